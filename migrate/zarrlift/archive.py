@@ -1,0 +1,111 @@
+"""What a reader returns: an archive described in Zarr v3 terms.
+
+A reader converts nothing. It describes what lies in storage, so that source and
+destination are the same kind of thing and the route falls out of comparing them.
+Everything here is frozen, picklable data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from zarrstack.core.chain import Chain
+from zarrstack.core.dtypes import DataType
+from zarrstack.core.errors import Problem
+from zarrstack.core.grid import Grid
+from zarrstack.core.jsons import JSON, JSONObject
+from zarrstack.core.keys import KeyEncoding
+
+Format: TypeAlias = Literal["zarr1", "zarr2", "zarr3", "zarr3-draft", "n5"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How the values of one array lie in storage, in Zarr v3 terms."""
+
+    shape: tuple[int, ...]
+    data_type: DataType
+    fill_value: JSON
+    """In the v3 JSON form of the data type."""
+    chunk_shape: tuple[int, ...]
+    """Shape of a leaf chunk, in elements."""
+    chain: Chain
+    """From the array to the stored bytes of a leaf; in normal form."""
+    keys: KeyEncoding
+    dimension_names: tuple[str | None, ...] | None = None
+
+    @property
+    def grid(self) -> Grid:
+        """The grid of leaf chunks."""
+        return Grid(self.shape, self.chunk_shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A metadata document as it lies in the source."""
+
+    key: str
+    """Relative to the archive's root, such as `a/b/.zarray`."""
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupNode:
+    """A group: attributes and children; `implicit` if nothing but its children says it exists."""
+
+    path: str
+    """"" for the root, else names joined by "/"."""
+    attributes: Mapping[str, JSON] = field(default_factory=dict)
+    documents: tuple[Document, ...] = ()
+    implicit: bool = False
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether a problem keeps this node back."""
+        return any(problem.severity == "refusal" for problem in self.problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayNode:
+    """An array; `layout` is None exactly where a problem refuses it."""
+
+    path: str
+    attributes: Mapping[str, JSON] = field(default_factory=dict)
+    layout: Layout | None = None
+    fill_is_null: bool = False
+    """The source defines no fill value (`null`): what missing chunks hold is undefined."""
+    documents: tuple[Document, ...] = ()
+    extra: JSONObject = field(default_factory=dict)
+    """Unknown members of the source's array document, kept so that nothing is lost."""
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether a problem keeps this node back."""
+        return self.layout is None or any(p.severity == "refusal" for p in self.problems)
+
+
+Node: TypeAlias = GroupNode | ArrayNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """A tree of nodes and what was found on the way."""
+
+    url: str
+    format: Format
+    nodes: tuple[Node, ...]
+    """Sorted by path; the root is first, and every parent is there (implicit groups too)."""
+    consolidated: bool = False
+    """Whether the source had consolidated metadata."""
+    documents: tuple[Document, ...] = ()
+    """Documents that belong to no node, such as `.zmetadata`."""
+    problems: tuple[Problem, ...] = ()
+    """Problems of the archive as a whole; those of a node are with the node."""
+
+    def all_problems(self) -> tuple[Problem, ...]:
+        """Every problem, the archive's first, then by node."""
+        return (*self.problems, *(p for node in self.nodes for p in node.problems))

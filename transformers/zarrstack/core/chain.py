@@ -1,0 +1,152 @@
+"""Codec chains as data: parse, normalise, compare, split.
+
+A chain is listed from the array side to the stored bytes, as in `zarr.json`. In its
+*normal form*, which everything in this project uses inside, it is
+
+    transpose*  array-to-bytes  bytes-to-bytes*
+
+and the array filters of numcodecs (`numcodecs.delta` and the like), which zarr-python
+lists before the array-to-bytes codec, stand after it: in Zarr v2 every filter takes and
+gives a buffer, and the array's data type is a view of the outermost one
+(https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#filters; zarr-python 2.18
+`Array._decode_chunk`). `to_json` puts them back where zarr-python wants them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .errors import MetadataError
+from .jsons import JSON, canonical
+
+ARRAY_FILTERS: Final = frozenset(
+    f"numcodecs.{name}"
+    for name in ("delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize")
+)
+"""numcodecs filters that zarr-python 3 lists before the array-to-bytes codec."""
+
+ARRAY_TO_BYTES: Final = frozenset(
+    {
+        "bytes",
+        "numpy_bytes",
+        "vlen-utf8",
+        "vlen-bytes",
+        "sharding_indexed",
+        "numcodecs.json2",
+        "numcodecs.msgpack2",
+        "numcodecs.vlen-array",
+        "numcodecs.pickle",
+        "numcodecs.object-categorize",
+    }
+)
+"""Names that may stand in the middle of a chain.
+
+`numpy_bytes` (configuration: `dtype`, a Zarr v2 dtype) is ours and never written: it
+describes a struct whose fields are not all little-endian. `numcodecs.object-categorize`
+likewise: `categorize` applied to an object array, as the first v2 filter.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CodecSpec:
+    """A codec as data: its v3 name and its configuration."""
+
+    name: str
+    configuration: Mapping[str, JSON] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, data: JSON) -> CodecSpec:
+        """Read `{"name": ..., "configuration": ...}` or a bare name."""
+        if isinstance(data, str):
+            return cls(data)
+        if not isinstance(data, dict) or not isinstance(data.get("name"), str):
+            raise MetadataError(
+                "a codec is an object with a name", found=canonical(data), expected='{"name": ...}'
+            )
+        configuration = data.get("configuration", {})
+        if not isinstance(configuration, dict):
+            raise MetadataError(
+                f"configuration of codec {data['name']!r} is not an object",
+                found=canonical(configuration),
+            )
+        return cls(data["name"], configuration)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in `zarr.json`; an empty configuration is left out."""
+        if self.configuration:
+            return {"name": self.name, "configuration": dict(self.configuration)}
+        return {"name": self.name}
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CodecSpec):
+            return NotImplemented
+        return canonical(self.to_json()) == canonical(other.to_json())
+
+    def __hash__(self) -> int:
+        return hash(canonical(self.to_json()))
+
+    def __str__(self) -> str:
+        short = self.name.removeprefix("numcodecs.")
+        level = self.configuration.get("level", self.configuration.get("clevel"))
+        parts = [short, self.configuration.get("cname"), level, self.configuration.get("shuffle")]
+        if short == "bytes":
+            parts.append(self.configuration.get("endian"))
+        return ":".join(str(part) for part in parts if part is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A codec chain in normal form."""
+
+    codecs: tuple[CodecSpec, ...]
+
+    def __post_init__(self) -> None:
+        middles = [i for i, codec in enumerate(self.codecs) if codec.name in ARRAY_TO_BYTES]
+        if len(middles) != 1:
+            raise MetadataError(
+                "a codec chain holds exactly one array-to-bytes codec",
+                found=str(self),
+                expected="transpose*, one of bytes, vlen-utf8, ..., then bytes-to-bytes codecs",
+            )
+        if any(codec.name != "transpose" for codec in self.codecs[: middles[0]]):
+            raise MetadataError("only transpose may stand before the array-to-bytes codec", found=str(self))
+
+    @classmethod
+    def from_json(cls, data: Iterable[JSON]) -> Chain:
+        """Read the `codecs` of a v3 document, and normalise the order of array filters."""
+        codecs = [CodecSpec.from_json(item) for item in data]
+        middle = next((i for i, codec in enumerate(codecs) if codec.name in ARRAY_TO_BYTES), len(codecs))
+        filters = [codec for codec in codecs[:middle] if codec.name in ARRAY_FILTERS]
+        head = [codec for codec in codecs[:middle] if codec.name not in ARRAY_FILTERS]
+        return cls((*head, *codecs[middle : middle + 1], *filters, *codecs[middle + 1 :]))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The `codecs` of a v3 document."""
+        middle = self.middle
+        tail = self.codecs[middle + 1 :]
+        count = 0
+        while count < len(tail) and tail[count].name in ARRAY_FILTERS:
+            count += 1
+        if any(codec.name in ARRAY_FILTERS for codec in tail[count:]):
+            raise MetadataError("an array filter behind a bytes filter cannot be named in v3", found=str(self))
+        order = (*self.codecs[:middle], *tail[:count], self.codecs[middle], *tail[count:])
+        return [codec.to_json() for codec in order]
+
+    @property
+    def middle(self) -> int:
+        """Index of the array-to-bytes codec."""
+        return next(i for i, codec in enumerate(self.codecs) if codec.name in ARRAY_TO_BYTES)
+
+    def common_prefix(self, other: Chain) -> int:
+        """How many codecs, from the array side, both chains begin with."""
+        count = 0
+        for mine, theirs in zip(self.codecs, other.codecs, strict=False):
+            if mine != theirs:
+                break
+            count += 1
+        return count
+
+    def __str__(self) -> str:
+        return " > ".join(str(codec) for codec in self.codecs)

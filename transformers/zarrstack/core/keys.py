@@ -1,0 +1,71 @@
+"""Chunk coordinates <-> chunk keys, relative to the array.
+
+Facts: v3 chunk key encodings `default` and `v2`
+(https://zarr-specs.readthedocs.io/en/latest/v3/chunk-key-encodings/); Zarr v2 keys
+(https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#chunks) are the `v2` encoding.
+A 0-d array has one chunk: `c` under `default`, `0` under `v2`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from .errors import MetadataError
+from .jsons import JSON, JSONObject, canonical
+
+Separator = Literal[".", "/"]
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]*")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEncoding:
+    """How the chunks of one array are named."""
+
+    name: Literal["default", "v2"]
+    separator: Separator
+
+    @classmethod
+    def from_json(cls, data: JSON) -> KeyEncoding:
+        """Read `chunk_key_encoding`; a missing separator is `/` for default and `.` for v2."""
+        if isinstance(data, str):
+            data = {"name": data}
+        name = data.get("name") if isinstance(data, dict) else None
+        if name not in ("default", "v2"):
+            raise MetadataError(
+                "unknown chunk key encoding", found=canonical(data), expected="default or v2"
+            )
+        configuration = data.get("configuration") or {}
+        separator = configuration.get("separator", "/" if name == "default" else ".")
+        if separator not in (".", "/"):
+            raise MetadataError(
+                "unknown chunk key separator", found=canonical(separator), expected="'.' or '/'"
+            )
+        return cls(name, separator)
+
+    def to_json(self) -> JSONObject:
+        """As `chunk_key_encoding` stands in `zarr.json`."""
+        return {"name": self.name, "configuration": {"separator": self.separator}}
+
+    def key(self, coordinates: tuple[int, ...]) -> str:
+        """The key of a chunk, such as `c/0/1` or `0.1`."""
+        if self.name == "default":
+            return self.separator.join(("c", *map(str, coordinates)))
+        return self.separator.join(map(str, coordinates)) or "0"
+
+    def coordinates(self, key: str, ndim: int) -> tuple[int, ...] | None:
+        """The chunk a key names, or None if it names none of an `ndim`-dimensional array."""
+        parts = key.split(self.separator)
+        if self.name == "default":
+            if parts[0] != "c":
+                return None
+            parts = parts[1:]
+        elif ndim == 0:
+            return () if key == "0" else None
+        if len(parts) != ndim or not all(_NUMBER.fullmatch(part) for part in parts):
+            return None
+        return tuple(map(int, parts))
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.separator!r}"
