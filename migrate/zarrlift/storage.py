@@ -14,9 +14,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import StorageError, UsageError
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
 
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
@@ -52,6 +55,10 @@ class Storage(ABC):
     @abstractmethod
     def list_dir(self, prefix: str) -> Iterator[Entry]:
         """The names directly under a prefix ("" is the root), in any order; none if absent."""
+
+    @abstractmethod
+    def zarr_store(self) -> Store:
+        """The same place as zarr-python sees it; independent readers come in through it."""
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Several whole objects; remote stores fetch them concurrently."""
@@ -113,6 +120,12 @@ class LocalStorage(Storage):
         except OSError as error:
             if error.errno not in _ABSENT:
                 raise storage_error("cannot list", prefix, error) from error
+
+    def zarr_store(self) -> Store:
+        """A `LocalStore`; zarr is imported here, since moving bytes does not need it."""
+        from zarr.storage import LocalStore
+
+        return LocalStore(self.root)
 
 
 def storage_error(what: str, key: str, error: OSError) -> StorageError:
