@@ -1,82 +1,308 @@
-"""(Archive, Recipe) -> Plan: what will happen to every node, as plain data."""
+"""(Archive, Recipe) -> Plan. Deciding is done here, all of it, before anything is touched."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+import hashlib
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from typing import Final
 
-from zarrstack.core.errors import Problem
-from zarrstack.core.jsons import JSONObject
+from zarrstack.core.errors import Problem, UsageError, ZarrstackError
+from zarrstack.core.jsons import JSON
 
-from .archive import Document, Format, Layout
-from .recipe import ArrayRecipe
+from .archive import Archive, ArrayNode, Document, GroupNode, Layout
+from .conventions import recognise
+from .destination import destination_layout
+from .documents import array_document, group_document, strict_attributes
+from .inventory import Inventory, task_bounds, take_inventory
+from .plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
+from .recipe import ArrayRecipe, Recipe
+from .route import Route, route_between
+from .storage import LocalStorage, Storage
 
-Route: TypeAlias = Literal["stay", "relink", "reframe", "recode", "rewrite", "regrid"]
+__all__ = ["ArrayPlan", "GroupPlan", "Inventories", "Move", "Plan", "Refusal", "make_plan"]
 
+_DENSE: Final = 4
+"""Typical ratio of decoded to encoded bytes; only ever used for figures marked as estimates."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayPlan:
-    """What will happen to one array."""
-
-    path: str
-    source: Layout
-    destination: Layout
-    route: Route
-    recipe: ArrayRecipe
-    document: JSONObject
-    """The `zarr.json` that will be written."""
-    fill_is_null: bool = False
-    chunks: int = 0
-    """Chunks present in the source."""
-    bytes_in: int = 0
-    bytes_in_estimated: bool = False
-    bytes_out: int = 0
-    bytes_out_estimated: bool = True
-    bounds: tuple[int, ...] = ()
-    """Task k moves the present chunks with bounds[k] <= linear index < bounds[k + 1]."""
-    fingerprint: str = ""
-    """What the source's chunk listing looked like; a changed source is noticed by it."""
-    source_documents: tuple[Document, ...] = ()
-    problems: tuple[Problem, ...] = ()
+Inventories = dict[str, Inventory]
+"""Listings made while planning, by array path; a run that follows at once need not list again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlan:
-    """What will happen to one group: its `zarr.json`."""
-
-    path: str
-    document: JSONObject
-    source_documents: tuple[Document, ...] = ()
-    problems: tuple[Problem, ...] = ()
+def digest(content: bytes) -> str:
+    """The digest by which a metadata document is recognised."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """A node that is not migrated, and why."""
-
-    path: str
-    kind: Literal["array", "group"]
-    problems: tuple[Problem, ...]
+def digests(documents: tuple[Document, ...]) -> tuple[tuple[str, str], ...]:
+    """(key, digest) of each document."""
+    return tuple((document.key, digest(document.content)) for document in documents)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Everything that a migration will do; printed, saved in the job, sent to workers."""
+def make_plan(
+    archive: Archive,
+    storage: Storage,
+    recipe: Recipe,
+    *,
+    destination: str | None,
+    free_bytes: int | None = None,
+    follow_links: bool = False,
+) -> tuple[Plan, Inventories]:
+    """The plan for an archive, and the chunk listings made on the way.
 
-    source: str
-    """URL or path of the source."""
-    destination: str
-    """URL or path of the destination; equal to `source` in place."""
-    in_place: bool
-    format: Format
-    arrays: tuple[ArrayPlan, ...] = ()
-    groups: tuple[GroupPlan, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-    excluded: tuple[str, ...] = ()
-    """Paths of nodes the recipe leaves out."""
-    consolidate: bool = False
-    source_documents: tuple[Document, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    source_options: JSONObject = field(default_factory=dict)
-    """fsspec `storage_options` of the source; never written into the job."""
-    destination_options: JSONObject = field(default_factory=dict)
+    `destination` is None in place. A node that cannot be migrated becomes a `Refusal`;
+    only a recipe that makes no sense at all raises (UsageError).
+    """
+    in_place = destination is None
+    arrays: list[ArrayPlan] = []
+    groups: list[GroupPlan] = []
+    refusals: list[Refusal] = []
+    inventories: Inventories = {}
+    chosen = {node.path for node in archive.nodes if recipe.selects(node.path)}
+    needed = {parent for path in chosen for parent in _parents(path)} | chosen
+    children = _children(archive)
+    for node in archive.nodes:
+        if node.path not in needed:
+            continue
+        if isinstance(node, GroupNode):
+            _plan_group(node, recipe.for_array(node.path), groups, refusals)
+            continue
+        if node.refused:
+            refusals.append(Refusal(path=node.path, kind="array", problems=node.problems))
+            continue
+        try:
+            planned, inventory = _plan_array(
+                node,
+                storage,
+                recipe.for_array(node.path),
+                in_place=in_place,
+                children=children.get(node.path, frozenset()),
+                follow_links=follow_links,
+            )
+        except UsageError:
+            raise
+        except ZarrstackError as error:
+            problems = (*node.problems, error.at(node=node.path).problem)
+            refusals.append(Refusal(path=node.path, kind="array", problems=problems))
+            continue
+        if any(problem.severity == "refusal" for problem in planned.problems):
+            refusals.append(Refusal(path=node.path, kind="array", problems=planned.problems))
+            continue
+        arrays.append(planned)
+        inventories[node.path] = inventory
+    consolidate = archive.consolidated if recipe.consolidate is None else recipe.consolidate
+    root_is_group = any(group.path == "" for group in groups)
+    problems = [*archive.problems, *_unmatched(recipe, archive)]
+    result = Plan(
+        source=archive.url,
+        destination=archive.url if destination is None else destination,
+        in_place=in_place,
+        format=archive.format,
+        recipe=recipe,
+        arrays=tuple(arrays),
+        groups=tuple(groups),
+        refusals=tuple(refusals),
+        excluded=tuple(node.path for node in archive.nodes if node.path not in needed),
+        consolidate=consolidate and root_is_group,
+        follow_links=follow_links,
+        source_digests=digests(archive.documents),
+        free_bytes=free_bytes,
+    )
+    need = sum(array.bytes_out for array in arrays)
+    if free_bytes is not None and need > free_bytes:
+        problems.append(
+            Problem(
+                kind="space",
+                severity="warning",
+                message="the destination may not have room for the result",
+                found=f"{free_bytes} bytes free",
+                expected=f"about {need} bytes",
+                advice="Free some space, or choose another place.",
+            )
+        )
+    return replace(result, problems=tuple(problems)), inventories
+
+
+def free_space(storage: Storage) -> int | None:
+    """Free bytes where `storage` lies, or would lie; None where that cannot be told."""
+    if not isinstance(storage, LocalStorage):
+        return None
+    place = storage.root
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        return shutil.disk_usage(place).free
+    except OSError:
+        return None
+
+
+def _plan_group(
+    node: GroupNode, recipe: ArrayRecipe, groups: list[GroupPlan], refusals: list[Refusal]
+) -> None:
+    if node.refused:
+        refusals.append(Refusal(path=node.path, kind="group", problems=node.problems))
+        return
+    attributes, problems = _attributes(node.attributes, recipe, node.path)
+    groups.append(
+        GroupPlan(
+            path=node.path,
+            document=group_document(attributes),
+            source_digests=digests(node.documents),
+            problems=(*node.problems, *problems),
+        )
+    )
+
+
+def _attributes(
+    attributes: Mapping[str, JSON], recipe: ArrayRecipe, path: str
+) -> tuple[Mapping[str, JSON], tuple[Problem, ...]]:
+    if recipe.attributes == "keep":
+        return attributes, ()
+    strict, problems = strict_attributes(attributes)
+    return strict, tuple(problem.at(node=path) for problem in problems)
+
+
+def _plan_array(
+    node: ArrayNode,
+    storage: Storage,
+    recipe: ArrayRecipe,
+    *,
+    in_place: bool,
+    children: frozenset[str],
+    follow_links: bool,
+) -> tuple[ArrayPlan, Inventory]:
+    assert node.layout is not None  # refused nodes do not come here
+    source = node.layout
+    problems = list(node.problems)
+    convention = recognise(node, recipe)
+    problems.extend(problem.at(node=node.path) for problem in convention.problems)
+    destination, notes = destination_layout(node, recipe, in_place=in_place)
+    problems.extend(problem.at(node=node.path) for problem in notes)
+    if convention.dimension_names is not None:
+        destination = replace(destination, dimension_names=convention.dimension_names)
+    attributes, notes = _attributes(convention.attributes, recipe, node.path)
+    problems.extend(notes)
+    route = route_between(source, destination, same_place=in_place, drop_empty=recipe.drop_empty)
+    if in_place and route.name != "stay":
+        raise UsageError(
+            "in place only metadata is added; this recipe changes chunks",
+            node=node.path,
+            found=f"a change of {route.reason}",
+            advice="Migrate to a new place instead, or leave the option out.",
+        )
+    inventory = take_inventory(storage, node.path, source, children=children, follow_links=follow_links)
+    problems.extend(_inventory_problems(node, source, inventory))
+    known = inventory.total_bytes
+    raw = prod(source.chunk_shape) * (source.data_type.itemsize or 32)
+    bytes_in = known if known is not None else len(inventory.indexes) * raw // _DENSE
+    planned = ArrayPlan(
+        move=Move(
+            path=node.path,
+            source=source,
+            destination=destination,
+            route=route,
+            casting=recipe.casting,
+            objects=recipe.objects,
+            allow_pickle=recipe.allow_pickle,
+            drop_empty=recipe.drop_empty,
+        ),
+        document=array_document(destination, attributes),
+        fill_is_null=node.fill_is_null,
+        chunks=len(inventory.indexes),
+        bytes_in=bytes_in,
+        bytes_in_known=known is not None,
+        bytes_out=0 if route.name == "stay" else _bytes_out(source, destination, route, bytes_in, inventory),
+        bytes_out_known=known is not None and route.name in ("stay", "relink"),
+        bounds=() if route.name == "stay" else task_bounds(inventory),
+        fingerprint=inventory.fingerprint,
+        source_digests=digests(node.documents),
+        problems=tuple(problems),
+    )
+    return planned, inventory
+
+
+def _bytes_out(
+    source: Layout, destination: Layout, route: Route, bytes_in: int, inventory: Inventory
+) -> int:
+    """What will be written, estimated unless payloads move as they are."""
+    if route.name == "relink" or not inventory.certain:
+        return bytes_in
+    compresses = len(destination.chain.codecs) > destination.chain.middle + 1
+    raw = prod(destination.chunk_shape) * (destination.data_type.itemsize or 32)
+    decoded = len(inventory.indexes) * raw
+    compressed_before = len(source.chain.codecs) > source.chain.middle + 1
+    if not compresses:
+        return decoded
+    return bytes_in if compressed_before else decoded // _DENSE
+
+
+def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -> list[Problem]:
+    problems = []
+    missing = source.grid.total - len(inventory.indexes)
+    if node.fill_is_null and missing and inventory.certain:
+        problems.append(
+            Problem(
+                kind="fill-null",
+                severity="note",
+                node=node.path,
+                message=f"fill_value null becomes {source.fill_value!r}, which {missing} missing chunks will show",
+            )
+        )
+    if inventory.stray_count:
+        names = ", ".join(repr(name) for name in inventory.strays)
+        more = "" if inventory.stray_count == len(inventory.strays) else ", ..."
+        problems.append(
+            Problem(
+                kind="stray",
+                severity="note",
+                node=node.path,
+                message=f"{inventory.stray_count} objects belong to no chunk and stay behind: {names}{more}",
+            )
+        )
+    for key, target in inventory.left_root:
+        problems.append(
+            Problem(
+                kind="link",
+                severity="refusal",
+                node=node.path,
+                key=key,
+                message="a link leads out of the archive",
+                found=target,
+                advice="Use --follow-links if that is meant.",
+            )
+        )
+    return problems
+
+
+def _children(archive: Archive) -> dict[str, frozenset[str]]:
+    """Names of the nodes directly below each path that has some."""
+    names: dict[str, set[str]] = {}
+    for node in archive.nodes:
+        if node.path:
+            parent, _, name = node.path.rpartition("/")
+            names.setdefault(parent, set()).add(name)
+    return {path: frozenset(found) for path, found in names.items()}
+
+
+def _parents(path: str) -> list[str]:
+    """Paths of all groups above a node, the root last."""
+    parents = []
+    while path:
+        path = path.rpartition("/")[0]
+        parents.append(path)
+    return parents
+
+
+def _unmatched(recipe: Recipe, archive: Archive) -> list[Problem]:
+    """A warning for each glob of the recipe that matches no node."""
+    return [
+        Problem(
+            kind="recipe",
+            severity="warning",
+            message=f"the pattern {pattern!r} matches no node",
+            advice="Patterns are matched against whole paths; '**' crosses groups.",
+        )
+        for pattern in recipe.unmatched(node.path for node in archive.nodes)
+    ]

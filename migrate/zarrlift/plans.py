@@ -1,0 +1,293 @@
+"""A plan as plain data: printed, saved in the job, sent to workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from zarrstack.core.chain import Chain, CodecSpec
+from zarrstack.core.dtypes import DataType
+from zarrstack.core.errors import Problem
+from zarrstack.core.jsons import JSONObject
+from zarrstack.core.keys import KeyEncoding
+
+from .archive import Format, Layout
+from .recipe import Casting, Recipe
+from .route import Route
+
+
+def layout_to_json(layout: Layout) -> JSONObject:
+    """A layout without loss; the chain stays in normal form, unlike in `zarr.json`."""
+    return {
+        "shape": list(layout.shape),
+        "data_type": layout.data_type.to_json(),
+        "fill_value": layout.fill_value,
+        "chunk_shape": list(layout.chunk_shape),
+        "codecs": [codec.to_json() for codec in layout.chain.codecs],
+        "chunk_key_encoding": layout.keys.to_json(),
+        "dimension_names": None if layout.dimension_names is None else list(layout.dimension_names),
+    }
+
+
+def layout_from_json(data: JSONObject) -> Layout:
+    """The inverse of `layout_to_json`."""
+    names = data["dimension_names"]
+    return Layout(
+        shape=tuple(data["shape"]),
+        data_type=DataType.from_json(data["data_type"]),
+        fill_value=data["fill_value"],
+        chunk_shape=tuple(data["chunk_shape"]),
+        chain=Chain(tuple(CodecSpec.from_json(codec) for codec in data["codecs"])),
+        keys=KeyEncoding.from_json(data["chunk_key_encoding"]),
+        dimension_names=None if names is None else tuple(names),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """All that is needed to move chunks of one array; small, picklable, sent to workers."""
+
+    path: str
+    source: Layout
+    destination: Layout
+    route: Route
+    casting: Casting = "exact"
+    objects: Literal["refuse", "json"] = "refuse"
+    allow_pickle: bool = False
+    drop_empty: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayPlan:
+    """What will happen to one array."""
+
+    move: Move
+    document: JSONObject
+    """The `zarr.json` that will be written."""
+    fill_is_null: bool = False
+    chunks: int = 0
+    """Chunks present in the source (possible ones, where its store cannot list)."""
+    bytes_in: int = 0
+    bytes_in_known: bool = True
+    bytes_out: int = 0
+    bytes_out_known: bool = False
+    bounds: tuple[int, ...] = ()
+    """Task k moves the present chunks with bounds[k] <= linear index < bounds[k + 1]."""
+    fingerprint: str = ""
+    """Of the source's chunk listing; a changed source is noticed by it."""
+    source_digests: tuple[tuple[str, str], ...] = ()
+    """(key, BLAKE2b of the content) of the source's metadata documents."""
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """Path of the array."""
+        return self.move.path
+
+    @property
+    def source(self) -> Layout:
+        """How the array lies."""
+        return self.move.source
+
+    @property
+    def destination(self) -> Layout:
+        """How the array will lie."""
+        return self.move.destination
+
+    @property
+    def route(self) -> Route:
+        """How its chunks get there."""
+        return self.move.route
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks."""
+        return max(len(self.bounds) - 1, 0)
+
+    def to_json(self) -> JSONObject:
+        """Without loss."""
+        move = self.move
+        return {
+            "path": move.path,
+            "source": layout_to_json(move.source),
+            "destination": layout_to_json(move.destination),
+            "route": {"name": move.route.name, "shared": move.route.shared, "reason": move.route.reason},
+            "casting": move.casting,
+            "objects": move.objects,
+            "allow_pickle": move.allow_pickle,
+            "drop_empty": move.drop_empty,
+            "document": self.document,
+            "fill_is_null": self.fill_is_null,
+            "chunks": self.chunks,
+            "bytes_in": self.bytes_in,
+            "bytes_in_known": self.bytes_in_known,
+            "bytes_out": self.bytes_out,
+            "bytes_out_known": self.bytes_out_known,
+            "bounds": list(self.bounds),
+            "fingerprint": self.fingerprint,
+            "source_digests": [list(pair) for pair in self.source_digests],
+            "problems": [problem.to_json() for problem in self.problems],
+        }
+
+    @classmethod
+    def from_json(cls, data: JSONObject) -> Self:
+        """The inverse of `to_json`."""
+        move = Move(
+            path=data["path"],
+            source=layout_from_json(data["source"]),
+            destination=layout_from_json(data["destination"]),
+            route=Route(**data["route"]),
+            casting=data["casting"],
+            objects=data["objects"],
+            allow_pickle=data["allow_pickle"],
+            drop_empty=data["drop_empty"],
+        )
+        kept = (
+            "document",
+            "fill_is_null",
+            "chunks",
+            "bytes_in",
+            "bytes_in_known",
+            "bytes_out",
+            "bytes_out_known",
+            "fingerprint",
+        )
+        return cls(
+            move=move,
+            **{name: data[name] for name in kept},
+            bounds=tuple(data["bounds"]),
+            source_digests=_digests(data),
+            problems=_problems(data),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """What will happen to one group: its `zarr.json`, without consolidated metadata."""
+
+    path: str
+    document: JSONObject
+    source_digests: tuple[tuple[str, str], ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def to_json(self) -> JSONObject:
+        """Without loss."""
+        return {
+            "path": self.path,
+            "document": self.document,
+            "source_digests": [list(pair) for pair in self.source_digests],
+            "problems": [problem.to_json() for problem in self.problems],
+        }
+
+    @classmethod
+    def from_json(cls, data: JSONObject) -> Self:
+        """The inverse of `to_json`."""
+        return cls(
+            path=data["path"],
+            document=data["document"],
+            source_digests=_digests(data),
+            problems=_problems(data),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A node that is not migrated, and why."""
+
+    path: str
+    kind: Literal["array", "group"]
+    problems: tuple[Problem, ...]
+
+    def to_json(self) -> JSONObject:
+        """Without loss."""
+        return {
+            "path": self.path,
+            "kind": self.kind,
+            "problems": [problem.to_json() for problem in self.problems],
+        }
+
+    @classmethod
+    def from_json(cls, data: JSONObject) -> Self:
+        """The inverse of `to_json`."""
+        return cls(path=data["path"], kind=data["kind"], problems=_problems(data))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that a migration will do."""
+
+    source: str
+    """URL or path of the source, free of credentials."""
+    destination: str
+    """URL or path of the destination; equal to `source` in place."""
+    in_place: bool
+    format: Format
+    recipe: Recipe
+    arrays: tuple[ArrayPlan, ...] = ()
+    """Sorted by path."""
+    groups: tuple[GroupPlan, ...] = ()
+    """Sorted by path."""
+    refusals: tuple[Refusal, ...] = ()
+    excluded: tuple[str, ...] = ()
+    """Paths of the nodes that the recipe leaves out."""
+    consolidate: bool = False
+    follow_links: bool = False
+    source_digests: tuple[tuple[str, str], ...] = ()
+    """Documents that belong to no node, such as `.zmetadata`."""
+    problems: tuple[Problem, ...] = ()
+    """Of the archive as a whole."""
+    free_bytes: int | None = None
+    """Free space at the destination, where that can be told."""
+
+    def header_to_json(self) -> JSONObject:
+        """Everything but the nodes; a job keeps those one by one."""
+        return {
+            "source": self.source,
+            "destination": self.destination,
+            "in_place": self.in_place,
+            "format": self.format,
+            "recipe": self.recipe.to_json(),
+            "excluded": list(self.excluded),
+            "consolidate": self.consolidate,
+            "follow_links": self.follow_links,
+            "source_digests": [list(pair) for pair in self.source_digests],
+            "problems": [problem.to_json() for problem in self.problems],
+            "free_bytes": self.free_bytes,
+        }
+
+    def to_json(self) -> JSONObject:
+        """Without loss."""
+        return {
+            **self.header_to_json(),
+            "arrays": [array.to_json() for array in self.arrays],
+            "groups": [group.to_json() for group in self.groups],
+            "refusals": [refusal.to_json() for refusal in self.refusals],
+        }
+
+    @classmethod
+    def from_json(cls, data: JSONObject) -> Self:
+        """The inverse of `to_json`."""
+        kept = ("source", "destination", "in_place", "format", "consolidate", "follow_links", "free_bytes")
+        return cls(
+            **{name: data[name] for name in kept},
+            recipe=Recipe.from_json(data["recipe"]),
+            arrays=tuple(ArrayPlan.from_json(item) for item in data["arrays"]),
+            groups=tuple(GroupPlan.from_json(item) for item in data["groups"]),
+            refusals=tuple(Refusal.from_json(item) for item in data["refusals"]),
+            excluded=tuple(data["excluded"]),
+            source_digests=_digests(data),
+            problems=_problems(data),
+        )
+
+    def all_problems(self) -> tuple[Problem, ...]:
+        """Every problem: the archive's first, then by node."""
+        nodes = sorted((*self.arrays, *self.groups, *self.refusals), key=lambda node: node.path)
+        return (*self.problems, *(problem for node in nodes for problem in node.problems))
+
+
+def _digests(data: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, digest) for key, digest in data["source_digests"])
+
+
+def _problems(data: dict[str, Any]) -> tuple[Problem, ...]:
+    return tuple(Problem.from_json(item) for item in data["problems"])
