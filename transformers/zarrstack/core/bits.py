@@ -1,0 +1,48 @@
+"""Sameness of values, bit for bit: NaN payloads and the sign of zero count, byte order does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_OBJECTS = frozenset({"OO", "OT", "TO", "TT"})
+"""Pairs of numpy kinds that are compared value by value; T is numpy's StringDType."""
+
+
+def same_bits(a: Any, b: Any) -> bool:
+    """Whether two scalars or arrays hold the same values bit for bit.
+
+    Shapes and types must be the same (`U3` is not `U4`), byte order may differ; padding in
+    structs is not looked at. Objects are compared as values of the same type, the floats and
+    arrays among them by their bits.
+    """
+    left, right = np.asarray(a), np.asarray(b)
+    if left.shape != right.shape:
+        return False
+    if left.dtype.kind + right.dtype.kind in _OBJECTS:
+        return all(map(_same_object, left.ravel().tolist(), right.ravel().tolist()))
+    native = left.dtype.newbyteorder("=")
+    if native != right.dtype.newbyteorder("="):
+        return False
+    if native.names is not None:
+        return all(same_bits(left[name], right[name]) for name in native.names)
+    if native.itemsize == 0:
+        return True
+    return bool(np.array_equal(_raw(left, native), _raw(right, native)))
+
+
+def _raw(array: np.ndarray[Any, Any], native: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    # Casting between byte orders of one type swaps bytes and nothing else; NaN payloads survive it.
+    contiguous = np.ascontiguousarray(array.astype(native, copy=False))
+    return contiguous.reshape(-1).view(np.uint8)
+
+
+def _same_object(a: Any, b: Any) -> bool:
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(_same_object, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same_object(a[key], b[key]) for key in a)
+    if isinstance(a, np.ndarray | np.generic | float) and isinstance(b, np.ndarray | np.generic | float):
+        return same_bits(a, b)
+    return type(a) is type(b) and bool(a == b)
