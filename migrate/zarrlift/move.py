@@ -1,0 +1,285 @@
+"""One task: read leaf chunks of an array, change what differs, write them.
+
+`move` is a function of its arguments, safe to repeat and picklable, so that a thread, a
+process or a worker on another machine runs it alike. Every bad chunk of a task is
+reported, not only the first; what is wrong with the destination ends the task at once,
+since no other chunk will fare better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrstack.core.codecs.base import Buffer, Ends
+from zarrstack.core.dtypes import fill_from_json, same_bits
+from zarrstack.core.errors import ChunkError, Problem, ZarrstackError
+from zarrstack.core.pipeline import Pipeline
+
+from .casting import cast
+from .inventory import Indexes
+from .objects import to_strings
+from .plans import Move
+from .storage import LocalStorage, Storage, storage_error
+from .writing import DestinationError, LocalWriter, Writer
+
+_MOST_PROBLEMS: Final = 100
+"""Problems reported of one task; a thousand bad chunks are as clear as a hundred."""
+_BATCH: Final = 64
+"""Objects of a remote store fetched and put together."""
+_BATCH_BYTES: Final = 32 << 20
+RECHECK_EVERY: Final = 100
+"""Of decoded routes, one leaf in this many is decoded again by an independent library."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Some chunks of one array."""
+
+    move: Move
+    number: int
+    indexes: Indexes
+    """Linear indexes of the chunks to move, ascending."""
+    certain: bool = True
+    """Whether every one of them is known to exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """What a task did."""
+
+    chunks: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    dropped: int = 0
+    """Chunks left out since they held nothing but fill value."""
+    problems: tuple[Problem, ...] = ()
+
+
+class Mover:
+    """Moves chunks of one array; compiled once, shared between the threads of a process."""
+
+    def __init__(
+        self, move: Move, source: Storage, writer: Writer, *, hard_links: bool = False, recheck: bool = True
+    ) -> None:
+        self.move = move
+        self.source = source
+        self.writer = writer
+        self.hard_links = hard_links
+        self.recheck = recheck
+        self._prefix = f"{move.path}/" if move.path else ""
+        self._reader = Pipeline(
+            move.source.chain, move.source.chunk_shape, move.source.data_type, allow_pickle=move.allow_pickle
+        )
+        self._transform = self._transformation()
+
+    def __call__(self, task: Task) -> Moved:
+        """Move the task's chunks; raises DestinationError, everything else is in `problems`."""
+        if self._transform is None and isinstance(self.source, LocalStorage) and isinstance(self.writer, LocalWriter):
+            moved = self._files(task, self.source, self.writer)
+        else:
+            moved = self._payloads(task)
+        self.writer.settle()
+        return moved
+
+    def _keys(self, indexes: Indexes) -> Iterator[tuple[int, str, str]]:
+        """(linear index, source key, destination key) of each chunk."""
+        source, destination = self.move.source, self.move.destination
+        coordinates = source.grid.coordinates_of(indexes)
+        old, new = source.keys.keys(coordinates), destination.keys.keys(coordinates)
+        prefix = self._prefix
+        for index, before, after in zip(indexes.tolist(), old, new, strict=True):
+            yield index, prefix + before, prefix + after
+
+    def _files(self, task: Task, source: LocalStorage, writer: LocalWriter) -> Moved:
+        """Payloads that stay as they are, from file to file."""
+        counts = _Counts()
+        pipeline = self._reader
+        carry = writer.link if self.hard_links else writer.copy
+        for _, before, after in self._keys(task.indexes):
+            try:
+                size = carry(source.path(before), after, pipeline.check)
+                if size is None:
+                    if task.certain:
+                        raise _vanished()
+                    continue
+                counts.add(size, size)
+            except DestinationError:
+                raise
+            except OSError as error:
+                counts.problem(storage_error("cannot read", before, error), self.move.path, before)
+            except ZarrstackError as error:
+                counts.problem(error, self.move.path, before)
+        return counts.moved()
+
+    def _payloads(self, task: Task) -> Moved:
+        """Payloads through memory, some at a time."""
+        counts = _Counts()
+        batch: list[tuple[str, Buffer]] = []
+        held = 0
+        for index, before, after, payload in self._read(task, counts):
+            try:
+                result = self._change(index, payload)
+            except ZarrstackError as error:
+                counts.problem(error, self.move.path, before)
+                continue
+            size = memoryview(payload).nbytes
+            if result is None:
+                counts.dropped += 1
+                counts.add(size, 0)
+                continue
+            written = memoryview(result).nbytes
+            counts.add(size, written)
+            batch.append((after, result))
+            held += written
+            if len(batch) >= _BATCH or held >= _BATCH_BYTES or isinstance(self.writer, LocalWriter):
+                self.writer.write_many(batch)
+                batch, held = [], 0
+        self.writer.write_many(batch)
+        return counts.moved()
+
+    def _read(self, task: Task, counts: _Counts) -> Iterator[tuple[int, str, str, bytes]]:
+        keys = list(self._keys(task.indexes))
+        step = 1 if isinstance(self.source, LocalStorage) else _BATCH
+        for start in range(0, len(keys), step):
+            part = keys[start : start + step]
+            try:
+                payloads = self.source.get_many([before for _, before, _ in part])
+            except ZarrstackError:
+                payloads = [self._get(before, counts) for _, before, _ in part]
+            for (index, before, after), payload in zip(part, payloads, strict=True):
+                if payload is not None:
+                    yield index, before, after, payload
+                elif task.certain and not counts.knows(before):
+                    counts.problem(_vanished(), self.move.path, before)
+
+    def _get(self, key: str, counts: _Counts) -> bytes | None:
+        try:
+            return self.source.get(key)
+        except ZarrstackError as error:
+            counts.problem(error, self.move.path, key)
+            return None
+
+    def _change(self, index: int, payload: bytes) -> Buffer | None:
+        if self._transform is None:
+            self._reader.check(Ends.of(payload))
+            return payload
+        return self._transform(index, payload)
+
+    def _transformation(self) -> Callable[[int, bytes], Buffer | None] | None:
+        """What is done to a payload, or None where it moves as it is."""
+        move = self.move
+        route = move.route
+        if route.name in ("stay", "relink"):
+            return None
+        target = move.destination
+        if route.name == "recode":
+            undone = move.source.chain.codecs[route.shared :]
+            applied = target.chain.codecs[route.shared :]
+            rewrap = [codec.name for codec in (*undone, *applied)] == ["numcodecs.zlib", "gzip"]
+            writer = Pipeline(target.chain, target.chunk_shape, target.data_type)
+            if rewrap:
+                return self._rewrap(route.shared)
+            return lambda index, payload: self._recode(index, payload, writer, route.shared)
+        if route.name == "rewrite":
+            writer = Pipeline(target.chain, target.chunk_shape, target.data_type)
+            return lambda index, payload: self._rewrite(index, payload, writer)
+        raise ZarrstackError(f"the route {route.name!r} cannot be taken yet", node=move.path)
+
+    def _rewrap(self, shared: int) -> Callable[[int, bytes], Buffer]:
+        from zarrstack.core.codecs.deflate import rewrap_zlib_to_gzip
+
+        size = self._reader.sizes[shared]
+        return lambda index, payload: rewrap_zlib_to_gzip(payload, size)
+
+    def _recode(self, index: int, payload: bytes, writer: Pipeline, shared: int) -> Buffer:
+        inner = self._reader.undo(payload, shared)
+        self._again(index, payload, None)
+        return writer.apply(inner, shared)
+
+    def _rewrite(self, index: int, payload: bytes, writer: Pipeline) -> Buffer | None:
+        move = self.move
+        array = self._reader.decode(payload)
+        self._again(index, payload, array)
+        array = self.convert(array)
+        if move.drop_empty and self._empty(index, array):
+            return None
+        return writer.encode(array)
+
+    def convert(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Source values as destination values: objects as strings, casts as asked."""
+        return convert(self.move, array)
+
+    def _empty(self, index: int, array: npt.NDArray[Any]) -> bool:
+        target = self.move.destination
+        part = array[target.grid.valid(target.grid.coordinates(index))]
+        fill = np.full(part.shape, fill_from_json(target.fill_value, target.data_type), dtype=part.dtype)
+        return bool(same_bits(part, fill))
+
+    def _again(self, index: int, payload: bytes, array: npt.NDArray[Any] | None) -> None:
+        """Decode one leaf in a hundred a second time, by other code."""
+        if not self.recheck or index % RECHECK_EVERY:
+            return
+        from .verifying import recheck_decoded
+
+        decoded = self._reader.decode(payload) if array is None else array
+        problems = recheck_decoded(self.move, payload, decoded)
+        if problems:
+            raise ChunkError(
+                problems[0].message, found=problems[0].found, expected=problems[0].expected
+            )
+
+
+def convert(move: Move, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The values of a source leaf as its destination holds them; raises CastError."""
+    source, target = move.source.data_type, move.destination.data_type
+    if source == target:
+        return array
+    if target.name == "string" and source.name != "string":
+        return to_strings(array, move.objects)
+    return cast(array, target.numpy, move.casting)
+
+
+class _Counts:
+    """What a task has done so far."""
+
+    def __init__(self) -> None:
+        self.chunks = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.dropped = 0
+        self.problems: list[Problem] = []
+        self._keys: set[str] = set()
+
+    def add(self, bytes_in: int, bytes_out: int) -> None:
+        self.chunks += 1
+        self.bytes_in += bytes_in
+        self.bytes_out += bytes_out
+
+    def problem(self, error: ZarrstackError, node: str, key: str) -> None:
+        self._keys.add(key)
+        if len(self.problems) < _MOST_PROBLEMS:
+            self.problems.append(error.at(node=node, key=key).problem)
+
+    def knows(self, key: str) -> bool:
+        return key in self._keys
+
+    def moved(self) -> Moved:
+        return Moved(
+            chunks=self.chunks,
+            bytes_in=self.bytes_in,
+            bytes_out=self.bytes_out,
+            dropped=self.dropped,
+            problems=tuple(self.problems),
+        )
+
+
+def _vanished() -> ChunkError:
+    return ChunkError(
+        "a chunk that was listed is gone; the source changed",
+        advice="Let no one write to the source while it is migrated; then start a new job.",
+    )

@@ -1,0 +1,300 @@
+"""Writing objects so that a reader never sees half of one, as fast as the place allows.
+
+Locally an object is written into the job's own directory (`.zarrlift-<job>` in the
+destination's root) and renamed into place, so that whatever a killed process leaves
+behind lies in one place and is removed in one sweep. Object stores put whole objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends
+from zarrstack.core.errors import ChunkError, StorageError
+
+from .storage import LocalStorage, Storage, storage_error
+
+Check: TypeAlias = Callable[[Ends], None]
+
+_FICLONE: Final = 0x40049409
+"""ioctl that makes a file share another's blocks (linux/fs.h)."""
+_NEXT: Final = frozenset(
+    {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EBADF}
+)
+"""What the kernel says when a way of copying does not exist between two files."""
+_IN_ONE_READ: Final = 256 << 10
+"""Up to this size a read and a write beat the set-up of an in-kernel copy."""
+
+
+def directory_of(job_id: str) -> str:
+    """Name of the job's own directory in the root of a local destination."""
+    return f".zarrlift-{job_id}"
+
+
+class DestinationError(StorageError):
+    """The destination cannot be written; no other array will fare better."""
+
+
+class Writer(ABC):
+    """Puts objects into a destination; safe to share between threads."""
+
+    @abstractmethod
+    def write(self, key: str, data: Buffer) -> None:
+        """Write one whole object; raises DestinationError."""
+
+    def write_many(self, items: Sequence[tuple[str, Buffer]]) -> None:
+        """Write several whole objects."""
+        for key, data in items:
+            self.write(key, data)
+
+    def settle(self) -> None:  # noqa: B027 - most places have nothing to settle
+        """Make what this thread wrote since the last call as durable as was asked for."""
+
+    def close(self) -> None:  # noqa: B027
+        """Remove whatever is temporary."""
+
+
+class StoreWriter(Writer):
+    """A writer to any storage whose `put` is atomic."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    def write(self, key: str, data: Buffer) -> None:
+        """Put one object."""
+        self.write_many([(key, data)])
+
+    def write_many(self, items: Sequence[tuple[str, Buffer]]) -> None:
+        """Put several objects, concurrently where the store can."""
+        try:
+            self.storage.put_many([(key, bytes(data)) for key, data in items])
+        except StorageError as error:
+            raise DestinationError(error.problem.message, key=error.problem.key, found=error.problem.found) from error
+
+
+class LocalWriter(Writer):
+    """A writer to a local directory."""
+
+    def __init__(self, storage: LocalStorage, job_id: str, *, fsync: bool = False) -> None:
+        self.storage = storage
+        self.fsync = fsync
+        self.scratch = storage.path(directory_of(job_id))
+        self._made: set[str] = set()
+        self._local = threading.local()
+        self._no_reflink: set[tuple[int, int]] = set()
+        self._no_range: set[tuple[int, int]] = set()
+
+    def write(self, key: str, data: Buffer) -> None:
+        """Write beside, then rename."""
+        temporary = self._temporary()
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            try:
+                _write_all(descriptor, data)
+                if self.fsync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self._publish(temporary, key)
+        except OSError as error:
+            raise self._failed(temporary, key, error) from error
+
+    def copy(self, source: str, key: str, check: Check) -> int | None:
+        """Copy the file at `source`, after `check` has seen its ends.
+
+        Gives its size in bytes, or None if it is not there. The bytes are shared by
+        reflink where the file system can, else copied inside the kernel, else by hand.
+        """
+        try:
+            reading = os.open(source, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            first = os.read(reading, _IN_ONE_READ)
+            if len(first) < _IN_ONE_READ:
+                check(Ends.of(first))
+                self.write(key, first)
+                return len(first)
+            size = os.fstat(reading).st_size
+            check(Ends(first[:HEAD_BYTES], os.pread(reading, TAIL_BYTES, size - TAIL_BYTES), size))
+            self._copy_large(reading, size, key)
+            return size
+        finally:
+            os.close(reading)
+
+    def link(self, source: str, key: str, check: Check) -> int | None:
+        """Make `key` another name of the file at `source`; otherwise as `copy`."""
+        try:
+            reading = os.open(source, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        try:
+            size = os.fstat(reading).st_size
+            head = os.read(reading, HEAD_BYTES)
+            tail = head[-TAIL_BYTES:] if size <= HEAD_BYTES else os.pread(reading, TAIL_BYTES, size - TAIL_BYTES)
+        finally:
+            os.close(reading)
+        check(Ends(head, tail, size))
+        target = self.storage.path(key)
+        real = os.path.realpath(source) if os.path.islink(source) else source
+        try:
+            self._make_parent(target)
+            try:
+                os.link(real, target)
+            except FileExistsError:
+                # Left by an earlier, killed run of this job; the name may not be replaced by link().
+                os.unlink(target)
+                os.link(real, target)
+        except OSError as error:
+            raise self._failed(None, key, error) from error
+        self._remember(target)
+        return size
+
+    def settle(self) -> None:
+        """With `fsync`, make the names written by this thread durable too."""
+        if not self.fsync:
+            return
+        touched: set[str] = getattr(self._local, "touched", set())
+        for directory in touched:
+            _fsync_directory(directory)
+        touched.clear()
+
+    def close(self) -> None:
+        """Remove the job's own directory."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def _copy_large(self, reading: int, size: int, key: str) -> None:
+        temporary = self._temporary()
+        try:
+            writing = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            try:
+                self._copy_between(reading, writing, size)
+                if self.fsync:
+                    os.fsync(writing)
+            finally:
+                os.close(writing)
+            self._publish(temporary, key)
+        except OSError as error:
+            raise self._failed(temporary, key, error) from error
+
+    def _copy_between(self, reading: int, writing: int, size: int) -> None:
+        pair = (os.fstat(reading).st_dev, os.fstat(writing).st_dev)
+        if pair not in self._no_reflink:
+            if _reflink(reading, writing):
+                return
+            self._no_reflink.add(pair)
+        if pair not in self._no_range:
+            if _copy_range(reading, writing, size):
+                return
+            self._no_range.add(pair)
+        _copy_by_hand(reading, writing, size)
+
+    def _publish(self, temporary: str, key: str) -> None:
+        target = self.storage.path(key)
+        self._make_parent(target)
+        os.replace(temporary, target)
+        self._remember(target)
+
+    def _remember(self, target: str) -> None:
+        if self.fsync:
+            if not hasattr(self._local, "touched"):
+                self._local.touched = set()
+            self._local.touched.add(os.path.dirname(target))
+
+    def _make_parent(self, target: str) -> None:
+        parent = target.rpartition(os.sep)[0]
+        if parent in self._made:
+            return
+        missing = parent
+        while self.fsync and not os.path.isdir(missing):
+            missing = os.path.dirname(missing)
+        os.makedirs(parent, exist_ok=True)
+        if self.fsync:
+            while parent != missing:
+                parent = os.path.dirname(parent)
+                _fsync_directory(parent)
+        self._made.add(target.rpartition(os.sep)[0])
+
+    def _temporary(self) -> str:
+        name: str | None = getattr(self._local, "name", None)
+        if name is None:
+            os.makedirs(self.scratch, exist_ok=True)
+            name = self._local.name = f"{self.scratch}/{os.getpid()}-{threading.get_ident()}"
+        return name
+
+    def _failed(self, temporary: str | None, key: str, error: OSError) -> DestinationError:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        plain = storage_error("cannot write", key, error).problem
+        return DestinationError(plain.message, key=key, found=plain.found, advice=plain.advice)
+
+
+def writer_for(storage: Storage, job_id: str, *, fsync: bool) -> Writer:
+    """The fastest writer for a place."""
+    if isinstance(storage, LocalStorage):
+        return LocalWriter(storage, job_id, fsync=fsync)
+    return StoreWriter(storage)
+
+
+def _write_all(descriptor: int, data: Buffer) -> None:
+    view = memoryview(data).cast("B") if len(data) else memoryview(b"")
+    written = os.write(descriptor, view)
+    while written < len(view):
+        written += os.write(descriptor, view[written:])
+
+
+def _fsync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _reflink(reading: int, writing: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # not a Unix
+        return False
+    try:
+        fcntl.ioctl(writing, _FICLONE, reading)
+    except OSError as error:
+        if error.errno in _NEXT:
+            return False
+        raise
+    return True
+
+
+def _copy_range(reading: int, writing: int, size: int) -> bool:
+    if not hasattr(os, "copy_file_range"):
+        return False
+    done = 0
+    while done < size:
+        try:
+            count = os.copy_file_range(reading, writing, size - done, done, done)
+        except OSError as error:
+            if done == 0 and error.errno in _NEXT:
+                return False
+            raise
+        if count == 0:
+            raise ChunkError("the source ended early", found=f"{done} bytes", expected=f"{size} bytes")
+        done += count
+    return True
+
+
+def _copy_by_hand(reading: int, writing: int, size: int) -> None:
+    done = 0
+    while done < size:
+        piece = os.pread(reading, 1 << 20, done)
+        if not piece:
+            raise ChunkError("the source ended early", found=f"{done} bytes", expected=f"{size} bytes")
+        _write_all(writing, piece)
+        done += len(piece)
