@@ -1,0 +1,10 @@
+# `make check` runs what CI runs; the others are its parts, in the environment of go.py.
+.PHONY: check test lint docs
+check:
+	.ci/run
+test:
+	python3 go.py test
+lint:
+	python3 go.py check
+docs: lint
+	.venv/bin/mkdocs serve

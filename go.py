@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""Set up zarrlift in .venv and run it: `python3 go.py demo` or `python3 go.py test`.
+
+Needs nothing but Python 3.11 or later and the package registry that pip is set up for.
+Safe to run again: what is already installed is not installed twice.
+
+    demo    migrate a real Zarr v2 archive and show the result
+    test    run the tests (further arguments go to pytest)
+    check   lint, type-check and build the docs, as CI does
+    shell   say how to use the environment by hand
+
+The environment lies in .venv, or where ZARRLIFT_VENV says. This file keeps to syntax that
+Python 2.7 can parse, so that an old Python gets one clear line instead of a SyntaxError.
+"""
+
+from __future__ import print_function
+
+import os
+import subprocess
+import sys
+
+OLDEST = (3, 11)
+ROOT = os.path.dirname(os.path.abspath(__file__))
+VENV = os.path.abspath(os.environ.get("ZARRLIFT_VENV") or os.path.join(ROOT, ".venv"))
+BIN = os.path.join(VENV, "Scripts" if os.name == "nt" else "bin")
+PYTHON = os.path.join(BIN, "python.exe" if os.name == "nt" else "python")
+PEOPLE = os.path.join(ROOT, "fixtures", "zarr_v2", "zarr-2.18", "people")
+DEMO = os.path.join(ROOT, "demo")
+
+
+def say(text):
+    """One line to the user, at once: pip and pytest write to the same place."""
+    print(text)
+    sys.stdout.flush()
+
+
+def fail(text):
+    """End with one line on stderr."""
+    sys.stderr.write(text + "\n")
+    sys.exit(2)
+
+
+def runs(python, module="sys"):
+    """Whether this command is a new enough Python that has a module (pyenv's shims may not run)."""
+    code = "import sys, %s; sys.exit(sys.version_info < %r)" % (module, OLDEST)
+    try:
+        with open(os.devnull, "r+") as null:
+            return subprocess.call([python, "-c", code], stdin=null, stdout=null, stderr=null) == 0
+    except OSError:
+        return False
+
+
+def need_new_python():
+    """Go on with a newer Python from PATH, or say in one line what is missing."""
+    if sys.version_info >= OLDEST:
+        return
+    text = "zarrlift needs Python 3.11 or later, and this is Python %d.%d" % sys.version_info[:2]
+    for minor in range(20, OLDEST[1] - 1, -1):
+        python = "python3.%d" % minor
+        if runs(python):
+            sys.stderr.write("%s; going on with %s.\n" % (text, python))
+            sys.stderr.flush()
+            sys.exit(subprocess.call([python, os.path.abspath(__file__)] + sys.argv[1:]))
+    fail(text + "; no newer one was found on PATH.")
+
+
+def run(*command):
+    """Run a command at the root; its failure is ours."""
+    code = subprocess.call(list(command), cwd=ROOT)
+    if code:
+        sys.exit(code if code > 0 else 1)
+
+
+def zarrlift(*arguments):
+    """Show a zarrlift command and run it."""
+    shown = [os.path.relpath(word, ROOT) if os.path.isabs(word) else word for word in arguments]
+    say("\n$ zarrlift " + " ".join(shown))
+    run(os.path.join(BIN, "zarrlift"), *shown)
+
+
+def make_venv():
+    """Make the environment if it is not there."""
+    if runs(PYTHON, "pip"):
+        return
+    say("Making %s with Python %d.%d ..." % ((VENV,) + sys.version_info[:2]))
+    pipe = subprocess.PIPE
+    # --clear: what a killed run or another machine left there is not worth keeping.
+    child = subprocess.Popen([sys.executable, "-m", "venv", "--clear", VENV], stdout=pipe, stderr=pipe)
+    child.communicate()
+    if child.returncode:
+        fail(
+            "This Python cannot make virtual environments with pip in them; install the package "
+            "python3-venv (Debian, Ubuntu) or another Python 3.11 or later."
+        )
+
+
+def pins():
+    """The file with the versions the tests run with on this Python."""
+    version = subprocess.check_output([PYTHON, "-c", "import sys; print(sys.version_info[1])"])
+    name = "oldest.txt" if int(version) == OLDEST[1] else "newest.txt"
+    return os.path.join(ROOT, "tests", "pins", name)
+
+
+def install(extra):
+    """Install zarrlift and what an extra needs, unless this was done with the same files before."""
+    make_venv()
+    wanted = ""
+    for path in (os.path.join(ROOT, "pyproject.toml"), pins()):
+        with open(path) as file:
+            wanted += file.read()
+    stamp = os.path.join(VENV, "zarrlift-%s.stamp" % (extra or "plain"))
+    if os.path.exists(stamp):
+        with open(stamp) as file:
+            if file.read() == wanted:
+                return
+    say("Installing zarrlift%s ..." % (extra and " and what its %s needs" % extra))
+    target = "%s[%s]" % (ROOT, extra) if extra else ROOT
+    run(PYTHON, "-m", "pip", "install", "--quiet", "--constraint", pins(), "--editable", target)
+    with open(stamp, "w") as file:
+        file.write(wanted)
+
+
+def demo():
+    """Migrate the fixture that looks like people's data, and show the result."""
+    install("")
+    import shutil
+
+    shutil.rmtree(DEMO, ignore_errors=True)
+    shutil.copytree(PEOPLE, os.path.join(DEMO, "people-v2"))
+    source, result = os.path.join(DEMO, "people-v2"), os.path.join(DEMO, "people-v3")
+    zarrlift("inspect", source)
+    zarrlift("migrate", source, result)
+    zarrlift("verify", source, result, "--full")
+    show = "import sys, zarr; print(zarr.open_group(sys.argv[1], mode='r', zarr_format=3).tree())"
+    say("\nWhat zarr-python now sees in %s:" % os.path.relpath(result, ROOT))
+    run(PYTHON, "-c", show, result)
+
+
+def test(*arguments):
+    """Run the suite."""
+    install("test")
+    run(PYTHON, "-m", "pytest", *(arguments or ("-q", "-n", "auto")))
+
+
+def check():
+    """What CI looks at besides the tests."""
+    install("dev")
+    run(PYTHON, "-m", "ruff", "check", ".")
+    run(PYTHON, "-m", "mypy")
+    run(PYTHON, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", os.path.join(VENV, "site"))
+
+
+def shell():
+    """Say where things are."""
+    install("")
+    say("zarrlift is at %s" % os.path.join(BIN, "zarrlift"))
+    say("To have it on your PATH: . %s" % os.path.join(BIN, "activate"))
+
+
+def main():
+    """Do what the first argument names."""
+    need_new_python()
+    commands = {"demo": demo, "test": test, "check": check, "shell": shell}
+    if len(sys.argv) < 2 or sys.argv[1] not in commands:
+        say(__doc__)
+        sys.exit(0 if sys.argv[1:] in (["-h"], ["--help"]) else 2)
+    if sys.argv[1] != "test" and sys.argv[2:]:
+        fail("go.py %s takes no further arguments" % sys.argv[1])
+    try:
+        commands[sys.argv[1]](*sys.argv[2:])
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What every test shares: the rule about skips.
+
+A test that needs a reader that does not install at one end is marked with
+`needs_reader("name")`. Where `not_everywhere.toml` lists the name for this end, the test is
+skipped; where it does not, the test runs, and fails if the reader is missing. Any other skip
+makes the whole run fail, so that a test never goes silent unnoticed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+HERE = Path(__file__).parent
+END = "3.11" if sys.version_info[:2] == (3, 11) else "3.13"
+LISTED = "not everywhere: "
+
+# Slow machines are no failure, and a run in CI is repeatable.
+hypothesis.settings.register_profile("zarrlift", deadline=None, max_examples=50, derandomize="CI" in os.environ)
+hypothesis.settings.load_profile("zarrlift")
+
+
+def missing_readers() -> dict[str, str]:
+    """Name and reason of each reader that this end does without."""
+    with (HERE / "not_everywhere.toml").open("rb") as file:
+        rows = tomllib.load(file).get("reader", [])
+    return {
+        row["name"]: f"{row['name']} {row['version']}: {row['reason']}"
+        for row in rows
+        if row["end"] in (END, "both") and not os.environ.get(row.get("unless", ""))
+    }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what the list says, and nothing else."""
+    missing = missing_readers()
+    for item in items:
+        for mark in item.iter_markers("needs_reader"):
+            if mark.args[0] in missing:
+                item.add_marker(pytest.mark.skip(reason=LISTED + missing[mark.args[0]]))
+
+
+class SkipGuard:
+    """Makes the run fail where a test was skipped that the list does not name."""
+
+    def __init__(self) -> None:
+        self.unlisted: list[str] = []
+
+    def _look_at(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        # An expected failure is reported as skipped too; xfail_strict keeps those honest.
+        if report.skipped and not hasattr(report, "wasxfail"):
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+            if not reason.removeprefix("Skipped: ").startswith(LISTED):
+                self.unlisted.append(f"{report.nodeid}: {reason}")
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Called for each phase of each test; under xdist in the process that collects the results."""
+        self._look_at(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A module that skips itself as a whole."""
+        self._look_at(report)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Turn a green run red."""
+        if self.unlisted and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say why."""
+        for line in dict.fromkeys(self.unlisted):
+            terminalreporter.write_line(f"FAILED skipped, but not listed in not_everywhere.toml: {line}", red=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch skips where the results come together: not in xdist's workers."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(SkipGuard(), "skip-guard")
