@@ -1,0 +1,200 @@
+"""Chunks of a job, compared before their array appears: our decoder against zarr-python's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+from zarrstack.core.dtypes import DataType, fill_from_json
+from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.pipeline import Pipeline
+
+from .archive import Layout
+from .storage import Storage
+from .verifying_documents import VARIABLE, scalar_array
+from .verifying_values import Values, kind, matches_json_text, mismatch, region_text, shown
+from .verifying_zarr import open_array, parse, read_regions, reading_store, words
+
+if TYPE_CHECKING:
+    from .plans import ArrayPlan
+    from .recipe import Casting
+
+_BATCH_BYTES: Final = 32 << 20
+"""Decoded bytes of the destination in memory at a time."""
+
+
+class SourceLeaves:
+    """The leaf chunks of one array in the source, decoded by our own code."""
+
+    def __init__(self, storage: Storage, path: str, layout: Layout, *, allow_pickle: bool = False) -> None:
+        self.storage = storage
+        self.path = path
+        self.layout = layout
+        self.grid = layout.grid
+        self._pipeline = Pipeline(layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=allow_pickle)
+        self._fill = scalar_array(
+            fill_from_json(layout.fill_value, layout.data_type), layout.data_type.numpy
+        )
+
+    def key(self, coordinates: tuple[int, ...]) -> str:
+        """The storage key of a chunk."""
+        name = self.layout.keys.key(coordinates)
+        return f"{self.path}/{name}" if self.path else name
+
+    def read(self, coordinates: tuple[int, ...]) -> Values | None:
+        """A chunk's values inside the array, or None if it is missing; ChunkError, StorageError."""
+        data = self.storage.get(self.key(coordinates))
+        if data is None:
+            return None
+        return self._pipeline.decode(data)[self.grid.valid(coordinates)]
+
+    def fill(self, shape: tuple[int, ...]) -> Values:
+        """What a missing chunk reads as."""
+        return np.broadcast_to(self._fill, shape)
+
+
+def compare_chunks(
+    plan: ArrayPlan, source: Storage, destination: Storage, indexes: Sequence[int]
+) -> tuple[Problem, ...]:
+    """What differs in the chunks with these linear indexes; empty if nothing does.
+
+    The source is decoded by our pipeline. The destination is read by zarr-python through an
+    array made from `plan.document` in memory, since its `zarr.json` is not written yet. Values are
+    compared bit for bit, after the cast the recipe asks for. A chunk that is missing in the
+    source must read as its fill value and must not be stored in the destination; where the source
+    defines no fill value only its absence is looked at. A chunk that cannot be read on either
+    side is a problem, not an exception.
+    """
+    if not indexes:
+        return ()
+    try:
+        leaves = SourceLeaves(source, plan.path, plan.source, allow_pickle=plan.move.allow_pickle)
+        array = open_array(parse(plan.document), reading_store(destination), plan.path)
+    except ZarrstackError as error:
+        return (error.at(node=plan.path).problem,)
+    expect = Expectation(
+        plan.source.data_type,
+        plan.destination.data_type.name,
+        plan.destination.data_type.numpy,
+        casting=plan.move.casting,
+        objects=plan.move.objects,
+    )
+    one_to_one = plan.source.chunk_shape == plan.destination.chunk_shape
+    problems: list[Problem] = []
+    places = [plan.source.grid.coordinates(index) for index in indexes]
+    for batch in _batches(places, plan.source):
+        regions = [plan.source.grid.region(place) for place in batch]
+        for place, region, found in zip(batch, regions, read_regions(array, regions), strict=True):
+            name = plan.destination.keys.key(place)
+            key = f"{plan.path}/{name}" if plan.path else name
+            try:
+                values = leaves.read(place)
+                if values is None and plan.fill_is_null:
+                    continue
+                if values is None and one_to_one and destination.get(key) is not None:
+                    problems.append(
+                        _problem(plan.path, key, region, "a stored chunk", "none, as in the source")
+                    )
+                    continue
+                if values is None:
+                    shape = tuple(axis.stop - axis.start for axis in region)
+                    values = leaves.fill(shape)
+            except ZarrstackError as error:
+                problems.append(error.at(node=plan.path, key=leaves.key(place)).problem)
+                continue
+            problems += expect.compare(found, values, plan.path, key, region)
+    return tuple(problems)
+
+
+def _batches(places: list[tuple[int, ...]], layout: Layout) -> list[list[tuple[int, ...]]]:
+    items = int(np.prod(layout.chunk_shape, dtype=object))
+    step = max(_BATCH_BYTES // max(items * (layout.data_type.itemsize or 16), 1), 1)
+    return [places[start : start + step] for start in range(0, len(places), step)]
+
+
+class Expectation:
+    """What source values must be found as, given what the recipe asks for."""
+
+    def __init__(
+        self,
+        source: DataType,
+        target_name: str,
+        target: np.dtype[Any],
+        *,
+        casting: Casting,
+        objects: Literal["refuse", "json"],
+    ) -> None:
+        mine, theirs = VARIABLE.get(source.name), VARIABLE.get(target_name)
+        to_text = theirs == "string" and mine != "string"
+        self._texts = to_text and objects == "json"
+        self._casting: Casting | None = casting
+        if to_text or (mine is not None and mine == theirs) or kind(source.numpy) == kind(target):
+            self._casting = None
+        self._target = target
+
+    def compare(
+        self, found: Values | Exception, values: Values, path: str, key: str, region: tuple[slice, ...]
+    ) -> list[Problem]:
+        """What is wrong with what was found for source values; nothing, or one problem."""
+        if isinstance(found, Exception):
+            return [
+                Problem(
+                    kind="verify-unreadable",
+                    message=f"zarr-python cannot read {region_text(region)}",
+                    node=path,
+                    key=key,
+                    found=words(found),
+                )
+            ]
+        if self._texts:
+            return _compare_texts(found, values, path, key, region)
+        if self._casting is not None:
+            from .casting import cast
+
+            try:
+                values = cast(values, self._target, self._casting)
+            except ZarrstackError as error:
+                return [error.at(node=path, key=key).problem]
+        differs = mismatch(found, values)
+        if differs is None:
+            return []
+        place = tuple(
+            axis.start + offset for axis, offset in zip(region, differs.index, strict=False)
+        )
+        where = f"at {list(place)}"
+        if differs.count > 1:
+            where = f"{differs.count} of them, first {where}"
+        return [_problem(path, key, region, differs.found, differs.expected, where)]
+
+
+def _compare_texts(
+    found: Values, values: Values, path: str, key: str, region: tuple[slice, ...]
+) -> list[Problem]:
+    """`--objects json`: every value stands as its JSON text."""
+    texts = found.astype(object).reshape(-1)
+    wrong = [
+        (text, value)
+        for text, value in zip(texts, values.reshape(-1), strict=True)
+        if not matches_json_text(text, value)
+    ]
+    if not wrong:
+        return []
+    text, value = wrong[0]
+    where = f"in {len(wrong)} places"
+    return [_problem(path, key, region, shown(text), f"JSON text of {shown(value)}", where)]
+
+
+def _problem(
+    path: str, key: str, region: tuple[slice, ...], found: str, expected: str, where: str = ""
+) -> Problem:
+    place = f" ({where})" if where else ""
+    return Problem(
+        kind="verify-values",
+        message=f"values differ in {region_text(region)}{place}",
+        node=path,
+        key=key,
+        found=found,
+        expected=expected,
+    )

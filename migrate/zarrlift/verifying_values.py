@@ -1,0 +1,200 @@
+"""Whether two arrays hold the same values, bit for bit, and where they first do not.
+
+NaN payloads and the sign of zero count; memory order, byte order and the padding between
+a struct's fields do not. Strings and bytes are compared as values, since zarr-python
+gives them as numpy's `StringDType` or as objects, whichever its version likes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Values: TypeAlias = npt.NDArray[Any]
+
+_WORDS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_SHOWN: Final = 80
+"""Characters of a value that a message shows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """Where two arrays differ."""
+
+    count: int
+    """Elements that differ."""
+    index: tuple[int, ...]
+    """The first of them, in C order, in the arrays' own coordinates."""
+    found: str
+    expected: str
+
+
+def mismatch(found: Values, expected: Values) -> Mismatch | None:
+    """The first difference between two arrays and how many there are; None if they are equal.
+
+    Arrays of different shape or data type differ as a whole.
+    """
+    if found.shape != expected.shape:
+        return _whole(expected.size, f"shape {found.shape}", f"shape {expected.shape}")
+    if kind(found.dtype) != kind(expected.dtype):
+        return _whole(expected.size, f"data type {kind(found.dtype)}", f"data type {kind(expected.dtype)}")
+    if found.size == 0:
+        return None
+    different = _different(found, expected)
+    if different is None:
+        return None
+    first = int(np.argmax(different.reshape(-1)))
+    index = tuple(int(i) for i in np.unravel_index(first, found.shape))
+    return Mismatch(
+        count=int(np.count_nonzero(different)),
+        index=index,
+        found=shown(found[index]),
+        expected=shown(expected[index]),
+    )
+
+
+def _whole(size: int, found: str, expected: str) -> Mismatch:
+    return Mismatch(count=max(size, 1), index=(), found=found, expected=expected)
+
+
+def kind(dtype: np.dtype[Any]) -> str:
+    """One text for all numpy types that hold the same values.
+
+    Byte order and the offsets of fields are left out: they say how values lie in memory.
+    """
+    if dtype.names is not None:
+        fields = (f"{name!r}: {kind(dtype[name])}" for name in dtype.names)
+        return "{" + ", ".join(fields) + "}"
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return f"{kind(base)}{list(shape)}"
+    if dtype.kind in "OT":
+        return "variable-length"
+    return dtype.newbyteorder("=").str[1:]
+
+
+def _different(found: Values, expected: Values) -> npt.NDArray[np.bool_] | None:
+    """A mask of the elements that differ, or None if none does."""
+    if found.dtype.names is not None:
+        masks = [
+            mask
+            for name in found.dtype.names
+            if (mask := _different(found[name], expected[name])) is not None
+        ]
+        if not masks:
+            return None
+        # The mask of a sub-array field has more axes than the array.
+        flat = [mask.reshape(*found.shape, -1).any(axis=-1) for mask in masks]
+        return np.asarray(np.logical_or.reduce(flat))
+    if found.dtype.kind in "OT":
+        mine, theirs = _objects(found), _objects(expected)
+        pairs = zip(mine.reshape(-1), theirs.reshape(-1), strict=True)
+        flags = np.fromiter((not same(a, b) for a, b in pairs), dtype=bool, count=found.size)
+        return flags.reshape(found.shape) if flags.any() else None
+    mine, theirs = _words(found), _words(expected)
+    if np.array_equal(mine, theirs):
+        return None
+    mask = np.asarray(mine != theirs)
+    return mask if mask.ndim == found.ndim else mask.any(axis=-1)
+
+
+def _objects(values: Values) -> Values:
+    return values if values.dtype.kind == "O" else values.astype(object)
+
+
+def _words(values: Values) -> Values:
+    """The bits of fixed-size values as unsigned integers; one more axis where no integer is as wide."""
+    native = values.dtype.newbyteorder("=")
+    # Not ascontiguousarray, which gives 0-d arrays an axis.
+    plain = np.array(values, dtype=native, order="C", copy=None if _copies_if_needed() else False)
+    word = _WORDS.get(native.itemsize)
+    if word is not None:
+        return plain.view(word)
+    if native.itemsize == 0:
+        return np.zeros(values.shape, np.uint8)
+    return plain.reshape(*plain.shape, 1).view(np.uint8)
+
+
+def _copies_if_needed() -> bool:
+    """Whether numpy is 2 or newer: numpy 1 says "copy only if needed" with False, numpy 2 with None."""
+    return int(np.__version__.split(".", 1)[0]) >= 2
+
+
+def same(found: object, expected: object) -> bool:
+    """Whether two objects are the same value, of the same type, at every depth.
+
+    Types count (True is not 1, 1 is not 1.0), numpy scalars equal the Python values they
+    hold, and floats are compared by their bits.
+    """
+    found, expected = _plain(found), _plain(expected)
+    if isinstance(found, np.ndarray) and isinstance(expected, np.ndarray):
+        return mismatch(found, expected) is None
+    if type(found) is not type(expected):
+        return False
+    if isinstance(found, float) and isinstance(expected, float):
+        return struct.pack("<d", found) == struct.pack("<d", expected)
+    if isinstance(found, (list, tuple)) and isinstance(expected, (list, tuple)):
+        return len(found) == len(expected) and all(map(same, found, expected))
+    if isinstance(found, dict) and isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(same(found[k], expected[k]) for k in expected)
+    return bool(found == expected)
+
+
+def _plain(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) and value.dtype.kind in "biufSU" else value
+
+
+def shown(value: object) -> str:
+    """A value for a message: short, and with its bits where the text would hide them."""
+    if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind != "O":
+        value = value[()]
+    text = repr(_plain(value))
+    if isinstance(value, np.inexact) and not np.all(np.isfinite(value)):
+        text += f" (bits {value.tobytes()[::-1].hex()})"
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+
+
+def matches_json_text(text: object, value: object) -> bool:
+    """Whether `text` is a JSON text of `value`, as `--objects json` writes it."""
+    if not isinstance(text, str):
+        return False
+    try:
+        return same(json.loads(text), jsonable(value))
+    except ValueError:
+        return False
+
+
+def jsonable(value: object) -> object:
+    """A value as strict JSON can say it.
+
+    Arrays are lists, structs are objects, complex numbers are pairs, long doubles are decimal
+    text and non-finite numbers are "NaN", "Infinity" and "-Infinity".
+    """
+    if isinstance(value, np.ndarray):
+        return [jsonable(item) for item in value]
+    if isinstance(value, np.void) and value.dtype.names is not None:
+        return {name: jsonable(value[name]) for name in value.dtype.names}
+    if isinstance(value, np.longdouble) and not isinstance(value, np.float64):
+        return np.format_float_scientific(value, trim="0")
+    if isinstance(value, np.generic):
+        return jsonable(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, complex):
+        return [jsonable(value.real), jsonable(value.imag)]
+    if isinstance(value, (list, tuple)):
+        return [jsonable(item) for item in value]
+    if isinstance(value, dict):
+        return {key: jsonable(item) for key, item in value.items()}
+    return value
+
+
+def region_text(region: tuple[slice, ...]) -> str:
+    """A region as readers write it, such as `[0:64, 128:192]`."""
+    return "[" + ", ".join(f"{axis.start}:{axis.stop}" for axis in region) + "]"
