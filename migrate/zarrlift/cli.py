@@ -1,0 +1,98 @@
+"""The command line. Heavy imports stand inside the commands: `--help` needs none of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, Final
+
+import typer
+
+from . import cli_look, cli_move
+from .cli_session import DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, write_json
+
+_HELP: Final = f"""Lift legacy chunked-array archives to Zarr v3.
+
+\b
+  zarrlift plan old.zarr new.zarr       what would happen; writes nothing
+  zarrlift migrate old.zarr new.zarr    do it
+  zarrlift resume new.zarr              go on after an interruption
+
+\b
+Exit codes
+  {DONE}    done
+  {PARTLY}    some arrays were refused or failed, or verification found differences
+  {USAGE}    the request makes no sense; nothing was touched
+  {INTERRUPTED}  interrupted (Ctrl-C, SIGTERM); the job can be resumed
+
+\b
+{DEBUG}=1 in the environment shows the traceback of an error.
+NO_COLOR switches colours off.
+"""
+
+app = typer.Typer(
+    help=_HELP,
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+_CLICK_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+"""What typer raises for a wrong command line: click's class, or typer's own copy of it (typer >= 0.26)."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The console entry: runs one command and gives its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a node's name may not fit the terminal's encoding
+    words = sys.argv[1:] if arguments is None else arguments
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=list(words), prog_name="zarrlift", standalone_mode=False)
+    except _CLICK_ERROR as error:
+        if "--json" in words:
+            problem = {"kind": "usage", "severity": "refusal", "message": error.format_message()}
+            write_json(None, USAGE, {"error": problem})
+        else:
+            error.show()
+        return USAGE
+    except (KeyboardInterrupt, typer.Abort):
+        say("zarrlift: interrupted. Nothing was changed.")
+        return INTERRUPTED
+    return int(code or DONE)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"zarrlift {version('zarrlift')}")  # noqa: T201 - asked for
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+for _command, _summary in (
+    (cli_look.inspect, "Show what an archive holds and what is wrong with it."),
+    (cli_look.plan, "Show what a migration would do and cost; writes nothing."),
+    (cli_move.migrate, "Migrate an archive."),
+    (cli_move.resume, "Go on with a migration."),
+    (cli_look.status, "Show how far a migration is."),
+    (cli_look.verify, "Compare source and result."),
+    (cli_move.finish, "In place: delete the legacy metadata."),
+    (cli_move.undo, "In place: take the migration back."),
+):
+    app.command(short_help=_summary)(_command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

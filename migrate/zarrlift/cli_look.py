@@ -1,0 +1,157 @@
+"""The commands that only look: inspect, plan, status, verify."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import cli_options as o
+from .cli_session import DONE, PARTLY, Answer, Session
+
+
+def inspect(
+    source: o.Source,
+    from_: o.From = None,
+    follow_links: o.FollowLinks = False,
+    storage_options: o.StorageOptions = None,
+    show_all: o.All = False,
+    as_json: o.Json = False,
+) -> int:
+    """Show what an archive holds, in Zarr v3 terms, and what is wrong with it."""
+
+    def work() -> Answer:
+        import zarrlift
+
+        from . import report_archive, report_json
+
+        archive = zarrlift.inspect(
+            source,
+            storage_options=o.storage_options(storage_options),
+            format=o.value(from_),
+            follow_links=follow_links,
+        )
+        refused = any(node.refused for node in archive.nodes)
+        return Answer(
+            code=PARTLY if refused else DONE,
+            text=lambda page: report_archive.lines(archive, page),
+            data=lambda: report_json.archive_json(archive),
+        )
+
+    return Session(command="inspect", json=as_json, everything=show_all).run(work)
+
+
+def plan(
+    source: o.Source,
+    destination: o.Destination = None,
+    in_place: o.InPlace = False,
+    from_: o.From = None,
+    follow_links: o.FollowLinks = False,
+    storage_options: o.StorageOptions = None,
+    dest_storage_options: o.DestOptions = None,
+    recipe_file: o.RecipeFile = None,
+    codecs: o.Codecs = None,
+    dtype: o.Dtype = None,
+    clamp: o.Clamp = False,
+    round_: o.Round = False,
+    endian: o.EndianOption = None,
+    order: o.OrderOption = None,
+    key_encoding: o.KeyEncoding = None,
+    separator: o.SeparatorOption = None,
+    include: o.Include = None,
+    exclude: o.Exclude = None,
+    drop_empty: o.DropEmpty = False,
+    objects: o.ObjectsOption = None,
+    allow_pickle: o.AllowPickle = False,
+    attributes: o.AttributesOption = None,
+    conventions: o.ConventionsOption = None,
+    consolidate: o.Consolidate = None,
+    show_all: o.All = False,
+    as_json: o.Json = False,
+) -> int:
+    """Show what a migration would do and cost, array by array. Writes nothing."""
+    given = dict(locals())
+
+    def work() -> Answer:
+        import zarrlift
+
+        from . import report_json, report_plan
+
+        made = zarrlift.plan(
+            source,
+            destination,
+            recipe=o.recipe(given),
+            in_place=in_place,
+            format=o.value(from_),
+            storage_options=o.storage_options(storage_options),
+            dest_storage_options=o.storage_options(dest_storage_options, "--dest-storage-options"),
+            follow_links=follow_links,
+        )
+        refused = any(problem.severity == "refusal" for problem in made.all_problems())
+        return Answer(
+            code=PARTLY if refused else DONE,
+            text=lambda page: report_plan.lines(made, page),
+            data=lambda: report_json.plan_json(made),
+        )
+
+    return Session(command="plan", json=as_json, everything=show_all).run(work)
+
+
+def status(target: o.Target, job: o.Job = None, show_all: o.All = False, as_json: o.Json = False) -> int:
+    """Show how far a job is."""
+
+    def work() -> Answer:
+        import zarrlift
+
+        from . import report_outcome
+
+        found = zarrlift.status(target, job=job)
+        return Answer(
+            code=DONE, text=lambda page: report_outcome.status_lines(found, page), data=found.to_json
+        )
+
+    return Session(command="status", json=as_json, everything=show_all).run(work)
+
+
+def verify(
+    source: Annotated[str, typer.Argument(help="The source, or the job of a migration.", metavar="SRC")],
+    destination: Annotated[
+        str | None, typer.Argument(help="The result; found by the job if left out.", metavar="DST")
+    ] = None,
+    full: o.Full = False,
+    from_: o.From = None,
+    storage_options: o.StorageOptions = None,
+    dest_storage_options: o.DestOptions = None,
+    show_all: o.All = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> int:
+    """Compare source and result: structure, attributes, data types, fill values and values."""
+
+    def work() -> Answer:
+        import zarrlift
+
+        from . import report_outcome
+        from .progress import progress_for
+
+        progress = progress_for(quiet=quiet)
+        try:
+            found = zarrlift.verify(
+                source,
+                destination,
+                full=full,
+                format=o.value(from_),
+                storage_options=o.storage_options(storage_options),
+                dest_storage_options=o.storage_options(dest_storage_options, "--dest-storage-options"),
+                progress=progress,
+            )
+        finally:
+            progress.close()
+        return Answer(
+            code=DONE if found.ok else PARTLY,
+            text=lambda page: report_outcome.verification_lines(found, page),
+            data=found.to_json,
+            wrong=lambda page: report_outcome.verification_lines(found, page),
+        )
+
+    return Session(command="verify", json=as_json, quiet=quiet, everything=show_all).run(work)

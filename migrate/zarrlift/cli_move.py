@@ -1,0 +1,179 @@
+"""The commands that change something: migrate, resume, finish, undo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import cli_options as o
+from .cli_choices import Check, Link
+from .cli_session import DONE, PARTLY, Answer, Session
+
+
+def migrate(
+    source: o.Source,
+    destination: o.Destination = None,
+    in_place: o.InPlace = False,
+    from_: o.From = None,
+    job: o.Job = None,
+    overwrite: o.Overwrite = False,
+    follow_links: o.FollowLinks = False,
+    storage_options: o.StorageOptions = None,
+    dest_storage_options: o.DestOptions = None,
+    recipe_file: o.RecipeFile = None,
+    codecs: o.Codecs = None,
+    dtype: o.Dtype = None,
+    clamp: o.Clamp = False,
+    round_: o.Round = False,
+    endian: o.EndianOption = None,
+    order: o.OrderOption = None,
+    key_encoding: o.KeyEncoding = None,
+    separator: o.SeparatorOption = None,
+    include: o.Include = None,
+    exclude: o.Exclude = None,
+    drop_empty: o.DropEmpty = False,
+    objects: o.ObjectsOption = None,
+    allow_pickle: o.AllowPickle = False,
+    attributes: o.AttributesOption = None,
+    conventions: o.ConventionsOption = None,
+    consolidate: o.Consolidate = None,
+    workers: o.Workers = None,
+    processes: o.Processes = False,
+    verify: o.Verify = Check.SAMPLE,
+    fsync: o.Fsync = False,
+    link: o.LinkOption = Link.AUTO,
+    show_all: o.All = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> int:
+    """Migrate an archive to DST, or --in-place. The source is never changed, only added to in place."""
+    given = dict(locals())
+
+    def work(progress: Any) -> Any:
+        import zarrlift
+
+        _check_places(destination, in_place=in_place)
+        return zarrlift.migrate(
+            source,
+            destination,
+            recipe=o.recipe(given),
+            in_place=in_place,
+            format=o.value(from_),
+            job=job,
+            workers=workers,
+            processes=processes,
+            verify=verify.value,
+            fsync=fsync,
+            link=link.value,
+            overwrite=overwrite,
+            follow_links=follow_links,
+            storage_options=o.storage_options(storage_options),
+            dest_storage_options=o.storage_options(dest_storage_options, "--dest-storage-options"),
+            progress=progress,
+        )
+
+    session = Session(command="migrate", json=as_json, quiet=quiet, everything=show_all)
+    return _moving(session, work, target=destination or source, job=job)
+
+
+def resume(
+    target: o.Target,
+    job: o.Job = None,
+    workers: o.Workers = None,
+    processes: o.Processes = False,
+    verify: o.VerifyAgain = None,
+    fsync: o.Fsync = False,
+    storage_options: o.StorageOptions = None,
+    dest_storage_options: o.DestOptions = None,
+    show_all: o.All = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> int:
+    """Go on with a migration that was interrupted or had failures."""
+
+    def work(progress: Any) -> Any:
+        import zarrlift
+
+        return zarrlift.resume(
+            target,
+            workers=workers,
+            processes=processes,
+            verify=o.value(verify),
+            fsync=fsync,
+            storage_options=o.storage_options(storage_options),
+            dest_storage_options=o.storage_options(dest_storage_options, "--dest-storage-options"),
+            job=job,
+            progress=progress,
+        )
+
+    session = Session(command="resume", json=as_json, quiet=quiet, everything=show_all)
+    return _moving(session, work, target=target, job=job)
+
+
+def undo(
+    target: o.Target, job: o.Job = None, as_json: o.Json = False, quiet: o.Quiet = False
+) -> int:
+    """Take a migration in place back: delete what the job wrote, restore what `finish` deleted."""
+
+    def work(_progress: Any) -> Any:
+        import zarrlift
+
+        return zarrlift.undo(target, job=job)
+
+    return _moving(Session(command="undo", json=as_json, quiet=quiet), work, target=target, job=job)
+
+
+def finish(
+    target: o.Target, job: o.Job = None, as_json: o.Json = False, quiet: o.Quiet = False
+) -> int:
+    """Delete the legacy metadata after a verified migration in place; the job file keeps a copy."""
+
+    def work(_progress: Any) -> Any:
+        import zarrlift
+
+        return zarrlift.finish(target, job=job)
+
+    return _moving(Session(command="finish", json=as_json, quiet=quiet), work, target=target, job=job)
+
+
+def _check_places(destination: str | None, *, in_place: bool) -> None:
+    from zarrstack.core.errors import UsageError
+
+    if destination is None and not in_place:
+        raise UsageError("nothing says where the result goes", expected="a destination, or --in-place")
+    if destination is not None and in_place:
+        raise UsageError("a migration goes to a destination or happens in place, not both", found=destination)
+
+
+def _moving(session: Session, work: Callable[[Any], Any], *, target: str, job: str | None) -> int:
+    """Run what gives an Outcome: with a progress bar, and with advice if it is interrupted."""
+    from . import report_outcome
+
+    def go_on() -> str:
+        import zarrlift
+        from zarrstack.core.errors import ZarrstackError
+
+        try:
+            where = zarrlift.status(target, job=job).job
+        except ZarrstackError:
+            return "No job had been started yet; run the same command again."
+        again = session.command if session.command in ("undo", "finish") else "resume"
+        return f"Go on with: {report_outcome.command(again, str(where))}"
+
+    def answer() -> Answer:
+        from .progress import progress_for
+
+        progress = progress_for(quiet=session.quiet)
+        try:
+            outcome = work(progress)
+        finally:
+            progress.close()
+        return Answer(
+            code=DONE if report_outcome.well(outcome) else PARTLY,
+            text=lambda page: report_outcome.outcome_lines(outcome, page),
+            data=outcome.to_json,
+            wrong=lambda page: report_outcome.outcome_lines(outcome, page),
+        )
+
+    session.how_to_go_on = go_on
+    return session.run(answer)

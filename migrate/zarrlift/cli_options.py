@@ -1,0 +1,245 @@
+"""The options of the command line: their words, and how they become frozen data, once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+
+import typer
+
+from .cli_choices import (
+    Attributes,
+    Check,
+    Conventions,
+    Encoding,
+    Endian,
+    Format,
+    Link,
+    Objects,
+    Order,
+    Separator,
+)
+
+if TYPE_CHECKING:
+    from zarrstack.core.jsons import JSONObject
+
+    from .recipe import Recipe
+
+
+_FIELDS: Final = (
+    "dtype",
+    "endian",
+    "order",
+    "key_encoding",
+    "separator",
+    "drop_empty",
+    "objects",
+    "allow_pickle",
+    "attributes",
+    "conventions",
+)
+"""Parameters that bear the name of a field of `ArrayRecipe`; None and False mean "not given"."""
+
+
+def _option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:  # noqa: A002 - typer's word
+    return typer.Option(*names, help=help, metavar=metavar, **more)
+
+
+Source: TypeAlias = Annotated[str, typer.Argument(help="The archive: a path or URL.", metavar="SRC")]
+Destination: TypeAlias = Annotated[
+    str | None, typer.Argument(help="Where the result goes; it must not exist yet.", metavar="DST")
+]
+Target: TypeAlias = Annotated[
+    str, typer.Argument(help="The job file, or the source or destination of the job.", metavar="TARGET")
+]
+InPlace: TypeAlias = Annotated[
+    bool, _option("--in-place", help="Add v3 metadata to the source; its chunks stay.")
+]
+From: TypeAlias = Annotated[
+    Format | None, _option("--from", help="The source's format, where two are found.")
+]
+Job: TypeAlias = Annotated[
+    str | None, _option("--job", help="The job file; else beside the result.", metavar="PATH")
+]
+FollowLinks: TypeAlias = Annotated[
+    bool, _option("--follow-links", help="Follow symbolic links that leave the archive.")
+]
+Overwrite: TypeAlias = Annotated[
+    bool, _option("--overwrite", help="Replace DST; the old one goes once the new one is whole.")
+]
+_OPTIONS_HELP = "fsspec options: KEY=VALUE (repeatable) or one JSON object."
+StorageOptions: TypeAlias = Annotated[
+    list[str] | None,
+    _option("--storage-options", help=f"{_OPTIONS_HELP} For the source.", metavar="OPTIONS"),
+]
+DestOptions: TypeAlias = Annotated[
+    list[str] | None,
+    _option("--dest-storage-options", help="The same for the destination.", metavar="OPTIONS"),
+]
+
+RecipeFile: TypeAlias = Annotated[
+    str | None,
+    _option(
+        "--recipe",
+        help="A TOML recipe. Options given here replace its general part; its sections per path still win.",
+        metavar="FILE.toml",
+    ),
+]
+Codecs: TypeAlias = Annotated[
+    str | None,
+    _option(
+        "--codecs",
+        help="portable (copies), keep (in place), zstd:3, gzip:6, blosc:zstd:5:shuffle, none, or v3 JSON.",
+        metavar="CODECS",
+    ),
+]
+Dtype: TypeAlias = Annotated[
+    str | None,
+    _option("--dtype", help="Cast to a v3 data type; a value that does not fit is an error.", metavar="NAME"),
+]
+Clamp: TypeAlias = Annotated[
+    bool, _option("--clamp", help="With --dtype: values out of range become the nearest one.")
+]
+Round: TypeAlias = Annotated[
+    bool, _option("--round", help="With --dtype: values may be rounded.")
+]
+EndianOption: TypeAlias = Annotated[
+    Endian | None, _option("--endian", help="Byte order of the result.")
+]
+OrderOption: TypeAlias = Annotated[
+    Order | None, _option("--order", help="Memory order within the result's chunks.")
+]
+KeyEncoding: TypeAlias = Annotated[
+    Encoding | None, _option("--key-encoding", help="How the result's chunks are named.")
+]
+SeparatorOption: TypeAlias = Annotated[
+    Separator | None, _option("--separator", help="Separator within chunk keys.")
+]
+Include: TypeAlias = Annotated[
+    list[str] | None,
+    _option("--include", help="Only nodes whose path matches; repeatable.", metavar="GLOB"),
+]
+Exclude: TypeAlias = Annotated[
+    list[str] | None,
+    _option("--exclude", help="Not the nodes whose path matches; repeatable.", metavar="GLOB"),
+]
+DropEmpty: TypeAlias = Annotated[
+    bool, _option("--drop-empty", help="Leave out chunks that hold the fill value alone.")
+]
+ObjectsOption: TypeAlias = Annotated[
+    Objects | None, _option("--objects", help="json: store object values as JSON text.")
+]
+AllowPickle: TypeAlias = Annotated[
+    bool, _option("--allow-pickle", help="Unpickle objects. This runs code from the archive.")
+]
+AttributesOption: TypeAlias = Annotated[
+    Attributes | None,
+    _option("--attributes", help="keep: write bare NaN and Infinity; strict makes them strings."),
+]
+ConventionsOption: TypeAlias = Annotated[
+    Conventions | None,
+    _option("--conventions", help="none: change no attribute, such as _ARRAY_DIMENSIONS."),
+]
+Consolidate: TypeAlias = Annotated[
+    bool | None,
+    _option(
+        "--consolidate/--no-consolidate",
+        help="Write consolidated metadata; else as the source has it.",
+    ),
+]
+
+Workers: TypeAlias = Annotated[
+    int | None, _option("--workers", help="Threads or processes.", metavar="N", min=1)
+]
+Processes: TypeAlias = Annotated[bool, _option("--processes", help="Processes instead of threads.")]
+Verify: TypeAlias = Annotated[
+    Check, _option("--verify", help="How much is compared before an array appears.")
+]
+VerifyAgain: TypeAlias = Annotated[
+    Check | None, _option("--verify", help="How much is compared; else as the job says.")
+]
+Fsync: TypeAlias = Annotated[bool, _option("--fsync", help="Survive power loss too; slower.")]
+LinkOption: TypeAlias = Annotated[
+    Link,
+    _option("--link", help="hard: hard links for unchanged chunks, which then share bytes with the source."),
+]
+Full: TypeAlias = Annotated[bool, _option("--full", help="Compare every value, not samples.")]
+
+Json: TypeAlias = Annotated[bool, _option("--json", help="One JSON document on standard output.")]
+Quiet: TypeAlias = Annotated[bool, _option("--quiet", "-q", help="Only what went wrong, on standard error.")]
+All: TypeAlias = Annotated[bool, _option("--all", help="Every row and every place, not the first few.")]
+
+
+def value(choice: Any) -> Any:
+    """The word behind a choice; anything else as it is."""
+    return choice.value if isinstance(choice, Enum) else choice
+
+
+def storage_options(texts: Iterable[str] | None, name: str = "--storage-options") -> JSONObject | None:
+    """What fsspec takes, from `key=value` words and JSON objects; later ones win. UsageError for others.
+
+    The value of a pair is read as JSON where it is JSON (`anon=true`, `timeout=5`), else as text.
+    """
+    options: JSONObject = {}
+    for text in texts or ():
+        if text.lstrip().startswith("{"):
+            options.update(_object(text, name))
+            continue
+        key, equals, content = text.partition("=")
+        if not equals or not key:
+            # The word itself may be a secret given in the wrong form; it is not repeated.
+            raise _usage(f"{name} takes KEY=VALUE or a JSON object", expected="such as anon=true")
+        try:
+            options[key] = json.loads(content)
+        except ValueError:
+            options[key] = content
+    return options or None
+
+
+def _object(text: str, name: str) -> JSONObject:
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise _usage(f"{name} is not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise _usage(f"{name} is not a JSON object")
+    return data
+
+
+def recipe(given: Mapping[str, Any]) -> Recipe:
+    """The recipe of a file, or the default one, with what the command line changes in it.
+
+    `given` holds the parameters of `plan` or `migrate` by name. Raises UsageError.
+    """
+    from dataclasses import replace
+
+    from .recipe import Recipe
+
+    result = Recipe()
+    if given["recipe_file"] is not None:
+        from .recipe_toml import load_recipe
+
+        result = load_recipe(given["recipe_file"])
+    fields = {name: value(given[name]) for name in _FIELDS}
+    base: dict[str, Any] = {name: choice for name, choice in fields.items() if choice not in (None, False)}
+    if given["codecs"] is not None:
+        from .codec_text import parse_codecs
+
+        base["codecs"] = parse_codecs(given["codecs"])
+    casting = "+".join(word for word, name in (("clamp", "clamp"), ("round", "round_")) if given[name])
+    if casting:
+        if given["recipe_file"] is None and "dtype" not in base:
+            raise _usage("--clamp and --round say how --dtype casts", expected="--dtype NAME beside them")
+        base["casting"] = casting
+    whole: dict[str, Any] = {name: tuple(given[name]) for name in ("include", "exclude") if given[name]}
+    if given["consolidate"] is not None:
+        whole["consolidate"] = given["consolidate"]
+    return replace(result, base=replace(result.base, **base), **whole)
+
+
+def _usage(message: str, *, expected: str | None = None) -> Exception:
+    from zarrstack.core.errors import UsageError
+
+    return UsageError(message, expected=expected)

@@ -1,0 +1,176 @@
+"""How every command ends: its report or its error, as text or JSON, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from zarrstack.core.jsons import JSON, JSONObject
+
+    from .report import Page
+
+DONE: Final = 0
+PARTLY: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+"""128 + SIGINT, as shells report a command that was interrupted."""
+
+DEBUG: Final = "ZARRLIFT_DEBUG"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a command found or did: its exit code and its two forms, each made only if shown."""
+
+    code: int
+    text: Callable[[Page], Iterable[str]]
+    data: Callable[[], JSON]
+    wrong: Callable[[Page], Iterable[str]] | None = None
+    """What remains of the text under --quiet, on standard error; None keeps the text as it is."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """One run of one command."""
+
+    command: str
+    json: bool = False
+    quiet: bool = False
+    everything: bool = False
+    interrupted: bool = False
+    how_to_go_on: Callable[[], str] | None = None
+    """After an interruption: one line of advice."""
+
+    def run(self, work: Callable[[], Answer]) -> int:
+        """Do the work, show its answer, and give the exit code. Only SystemExit leaves this."""
+        try:
+            with self._signals():
+                answer = work()
+        except KeyboardInterrupt:
+            return self._stopped()
+        except Exception as error:  # noqa: BLE001 - the last place where an error can become one line
+            return self._failed(error)
+        code = INTERRUPTED if self.interrupted else answer.code
+        self._show(answer, code)
+        return code
+
+    def _show(self, answer: Answer, code: int) -> None:
+        if self.json:
+            self._document(code, {"result": answer.data()})
+        elif not self.quiet or answer.wrong is None:
+            self._print(answer.text, sys.stdout)
+        elif code != DONE:
+            self._print(answer.wrong, sys.stderr)
+
+    def _stopped(self) -> int:
+        self.interrupted = True
+        advice = "Nothing was changed."
+        if self.how_to_go_on is not None:
+            # A second Ctrl-C while the advice is looked up must not become a traceback.
+            with suppress(KeyboardInterrupt):
+                advice = self.how_to_go_on()
+        if self.json:
+            error = {"kind": "interrupted", "severity": "refusal", "message": "interrupted", "advice": advice}
+            self._document(INTERRUPTED, {"error": error})
+        else:
+            say(f"zarrlift: interrupted. {advice}")
+        return INTERRUPTED
+
+    def _failed(self, error: Exception) -> int:
+        from zarrstack.core.errors import Problem, ZarrstackError
+
+        if os.environ.get(DEBUG):
+            import traceback
+
+            traceback.print_exception(error)
+        if isinstance(error, ZarrstackError):
+            problem = error.problem
+        else:
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            advice = f"This is a fault of zarrlift; {DEBUG}=1 shows the traceback to report."
+            problem = Problem(kind="internal", message=f"unexpected {text}", advice=advice)
+        code = USAGE if problem.kind == "usage" else PARTLY
+        if self.json:
+            self._document(code, {"error": problem.to_json()})
+        else:
+            from .report import Page
+            from .report_units import safe
+
+            page = Page.of(sys.stderr)
+            self._print(lambda _: page.paragraph(f"zarrlift: {safe(str(problem))}", hang=2), sys.stderr)
+        return code
+
+    def _document(self, code: int, content: JSONObject) -> None:
+        write_json(self.command, code, content)
+
+    def _print(self, lines: Callable[[Page], Iterable[str]], stream: Any) -> None:
+        from .report import Page
+
+        page = Page.of(stream, everything=self.everything)
+        write("".join(line + "\n" for line in lines(page)), stream)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM raise KeyboardInterrupt here, once; a second one ends the process at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            if self.interrupted:
+                os._exit(INTERRUPTED)
+            self.interrupted = True
+            raise KeyboardInterrupt
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def write_json(command: str | None, code: int, content: JSONObject) -> None:
+    """The one document of a command given `--json`."""
+    from importlib.metadata import version
+
+    head = {"zarrlift": version("zarrlift"), "command": command, "exit_code": code}
+    # Bare NaN, which attributes may hold, is no JSON: other programs would choke on the document.
+    text = json.dumps(_strict({**head, **content}), indent=2, default=str)
+    write(text + "\n", sys.stdout)
+
+
+def _strict(value: JSON) -> JSON:
+    """The same JSON with NaN and the infinities as the strings Zarr uses for them."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - NaN
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
+    if isinstance(value, dict):
+        return {str(name): _strict(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_strict(item) for item in value]
+    return value
+
+
+def say(text: str) -> None:
+    """One line on standard error."""
+    write(text + "\n", sys.stderr)
+
+
+def write(text: str, stream: Any) -> None:
+    """Write and flush; a reader that has gone away (`| head`) is no error."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        # The interpreter flushes once more as it ends; let that go nowhere.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,95 @@
+"""What `zarrlift inspect` shows: the tree of an archive, what was found wrong, and a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from zarrstack.core.jsons import canonical
+
+from . import report_problems
+from .report_table import Column
+from .report_units import count_text, safe, shape_text
+
+if TYPE_CHECKING:
+    from .archive import Archive, ArrayNode, Node
+    from .report import Page
+
+_NODES: Final = 200
+"""Rows of the tree before the rest is only counted; about what a terminal scrolls back easily."""
+_FILL: Final = 24
+"""Characters of a fill value; structs have long ones in base64."""
+_COLUMNS: Final = (
+    Column(title="node"),
+    Column(title="shape"),
+    Column(title="chunk"),
+    Column(title="data type", wraps=True),
+    Column(title="fill"),
+    Column(title="codecs", wraps=True),
+    Column(title="keys"),
+    Column(title="attributes", right=True),
+    Column(title=""),
+)
+
+
+def lines(archive: Archive, page: Page) -> Iterator[str]:
+    """The report on an archive."""
+    consolidated = ", consolidated metadata" if archive.consolidated else ""
+    yield page.paint(f"{safe(archive.url)}  ({archive.format}{consolidated})", "title")
+    yield ""
+    shown = archive.nodes if page.everything else archive.nodes[:_NODES]
+    yield from page.table(_COLUMNS, (_row(node) for node in shown))
+    if len(shown) < len(archive.nodes):
+        rest = count_text(len(archive.nodes) - len(shown), "more node")
+        yield f"  and {rest} (--all shows them)"
+    yield ""
+    problems = archive.all_problems()
+    if problems:
+        yield from report_problems.lines(problems, page)
+        yield ""
+    yield _summary(archive)
+
+
+def _row(node: Node) -> tuple[str, ...]:
+    name = node.path.rpartition("/")[2]
+    indent = "  " * (node.path.count("/") + 1) if node.path else ""
+    label = indent + (safe(name) or "/")
+    attributes = count_text(len(node.attributes)) if node.attributes else ""
+    state = "REFUSED" if node.refused else ""
+    layout = getattr(node, "layout", None)
+    if layout is None:
+        return (label, *[""] * 6, attributes, state or _group(node))
+    return (
+        label,
+        shape_text(layout.shape),
+        shape_text(layout.chunk_shape),
+        safe(str(layout.data_type)),
+        _fill(node),  # type: ignore[arg-type]
+        safe(str(layout.chain)),
+        str(layout.keys),
+        attributes,
+        state,
+    )
+
+
+def _group(node: Node) -> str:
+    return "implicit group" if getattr(node, "implicit", False) else "group"
+
+
+def _fill(node: ArrayNode) -> str:
+    if node.fill_is_null or node.layout is None:
+        return "null"
+    text = canonical(node.layout.fill_value)
+    return safe(text if len(text) <= _FILL else text[: _FILL - 2] + "..")
+
+
+def _summary(archive: Archive) -> str:
+    arrays = [node for node in archive.nodes if hasattr(node, "layout")]
+    refused = sum(node.refused for node in archive.nodes)
+    groups = len(archive.nodes) - len(arrays)
+    parts = [count_text(groups, "group"), count_text(len(arrays), "array")]
+    if refused:
+        parts.append(f"{count_text(refused, 'node')} refused")
+    if others := report_problems.summary(p for p in archive.all_problems() if p.severity != "refusal"):
+        parts.append(others)
+    return ", ".join(parts) + "."

@@ -1,0 +1,67 @@
+"""The JSON documents of the command line; member names are stable.
+
+Every command given `--json` prints exactly one document on standard output:
+`{"command", "version", "exit_code", "result" | "error", ...}`. `result` is the object
+that the Python function of the same name returns; `error` is one problem.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .plans import layout_to_json
+
+if TYPE_CHECKING:
+    from zarrstack.core.jsons import JSONObject
+
+    from .archive import Archive, Node
+    from .plans import Plan
+
+
+def archive_json(archive: Archive) -> JSONObject:
+    """An archive: its nodes with what was found at each, in v3 terms."""
+    return {
+        "url": archive.url,
+        "format": archive.format,
+        "consolidated": archive.consolidated,
+        "nodes": [_node(node) for node in archive.nodes],
+        "problems": [problem.to_json() for problem in archive.problems],
+    }
+
+
+def _node(node: Node) -> JSONObject:
+    data: JSONObject = {
+        "path": node.path,
+        "kind": "array" if hasattr(node, "layout") else "group",
+        "refused": node.refused,
+        "attributes": dict(node.attributes),
+        "documents": [document.key for document in node.documents],
+        "problems": [problem.to_json() for problem in node.problems],
+    }
+    layout = getattr(node, "layout", None)
+    if data["kind"] == "array":
+        data["layout"] = None if layout is None else layout_to_json(layout)
+        data["fill_is_null"] = node.fill_is_null  # type: ignore[union-attr]
+        data["extra"] = node.extra  # type: ignore[union-attr]
+    else:
+        data["implicit"] = node.implicit  # type: ignore[union-attr]
+    return data
+
+
+def plan_json(plan: Plan) -> JSONObject:
+    """A plan, without loss, and its totals; bytes in and out are estimates unless known."""
+    moving = [array for array in plan.arrays if array.route.name != "stay"]
+    return {
+        **plan.to_json(),
+        "totals": {
+            "arrays": len(plan.arrays),
+            "groups": len(plan.groups),
+            "refused": len(plan.refusals),
+            "chunks": sum(array.chunks for array in plan.arrays),
+            "objects_out": sum(array.chunks for array in moving) + len(plan.arrays) + len(plan.groups),
+            "bytes_in": sum(array.bytes_in for array in moving),
+            "bytes_in_known": all(array.bytes_in_known for array in moving),
+            "bytes_out": sum(array.bytes_out for array in moving),
+            "bytes_out_known": all(array.bytes_out_known for array in moving),
+        },
+    }

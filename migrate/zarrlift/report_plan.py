@@ -1,0 +1,164 @@
+"""What `zarrlift plan` shows: what every array is, what it will be, and what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from . import report_problems
+from .report_table import Column
+from .report_units import bytes_text, count_text, node_text, safe, shape_text
+
+if TYPE_CHECKING:
+    from .plans import ArrayPlan, Plan
+    from .report import Page
+
+_ROWS: Final = 12
+"""Arrays that a group lists one by one; more are put together by shape and data type."""
+_MEANING: Final = {
+    "stay": "metadata only; the chunks stay as and where they are",
+    "relink": "chunks copied as they are",
+    "reframe": "chunks copied into another frame, not decoded",
+    "recode": "outer codecs changed",
+    "rewrite": "decoded and encoded anew",
+    "regrid": "cut into other chunks",
+}
+_COLUMNS: Final = (
+    Column(title="array"),
+    Column(title="shape"),
+    Column(title="chunk"),
+    Column(title="data type", wraps=True),
+    Column(title="chunks", right=True),
+    Column(title="in", right=True),
+    Column(title="out", right=True),
+)
+
+
+def lines(plan: Plan, page: Page) -> Iterator[str]:
+    """The report on a plan."""
+    where = "in place" if plan.in_place else f"-> {safe(plan.destination) or '(no destination given)'}"
+    yield from page.paragraph(f"Plan: {safe(plan.source)} ({plan.format}) {where}", hang=6, tone="title")
+    for group in _groups(plan.arrays):
+        yield ""
+        yield from _group(group, page)
+    problems = plan.all_problems()
+    if problems:
+        yield ""
+        yield from report_problems.lines(problems, page)
+    if plan.excluded:
+        yield ""
+        yield from _excluded(plan, page)
+    yield ""
+    yield from page.paragraph(totals(plan), hang=2)
+    yield "Nothing has been written."
+
+
+def totals(plan: Plan) -> str:
+    """One sentence: arrays, groups, objects, bytes in and out, and the space there is for them."""
+    moving = [array for array in plan.arrays if array.route.name != "stay"]
+    documents = len(plan.arrays) + len(plan.groups)
+    parts = [
+        f"{count_text(len(plan.arrays), 'array')} in {count_text(len(plan.groups), 'group')}",
+        f"{count_text(sum(array.chunks for array in plan.arrays), 'chunk')}",
+        f"{_bytes_in(moving)} to read",
+        f"{_bytes_out(moving)} to write in {count_text(sum(a.chunks for a in moving) + documents, 'object')}",
+    ]
+    if plan.refusals:
+        parts.insert(1, f"{count_text(len(plan.refusals), 'node')} refused")
+    text = ", ".join(parts)
+    if plan.free_bytes is not None:
+        text += f"; {bytes_text(plan.free_bytes)} free there"
+    return text + "."
+
+
+def _groups(arrays: Sequence[ArrayPlan]) -> list[list[ArrayPlan]]:
+    """Arrays to which the same happens, in the order in which they first appear."""
+    groups: dict[tuple[str, ...], list[ArrayPlan]] = {}
+    for array in arrays:
+        key = (
+            array.route.name,
+            array.route.reason,
+            str(array.source.chain),
+            str(array.destination.chain),
+            str(array.source.keys),
+            str(array.destination.keys),
+        )
+        groups.setdefault(key, []).append(array)
+    return list(groups.values())
+
+
+def _group(group: list[ArrayPlan], page: Page) -> Iterator[str]:
+    first = group[0]
+    name = first.route.name
+    count = count_text(len(group), "array")
+    reason = f" ({first.route.reason})" if first.route.reason and name != "stay" else ""
+    head = f"{name}: {count}, {_MEANING.get(name, '')}{safe(reason)}"
+    yield from page.paragraph(head, hang=2, tone="title")
+    yield from page.pairs(
+        (
+            ("codecs", _change(str(first.source.chain), str(first.destination.chain))),
+            ("keys", _change(str(first.source.keys), str(first.destination.keys))),
+        )
+    )
+    yield from page.table(_COLUMNS, _rows(group, page))
+
+
+def _rows(group: list[ArrayPlan], page: Page) -> Iterator[tuple[str, ...]]:
+    if page.everything or len(group) <= _ROWS:
+        for array in group:
+            yield _row([array])
+        return
+    alike: dict[tuple[str, ...], list[ArrayPlan]] = {}
+    for array in group:
+        key = (*_row([array])[1:4],)
+        alike.setdefault(key, []).append(array)
+    for members in list(alike.values())[:_ROWS]:
+        yield _row(members)
+    rest = [array for members in list(alike.values())[_ROWS:] for array in members]
+    if rest:
+        yield (f"{count_text(len(rest), 'more array')} (--all)", "", "", "", *_figures(rest))
+
+
+def _row(arrays: list[ArrayPlan]) -> tuple[str, ...]:
+    """One row for arrays of one shape, chunk shape and data type."""
+    first = arrays[0]
+    source, destination = first.source, first.destination
+    label = node_text(first.path)
+    if len(arrays) > 1:
+        label += f" and {count_text(len(arrays) - 1)} like it"
+    return (
+        label,
+        shape_text(source.shape),
+        _change(shape_text(source.chunk_shape), shape_text(destination.chunk_shape)),
+        _change(safe(str(source.data_type)), safe(str(destination.data_type))),
+        *_figures(arrays),
+    )
+
+
+def _figures(arrays: list[ArrayPlan]) -> tuple[str, str, str]:
+    chunks = sum(array.chunks for array in arrays)
+    stays = all(array.route.name == "stay" for array in arrays)
+    return count_text(chunks), _bytes_in(arrays), "-" if stays else _bytes_out(arrays)
+
+
+def _bytes_in(arrays: Sequence[ArrayPlan]) -> str:
+    known = all(array.bytes_in_known for array in arrays)
+    return bytes_text(sum(array.bytes_in for array in arrays), estimated=not known)
+
+
+def _bytes_out(arrays: Sequence[ArrayPlan]) -> str:
+    known = all(array.bytes_out_known for array in arrays)
+    return bytes_text(sum(array.bytes_out for array in arrays), estimated=not known)
+
+
+def _change(before: str, after: str) -> str:
+    return before if before == after else f"{before} -> {after}"
+
+
+def _excluded(plan: Plan, page: Page) -> Iterator[str]:
+    shown = plan.excluded if page.everything else plan.excluded[:5]
+    names = ", ".join(node_text(path) for path in shown)
+    more = len(plan.excluded) - len(shown)
+    tail = f" and {count_text(more)} more (--all shows them)" if more else ""
+    head = count_text(len(plan.excluded), "node")
+    yield from page.paragraph(f"Left out by the recipe, {head}: {names}{tail}", hang=2)

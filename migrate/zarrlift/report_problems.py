@@ -1,0 +1,80 @@
+"""Problems as people read them: each with its place, equal ones said once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from .report_units import count_text, node_text, safe
+
+if TYPE_CHECKING:
+    from zarrstack.core.errors import Problem
+
+    from .report import Page, Tone
+
+_PLACES: Final = 3
+"""How many places of equal problems are shown before the rest is counted."""
+_ORDER: Final = ("refusal", "warning", "note")
+_TONES: Final[dict[str, Tone]] = {"refusal": "bad", "warning": "warning", "note": "quiet"}
+
+
+def lines(problems: Iterable[Problem], page: Page) -> Iterator[str]:
+    """Refusals first, then warnings, then notes; equal ones are grouped with a count and their places."""
+    groups: dict[tuple[str | None, ...], list[Problem]] = {}
+    for problem in problems:
+        key = (problem.severity, problem.kind, problem.message, problem.expected, problem.advice)
+        groups.setdefault(key, []).append(problem)
+    for severity in _ORDER:
+        for group in groups.values():
+            if group[0].severity == severity:
+                yield from _group(group, page)
+
+
+def summary(problems: Iterable[Problem]) -> str:
+    """`2 refusals, 1 warning`, or "" where there are none."""
+    counts = dict.fromkeys(_ORDER, 0)
+    for problem in problems:
+        counts[problem.severity] += 1
+    return ", ".join(count_text(count, severity) for severity, count in counts.items() if count)
+
+
+def _group(group: list[Problem], page: Page) -> Iterator[str]:
+    first = group[0]
+    head = f"{first.severity}:"
+    text = safe(first.message)
+    same_found = len({problem.found for problem in group}) == 1
+    if len(group) == 1 and _place(first):
+        text = f"{_place(first)}: {text}"
+    if same_found and first.found is not None:
+        text += f"; found {safe(first.found)}"
+    if first.expected is not None:
+        text += f"; expected {safe(first.expected)}"
+    if len(group) > 1:
+        text += f" ({count_text(len(group), 'time')})"
+    wrapped = page.paragraph(f"{head} {text}", indent=2, hang=4)
+    wrapped[0] = wrapped[0].replace(head, page.paint(head, _TONES[first.severity]), 1)
+    yield from wrapped
+    if len(group) > 1:
+        yield from _places(group, page, with_found=not same_found)
+    if first.advice is not None:
+        yield from page.paragraph(safe(first.advice), indent=4)
+
+
+def _places(group: list[Problem], page: Page, *, with_found: bool) -> Iterator[str]:
+    shown = group if page.everything else group[:_PLACES]
+    for problem in shown:
+        found = f": found {safe(problem.found)}" if with_found and problem.found is not None else ""
+        if text := _place(problem) + found:
+            yield from page.paragraph(f"at {text}", indent=4, hang=6)
+    if len(group) > len(shown):
+        yield f"    and {count_text(len(group) - len(shown))} more (--all shows them)"
+
+
+def _place(problem: Problem) -> str:
+    """`/a/b, key 'a/b/.zarray'`, with what is known of it."""
+    parts = []
+    if problem.node is not None:
+        parts.append(node_text(problem.node))
+    if problem.key is not None:
+        parts.append(f"key '{safe(problem.key)}'")
+    return ", ".join(parts)

@@ -1,0 +1,92 @@
+"""Numbers and names as people read them: bytes, counts, durations, shapes, node names.
+
+Bytes are counted in powers of 1000 (kB, MB, GB), as the progress bars count them.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Final
+
+_UNITS: Final = ("kB", "MB", "GB", "TB", "PB", "EB")
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+"""Unicode categories that steer a terminal or show nothing: controls, format characters
+(among them those that reverse text), lone surrogates, private use, line separators."""
+
+
+def bytes_text(count: int, *, estimated: bool = False) -> str:
+    """A number of bytes in three digits, such as `1.23 MB`; `~` marks an estimate."""
+    mark = "~" if estimated else ""
+    if count < 1000:
+        return f"{mark}{count} B"
+    value = float(count)
+    for unit in _UNITS:
+        value /= 1000
+        # 999.5 would be rounded to 1000 by the format below; the next unit shows 1.00 for it.
+        if value < 999.5 or unit == _UNITS[-1]:
+            break
+    digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+    return f"{mark}{value:,.{digits}f} {unit}"
+
+
+def count_text(count: int, one: str = "", many: str | None = None) -> str:
+    """A number with thousands separators and, if asked, its noun: `1,234 arrays`."""
+    if not one:
+        return f"{count:,}"
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def duration_text(seconds: float) -> str:
+    """A time span in its two largest units: `0.42 s`, `12.3 s`, `2 min 5 s`, `3 h 12 min`."""
+    if seconds < 9.995:
+        return f"{max(seconds, 0):.2f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for size, name, small, small_name in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= size:
+            return f"{whole // size} {name} {whole % size // small} {small_name}"
+    return f"{whole} s"
+
+
+def rate_text(count: int, seconds: float) -> str:
+    """Bytes per second, or "" where the time is too short to say."""
+    return f"{bytes_text(round(count / seconds))}/s" if seconds >= 0.01 and count else ""
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """A shape such as `365x180x360`; `scalar` for none."""
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def node_text(path: str) -> str:
+    """A node's path as it is shown: `/` is the root, `/a/b` a node below it."""
+    return "/" + safe(path)
+
+
+def safe(text: str) -> str:
+    r"""Text from an archive, harmless to a terminal: what is invisible is shown as `\x1b`."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        char if unicodedata.category(char) not in _HIDDEN else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def columns(text: str) -> int:
+    """How many columns a text takes on a terminal: wide characters take two, accents none."""
+    if text.isascii():
+        return len(text)
+    return sum(_columns(char) for char in text)
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
