@@ -21,7 +21,9 @@ END = "3.11" if sys.version_info[:2] == (3, 11) else "3.13"
 LISTED = "not everywhere: "
 
 # Slow machines are no failure, and a run in CI is repeatable.
-hypothesis.settings.register_profile("zarrlift", deadline=None, max_examples=50, derandomize="CI" in os.environ)
+hypothesis.settings.register_profile(
+    "zarrlift", deadline=None, max_examples=50, derandomize="CI" in os.environ
+)
 hypothesis.settings.load_profile("zarrlift")
 
 
@@ -75,7 +77,8 @@ class SkipGuard:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say why."""
         for line in dict.fromkeys(self.unlisted):
-            terminalreporter.write_line(f"FAILED skipped, but not listed in not_everywhere.toml: {line}", red=True)
+            text = f"FAILED skipped, but not listed in not_everywhere.toml: {line}"
+            terminalreporter.write_line(text, red=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:

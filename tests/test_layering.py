@@ -1,0 +1,160 @@
+"""Imports point one way; the core does no I/O; heavy packages are imported where they are used.
+
+Read from the source, not from what happens to be loaded: an import under TYPE_CHECKING is
+knowledge of the other part too, and counts for the order (not for start-up).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = (ROOT / "transformers", ROOT / "migrate")
+
+# From the lowest to the highest. A module may import its own layer and those below.
+# The first pattern that fits decides.
+LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("core", ("zarrstack.core", "zarrstack.core.*")),
+    ("transformers", ("zarrstack", "zarrstack.*")),
+    ("archive", ("zarrlift.archive", "zarrlift.storage*", "zarrlift.recipe*")),
+    ("formats, conventions", ("zarrlift.formats", "zarrlift.formats.*", "zarrlift.conventions*")),
+    ("route, planning", ("zarrlift.route", "zarrlift.inventory", "zarrlift.planning", "zarrlift.plans")),
+    ("move", ("zarrlift.move", "zarrlift.job", "zarrlift.objects", "zarrlift.writing")),
+    ("verifying", ("zarrlift.verifying*",)),
+    ("run", ("zarrlift.run*", "zarrlift.progress", "zarrlift.report*")),
+    ("cli", ("zarrlift.cli*", "zarrlift")),
+)
+
+IN_CORE_FORBIDDEN = {
+    "asyncio", "fsspec", "glob", "http", "io", "os", "pathlib", "shutil", "socket", "sqlite3",
+    "subprocess", "tempfile", "urllib", "zarr", "zarrlift",
+}  # fmt: skip
+LAZY = {"zarr", "zarr_metadata", "pydantic", "pydantic_zarr", "tensorstore", "xarray", "dask"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """One import as the source says it."""
+
+    importer: str
+    imported: str
+    line: int
+    at_start: bool
+    """Runs when the module is loaded: outside functions and TYPE_CHECKING."""
+
+    def __str__(self) -> str:
+        return f"{self.importer}:{self.line} imports {self.imported}"
+
+
+def modules() -> dict[str, Path]:
+    """Dotted name and file of every module of both packages."""
+    found = {}
+    for source in SOURCES:
+        for path in sorted(source.rglob("*.py")):
+            parts = path.relative_to(source).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def _imports_below(name: str, is_package: bool, node: ast.AST, at_start: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        starts = at_start and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            starts = False
+        if isinstance(child, ast.Import):
+            for alias in child.names:
+                yield Import(importer=name, imported=alias.name, line=child.lineno, at_start=at_start)
+        elif isinstance(child, ast.ImportFrom):
+            base = child.module or ""
+            if child.level:
+                parts = name.split(".")
+                parts = parts[: len(parts) - child.level + is_package]
+                base = ".".join((*parts, base)) if base else ".".join(parts)
+            for alias in child.names:
+                full = f"{base}.{alias.name}"
+                target = full if full in MODULES else base
+                yield Import(importer=name, imported=target, line=child.lineno, at_start=at_start)
+        else:
+            yield from _imports_below(name, is_package, child, starts)
+
+
+def imports() -> tuple[Import, ...]:
+    """Every import statement of both packages."""
+    found: list[Import] = []
+    for name, path in MODULES.items():
+        tree = ast.parse(path.read_text())
+        found += _imports_below(name, path.name == "__init__.py", tree, at_start=True)
+    return tuple(found)
+
+
+IMPORTS = imports()
+
+
+def rank(module: str) -> int:
+    """Position of a module's layer, counted from the lowest."""
+    for position, (_, patterns) in enumerate(LAYERS):
+        if any(fnmatchcase(module, pattern) for pattern in patterns):
+            return position
+    pytest.fail(f"{module} is in no layer: add it to LAYERS in {Path(__file__).name}")
+
+
+def test_every_module_has_a_layer() -> None:
+    for module in MODULES:
+        rank(module)
+
+
+def test_imports_point_one_way() -> None:
+    wrong = [
+        f"{found} (layer {LAYERS[rank(found.importer)][0]!r} below {LAYERS[rank(found.imported)][0]!r})"
+        for found in IMPORTS
+        if found.imported in MODULES and rank(found.imported) > rank(found.importer)
+    ]
+    assert wrong == []
+
+
+def test_zarrstack_knows_nothing_of_zarrlift() -> None:
+    wrong = [
+        str(found)
+        for found in IMPORTS
+        if found.importer.split(".")[0] == "zarrstack" and found.imported.split(".")[0] == "zarrlift"
+    ]
+    assert wrong == []
+
+
+def test_the_core_does_no_io() -> None:
+    wrong = [
+        str(found)
+        for found in IMPORTS
+        if rank(found.importer) == 0 and found.imported.split(".")[0] in IN_CORE_FORBIDDEN
+    ]
+    assert wrong == []
+
+
+def test_heavy_packages_are_imported_where_they_are_used() -> None:
+    wrong = [str(found) for found in IMPORTS if found.at_start and found.imported.split(".")[0] in LAZY]
+    assert wrong == []
+
+
+def test_nothing_is_unpickled_but_in_the_one_module_that_may() -> None:
+    allowed = {"zarrstack.core.codecs.pickled"}
+    wrong = [
+        str(found)
+        for found in IMPORTS
+        if found.imported.split(".")[0] in {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+        and found.importer not in allowed
+    ]
+    assert wrong == []
+
+
+def test_no_module_grows_past_400_lines() -> None:
+    long = {name: n for name, path in MODULES.items() if (n := len(path.read_text().splitlines())) > 400}
+    assert long == {}
