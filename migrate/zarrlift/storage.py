@@ -64,6 +64,30 @@ class Storage(ABC):
         """Several whole objects; remote stores fetch them concurrently."""
         return [self.get(key) for key in keys]
 
+    def list_dirs(self, prefixes: Sequence[str]) -> list[list[Entry]]:
+        """`list_dir` of several prefixes; remote stores list them concurrently."""
+        return [list(self.list_dir(prefix)) for prefix in prefixes]
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        """Every key that starts with `prefix`, which is "" or ends with "/", in any order."""
+        pending = [prefix.rstrip("/")]
+        while pending:
+            directory = pending.pop()
+            for entry in self.list_dir(directory):
+                key = f"{directory}/{entry.name}" if directory else entry.name
+                if entry.is_dir:
+                    pending.append(key)
+                else:
+                    yield key
+
+    def link(self, key: str) -> str | None:
+        """Where `key` leads if it is a symbolic link, resolved; None for anything else."""
+        return None
+
+    def leaves_root(self, link: str | None) -> bool:
+        """Whether a link (`Entry.link`, or what `link` gave) leads out of this place."""
+        return False
+
 
 class LocalStorage(Storage):
     """A directory. Keys never escape it: `..` and absolute keys are refused."""
@@ -71,7 +95,9 @@ class LocalStorage(Storage):
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(os.path.abspath(root))
         self.url = str(self.root)
-        self._prefix = str(self.root) + os.sep
+        self._prefix = str(self.root).rstrip(os.sep) + os.sep
+        self.real = os.path.realpath(self.root)
+        """The root without links on the way to it; what links are judged against."""
 
     def path(self, key: str) -> str:
         """Where an object lies in the file system."""
@@ -80,12 +106,17 @@ class LocalStorage(Storage):
         return self._prefix + key if key else str(self.root)
 
     def get(self, key: str) -> bytes | None:
-        """The file's content; a directory in its place counts as absent."""
+        """The file's content; a directory in its place counts as absent.
+
+        A link that leads nowhere is no absence: an object lies somewhere else (git-annex keeps
+        what it has not fetched like this), so it is an error.
+        """
+        path = self.path(key)
         try:
-            with open(self.path(key), "rb", buffering=0) as file:
+            with open(path, "rb", buffering=0) as file:
                 return file.readall()
         except OSError as error:
-            if error.errno in _ABSENT or error.errno == errno.EISDIR:
+            if error.errno == errno.EISDIR or (error.errno in _ABSENT and not os.path.islink(path)):
                 return None
             raise storage_error("cannot read", key, error) from error
 
@@ -115,11 +146,25 @@ class LocalStorage(Storage):
         try:
             with os.scandir(path) as entries:
                 for entry in entries:
-                    link = os.path.realpath(entry.path) if entry.is_symlink() else None
-                    yield Entry(entry.name, entry.is_dir(), link)
+                    if entry.is_symlink():
+                        # os.path.isdir is False where DirEntry.is_dir raises: a link to itself.
+                        yield Entry(entry.name, os.path.isdir(entry.path), os.path.realpath(entry.path))
+                    else:
+                        yield Entry(entry.name, entry.is_dir())
         except OSError as error:
-            if error.errno not in _ABSENT:
+            if error.errno not in _ABSENT or os.path.islink(path):
                 raise storage_error("cannot list", prefix, error) from error
+
+    def link(self, key: str) -> str | None:
+        """One `lstat` for what is no link."""
+        path = self.path(key)
+        return os.path.realpath(path) if os.path.islink(path) else None
+
+    def leaves_root(self, link: str | None) -> bool:
+        """Judged on real paths, so that links on the way to the root itself do not matter."""
+        if link is None or link == self.real:
+            return False
+        return not link.startswith(self.real.rstrip(os.sep) + os.sep)
 
     def zarr_store(self) -> Store:
         """A `LocalStore`; zarr is imported here, since moving bytes does not need it."""

@@ -1,0 +1,167 @@
+"""Where an archive lies -> `Storage`: paths, URLs, zip files, zarr stores.
+
+A directory goes straight to the file system; everything else through zarr's own stores.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from zarrstack.core.errors import StorageError, UsageError
+
+from .credentials import redact, secrets_of
+from .storage import LocalStorage, Storage
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+    from zarr.storage import StorePath
+
+Place: TypeAlias = "str | os.PathLike[str] | Store | StorePath | Storage"
+Mode: TypeAlias = Literal["r", "w"]
+
+_METADATA: Final = frozenset(
+    {".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
+)
+"""Names that a format keeps at an archive's root."""
+_PACKING: Final = frozenset({"__MACOSX", ".DS_Store"})
+"""What archivers add beside an archive."""
+
+
+def open_storage(
+    place: Place,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    mode: Mode = "r",
+    follow_links: bool = False,  # noqa: ARG001 - see the docstring
+) -> Storage:
+    """Storage for a place.
+
+    `place` is a path (`~` is the home directory), a `file://` or any other fsspec URL
+    (`s3://`, `zip::s3://...`), a path to a `.zip`, a zarr `Store` or `StorePath`, or a
+    `Storage`, which is given back. `storage_options` go to fsspec; they, and user names,
+    passwords and queries of a URL, never appear in `Storage.url` or in an error.
+
+    With mode "r" a local place must exist; "w" makes none, the first `put` does. Links are
+    judged by whoever walks the archive (`follow_links` there); here it is only accepted so
+    that callers can hand on all their options.
+
+    Raises UsageError for what does not exist or makes no sense as a place, StorageError for
+    what exists and cannot be read.
+    """
+    if isinstance(place, Storage):
+        return place
+    if isinstance(place, str) and ("://" in place or "::" in place):
+        return _from_url(place, storage_options, mode)
+    if isinstance(place, str | os.PathLike):
+        return _from_path(os.fspath(place), storage_options, mode)
+    return _from_store(place)
+
+
+def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
+    if not text:
+        raise UsageError("an empty path is no place", expected="a directory, a zip file or a URL")
+    if options:
+        raise UsageError("storage options are for URLs", found=text)
+    path = Path(os.path.abspath(os.path.expanduser(text)))
+    if mode == "w":
+        if path.suffix == ".zip":
+            raise UsageError("a zip file cannot be written", found=str(path), expected="a directory or a URL")
+        if path.exists() and not path.is_dir():
+            raise UsageError("a file stands where a directory is to be written", found=str(path))
+        return LocalStorage(path)
+    if path.is_dir():
+        return LocalStorage(path)
+    if not os.path.lexists(path):
+        raise UsageError("nothing is there", found=str(path), expected="a directory, a zip file or a URL")
+    if not path.exists():
+        raise UsageError("a link leads nowhere", found=f"{path} -> {os.path.realpath(path)}")
+    if path.name in _METADATA:
+        raise UsageError("a metadata document is no archive", found=str(path), advice=f"Give {path.parent}.")
+    return _from_zip(path)
+
+
+def _from_zip(path: Path) -> Storage:
+    from zarr.storage import ZipStore
+
+    from .storage_zarr import StoreStorage
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            prefix = _archive_root(archive.namelist())
+    except zipfile.BadZipFile as error:
+        expected = "a directory, a zip file or a URL"
+        raise UsageError("not an archive", found=f"the file {path} ({error})", expected=expected) from error
+    except OSError as error:
+        raise StorageError("cannot read the zip file", found=f"{path}: {error.strerror}") from error
+    url = str(path) if not prefix else f"{path}/{prefix}"
+    return StoreStorage(ZipStore(path, mode="r", read_only=True), prefix, url=url)
+
+
+def _archive_root(names: Iterable[str]) -> str:
+    """The directory within a zip that holds the archive: its root, or below one sole directory."""
+    paths = [name.split("/") for name in names]
+    prefix: list[str] = []
+    while True:
+        depth = len(prefix)
+        below = [parts for parts in paths if parts[:depth] == prefix and len(parts) > depth and parts[depth]]
+        here = {parts[depth]: len(parts) > depth + 1 for parts in below if parts[depth] not in _PACKING}
+        if _METADATA & here.keys():
+            return "/".join(prefix)
+        # A root without documents that holds one child looks like an archive packed with its
+        # directory; either way the child, with all there is, is an archive.
+        if len(here) != 1 or not all(here.values()):
+            return ""
+        prefix.append(next(iter(here)))
+
+
+def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
+    secrets = secrets_of(options)
+    shown = redact(url, secrets).rstrip("/") or url
+    protocol = url.split("::", 1)[0].split("://", 1)[0]
+    if protocol == "file" and "::" not in url:
+        parts = urlsplit(url)
+        if parts.netloc not in ("", "localhost"):
+            raise UsageError("a file URL names a file on this machine", found=shown, expected="file:///...")
+        return _from_path(unquote(parts.path), options, mode)
+
+    from zarr.storage import FsspecStore
+
+    from .storage_zarr import StoreStorage
+
+    try:
+        # An instance of our own: a shared one may be bound to another event loop.
+        given = {"skip_instance_cache": True, **(options or {})}
+        store = FsspecStore.from_url(url, storage_options=given, read_only=mode == "r")
+    except ImportError as error:
+        found = redact(str(error), secrets)
+        raise UsageError(f"{protocol}:// needs a package that is not installed", found=found) from error
+    except ValueError as error:
+        found = redact(f"{shown} ({error})", secrets)
+        raise UsageError("not a place", found=found, expected="a path or a URL that fsspec knows") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError("nothing is there", found=shown) from error
+    except Exception as error:
+        found = redact(f"{shown} ({type(error).__name__}: {error})", secrets)
+        raise StorageError("cannot open the place", found=found) from error
+    return StoreStorage(store, url=shown, secrets=secrets)
+
+
+def _from_store(place: Any) -> Storage:
+    from zarr.abc.store import Store
+    from zarr.storage import LocalStore, StorePath
+
+    from .storage_zarr import StoreStorage
+
+    path = ""
+    if isinstance(place, StorePath):
+        place, path = place.store, place.path
+    if type(place) is LocalStore:
+        return LocalStorage(Path(place.root) / path)
+    if isinstance(place, Store):
+        return StoreStorage(place, path)
+    raise UsageError("not a place", found=type(place).__name__, expected="a path, a URL or a zarr store")

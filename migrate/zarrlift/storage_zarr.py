@@ -1,0 +1,288 @@
+"""Any zarr-python 3 store as `Storage`: memory, zip, fsspec, or a stack of transformers.
+
+zarr's stores are asynchronous, the engine is not. All of them live in one event loop on
+one thread of our own: an fsspec file system keeps its connections in the loop it was
+first used in, and zarr's own loop is zarr's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from zarrstack.core.errors import StorageError, UsageError
+
+from .credentials import redact
+from .storage import Entry, Storage
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+
+T = TypeVar("T")
+
+CONCURRENCY: Final = 64
+"""Requests in flight at once; zarr's own stores were measured at 64 (docs/design, speed)."""
+_UNLISTED: Final = frozenset({"http", "https"})
+"""Protocols that cannot list: an HTML page of links is no listing to rely on."""
+
+
+class StoreStorage(Storage):
+    """A zarr `Store`, from `path` on downwards; safe to use from several threads.
+
+    `url` names the place in messages, plans and jobs and must be free of credentials;
+    `secrets` are texts that never appear in an error.
+    """
+
+    def __init__(
+        self, store: Store, path: str = "", *, url: str | None = None, secrets: Sequence[str] = ()
+    ) -> None:
+        self._store = _own(store)
+        self.base = path.strip("/")
+        self._prefix = f"{self.base}/" if self.base else ""
+        self._secrets = tuple(secrets)
+        text = str(store) if url is None else url
+        self.url = redact(text + (f"/{self.base}" if self.base and url is None else ""), self._secrets)
+        self.can_list = store.supports_listing and not _protocols(store) & _UNLISTED
+        self._names: dict[str, dict[str, bool]] | None = None
+
+    def get(self, key: str) -> bytes | None:
+        """The object, or None where the store says that there is none."""
+        return _run(self._get(self._key(key)))
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Up to `CONCURRENCY` requests at once."""
+        return _run(_bounded([self._get(self._key(key)) for key in keys]))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Hand the object to the store; whether that is atomic is the store's own property."""
+        from zarr.core.buffer import default_buffer_prototype
+
+        buffer = default_buffer_prototype().buffer.from_bytes(data)
+        _run(self._told("cannot write", key, self._store.set(self._key(key), buffer)))
+
+    def delete(self, key: str) -> None:
+        """Remove the object; stores that insist on its presence are not listened to."""
+        _run(self._told("cannot delete", key, _forgiving(self._store.delete(self._key(key)))))
+
+    def list_dir(self, prefix: str) -> Iterator[Entry]:
+        """Names directly below a prefix; links do not exist here."""
+        yield from _run(self._list(prefix))
+
+    def list_dirs(self, prefixes: Sequence[str]) -> list[list[Entry]]:
+        """Up to `CONCURRENCY` listings at once."""
+        return _run(_bounded([self._list(prefix) for prefix in prefixes]))
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        """Every key below a prefix, in one listing."""
+        full = self._prefix + prefix
+        work = _find_fsspec(self._store, full) if _is_fsspec(self._store) else _collect(
+            self._store.list_prefix(full)
+        )
+        for key in _run(self._told("cannot list", prefix, work)):
+            yield key[len(self._prefix) :]
+
+    def zarr_store(self) -> Store:
+        """A store that zarr's own event loop may use; its calls are done in ours."""
+        from .storage_bridge import BridgedStore
+
+        return BridgedStore(self._store, self._prefix)
+
+    # ----- on the loop's thread
+
+    def _key(self, key: str) -> str:
+        if key.startswith("/") or ".." in key and ".." in key.split("/"):
+            raise UsageError("a key may not leave the archive's root", key=key)
+        return self._prefix + key
+
+    async def _get(self, key: str) -> bytes | None:
+        from zarr.core.buffer import default_buffer_prototype
+
+        shown = key[len(self._prefix) :]
+        value = await self._told("cannot read", shown, self._store.get(key, default_buffer_prototype()))
+        return None if value is None else value.to_bytes()
+
+    async def _list(self, prefix: str) -> list[Entry]:
+        if prefix:
+            self._key(prefix)
+        prefix = prefix.strip("/")
+        found = await self._told("cannot list", prefix, self._children(prefix))
+        return [Entry(name, is_dir) for name, is_dir in found.items()]
+
+    async def _children(self, prefix: str) -> dict[str, bool]:
+        """Name -> whether it is a directory."""
+        full = (self._prefix + prefix).rstrip("/")
+        if _is_fsspec(self._store):
+            return await _list_fsspec(self._store, full)
+        if _is_zip(self._store):
+            # A zip is opened for reading only, so that its directory can be read once.
+            if self._names is None:
+                self._names = _tree(await _collect(self._store.list()))
+            return self._names.get(full, {})
+        # zarr's `list_dir` does not say what is a directory; asking for each name would cost a
+        # request per chunk, listing everything below costs one per thousand.
+        start = len(full) + 1 if full else 0
+        keys = await _collect(self._store.list_prefix(f"{full}/" if full else ""))
+        return _tree([key[start:] for key in keys]).get("", {})
+
+    async def _told(self, what: str, key: str, work: Coroutine[Any, Any, T]) -> T:
+        """Every failure of a store is a StorageError that names the key."""
+        try:
+            # zarr offers no public way to open a store that was made closed, such as a zip.
+            await self._store._ensure_open()  # noqa: SLF001
+            return await work
+        except (StorageError, UsageError):
+            raise
+        except Exception as error:
+            text = redact(f"{type(error).__name__}: {error}", self._secrets)
+            raise StorageError(what, key=key, found=text[:500]) from error
+
+
+# ----- listings
+
+
+async def _list_fsspec(store: Any, full: str) -> dict[str, bool]:
+    """One listing by the file system itself, which knows what is a directory."""
+    path = "/".join(part for part in (store.path.rstrip("/"), full) if part)
+    store.fs.invalidate_cache()
+    try:
+        found = await store.fs._ls(path, detail=True)  # noqa: SLF001 - fsspec's asynchronous interface
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    entries = {}
+    own = path.strip("/")
+    for item in found:
+        name = item["name"].strip("/")
+        # Some object stores list the directory itself, as an empty object.
+        if name != own:
+            entries[name.rsplit("/", 1)[-1]] = item["type"] == "directory"
+    return entries
+
+
+async def _find_fsspec(store: Any, full: str) -> list[str]:
+    """Every key below a prefix; zarr 3.1.6 gives wrong names where the store is a whole bucket."""
+    root = store.path.strip("/")
+    store.fs.invalidate_cache()
+    found = await store.fs._find("/".join(part for part in (store.path.rstrip("/"), full.strip("/")) if part))  # noqa: SLF001
+    return [name.strip("/").removeprefix(root).lstrip("/") for name in found]
+
+
+def _tree(keys: Iterable[str]) -> dict[str, dict[str, bool]]:
+    """Directory -> its names -> whether each is a directory; "" is the root."""
+    tree: dict[str, dict[str, bool]] = {}
+    for key in keys:
+        # Zip files written by archivers have entries for directories, which end with "/".
+        directory, _, name = key.removesuffix("/").rpartition("/")
+        tree.setdefault(directory, {})[name] = key.endswith("/")
+        while directory:
+            parent, _, name = directory.rpartition("/")
+            below = tree.setdefault(parent, {})
+            if below.get(name):
+                break
+            below[name] = True
+            directory = parent
+    return tree
+
+
+async def _collect(items: AsyncIterator[str]) -> list[str]:
+    return [item async for item in items]
+
+
+async def _forgiving(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except (KeyError, FileNotFoundError):
+        return
+
+
+async def _bounded(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Results in order, `CONCURRENCY` at a time; the first error stops the rest."""
+    gate = asyncio.Semaphore(CONCURRENCY)
+
+    async def one(work: Coroutine[Any, Any, T]) -> T:
+        async with gate:
+            return await work
+
+    tasks = [asyncio.ensure_future(one(work)) for work in works]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+# ----- stores
+
+
+def _is_fsspec(store: Store) -> bool:
+    from zarr.storage import FsspecStore
+
+    return type(store) is FsspecStore
+
+
+def _is_zip(store: Store) -> bool:
+    from zarr.storage import ZipStore
+
+    return type(store) is ZipStore and store.read_only
+
+
+def _protocols(store: Any) -> set[str]:
+    """The protocols of the file system below, also of a stack that wraps it; empty for others."""
+    while True:
+        if hasattr(store, "fs"):
+            protocol = getattr(store.fs, "protocol", ())
+            return {protocol} if isinstance(protocol, str) else set(protocol)
+        inner = getattr(store, "_store", None)
+        if inner is None:
+            return set()
+        store = inner
+
+
+def _own(store: Store) -> Store:
+    """The store, with a file system of its own where it could be bound to another event loop."""
+    if not _is_fsspec(store):
+        return store
+    from zarr.storage import FsspecStore
+
+    given: Any = store
+    if type(given.fs).__name__ == "AsyncFileSystemWrapper":
+        # A synchronous file system, run in threads: no loop to be bound to.
+        return store
+    options = {**given.fs.storage_options, "asynchronous": True, "skip_instance_cache": True}
+    fs = type(given.fs)(*given.fs.storage_args, **options)
+    return FsspecStore(
+        fs, read_only=given.read_only, path=given.path, allowed_exceptions=given.allowed_exceptions
+    )
+
+
+# ----- the loop
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+_owner = -1
+
+
+def loop() -> asyncio.AbstractEventLoop:
+    """Our event loop, on its own daemon thread; a forked process gets its own."""
+    global _loop, _owner  # noqa: PLW0603 - one per process, made at first use
+    with _lock:
+        if _loop is None or _owner != os.getpid():
+            _loop = asyncio.new_event_loop()
+            _owner = os.getpid()
+            threading.Thread(target=_loop.run_forever, name="zarrlift-storage", daemon=True).start()
+        return _loop
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """Do the work on the loop and wait for it."""
+    future = asyncio.run_coroutine_threadsafe(work, loop())
+    try:
+        return future.result()
+    except BaseException:
+        # Ctrl-C in the waiting thread: nobody wants the result any more.
+        future.cancel()
+        raise
