@@ -1,0 +1,123 @@
+"""The names others may rely on, and what it costs to say `zarrlift --help`."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import zarrlift
+import zarrstack
+
+FUNCTIONS = ("finish", "inspect", "migrate", "plan", "resume", "status", "undo", "verify")
+"""The verbs of the command line, with the same words in Python."""
+
+PUBLIC = {
+    "zarrlift": {*FUNCTIONS, "__version__"},
+    "zarrstack": set(),
+}
+"""Change this only together with CHANGELOG.md: a name that goes breaks somebody."""
+
+HEAVY = {"asyncio", "fsspec", "numcodecs", "numpy", "pydantic", "sqlite3", "tqdm", "zarr", "zarr_metadata"}
+"""What `--help` does without: zarr and its fellows cost 0.3 s (speed was measured, not guessed)."""
+
+
+def submodules(package: object) -> list[str]:
+    """Dotted names of every module below a package."""
+    return [info.name for info in pkgutil.walk_packages(package.__path__, package.__name__ + ".")]
+
+
+@pytest.mark.parametrize("package", [zarrlift, zarrstack], ids=lambda package: package.__name__)
+def test_the_public_names_are_pinned(package: object) -> None:
+    assert set(getattr(package, "__all__", ())) == PUBLIC[package.__name__]
+    assert {name for name in dir(package) if name in PUBLIC[package.__name__]} == PUBLIC[package.__name__]
+
+
+def test_a_star_import_gives_the_public_names() -> None:
+    names: dict[str, object] = {}
+    exec("from zarrlift import *", names)
+    assert {name for name in names if name != "__builtins__"} == PUBLIC["zarrlift"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_module_bears_the_name_of_a_public_function(name: str) -> None:
+    assert not [module for module in submodules(zarrlift) if module == f"zarrlift.{name}"]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_stays_one_when_every_submodule_is_loaded(name: str) -> None:
+    for module in submodules(zarrlift):
+        if not module.endswith("__main__"):
+            importlib.import_module(module)
+    assert inspect.isfunction(getattr(zarrlift, name))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_says_what_it_gives(name: str) -> None:
+    assert inspect.getdoc(getattr(zarrlift, name))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_parameter_of_a_public_function_has_a_type(name: str) -> None:
+    signature = inspect.signature(getattr(zarrlift, name))
+    assert [p.name for p in signature.parameters.values() if p.annotation is p.empty] == []
+    assert signature.return_annotation is not signature.empty
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        zarrlift.no_such_name  # noqa: B018 - the access is the test
+
+
+def test_help_loads_no_heavy_package() -> None:
+    program = Path(sys.executable).with_name("zarrlift")
+    words = (sys.executable, "-X", "importtime", str(program), "--help")
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    loaded = set(re.findall(r"^import time:.*\|\s*([\w.]+)$", done.stderr, re.MULTILINE))
+    assert "typer" in loaded, "the pattern does not fit what this Python prints"
+    assert sorted(loaded & HEAVY) == []
+
+
+def test_every_error_is_one_tree_with_its_own_kind() -> None:
+    from zarrstack.core import errors
+
+    found = [
+        value
+        for value in vars(errors).values()
+        if inspect.isclass(value) and issubclass(value, errors.ZarrstackError)
+    ]
+    kinds = [error.kind for error in found]
+    assert sorted(kinds) == [
+        "cast",
+        "chunk",
+        "error",
+        "job",
+        "metadata",
+        "storage",
+        "unsupported",
+        "usage",
+        "verification",
+    ]
+
+
+def test_errors_are_made_nowhere_else() -> None:
+    """A handler finds the whole tree in one module; subclasses elsewhere keep its kinds."""
+    wrong = []
+    for package in (zarrlift, zarrstack):
+        for path in Path(package.__file__).parent.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ClassDef) and path.name != "errors.py":
+                    sets_kind = any(
+                        isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == "kind"
+                        for item in node.body
+                    )
+                    if sets_kind and any(ast.unparse(base).endswith("Error") for base in node.bases):
+                        wrong.append(f"{path.name}: {node.name}")
+    assert wrong == []
