@@ -1,0 +1,82 @@
+"""Lift legacy chunked-array archives to Zarr v3: fast, resumably, never half-finished.
+
+The functions are loaded when they are first used, so that importing this package costs
+next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .archive import Archive, ArrayNode, GroupNode, Layout
+    from .finishing import finish, undo
+    from .migration import inspect, migrate, plan, resume, status
+    from .outcome import NodeStatus, Outcome, Status
+    from .plans import Plan
+    from .recipe import ArrayRecipe, Recipe
+    from .run import Interrupted
+    from .verifying import VerificationReport, verify
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Archive": "archive",
+    "ArrayNode": "archive",
+    "ArrayRecipe": "recipe",
+    "GroupNode": "archive",
+    "Interrupted": "run",
+    "Layout": "archive",
+    "NodeStatus": "outcome",
+    "Outcome": "outcome",
+    "Plan": "plans",
+    "Recipe": "recipe",
+    "Status": "outcome",
+    "VerificationReport": "verifying",
+    "finish": "finishing",
+    "inspect": "migration",
+    "migrate": "migration",
+    "plan": "migration",
+    "resume": "migration",
+    "status": "migration",
+    "undo": "finishing",
+    "verify": "verifying",
+}
+
+__all__ = [
+    "Archive",
+    "ArrayNode",
+    "ArrayRecipe",
+    "GroupNode",
+    "Interrupted",
+    "Layout",
+    "NodeStatus",
+    "Outcome",
+    "Plan",
+    "Recipe",
+    "Status",
+    "VerificationReport",
+    "finish",
+    "inspect",
+    "migrate",
+    "plan",
+    "resume",
+    "status",
+    "undo",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,7 +14,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
@@ -84,7 +84,9 @@ class Job:
             )
 
     @classmethod
-    def create(cls, path: Path, plan: Plan, *, fsync: bool = False) -> Self:
+    def create(
+        cls, path: Path, plan: Plan, *, facts: Mapping[str, str] | None = None, fsync: bool = False
+    ) -> Self:
         """A new job that holds a plan; appears whole or not at all. JobError if the file exists."""
         if path.exists():
             raise JobError("a job file is there already", key=str(path), advice="Resume it, or undo it first.")
@@ -108,6 +110,7 @@ class Job:
                 "plan": json.dumps(plan.header_to_json()),
                 "created": now,
                 "updated": now,
+                **(facts or {}),
             }
             db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
             db.executemany(
@@ -127,7 +130,9 @@ class Job:
         """An existing job; JobError if it is none, or if another process is running it."""
         lock = _lock(path) if write else None
         try:
-            db = sqlite3.connect(f"file:{_quoted(path)}?mode={'rw' if write else 'ro'}", uri=True, isolation_level=None)
+            # Readers open for writing too: after a kill the journal has to be rolled back first.
+            mode = "rw" if write or os.access(path, os.W_OK) else "ro"
+            db = sqlite3.connect(f"file:{_quoted(path)}?mode={mode}", uri=True, isolation_level=None)
             db.execute("PRAGMA busy_timeout=10000")
             if write:
                 db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
@@ -182,29 +187,23 @@ class Job:
     def plan(self) -> Plan:
         """The plan the job was made with."""
         data: JSONObject = {**json.loads(self._meta["plan"]), "arrays": [], "groups": [], "refusals": []}
-        for kind, text in self._db.execute("SELECT kind, plan FROM node ORDER BY id"):
+        for kind, text in self._db.execute("SELECT kind, plan FROM node ORDER BY path"):
             data[{"array": "arrays", "group": "groups", "refusal": "refusals"}[kind]].append(json.loads(text))
         return Plan.from_json(data)
 
-    def replace_plan(self, plan: Plan) -> None:
-        """Take over a new plan for the nodes that are not done (a refused one may be whole by now)."""
+    def swap_node(self, path: str, node: ArrayPlan | GroupPlan | Refusal) -> None:
+        """Plan a node anew: what was recorded of it is forgotten. Durable at the next commit."""
         self._begin()
-        done = {(row.path, row.kind) for row in self.nodes() if row.state == "done"}
-        for row in self.nodes():
-            if row.state != "done":
-                self._db.execute("DELETE FROM node WHERE id = ?", (row.id,))
-                self._db.execute("DELETE FROM task WHERE node = ?", (row.id,))
-        fresh = [row for row in _node_rows(plan) if (row[0], row[1]) not in done]
-        self._db.executemany("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", fresh)
-        self._meta["plan"] = json.dumps(plan.header_to_json())
-        self._db.execute("UPDATE meta SET value = ? WHERE name = 'plan'", (self._meta["plan"],))
-        self.commit()
+        for (number,) in self._db.execute("SELECT id FROM node WHERE path = ?", (path,)).fetchall():
+            self._db.execute("DELETE FROM task WHERE node = ?", (number,))
+            self._db.execute("DELETE FROM node WHERE id = ?", (number,))
+        self._db.execute("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", _node_row(node))
 
     # What is done
 
     def nodes(self) -> list[NodeRow]:
-        """Every node, in the plan's order."""
-        rows = self._db.execute("SELECT id, path, kind, state, published_ns, problems FROM node ORDER BY id")
+        """Every node, sorted by path."""
+        rows = self._db.execute("SELECT id, path, kind, state, published_ns, problems FROM node ORDER BY path")
         return [
             NodeRow(
                 id=number,
@@ -274,13 +273,14 @@ class Job:
             self._db.execute("BEGIN")
 
 
+def _node_row(node: ArrayPlan | GroupPlan | Refusal) -> tuple[str, str, str, str]:
+    kind = {ArrayPlan: "array", GroupPlan: "group", Refusal: "refusal"}[type(node)]
+    state = "refused" if kind == "refusal" else "pending"
+    return node.path, kind, json.dumps(node.to_json()), state
+
+
 def _node_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
-    rows: list[tuple[ArrayPlan | GroupPlan | Refusal, Kind, NodeState]] = [
-        *((array, "array", "pending") for array in plan.arrays),
-        *((group, "group", "pending") for group in plan.groups),
-        *((refusal, "refusal", "refused") for refusal in plan.refusals),
-    ]
-    return [(node.path, kind, json.dumps(node.to_json()), state) for node, kind, state in rows]
+    return [_node_row(node) for node in (*plan.arrays, *plan.groups, *plan.refusals)]
 
 
 def _quoted(path: Path) -> str:

@@ -1,0 +1,203 @@
+"""`finish` and `undo`: removal of legacy metadata, and the way back.
+
+Both only ever touch what the job can prove to be its own or unchanged. Whatever else
+they meet stays, and is named.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+
+from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.jsons import JSONObject, document
+
+from .inventory import take_inventory
+from .job import Job, find_job
+from .outcome import Outcome
+from .places import open_storage
+from .planning import digest
+from .plans import ArrayPlan, Plan
+from .replacing import bring_back
+from .storage import LocalStorage, Storage
+from .writing import directory_of
+
+
+def finish(
+    target: str | os.PathLike[str],
+    *,
+    job: str | os.PathLike[str] | None = None,
+    storage_options: JSONObject | None = None,
+) -> Outcome:
+    """Remove the legacy metadata of an archive that was migrated in place.
+
+    Needs every node migrated and a verification since. Each document is kept in the job
+    file before it is deleted, so that `undo` can put it back. JobError where that is not so.
+    """
+    started = time.monotonic()
+    with Job.open(find_job(target, job)) as opened:
+        plan = opened.plan()
+        if not plan.in_place:
+            raise JobError("there is nothing to finish: a copy leaves its source alone", key=str(opened.path))
+        if opened.state == "finished":
+            return _outcome(opened, plan, "nothing to do", started)
+        waiting = [row.path for row in opened.nodes() if row.state != "done"]
+        if opened.state != "done" or waiting:
+            raise JobError(
+                "not every node is migrated",
+                key=str(opened.path),
+                found=", ".join("/" + path for path in waiting[:5]) or opened.state,
+                advice="Resume the job first.",
+            )
+        if opened.fact("verified") is None:
+            raise JobError(
+                "the result has not been verified since it was written",
+                key=str(opened.path),
+                advice=f"Run: zarrlift verify {plan.source}",
+            )
+        storage = open_storage(plan.source, storage_options=storage_options, mode="w")
+        found, problems = _legacy_documents(plan, storage)
+        if problems:
+            return _outcome(opened, plan, "incomplete", started, problems)
+        opened.keep_legacy(found)
+        for key, _ in found:
+            storage.delete(key)
+        opened.note(state="finished")
+        opened.commit()
+        return _outcome(opened, plan, "finished", started, removed=len(found))
+
+
+def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, bytes]], list[Problem]]:
+    """The documents to remove, with their contents, and whatever speaks against it."""
+    found: list[tuple[str, bytes]] = []
+    problems: list[Problem] = []
+    pairs = [*plan.source_digests, *(pair for node in (*plan.arrays, *plan.groups) for pair in node.source_digests)]
+    for node in (*plan.arrays, *plan.groups):
+        key = f"{node.path}/zarr.json" if node.path else "zarr.json"
+        if storage.get(key) is None:
+            problems.append(_stays("its zarr.json is gone", node.path, key, "Resume the job."))
+    for key, expected in pairs:
+        content = storage.get(key)
+        if content is None:  # deleted by an earlier, killed finish, which kept it first
+            continue
+        if digest(content) != expected:
+            problems.append(
+                _stays("the document changed since it was migrated", None, key, "Undo the job and migrate again.")
+            )
+        found.append((key, content))
+    return found, problems
+
+
+def undo(
+    target: str | os.PathLike[str],
+    *,
+    job: str | os.PathLike[str] | None = None,
+    storage_options: JSONObject | None = None,
+    dest_storage_options: JSONObject | None = None,
+) -> Outcome:
+    """Take a job back: restore what `finish` removed, delete exactly what the job wrote.
+
+    Whatever somebody has changed since stays, and is named in the outcome's problems.
+    """
+    started = time.monotonic()
+    with Job.open(find_job(target, job)) as opened:
+        plan = opened.plan()
+        if opened.state == "undone":
+            return _outcome(opened, plan, "nothing to do", started)
+        options = storage_options if plan.in_place else dest_storage_options
+        storage = open_storage(plan.destination, storage_options=options, mode="w")
+        restored = 0
+        for key, content in opened.legacy():
+            if storage.get(key) is None:
+                storage.put(key, content)
+                restored += 1
+        problems: list[Problem] = []
+        removed = _documents(opened, plan, storage, problems)
+        published = {row.path: row.published_ns for row in opened.nodes() if row.kind == "array"}
+        if not plan.in_place:
+            for array in plan.arrays:
+                removed += _chunks(array, storage, published.get(array.path), problems)
+        if isinstance(storage, LocalStorage):
+            _sweep(storage, opened, plan)
+        bring_back(opened, storage)
+        opened.note(state="undone", verified=None)
+        opened.commit()
+        return _outcome(opened, plan, "undone", started, problems, removed=removed, restored=restored)
+
+
+def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) -> int:
+    """Delete our `zarr.json` documents, the root's first, so that no reader sees half a v3 tree."""
+    removed = 0
+    for node in sorted((*plan.groups, *plan.arrays), key=lambda node: node.path):
+        key = f"{node.path}/zarr.json" if node.path else "zarr.json"
+        content = storage.get(key)
+        if content is None:
+            continue
+        ours = content == document(node.document)
+        if ours or (node.path == "" and digest(content) == job.fact("root_document")):
+            storage.delete(key)
+            removed += 1
+        else:
+            problems.append(_stays("changed since the job wrote it, so it stays", node.path, key))
+    return removed
+
+
+def _chunks(array: ArrayPlan, storage: Storage, published_ns: int | None, problems: list[Problem]) -> int:
+    """Delete the chunks of one array; those written after its `zarr.json` are somebody else's."""
+    layout = array.destination
+    prefix = f"{array.path}/" if array.path else ""
+    removed = 0
+    inventory = take_inventory(storage, array.path, layout)
+    for index in inventory.indexes.tolist():
+        key = prefix + layout.keys.key(layout.grid.coordinates(index))
+        if isinstance(storage, LocalStorage) and published_ns is not None:
+            if os.lstat(storage.path(key)).st_mtime_ns > published_ns:
+                problems.append(_stays("changed since the job wrote it, so it stays", array.path, key))
+                continue
+        storage.delete(key)
+        removed += 1
+    return removed
+
+
+def _sweep(storage: LocalStorage, job: Job, plan: Plan) -> None:
+    """Remove the job's own directory and, of a copy, every directory that is empty now."""
+    import shutil
+
+    shutil.rmtree(storage.path(directory_of(job.id)), ignore_errors=True)
+    if plan.in_place:
+        return
+    for place, _, _ in os.walk(storage.root, topdown=False):
+        try:
+            os.rmdir(place)
+        except OSError:  # something is in it that is not ours
+            continue
+
+
+def _stays(message: str, node: str | None, key: str, advice: str | None = None) -> Problem:
+    return Problem(kind="changed", message=message, node=node, key=key, advice=advice)
+
+
+def _outcome(
+    job: Job,
+    plan: Plan,
+    state: str,
+    started: float,
+    problems: Iterable[Problem] = (),
+    *,
+    removed: int = 0,
+    restored: int = 0,
+) -> Outcome:
+    rows = job.nodes()
+    return Outcome(
+        job=str(job.path),
+        state=state,  # type: ignore[arg-type]
+        arrays_done=sum(row.kind == "array" and row.state == "done" for row in rows),
+        arrays_total=len(plan.arrays),
+        groups_done=sum(row.kind == "group" and row.state == "done" for row in rows),
+        removed=removed,
+        restored=restored,
+        seconds=time.monotonic() - started,
+        problems=tuple(problems),
+        plan=plan,
+    )

@@ -1,0 +1,446 @@
+"""The public functions: inspect, plan, migrate, resume, status. Verify, finish and undo are next door."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from zarrstack.core.errors import JobError, Problem, UsageError
+
+from .archive import Archive, Format
+from .formats import read_archive
+from .inventory import take_inventory
+from .job import Job, find_job, job_path
+from .outcome import NodeStatus, Outcome, Status
+from .places import Place, open_storage
+from .planning import Inventories, free_space, make_plan
+from .plans import ArrayPlan, GroupPlan, Plan, Refusal
+from .recipe import Recipe
+from .replacing import set_aside, sweep_aside
+from .run import Progress, Run, RunOptions, VerifyLevel, source_changed
+from .storage import LocalStorage, Storage
+from .worker import WorkerSpec
+
+Options: TypeAlias = dict[str, Any] | None
+Link: TypeAlias = Literal["auto", "hard"]
+PathText: TypeAlias = str | os.PathLike[str]
+
+
+def inspect(
+    url: Place, *, storage_options: Options = None, format: Format | None = None, follow_links: bool = False
+) -> Archive:
+    """Describe an archive: every node, how it lies in storage, and every problem.
+
+    Reads metadata only. Raises UsageError if there is no archive, StorageError.
+    """
+    storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
+    return read_archive(storage, format=format, follow_links=follow_links)
+
+
+def plan(
+    source: Place,
+    destination: Place | None = None,
+    *,
+    recipe: Recipe | None = None,
+    in_place: bool = False,
+    format: Format | None = None,
+    storage_options: Options = None,
+    dest_storage_options: Options = None,
+    follow_links: bool = False,
+) -> Plan:
+    """What `migrate` would do, in full; nothing is written.
+
+    `destination` may be left out: the plan is then for a copy to a place yet to be named.
+    """
+    ends = _Ends.open(source, destination, in_place, storage_options, dest_storage_options, follow_links)
+    return ends.plan(recipe or Recipe(), format, follow_links)[0]
+
+
+def migrate(
+    source: Place,
+    destination: Place | None = None,
+    *,
+    recipe: Recipe | None = None,
+    in_place: bool = False,
+    format: Format | None = None,
+    job: PathText | None = None,
+    workers: int | None = None,
+    processes: bool = False,
+    executor: Executor | None = None,
+    verify: VerifyLevel = "sample",
+    fsync: bool = False,
+    link: Link = "auto",
+    overwrite: bool = False,
+    follow_links: bool = False,
+    storage_options: Options = None,
+    dest_storage_options: Options = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Migrate an archive to Zarr v3, to a new place or in place.
+
+    A second call with the same arguments goes on where the first one stopped, and changes
+    nothing once all is done. Refused and failed nodes are in the outcome's `problems`.
+    Raises UsageError, JobError (destination exists, other job), Interrupted (Ctrl-C).
+    """
+    if destination is None and not in_place:
+        raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
+    recipe = recipe or Recipe()
+    ends = _Ends.open(source, destination, in_place, storage_options, dest_storage_options, follow_links)
+    path = job_path(ends.local_destination, ends.name, None if job is None else Path(job))
+    options = RunOptions(
+        workers=workers,
+        processes=processes,
+        executor=executor,
+        verify=verify,
+        fsync=fsync,
+        hard_links=link == "hard",
+    )
+    if path.exists():
+        earlier = _earlier(path, ends, recipe, overwrite=overwrite)
+        if earlier:
+            return _resume(path, options, ends, progress)
+    if not in_place and not overwrite:
+        _refuse_existing(ends.destination)
+    made, inventories = ends.plan(recipe, format, follow_links)
+    if not made.arrays and not made.groups and not made.refusals:
+        raise UsageError("there is nothing to migrate", key=ends.source.url, advice="Check --include and --exclude.")
+    facts = {"link": link, **({"overwrite": "yes"} if overwrite and not in_place else {})}
+    with Job.create(path, made, facts=facts, fsync=fsync) as created:
+        set_aside(created, ends.destination)
+        return _run(created, made, ends, options, inventories, progress)
+
+
+def resume(
+    target: PathText,
+    *,
+    job: PathText | None = None,
+    workers: int | None = None,
+    processes: bool = False,
+    executor: Executor | None = None,
+    verify: VerifyLevel | None = None,
+    fsync: bool = False,
+    source: Place | None = None,
+    destination: Place | None = None,
+    storage_options: Options = None,
+    dest_storage_options: Options = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Go on with a job, from whatever moment it was stopped at.
+
+    `target` is the job file, the destination or the source. Nodes that were refused or
+    failed are tried again. `source` and `destination` replace the job's own places, for
+    stores that have no URL. Raises JobError if there is no such job.
+    """
+    path = find_job(target, job)
+    options = RunOptions(
+        workers=workers, processes=processes, executor=executor, verify=verify or "sample", fsync=fsync
+    )
+    with Job.open(path, write=False) as opened:
+        header = json.loads(opened.fact("plan") or "{}")
+        link: Link = "hard" if opened.fact("link") == "hard" else "auto"
+    ends = _Ends.open(
+        header["source"] if source is None else source,
+        None if header["in_place"] else (header["destination"] if destination is None else destination),
+        header["in_place"],
+        storage_options,
+        dest_storage_options,
+        header["follow_links"],
+    )
+    return _resume(path, replace(options, hard_links=link == "hard"), ends, progress)
+
+
+def status(target: PathText, *, job: PathText | None = None) -> Status:
+    """How far a job is. Disturbs nothing, not even a running job."""
+    with Job.open(find_job(target, job), write=False) as opened:
+        made = opened.plan()
+        totals = opened.totals()
+        plans = {array.path: array for array in made.arrays}
+        refusals = {refusal.path: refusal for refusal in made.refusals}
+        nodes = []
+        for row in opened.nodes():
+            array = plans.get(row.path) if row.kind == "array" else None
+            done = totals.get(row.id)
+            problems = refusals[row.path].problems if row.kind == "refusal" else row.problems
+            blame = [problem for problem in problems if problem.severity == "refusal"]
+            nodes.append(
+                NodeStatus(
+                    path=row.path,
+                    kind=row.kind,
+                    route=array.route.name if array else None,
+                    state=row.state,
+                    tasks_done=done.tasks if done else 0,
+                    tasks_total=array.tasks if array else 0,
+                    bytes_done=done.bytes_in if done else 0,
+                    bytes_total=array.bytes_in if array else 0,
+                    error=str(blame[0]) if blame else None,
+                )
+            )
+        return Status(
+            job=str(opened.path),
+            source=made.source,
+            destination=made.destination,
+            state=opened.state,
+            in_place=made.in_place,
+            nodes=tuple(nodes),
+            created=float(opened.fact("created") or 0),
+            updated=float(opened.fact("updated") or 0),
+            verified=opened.fact("verified"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ends:
+    """Both ends of a migration, opened."""
+
+    source: Storage
+    destination: Storage
+    in_place: bool
+    named: bool
+    """Whether a destination was given at all."""
+    source_place: str | None
+    """As given, if it can be opened elsewhere too."""
+    destination_place: str | None
+    source_options: str
+    destination_options: str
+
+    @classmethod
+    def open(
+        cls,
+        source: Place,
+        destination: Place | None,
+        in_place: bool,
+        storage_options: Options,
+        dest_storage_options: Options,
+        follow_links: bool,
+    ) -> _Ends:
+        if in_place and destination is not None:
+            raise UsageError("in place takes no destination", found=str(destination))
+        first = open_storage(
+            source, storage_options=storage_options, mode="w" if in_place else "r", follow_links=follow_links
+        )
+        if destination is None:
+            second = first
+        else:
+            second = open_storage(destination, storage_options=dest_storage_options, mode="w")
+            _refuse_nested(first, second)
+        return cls(
+            source=first,
+            destination=second,
+            in_place=in_place,
+            named=destination is not None,
+            source_place=_text(source),
+            destination_place=_text(source if destination is None else destination),
+            source_options=json.dumps(storage_options or {}),
+            destination_options=json.dumps((storage_options if in_place else dest_storage_options) or {}),
+        )
+
+    def plan(
+        self, recipe: Recipe, format: Format | None, follow_links: bool
+    ) -> tuple[Plan, Inventories]:
+        archive = read_archive(self.source, format=format, follow_links=follow_links)
+        return make_plan(
+            archive,
+            self.source,
+            recipe,
+            destination=None if self.in_place else (self.destination.url if self.named else ""),
+            free_bytes=free_space(self.destination) if self.named else None,
+            follow_links=follow_links,
+        )
+
+    @property
+    def local_destination(self) -> Path | None:
+        return self.destination.root if isinstance(self.destination, LocalStorage) else None
+
+    @property
+    def name(self) -> str:
+        return self.destination.url.rstrip("/").rpartition("/")[2] or "archive"
+
+    def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
+        if self.source_place is None or self.destination_place is None:
+            return None
+        return WorkerSpec(
+            job_id=job_id,
+            source=self.source_place,
+            destination=self.destination_place,
+            source_options=self.source_options,
+            destination_options=self.destination_options,
+            fsync=options.fsync,
+            hard_links=options.hard_links,
+            recheck=options.verify != "none",
+        )
+
+
+def _text(place: Place) -> str | None:
+    return os.fspath(place) if isinstance(place, (str, os.PathLike)) else None
+
+
+def _refuse_nested(source: Storage, destination: Storage) -> None:
+    if not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
+        if source.url == destination.url:
+            raise UsageError("source and destination are the same place", found=source.url)
+        return
+    first, second = (Path(os.path.realpath(storage.root)) for storage in (source, destination))
+    if first == second:
+        raise UsageError(
+            "source and destination are the same place", found=str(first), advice="Use --in-place if that is meant."
+        )
+    if first in second.parents or second in first.parents:
+        raise UsageError("one end lies inside the other", found=f"{first} and {second}")
+
+
+def _refuse_existing(destination: Storage) -> None:
+    if next(iter(destination.list_dir("")), None) is not None:
+        raise JobError(
+            "the destination exists and is not this job's",
+            found=destination.url,
+            advice="Choose another place, or use --overwrite.",
+        )
+    if isinstance(destination, LocalStorage) and destination.root.exists() and not destination.root.is_dir():
+        raise JobError("the destination is a file", found=destination.url)
+
+
+def _earlier(path: Path, ends: _Ends, recipe: Recipe, *, overwrite: bool) -> bool:
+    """Whether the job file that is there is this very migration; JobError if it is another one.
+
+    A job that was undone, or whose result is to be overwritten, makes room.
+    """
+    with Job.open(path) as job:
+        made = job.plan()
+        state = job.state
+        same = (
+            made.source == ends.source.url
+            and made.destination == ends.destination.url
+            and made.in_place == ends.in_place
+            and made.recipe == recipe
+        )
+    if state == "undone" or (overwrite and (state != "incomplete" or not same)):
+        path.unlink()
+        return False
+    if not same:
+        raise JobError(
+            "a different job is on record for this destination",
+            key=str(path),
+            found=f"{made.source} to {made.destination}",
+            advice="Undo it, use --overwrite, or give another --job.",
+        )
+    return True
+
+
+def _resume(path: Path, options: RunOptions, ends: _Ends, progress: Progress | None) -> Outcome:
+    with Job.open(path, fsync=options.fsync) as job:
+        if job.state == "undone":
+            raise JobError("this job was undone", key=str(path), advice="Start a new one with migrate.")
+        if job.state != "incomplete":
+            return _nothing_to_do(job)
+        set_aside(job, ends.destination)
+        old = job.plan()
+        fresh, inventories = ends.plan(old.recipe, old.format, old.follow_links)
+        merged = _merge(job, old, fresh, inventories, ends.destination)
+        return _run(job, merged, ends, options, inventories, progress)
+
+
+def _nothing_to_do(job: Job) -> Outcome:
+    rows = job.nodes()
+    made = job.plan()
+    return Outcome(
+        job=str(job.path),
+        state="nothing to do",
+        arrays_done=sum(row.kind == "array" and row.state == "done" for row in rows),
+        arrays_total=len(made.arrays) + sum(refusal.kind == "array" for refusal in made.refusals),
+        groups_done=sum(row.kind == "group" and row.state == "done" for row in rows),
+        problems=tuple(problem for refusal in made.refusals for problem in refusal.problems),
+        plan=made,
+    )
+
+
+def _run(
+    job: Job,
+    made: Plan,
+    ends: _Ends,
+    options: RunOptions,
+    inventories: Inventories,
+    progress: Progress | None,
+) -> Outcome:
+    started = time.monotonic()
+    outcome = Run(
+        job,
+        made,
+        ends.source,
+        ends.destination,
+        options,
+        spec=ends.spec(job.id, options),
+        inventories=inventories,
+        progress=progress,
+    )()
+    if outcome.state == "done":
+        sweep_aside(job, ends.destination)
+    return replace(outcome, seconds=time.monotonic() - started)
+
+
+def _merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage) -> Plan:
+    """The plan to go on with: what is done stays, what failed is planned anew.
+
+    A source that changed under recorded work is named, and the node is left alone.
+    """
+    known: dict[str, ArrayPlan | GroupPlan | Refusal] = {
+        node.path: node for node in (*old.arrays, *old.groups, *old.refusals)
+    }
+    found: dict[str, ArrayPlan | GroupPlan | Refusal] = {
+        node.path: node for node in (*fresh.arrays, *fresh.groups, *fresh.refusals)
+    }
+    totals = job.totals()
+    problems: list[Problem] = list(fresh.problems)
+    chosen: dict[str, ArrayPlan | GroupPlan | Refusal] = {}
+    for row in job.nodes():
+        before, now = known[row.path], found.get(row.path)
+        if now is not None and _same(before, now):
+            chosen[row.path] = before
+        elif row.state == "done" or now is None or (row.state == "pending" and row.id in totals):
+            chosen[row.path] = before
+            inventories.pop(row.path, None)
+            problems.append(source_changed(row.path))
+        else:
+            if isinstance(now, ArrayPlan):
+                _drop_stale(now, inventories, destination)
+            job.swap_node(row.path, now)
+            chosen[row.path] = now
+    for path in sorted(found.keys() - known.keys()):
+        problems.append(source_changed(path))
+    job.commit()
+    nodes = sorted(chosen.values(), key=lambda node: node.path)
+    return replace(
+        old,
+        arrays=tuple(node for node in nodes if isinstance(node, ArrayPlan)),
+        groups=tuple(node for node in nodes if isinstance(node, GroupPlan)),
+        refusals=tuple(node for node in nodes if isinstance(node, Refusal)),
+        problems=tuple(problems),
+    )
+
+
+def _same(before: ArrayPlan | GroupPlan | Refusal, now: ArrayPlan | GroupPlan | Refusal) -> bool:
+    if isinstance(before, ArrayPlan) and isinstance(now, ArrayPlan):
+        return (
+            before.source_digests == now.source_digests
+            and before.fingerprint == now.fingerprint
+            and before.document == now.document
+        )
+    if isinstance(before, GroupPlan) and isinstance(now, GroupPlan):
+        return before.source_digests == now.source_digests and before.document == now.document
+    return isinstance(before, Refusal) and isinstance(now, Refusal) and before == now
+
+
+def _drop_stale(now: ArrayPlan, inventories: Inventories, destination: Storage) -> None:
+    """Delete destination chunks, left by earlier work, that the source no longer has."""
+    if now.route.name == "stay":
+        return
+    layout = now.destination
+    wanted = set(inventories[now.path].indexes.tolist())
+    prefix = f"{now.path}/" if now.path else ""
+    for index in take_inventory(destination, now.path, layout).indexes.tolist():
+        if index not in wanted:
+            destination.delete(prefix + layout.keys.key(layout.grid.coordinates(index)))

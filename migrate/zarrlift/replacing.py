@@ -1,0 +1,61 @@
+"""`--overwrite`: the old tree steps aside first and goes last, so that nothing is lost midway."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from zarrstack.core.errors import JobError
+
+from .job import Job
+from .storage import LocalStorage, Storage, storage_error
+
+
+def set_aside(job: Job, destination: Storage) -> None:
+    """Rename the old tree to a name that carries the job's id; safe to repeat.
+
+    Does nothing for a job that was not made to overwrite. The intent is part of the job
+    from its first moment: a killed process repeats the rename if it did not happen, and
+    leaves the new tree alone if it did.
+    """
+    if job.fact("overwrite") is None or job.fact("set_aside") is not None:
+        return
+    if not isinstance(destination, LocalStorage):
+        if next(iter(destination.list_dir("")), None) is not None:
+            raise JobError(
+                "an object store cannot be set aside, so it cannot be overwritten",
+                found=destination.url,
+                advice="Delete it yourself, or choose another place.",
+            )
+    else:
+        old = _name(job, destination)
+        if not os.path.lexists(old) and os.path.lexists(destination.root):
+            try:
+                os.rename(destination.root, old)
+            except OSError as error:
+                raise storage_error("cannot set the old tree aside", str(destination.root), error) from error
+    job.note(set_aside="yes")
+    job.commit()
+
+
+def bring_back(job: Job, destination: Storage) -> None:
+    """Give the old tree its name again, once nothing stands in its place."""
+    if isinstance(destination, LocalStorage):
+        old = _name(job, destination)
+        if os.path.lexists(old) and not os.path.lexists(destination.root):
+            os.rename(old, destination.root)
+
+
+def sweep_aside(job: Job, destination: Storage) -> None:
+    """Remove the old tree once the new one is whole."""
+    if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
+        return
+    old = _name(job, destination)
+    if os.path.isdir(old) and not os.path.islink(old):
+        shutil.rmtree(old, ignore_errors=True)
+    elif os.path.lexists(old):
+        os.unlink(old)
+
+
+def _name(job: Job, destination: LocalStorage) -> str:
+    return f"{destination.root}.zarrlift-old-{job.id}"

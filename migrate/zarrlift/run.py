@@ -1,0 +1,461 @@
+"""The coordinator: tasks to an executor, progress, the ledger, and publication in order.
+
+An array's `zarr.json` is written when its last chunk is; groups follow their children,
+consolidated metadata comes last. In place no group document is written before every
+node is done, since a v3 root hides the nodes that are still v2.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from zarrstack.core.errors import JobError, Problem, ZarrstackError
+from zarrstack.core.jsons import JSONObject, document
+
+from .documents import consolidate
+from .inventory import Indexes, Inventory, take_inventory
+from .job import Job, NodeRow
+from .move import Moved, Task
+from .outcome import Outcome
+from .planning import Inventories, digest
+from .plans import ArrayPlan, GroupPlan, Plan
+from .storage import LocalStorage, Storage
+from .worker import Worker, WorkerSpec, move
+from .writing import DestinationError, Writer, writer_for
+
+VerifyLevel: TypeAlias = Literal["none", "sample", "full"]
+
+_COMMIT_SECONDS: Final = 0.5
+"""How much work a killed process may have to repeat."""
+_SMALL: Final = 32 << 10
+"""Below this mean chunk size one thread is faster than two: files cost more than bytes."""
+_MOST_PROBLEMS: Final = 1000
+"""Problems kept per array; the count in the message tells of the rest."""
+
+
+class Progress(Protocol):
+    """What is told of the work while it goes on."""
+
+    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
+        """The work begins; totals are None where they are not known."""
+
+    def advance(self, chunks: int, nbytes: int) -> None:
+        """So many more source chunks and bytes are done."""
+
+    def note(self, text: str) -> None:
+        """Something worth a line."""
+
+    def close(self) -> None:
+        """The work has ended."""
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
+        """Nothing."""
+
+    def advance(self, chunks: int, nbytes: int) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C (or a termination signal) stopped the run; `job` can be resumed."""
+
+    def __init__(self, job: str) -> None:
+        super().__init__(job)
+        self.job = job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How to run, as opposed to what to do."""
+
+    workers: int | None = None
+    """None chooses by the machine and the size of the chunks."""
+    processes: bool = False
+    verify: VerifyLevel = "sample"
+    fsync: bool = False
+    hard_links: bool = False
+    executor: Executor | None = None
+    """Any executor whose workers reach both ends, such as Dask's; None makes one."""
+
+
+@dataclass(slots=True)
+class _Array:
+    """An array on its way."""
+
+    row: NodeRow
+    plan: ArrayPlan
+    present: Indexes
+    open_tasks: int = 0
+    all_submitted: bool = False
+    problems: list[Problem] = field(default_factory=list)
+    failures: int = 0
+
+    def fail(self, problems: tuple[Problem, ...]) -> None:
+        self.failures += len(problems)
+        self.problems.extend(problems[: _MOST_PROBLEMS - len(self.problems)])
+
+
+class Run:
+    """One run of a job, from wherever it stands to wherever it gets."""
+
+    def __init__(
+        self,
+        job: Job,
+        plan: Plan,
+        source: Storage,
+        destination: Storage,
+        options: RunOptions,
+        *,
+        spec: WorkerSpec | None = None,
+        inventories: Inventories | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.job = job
+        self.plan = plan
+        self.source = source
+        self.destination = destination
+        self.options = options
+        self.spec = spec
+        self.inventories = inventories or {}
+        self.progress: Progress = progress or Silent()
+        self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync)
+        self.moved = [0, 0, 0, 0]
+        self._sampler: object | None = None
+        self._committed = time.monotonic()
+
+    def __call__(self) -> Outcome:
+        """Run to the end; raises Interrupted. Whatever else goes wrong is in the outcome."""
+        started = time.monotonic()
+        # What a killed run left half-written lies in the job's own directory.
+        self.writer.close()
+        stopped: Problem | None = None
+        try:
+            self._arrays()
+            self._groups()
+        except DestinationError as error:
+            stopped = error.problem
+        except KeyboardInterrupt:
+            self.job.commit()
+            self.progress.close()
+            raise Interrupted(str(self.job.path)) from None
+        finally:
+            self.job.commit()
+            self.writer.close()
+        self.progress.close()
+        return self._outcome(time.monotonic() - started, stopped)
+
+    # Arrays
+
+    def _arrays(self) -> None:
+        rows = {row.path: row for row in self.job.nodes() if row.kind == "array"}
+        pending = [(rows[array.path], array) for array in self.plan.arrays if rows[array.path].state != "done"]
+        totals = self.job.totals()
+        done = [totals[row.id] for row, _ in pending if row.id in totals]
+        self.progress.start(
+            sum(array.bytes_in for _, array in pending if array.tasks),
+            sum(array.chunks for _, array in pending if array.tasks),
+        )
+        self.progress.advance(sum(t.chunks for t in done), sum(t.bytes_in for t in done))
+        if self.options.verify != "none" and pending:
+            # Loading zarr takes as long as moving half a gigabyte; both go on at once.
+            threading.Thread(target=_import_zarr, daemon=True).start()
+        still = [pair for pair in pending if not pair[1].tasks]
+        for row, array in still:
+            self._finish(_Array(row, array, np.empty(0, dtype=np.int64), all_submitted=True))
+        moving = [pair for pair in pending if pair[1].tasks]
+        if moving:
+            self._move(moving)
+
+    def _move(self, pending: list[tuple[NodeRow, ArrayPlan]]) -> None:
+        workers = self.options.workers or self._good_number([array for _, array in pending])
+        executor, submit, own = self._executor(workers)
+        running: dict[Future[Moved], tuple[_Array, Task]] = {}
+        tasks = self._tasks(pending)
+        try:
+            exhausted = False
+            while not exhausted or running:
+                while not exhausted and len(running) < workers * 3:
+                    item = next(tasks, None)
+                    if item is None:
+                        exhausted = True
+                    else:
+                        running[submit(item[1])] = item
+                if not running:
+                    break
+                finished, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    array, task = running.pop(future)
+                    array.open_tasks -= 1
+                    self._record(array, task, future)
+                    if array.all_submitted and array.open_tasks == 0:
+                        self._finish(array)
+        finally:
+            if own:
+                executor.shutdown(wait=True, cancel_futures=True)
+            else:
+                for future in running:
+                    future.cancel()
+
+    def _good_number(self, arrays: list[ArrayPlan]) -> int:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        if not isinstance(self.source, LocalStorage) or not isinstance(self.destination, LocalStorage):
+            return max(4, cores)
+        chunks = sum(array.chunks for array in arrays)
+        mean = sum(array.bytes_in for array in arrays) / max(chunks, 1)
+        if mean < _SMALL and not self.options.processes:
+            return 1
+        return cores
+
+    def _executor(self, workers: int) -> tuple[Executor, Callable[[Task], Future[Moved]], bool]:
+        options = self.options
+        if options.executor is not None or options.processes:
+            spec = self.spec
+            if spec is None:
+                raise JobError(
+                    "processes cannot reach a store that lives in this one",
+                    advice="Use threads, or name both ends by URL.",
+                )
+            if options.executor is not None:
+                given = options.executor
+                return given, lambda task: given.submit(move, spec, task), False
+            from concurrent.futures import ProcessPoolExecutor
+            from multiprocessing import get_context
+
+            pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+            return pool, lambda task: pool.submit(move, spec, task), True
+        worker = Worker(
+            self.source,
+            self.writer,
+            hard_links=options.hard_links,
+            recheck=options.verify != "none",
+        )
+        threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift")
+        return threads, lambda task: threads.submit(worker.run, task), True
+
+    def _tasks(self, pending: list[tuple[NodeRow, ArrayPlan]]) -> Iterator[tuple[_Array, Task]]:
+        """Every task that is not recorded, array by array."""
+        for row, plan in pending:
+            inventory = self._inventory(plan)
+            array = _Array(row, plan, inventory.indexes)
+            if inventory.fingerprint != plan.fingerprint:
+                array.fail((source_changed(plan.path),))
+                array.all_submitted = True
+                self._finish(array)
+                continue
+            done = self.job.tasks_done(row.id)
+            cuts = np.searchsorted(inventory.indexes, plan.bounds)
+            numbers = [number for number in range(plan.tasks) if number not in done]
+            if not numbers:
+                array.all_submitted = True
+                self._finish(array)
+            for number in numbers:
+                array.open_tasks += 1
+                array.all_submitted = number == numbers[-1]
+                part = inventory.indexes[cuts[number] : cuts[number + 1]]
+                yield array, Task(move=plan.move, number=number, indexes=part, certain=inventory.certain)
+
+    def _inventory(self, plan: ArrayPlan) -> Inventory:
+        known = self.inventories.pop(plan.path, None)
+        if known is not None:
+            return known
+        children = frozenset(
+            node.path.removeprefix(f"{plan.path}/").split("/", 1)[0]
+            for node in (*self.plan.arrays, *self.plan.groups, *self.plan.refusals)
+            if node.path.startswith(f"{plan.path}/")
+        )
+        return take_inventory(
+            self.source, plan.path, plan.source, children=children, follow_links=self.plan.follow_links
+        )
+
+    def _record(self, array: _Array, task: Task, future: Future[Moved]) -> None:
+        try:
+            moved = future.result()
+        except DestinationError:
+            raise
+        except ZarrstackError as error:
+            array.fail((error.at(node=array.plan.path).problem,))
+            return
+        except MemoryError:
+            array.fail((Problem(kind="memory", node=array.plan.path, message="not enough memory for a chunk"),))
+            return
+        self.progress.advance(moved.chunks, moved.bytes_in)
+        for place, amount in enumerate((moved.chunks, moved.bytes_in, moved.bytes_out, moved.dropped)):
+            self.moved[place] += amount
+        if moved.problems:
+            array.fail(moved.problems)
+            return
+        self.job.record_task(
+            array.row.id,
+            task.number,
+            chunks=moved.chunks,
+            bytes_in=moved.bytes_in,
+            bytes_out=moved.bytes_out,
+            dropped=moved.dropped,
+        )
+        self._commit_sometimes()
+
+    def _commit_sometimes(self) -> None:
+        now = time.monotonic()
+        if now - self._committed > _COMMIT_SECONDS:
+            self.job.commit()
+            self._committed = now
+
+    def _finish(self, array: _Array) -> None:
+        """The last chunk is written: verify, then publish, or record what failed."""
+        plan = array.plan
+        if not array.failures:
+            try:
+                array.fail(self._verify(array))
+            except ZarrstackError as error:
+                array.fail((error.at(node=plan.path).problem,))
+        if array.failures:
+            self.job.record_node(array.row.id, "failed", problems=array.problems)
+            return
+        try:
+            published = self._publish(plan.path, plan.document)
+        except JobError as error:
+            self.job.record_node(array.row.id, "failed", problems=(error.at(node=plan.path).problem,))
+            return
+        self.job.record_node(array.row.id, "done", published_ns=published)
+        self._commit_sometimes()
+
+    def _verify(self, array: _Array) -> tuple[Problem, ...]:
+        if self.options.verify == "none":
+            return ()
+        from .verifying import Sampler, compare_chunks, document_problems
+
+        problems = document_problems(array.plan)
+        if problems or not array.plan.chunks:
+            return problems
+        if array.plan.tasks == 0:  # nothing was moved; the listing was made while planning
+            array.present = self._inventory(array.plan).indexes
+        if self.options.verify == "full":
+            return compare_chunks(array.plan, self.source, self.destination, tuple(array.present.tolist()))
+        if self._sampler is None:
+            self._sampler = Sampler(self.job.id)
+        assert isinstance(self._sampler, Sampler)
+        chosen = self._sampler.choose(array.plan, array.present)
+        return compare_chunks(array.plan, self.source, self.destination, chosen) if chosen else ()
+
+    # Documents
+
+    def _publish(self, path: str, content: JSONObject) -> int | None:
+        """Write a `zarr.json`; gives its modification time where the place has one."""
+        key = f"{path}/zarr.json" if path else "zarr.json"
+        data = document(content)
+        if self.plan.in_place:
+            there = self.destination.get(key)
+            if there is not None and there != data and not self._ours(key, there):
+                raise JobError(
+                    "a zarr.json that this job did not write is there already",
+                    key=key,
+                    advice="Move it away, then resume.",
+                )
+        self.writer.write(key, data)
+        self.writer.settle()
+        if isinstance(self.destination, LocalStorage):
+            return os.stat(self.destination.path(key)).st_mtime_ns
+        return None
+
+    def _ours(self, key: str, content: bytes) -> bool:
+        return key == "zarr.json" and digest(content) == self.job.fact("root_document")
+
+    def _groups(self) -> None:
+        """Groups, children first, the root last, with consolidated metadata if wanted."""
+        rows = self.job.nodes()
+        if self.plan.in_place and any(row.state in ("failed", "refused", "pending") and row.kind != "group" for row in rows):
+            return
+        state = {row.path: row for row in rows if row.kind == "group"}
+        groups: list[GroupPlan] = sorted(
+            self.plan.groups, key=lambda group: (-group.path.count("/") - bool(group.path), group.path)
+        )
+        for group in groups:
+            if group.path == "" and self.plan.consolidate:
+                continue
+            row = state[group.path]
+            if row.state != "done":
+                self._publish_group(row, group.document)
+        root = next((group for group in groups if group.path == ""), None)
+        if root is not None and self.plan.consolidate:
+            content = self._consolidated(root)
+            expected = digest(document(content))
+            if state[""].state != "done" or self.job.fact("root_document") != expected:
+                self.job.note(root_document=expected)
+                self.job.commit()
+                self._publish_group(state[""], content)
+
+    def _publish_group(self, row: NodeRow, content: JSONObject) -> None:
+        try:
+            published = self._publish(row.path, content)
+        except JobError as error:
+            self.job.record_node(row.id, "failed", problems=(error.at(node=row.path).problem,))
+            return
+        self.job.record_node(row.id, "done", published_ns=published)
+
+    def _consolidated(self, root: GroupPlan) -> JSONObject:
+        done = {row.path for row in self.job.nodes() if row.state == "done"}
+        documents: dict[str, JSONObject] = {
+            node.path: node.document
+            for node in (*self.plan.groups, *self.plan.arrays)
+            if node.path in done and node.path
+        }
+        return consolidate({"": root.document, **documents})
+
+    # The end
+
+    def _outcome(self, seconds: float, stopped: Problem | None) -> Outcome:
+        rows = self.job.nodes()
+        refused = [problem for refusal in self.plan.refusals for problem in refusal.problems]
+        failed = [problem for row in rows if row.state == "failed" for problem in row.problems]
+        whole = stopped is None and all(row.state in ("done", "refused") for row in rows)
+        if self.plan.in_place:
+            whole = whole and all(row.state == "done" for row in rows)
+        if whole and self.job.state == "incomplete":
+            self.job.note(state="done", verified=None)
+            self.job.commit()
+        chunks, bytes_in, bytes_out, dropped = self.moved
+        return Outcome(
+            job=str(self.job.path),
+            state="done" if whole else "incomplete",
+            arrays_done=sum(row.state == "done" for row in rows if row.kind == "array"),
+            arrays_total=len(self.plan.arrays) + sum(r.kind == "array" for r in self.plan.refusals),
+            groups_done=sum(row.state == "done" for row in rows if row.kind == "group"),
+            chunks=chunks,
+            bytes_in=bytes_in,
+            bytes_out=bytes_out,
+            dropped=dropped,
+            seconds=seconds,
+            problems=(*refused, *failed, *((stopped,) if stopped else ())),
+            plan=self.plan,
+        )
+
+
+def source_changed(path: str) -> Problem:
+    """The source is not what the plan was made for."""
+    return Problem(
+        kind="source-changed",
+        node=path,
+        message="the source changed since the plan was made",
+        advice="Undo this job and migrate again, so that old and new chunks are not mixed.",
+    )
+
+
+def _import_zarr() -> None:
+    import zarr  # noqa: F401 - loaded ahead of its use

@@ -1,0 +1,72 @@
+"""What runs a task: the same in a thread, a process or on another machine."""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import dataclass
+
+from .move import Moved, Mover, Task
+from .places import open_storage
+from .storage import Storage
+from .writing import Writer, writer_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSpec:
+    """How a worker reaches both ends of a job; hashable and picklable.
+
+    The options are JSON text. They may hold credentials, so this is never stored.
+    """
+
+    job_id: str
+    source: str
+    destination: str
+    source_options: str = "{}"
+    destination_options: str = "{}"
+    fsync: bool = False
+    hard_links: bool = False
+    recheck: bool = True
+
+
+class Worker:
+    """Runs tasks of one job in one process; compiles each array once."""
+
+    def __init__(self, source: Storage, writer: Writer, *, hard_links: bool = False, recheck: bool = True) -> None:
+        self._source = source
+        self._writer = writer
+        self._hard_links = hard_links
+        self._recheck = recheck
+        self._movers: dict[str, Mover] = {}
+
+    def run(self, task: Task) -> Moved:
+        """Move the chunks of a task; raises DestinationError, the rest is in the result."""
+        mover = self._movers.get(task.move.path)
+        if mover is None or mover.move != task.move:
+            mover = self._movers[task.move.path] = Mover(
+                task.move,
+                self._source,
+                self._writer,
+                hard_links=self._hard_links,
+                recheck=self._recheck,
+            )
+        return mover(task)
+
+
+def move(spec: WorkerSpec, task: Task) -> Moved:
+    """Run a task wherever this is called; both ends are opened once per process."""
+    return _worker(spec).run(task)
+
+
+@functools.lru_cache(maxsize=4)
+def _worker(spec: WorkerSpec) -> Worker:
+    source = open_storage(spec.source, storage_options=json.loads(spec.source_options))
+    destination = open_storage(
+        spec.destination, storage_options=json.loads(spec.destination_options), mode="w"
+    )
+    return Worker(
+        source,
+        writer_for(destination, spec.job_id, fsync=spec.fsync),
+        hard_links=spec.hard_links,
+        recheck=spec.recheck,
+    )
