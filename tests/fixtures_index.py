@@ -1,0 +1,261 @@
+"""Every fixture and what the writer that wrote it reads back.
+
+    for array in arrays(): ...          # every expected array; `array.id` is readable
+    archive("zarr-2.18/dtypes")         # one archive by name
+    archive("zarr-2.18/dtypes")["C/le_i4"].values
+
+Used with pytest as `@pytest.mark.parametrize("array", arrays(), ids=str)`.
+How the expectations are written is said in `fixtures/writers/recording.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+_SUFFIX = ".expected.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedArray:
+    """One array of a fixture, as the old writer reads it."""
+
+    archive: ExpectedArchive = field(repr=False)
+    path: str
+    """Inside the archive; "" for an array at the root."""
+    dtype: np.dtype[Any]
+    """As stored: with its byte order, and the gaps of aligned structs."""
+    shape: tuple[int, ...]
+    chunks: tuple[int, ...]
+    order: Literal["C", "F"]
+    attributes: Mapping[str, Any]
+    """May hold NaN and infinities."""
+    stored_chunks: int
+    """How many chunks have a key."""
+    lossy: bool = False
+    """A lossy filter is at work: the values read are not the values once written, and rightly so."""
+    unreadable: str | None = None
+    """Why the old writer itself cannot read the array; None if it can. Then there are no values."""
+    _entry: Mapping[str, Any] = field(repr=False, default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Such as `zarr-2.18/dtypes:C/le_i4`."""
+        return f"{self.archive.name}:{self.path}"
+
+    def __str__(self) -> str:
+        return self.id
+
+    @property
+    def fill_is_null(self) -> bool:
+        """The metadata says `fill_value: null`."""
+        return self._entry["fill"] is None
+
+    @property
+    def fill(self) -> Any:
+        """The fill value as a 0-d little-endian array, or the object itself; None for null.
+
+        Raises ValueError where the old writer makes no value of it (`fill_text` says what it has).
+        """
+        fill = self._entry["fill"]
+        if fill is None:
+            return None
+        if "object" in fill:
+            return unpack(fill["object"])
+        if "hex" not in fill:
+            raise ValueError(f"{self.id}: fill value {fill['repr']} is no {self.dtype}")
+        if self.dtype.itemsize == 0:
+            return np.zeros((), dtype=self.dtype)
+        return np.frombuffer(bytes.fromhex(fill["hex"]), self.little, 1).reshape(())
+
+    @property
+    def little(self) -> np.dtype[Any]:
+        """The dtype of `values`: the stored one with every number little-endian."""
+        return self.dtype.newbyteorder("<")
+
+    @property
+    def values(self) -> npt.NDArray[Any]:
+        """The values the old writer reads: little-endian, C order; objects as an object array.
+
+        Where `mask` is given, elements outside it are undefined and zero here.
+        """
+        if self.unreadable is not None:
+            raise ValueError(f"{self.id}: {self.unreadable}")
+        return self._values(self._entry)
+
+    @property
+    def written(self) -> npt.NDArray[Any]:
+        """The values once written: the same as `values` but where the old writer misreads its own data."""
+        return self._values(self._entry.get("written", self._entry))
+
+    @property
+    def misread(self) -> bool:
+        """Whether the old writer reads other values than were written, without any lossy filter."""
+        return "written" in self._entry
+
+    @property
+    def mask(self) -> npt.NDArray[np.bool_] | None:
+        """True where values are defined, for an array with null fill and missing chunks; else None."""
+        if "mask" not in self._entry:
+            return None
+        bits = np.unpackbits(self.archive.blobs()[self._entry["mask"]])
+        return bits[: int(np.prod(self.shape))].astype(bool).reshape(self.shape)
+
+    def _values(self, entry: Mapping[str, Any]) -> npt.NDArray[Any]:
+        if "objects" in entry:
+            out = np.empty(len(entry["objects"]), dtype=object)
+            for i, packed in enumerate(entry["objects"]):
+                out[i] = unpack(packed)
+            return out.reshape(self.shape)
+        if self.dtype.itemsize == 0:
+            return np.zeros(self.shape, dtype=self.dtype)
+        return np.frombuffer(self.archive.blobs()[entry["values"]].tobytes(), self.little).reshape(self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedArchive:
+    """One archive of the fixtures."""
+
+    name: str
+    """Such as `zarr-2.18/dtypes`."""
+    path: Path
+    """The folder or zip file."""
+    kind: Literal["directory", "zip"]
+    prefix: str
+    """Where in a zip file the root lies; "" mostly."""
+    writer: Mapping[str, str]
+    groups: Mapping[str, Mapping[str, Any]]
+    """Attributes by path; "" is the root, unless an array lies there."""
+    arrays: Mapping[str, ExpectedArray] = field(repr=False, default_factory=dict)
+
+    def __getitem__(self, path: str) -> ExpectedArray:
+        return self.arrays[path]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def blobs(self) -> Mapping[str, npt.NDArray[np.uint8]]:
+        """The raw values of the arrays, by the names the expectations use."""
+        return _blobs(FIXTURES / "zarr_v2" / (self.name + ".expected.npz"))
+
+
+@cache
+def archives() -> tuple[ExpectedArchive, ...]:
+    """Every archive, sorted by name."""
+    root = FIXTURES / "zarr_v2"
+    names = (p.relative_to(root).as_posix().removesuffix(_SUFFIX) for p in root.rglob("*" + _SUFFIX))
+    return tuple(archive(name) for name in sorted(names))
+
+
+@cache
+def archive(name: str) -> ExpectedArchive:
+    """The archive of this name, such as `zarr-2.18/people/ocean`."""
+    file = FIXTURES / "zarr_v2" / (name + _SUFFIX)
+    document = json.loads(file.read_text(encoding="utf-8"))
+    location = document["location"]
+    found: dict[str, ExpectedArray] = {}
+    out = ExpectedArchive(
+        name=name,
+        path=file.parent / location["path"],
+        kind=location["kind"],
+        prefix=location["prefix"],
+        writer=document["writer"],
+        groups=document["groups"],
+        arrays=found,
+    )
+    for path, entry in document["arrays"].items():
+        found[path] = ExpectedArray(
+            archive=out,
+            path=path,
+            dtype=_dtype(entry["dtype"], entry.get("layout")),
+            shape=tuple(entry["shape"]),
+            chunks=tuple(entry["chunks"]),
+            order=entry["order"],
+            attributes=entry["attributes"],
+            stored_chunks=entry["stored_chunks"],
+            lossy=entry.get("lossy", False),
+            unreadable=entry.get("unreadable"),
+            _entry=entry,
+        )
+    return out
+
+
+def arrays(keep: Callable[[ExpectedArray], bool] = lambda array: True) -> tuple[ExpectedArray, ...]:
+    """Every expected array of every archive that `keep` accepts."""
+    return tuple(a for one in archives() for a in one.arrays.values() if keep(a))
+
+
+def unpack(packed: Any) -> Any:
+    """The object that `recording.pack` wrote as JSON."""
+    if isinstance(packed, list):
+        return [unpack(p) for p in packed]
+    if not isinstance(packed, dict):
+        return packed
+    match packed:
+        case {"$bytes": text}:
+            return bytes.fromhex(text)
+        case {"$tuple": items}:
+            return tuple(unpack(i) for i in items)
+        case {"$dict": pairs}:
+            return {unpack(k): unpack(v) for k, v in pairs}
+        case {"$array": dtype, "shape": shape, "hex": text}:
+            return np.frombuffer(bytes.fromhex(text), np.dtype(dtype)).reshape(shape)
+        case {"$objects": items, "shape": shape}:
+            out = np.empty(len(items), dtype=object)
+            out[:] = [unpack(i) for i in items]
+            return out.reshape(shape)
+    raise ValueError(f"not packed by recording.py: {packed!r}")
+
+
+def same(left: npt.NDArray[Any], right: npt.NDArray[Any]) -> bool:
+    """Whether two arrays hold the same values bit for bit, whatever their byte and memory order."""
+    if left.shape != right.shape:
+        return False
+    if left.dtype.kind == "O" or right.dtype.kind == "O":
+        pairs = zip(left.reshape(-1).tolist(), right.reshape(-1).tolist(), strict=True)
+        return all(_same_object(a, b) for a, b in pairs)
+    return _raw(left) == _raw(right)
+
+
+def _same_object(left: Any, right: Any) -> bool:
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return left.dtype.newbyteorder("<") == right.dtype.newbyteorder("<") and same(left, right)
+    return type(left) is type(right) and bool(left == right)
+
+
+def _raw(array: npt.NDArray[Any]) -> bytes:
+    return array.astype(array.dtype.newbyteorder("<")).tobytes()
+
+
+def _dtype(descr: Any, layout: Mapping[str, Any] | None) -> np.dtype[Any]:
+    if isinstance(descr, str):
+        return np.dtype(descr)
+    assert layout is not None
+    names = [name for name, *_ in descr]
+    formats: list[Any] = []
+    for _, kind, *shape in descr:
+        inner = kind if isinstance(kind, str) else np.dtype([_field(f) for f in kind])
+        formats.append((inner, tuple(shape[0])) if shape else inner)
+    described: Any = {"names": names, "formats": formats, **layout}
+    out: np.dtype[Any] = np.dtype(described)
+    return out
+
+
+def _field(field: Any) -> Any:
+    name, kind, *shape = field
+    inner = kind if isinstance(kind, str) else np.dtype([_field(f) for f in kind])
+    return (name, inner, tuple(shape[0])) if shape else (name, inner)
+
+
+@cache
+def _blobs(file: Path) -> Mapping[str, npt.NDArray[np.uint8]]:
+    with np.load(file, allow_pickle=False) as data:
+        return {name: data[name] for name in data.files}
