@@ -109,7 +109,9 @@ def migrate(
     made, inventories = ends.plan(recipe, format, follow_links)
     if not made.arrays and not made.groups and not made.refusals:
         raise UsageError("there is nothing to migrate", key=ends.source.url, advice="Check --include and --exclude.")
-    facts = {"link": link, **({"overwrite": "yes"} if overwrite and not in_place else {})}
+    facts = {"link": link, "source_place": ends.lasting_place}
+    if overwrite and not in_place:
+        facts["overwrite"] = "yes"
     with Job.create(path, made, facts=facts, fsync=fsync) as created:
         set_aside(created, ends.destination)
         return _run(created, made, ends, options, inventories, progress)
@@ -142,9 +144,10 @@ def resume(
     )
     with Job.open(path, write=False) as opened:
         header = json.loads(opened.fact("plan") or "{}")
+        lasting = opened.fact("source_place") or header["source"]
         link: Link = "hard" if opened.fact("link") == "hard" else "auto"
     ends = _Ends.open(
-        header["source"] if source is None else source,
+        lasting if source is None else source,
         None if header["in_place"] else (header["destination"] if destination is None else destination),
         header["in_place"],
         storage_options,
@@ -255,6 +258,14 @@ class _Ends:
     @property
     def local_destination(self) -> Path | None:
         return self.destination.root if isinstance(self.destination, LocalStorage) else None
+
+    @property
+    def lasting_place(self) -> str:
+        """What opens the source again from another directory; free of credentials."""
+        place = self.source_place
+        if place is None or "://" in place or "::" in place:
+            return self.source.url
+        return os.path.abspath(os.path.expanduser(place))
 
     @property
     def name(self) -> str:

@@ -64,6 +64,11 @@ class Storage(ABC):
         """Several whole objects; remote stores fetch them concurrently."""
         return [self.get(key) for key in keys]
 
+    def put_many(self, items: Sequence[tuple[str, bytes]]) -> None:
+        """Several whole objects; remote stores write them concurrently."""
+        for key, data in items:
+            self.put(key, data)
+
     def list_dirs(self, prefixes: Sequence[str]) -> list[list[Entry]]:
         """`list_dir` of several prefixes; remote stores list them concurrently."""
         return [list(self.list_dir(prefix)) for prefix in prefixes]

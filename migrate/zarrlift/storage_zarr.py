@@ -58,10 +58,11 @@ class StoreStorage(Storage):
 
     def put(self, key: str, data: bytes) -> None:
         """Hand the object to the store; whether that is atomic is the store's own property."""
-        from zarr.core.buffer import default_buffer_prototype
+        _run(self._put(key, data))
 
-        buffer = default_buffer_prototype().buffer.from_bytes(data)
-        _run(self._told("cannot write", key, self._store.set(self._key(key), buffer)))
+    def put_many(self, items: Sequence[tuple[str, bytes]]) -> None:
+        """Up to `CONCURRENCY` requests at once."""
+        _run(_bounded([self._put(key, data) for key, data in items]))
 
     def delete(self, key: str) -> None:
         """Remove the object; stores that insist on its presence are not listened to."""
@@ -103,6 +104,12 @@ class StoreStorage(Storage):
         shown = key[len(self._prefix) :]
         value = await self._told("cannot read", shown, self._store.get(key, default_buffer_prototype()))
         return None if value is None else value.to_bytes()
+
+    async def _put(self, key: str, data: bytes) -> None:
+        from zarr.core.buffer import default_buffer_prototype
+
+        buffer = default_buffer_prototype().buffer.from_bytes(data)
+        await self._told("cannot write", key, self._store.set(self._key(key), buffer))
 
     async def _list(self, prefix: str) -> list[Entry]:
         if prefix:
