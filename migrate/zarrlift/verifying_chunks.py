@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
+from zarrstack.core.pipeline import Pipeline
 
 from zarrstack.core.dtypes import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
-from zarrstack.core.pipeline import Pipeline
 
 from .archive import Layout
 from .storage import Storage
@@ -33,7 +33,9 @@ class SourceLeaves:
         self.path = path
         self.layout = layout
         self.grid = layout.grid
-        self._pipeline = Pipeline(layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=allow_pickle)
+        self._pipeline = Pipeline(
+            layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=allow_pickle
+        )
         self._fill = scalar_array(
             fill_from_json(layout.fill_value, layout.data_type), layout.data_type.numpy
         )

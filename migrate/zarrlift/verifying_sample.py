@@ -114,8 +114,9 @@ def _an_edge(grid: Grid, present: npt.NDArray[Any], rng: random.Random) -> list[
         coordinates = list(grid.coordinates(int(position)))
         coordinates[axis] = grid.counts[axis] - 1
         index = grid.index(tuple(coordinates))
+        assert index is not None
         place = int(np.searchsorted(present, index))
-        if place < len(present) and present[place] == index and index is not None:
+        if place < len(present) and present[place] == index:
             return [index]
     return []
 

@@ -101,7 +101,7 @@ def _different(found: Values, expected: Values) -> npt.NDArray[np.bool_] | None:
     if np.array_equal(mine, theirs):
         return None
     mask = np.asarray(mine != theirs)
-    return mask if mask.ndim == found.ndim else mask.any(axis=-1)
+    return mask if mask.ndim == found.ndim else np.asarray(mask.any(axis=-1))
 
 
 def _objects(values: Values) -> Values:

@@ -1,0 +1,256 @@
+"""One array of two archives, compared from what lies in both; no plan is believed."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrstack.core.chain import Chain
+from zarrstack.core.dtypes import DataType
+from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.grid import Grid
+from zarrstack.core.keys import KeyEncoding
+
+from .archive import ArrayNode, Layout
+from .recipe import ArrayRecipe
+from .storage import Storage
+from .verifying_blocks import Region, list_chunks, overlapping, parts, within
+from .verifying_chunks import Expectation, SourceLeaves
+from .verifying_differences import Differences, compare_attributes
+from .verifying_documents import VARIABLE, fill_difference, type_difference
+from .verifying_sample import a_missing_chunk, first_look
+from .verifying_tree import FoundNode, key_below
+from .verifying_values import Values
+from .verifying_zarr import (
+    chunk_shape,
+    data_type_name,
+    native,
+    open_array,
+    read_regions,
+    reading_store,
+)
+
+_BATCH_BYTES: Final = 16 << 20
+"""Decoded bytes of one side that one thread holds at a time."""
+_BATCH_BLOCKS: Final = 64
+"""Blocks read together; zarr-python's cost per block falls by half in such a gather."""
+_SAMPLED: Final = 5
+"""Random chunks of an array that a sample looks at besides the first, the last and an edge."""
+Count = Callable[[int, int], None]
+
+
+class ArrayComparison:
+    """Everything of one array that `verify` compares.
+
+    Metadata first; values only where shape and data type allow it.
+    """
+
+    def __init__(
+        self,
+        source: Storage,
+        node: ArrayNode,
+        destination: Storage,
+        found: FoundNode,
+        recipe: ArrayRecipe,
+    ) -> None:
+        assert node.layout is not None
+        assert found.metadata is not None
+        self.path = node.path
+        self.layout: Layout = node.layout
+        self.metadata = found.metadata
+        self.node = node
+        self.found = found
+        self.recipe = recipe
+        self.source = source
+        self.destination = destination
+        self.differences = Differences(node.path)
+        self._grid = Grid(tuple(self.metadata.shape), chunk_shape(self.metadata))
+
+    def compare_metadata(self) -> bool:
+        """Compare all but values; whether values can be compared."""
+        say = self.differences.say
+        ndim = len(self.layout.shape)
+        names = compare_attributes(self.differences, self.node.attributes, self.found, ndim, self.recipe)
+        names = self.layout.dimension_names if names is None else names
+        mine = self.metadata.dimension_names
+        if _named(mine) != _named(names):
+            say("list of dimension names", _named(mine), _named(names))
+        if tuple(self.metadata.shape) != self.layout.shape:
+            say("shape", list(self.metadata.shape), list(self.layout.shape))
+            return False
+        wanted = self._wanted_type()
+        if differs := type_difference(self.metadata, wanted):
+            say("data type", *differs)
+            return False
+        if wanted == self.layout.data_type and (
+            differs := fill_difference(self.metadata, wanted, self.layout.fill_value)
+        ):
+            say("fill value", *differs)
+        return True
+
+    def _wanted_type(self) -> DataType:
+        """The data type that must be found: the source's, or what the recipe makes of it."""
+        if self.recipe.dtype is not None:
+            return DataType.from_json(self.recipe.dtype)
+        source = self.layout.data_type
+        if VARIABLE.get(source.name) == "object":
+            # Values that are all str become `string`; the others are JSON texts on request.
+            return DataType(data_type_name(self.metadata))
+        return source
+
+    def compare_values(self, *, full: bool, pool: ThreadPoolExecutor, count: Count) -> None:
+        """Compare values block by block; `count` is told (chunks, decoded bytes)."""
+        if self._grid.total == 0:
+            return
+        try:
+            leaves = SourceLeaves(
+                self.source, self.path, self.layout, allow_pickle=self.recipe.allow_pickle
+            )
+            blocks = self._blocks(full=full)
+        except ZarrstackError as error:
+            self.differences.add([error.problem])
+            return
+        array = open_array(self.metadata, reading_store(self.destination), self.path)
+        expect = Expectation(
+            self.layout.data_type,
+            data_type_name(self.metadata),
+            native(self.metadata),
+            casting=self.recipe.casting,
+            objects=self.recipe.objects,
+        )
+
+        def compare(batch: Sequence[Region]) -> tuple[list[Problem], int, int]:
+            problems: list[Problem] = []
+            read = 0
+            for region, values in zip(batch, read_regions(array, batch), strict=True):
+                read += 0 if isinstance(values, Exception) else values.nbytes
+                problems += self._compare_block(leaves, expect, region, values)
+            return problems, len(batch), read
+
+        for problems, chunks, read in _in_order(pool, compare, self._batches(blocks)):
+            self.differences.add(problems)
+            count(chunks, read)
+
+    def _compare_block(
+        self, leaves: SourceLeaves, expect: Expectation, region: Region, found: Values | Exception
+    ) -> list[Problem]:
+        """Compare one region, piece by piece of the source's chunks."""
+        key = key_below(self.path, self._key_at(region))
+        if isinstance(found, Exception):
+            return expect.compare(found, np.empty(0), self.path, key, region)
+        problems = []
+        for place in overlapping(region, self.layout.chunk_shape):
+            try:
+                whole = self.layout.grid.region(place)
+                part = tuple(
+                    slice(max(a.start, b.start), min(a.stop, b.stop))
+                    for a, b in zip(whole, region, strict=True)
+                )
+                values = leaves.read(place)
+                if values is None:
+                    if self.node.fill_is_null:
+                        continue
+                    values = leaves.fill(tuple(axis.stop - axis.start for axis in part))
+                else:
+                    values = values[within(part, whole)]
+                problems += expect.compare(found[within(part, region)], values, self.path, key, part)
+            except ZarrstackError as error:
+                problems.append(error.at(node=self.path, key=leaves.key(place)).problem)
+        return problems
+
+    def _key_at(self, region: Region) -> str:
+        """The destination's chunk key for a region that begins in it."""
+        encoding = self.metadata.chunk_key_encoding.to_dict()
+        lengths = self._grid.chunk_shape
+        place = tuple(axis.start // length for axis, length in zip(region, lengths, strict=True))
+        return KeyEncoding.from_json(encoding).key(place)
+
+    def _blocks(self, *, full: bool) -> Iterator[Region]:
+        """Regions to compare: whole chunks of the destination, the large ones in parts."""
+        places = self._places(full=full)
+        leaf = self._leaf_shape()
+        return (
+            part
+            for place in places
+            for part in parts(self._grid.region(place), self._itemsize(), leaf, _BATCH_BYTES)
+        )
+
+    def _itemsize(self) -> int:
+        """Bytes of one element in memory; a guess of 16 where their length varies."""
+        name = data_type_name(self.metadata)
+        return 16 if name in VARIABLE else max(native(self.metadata).itemsize, 1)
+
+    def _leaf_shape(self) -> tuple[int, ...]:
+        """The smallest piece the destination decodes at once."""
+        chain = Chain.from_json(self.found.document["codecs"])
+        for codec in chain.codecs:
+            if codec.name == "sharding_indexed":
+                return tuple(codec.configuration["chunk_shape"])
+        return self._grid.chunk_shape
+
+    def _places(self, *, full: bool) -> Iterator[tuple[int, ...]]:
+        """Destination chunks that are stored on either side; or some of them and one that is not."""
+        aligned = self._grid.chunk_shape == self.layout.chunk_shape
+        if not (self.source.can_list and self.destination.can_list):
+            everything = range(self._grid.total)
+            chosen: Iterable[int] = everything
+            if not full:
+                rng = random.Random(self.path)
+                last = self._grid.total - 1
+                chosen = sorted({0, last, *(rng.randint(0, last) for _ in range(_SAMPLED))})
+            return map(self._grid.coordinates, chosen)
+        encoding = KeyEncoding.from_json(self.metadata.chunk_key_encoding.to_dict())
+        stored = list_chunks(self.destination, self.path, encoding, self._grid)
+        legacy = list_chunks(self.source, self.path, self.layout.keys, self.layout.grid)
+        wanted = np.union1d(stored, legacy if aligned else self._covering(legacy))
+        if full:
+            return (self._grid.coordinates(int(index)) for index in wanted)
+        rng = random.Random(self.path)
+        some = first_look(self._grid, wanted, rng, random_leaves=_SAMPLED)
+        if aligned:  # what is stored on one side only is the likeliest to be wrong
+            some += [int(index) for index in np.setxor1d(stored, legacy)[:_SAMPLED]]
+        some += a_missing_chunk(self._grid, wanted, rng)
+        return map(self._grid.coordinates, sorted(set(some)))
+
+    def _covering(self, legacy: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Destination chunks that the given source chunks lie in."""
+        covering: set[int] = set()
+        for index in legacy:
+            region = self.layout.grid.region(self.layout.grid.coordinates(int(index)))
+            for place in overlapping(region, self._grid.chunk_shape):
+                inside = self._grid.index(place)
+                if inside is not None:
+                    covering.add(inside)
+        return np.array(sorted(covering), dtype=np.int64)
+
+    def _batches(self, blocks: Iterator[Region]) -> Iterator[list[Region]]:
+        block = prod(self._grid.chunk_shape) * self._itemsize()
+        step = min(max(_BATCH_BYTES // max(block, 1), 1), _BATCH_BLOCKS)
+        while batch := list(islice(blocks, step)):
+            yield batch
+
+
+def _named(names: Any) -> tuple[str | None, ...] | None:
+    """No names and only nulls say the same."""
+    return None if names is None or all(name is None for name in names) else tuple(names)
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, work: Callable[[Sequence[Region]], Any], batches: Iterator[list[Region]]
+) -> Iterator[Any]:
+    """The results of work on batches in their order, a few of them under way at a time."""
+    waiting: deque[Future[Any]] = deque()
+    for batch in batches:
+        waiting.append(pool.submit(work, batch))
+        if len(waiting) > pool._max_workers:  # noqa: SLF001 - it has no public name for its size
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

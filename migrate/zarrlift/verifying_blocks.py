@@ -1,0 +1,72 @@
+"""Regions of an array, and the chunks that are stored of it: which parts `verify` looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrstack.core.grid import Grid
+from zarrstack.core.keys import KeyEncoding
+
+from .storage import Storage
+from .verifying_tree import key_below
+
+Region: TypeAlias = tuple[slice, ...]
+"""One slice with start and stop per axis, in the array's coordinates."""
+
+
+def overlapping(region: Region, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Grid positions of the chunks that a region touches."""
+    sides = zip(region, shape, strict=True)
+    return product(*(range(axis.start // length, -(-axis.stop // length)) for axis, length in sides))
+
+
+def within(part: Region, whole: Region) -> Region:
+    """A region in the coordinates of another that contains it."""
+    return tuple(slice(a.start - b.start, a.stop - b.start) for a, b in zip(part, whole, strict=True))
+
+
+def parts(
+    region: Region, itemsize: int, leaf: tuple[int, ...], most_bytes: int
+) -> Iterator[Region]:
+    """A region, cut along its first axes into parts of at most `most_bytes`, on leaf boundaries."""
+    size = itemsize * prod(axis.stop - axis.start for axis in region)
+    if size > most_bytes:
+        for axis, (extent, step) in enumerate(zip(region, leaf, strict=True)):
+            middle = (extent.stop - extent.start) // step // 2 * step
+            if middle > 0:
+                cut = extent.start + middle
+                for half in (slice(extent.start, cut), slice(cut, extent.stop)):
+                    smaller = (*region[:axis], half, *region[axis + 1 :])
+                    yield from parts(smaller, itemsize, leaf, most_bytes)
+                return
+    yield region
+
+
+def list_chunks(storage: Storage, path: str, keys: KeyEncoding, grid: Grid) -> npt.NDArray[np.int64]:
+    """Linear indexes of an array's stored chunks, ascending.
+
+    Listed apart from the migration's own listing: a chunk that one overlooked, the other finds.
+    """
+    ndim = len(grid.shape)
+    found: list[int] = []
+    waiting = [""]
+    deepest = ndim + (keys.name == "default") if keys.separator == "/" else 1
+    while waiting:
+        prefix = waiting.pop()
+        for entry in storage.list_dir(key_below(path, prefix) if prefix else path):
+            name = f"{prefix}/{entry.name}" if prefix else entry.name
+            if entry.is_dir:
+                if name.count("/") + 1 < deepest and (entry.name.isdigit() or name == "c"):
+                    waiting.append(name)
+                continue
+            place = keys.coordinates(name, ndim)
+            index = None if place is None else grid.index(place)
+            if index is not None:
+                found.append(index)
+    return np.array(sorted(found), dtype=np.int64)
