@@ -72,8 +72,8 @@ def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, byt
     """The documents to remove, with their contents, and whatever speaks against it."""
     found: list[tuple[str, bytes]] = []
     problems: list[Problem] = []
-    pairs = [*plan.source_digests, *(pair for node in (*plan.arrays, *plan.groups) for pair in node.source_digests)]
-    for node in (*plan.arrays, *plan.groups):
+    pairs = [*plan.source_digests, *(pair for node in plan.published for pair in node.source_digests)]
+    for node in plan.published:
         key = f"{node.path}/zarr.json" if node.path else "zarr.json"
         if storage.get(key) is None:
             problems.append(_stays("its zarr.json is gone", node.path, key, "Resume the job."))
@@ -129,7 +129,7 @@ def undo(
 def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) -> int:
     """Delete our `zarr.json` documents, the root's first, so that no reader sees half a v3 tree."""
     removed = 0
-    for node in sorted((*plan.groups, *plan.arrays), key=lambda node: node.path):
+    for node in plan.published:
         key = f"{node.path}/zarr.json" if node.path else "zarr.json"
         content = storage.get(key)
         if content is None:

@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.jsons import JSONObject
 
-from .plans import ArrayPlan, GroupPlan, Plan, Refusal
+from .plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
 
 SUFFIX: Final = ".zarrlift.db"
 _VERSION: Final = "1"
@@ -162,12 +162,13 @@ class Job:
     @property
     def id(self) -> str:
         """Eight hexadecimal digits that temporary names carry."""
-        return self._meta["id"]
+        return str(self._meta["id"])
 
     @property
     def state(self) -> State:
         """How far the job as a whole is."""
-        return self._meta["state"]  # type: ignore[return-value]
+        state: State = self._meta["state"]
+        return state
 
     def fact(self, name: str) -> str | None:
         """A note kept with the job, such as "verified"."""
@@ -191,7 +192,7 @@ class Job:
             data[{"array": "arrays", "group": "groups", "refusal": "refusals"}[kind]].append(json.loads(text))
         return Plan.from_json(data)
 
-    def swap_node(self, path: str, node: ArrayPlan | GroupPlan | Refusal) -> None:
+    def swap_node(self, path: str, node: Planned) -> None:
         """Plan a node anew: what was recorded of it is forgotten. Durable at the next commit."""
         self._begin()
         for (number,) in self._db.execute("SELECT id FROM node WHERE path = ?", (path,)).fetchall():
@@ -273,14 +274,14 @@ class Job:
             self._db.execute("BEGIN")
 
 
-def _node_row(node: ArrayPlan | GroupPlan | Refusal) -> tuple[str, str, str, str]:
+def _node_row(node: Planned) -> tuple[str, str, str, str]:
     kind = {ArrayPlan: "array", GroupPlan: "group", Refusal: "refusal"}[type(node)]
     state = "refused" if kind == "refusal" else "pending"
     return node.path, kind, json.dumps(node.to_json()), state
 
 
 def _node_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
-    return [_node_row(node) for node in (*plan.arrays, *plan.groups, *plan.refusals)]
+    return [_node_row(node) for node in plan.nodes]
 
 
 def _quoted(path: Path) -> str:
@@ -309,16 +310,15 @@ def _lock(path: Path) -> int | None:
     return descriptor
 
 
-def job_path(source: Path | None, destination: Path | None, name: str, explicit: Path | None) -> Path:
+def job_path(destination: Path | None, name: str, explicit: Path | None) -> Path:
     """Where a job's file goes: as said, else beside a local destination, else in the working directory.
 
     In place, `destination` is the source.
     """
     if explicit is not None:
         return explicit
-    beside = destination if destination is not None else None
-    if beside is not None:
-        return beside.with_name(beside.name + SUFFIX)
+    if destination is not None:
+        return destination.with_name(destination.name + SUFFIX)
     return Path.cwd() / (name + SUFFIX)
 
 

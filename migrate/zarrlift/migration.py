@@ -19,7 +19,7 @@ from .job import Job, find_job, job_path
 from .outcome import NodeStatus, Outcome, Status
 from .places import Place, open_storage
 from .planning import Inventories, free_space, make_plan
-from .plans import ArrayPlan, GroupPlan, Plan, Refusal
+from .plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
 from .recipe import Recipe
 from .replacing import set_aside, sweep_aside
 from .run import Progress, Run, RunOptions, VerifyLevel, source_changed
@@ -398,15 +398,11 @@ def _merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destinati
 
     A source that changed under recorded work is named, and the node is left alone.
     """
-    known: dict[str, ArrayPlan | GroupPlan | Refusal] = {
-        node.path: node for node in (*old.arrays, *old.groups, *old.refusals)
-    }
-    found: dict[str, ArrayPlan | GroupPlan | Refusal] = {
-        node.path: node for node in (*fresh.arrays, *fresh.groups, *fresh.refusals)
-    }
+    known = {node.path: node for node in old.nodes}
+    found = {node.path: node for node in fresh.nodes}
     totals = job.totals()
     problems: list[Problem] = list(fresh.problems)
-    chosen: dict[str, ArrayPlan | GroupPlan | Refusal] = {}
+    chosen: dict[str, Planned] = {}
     for row in job.nodes():
         before, now = known[row.path], found.get(row.path)
         if now is not None and _same(before, now):
@@ -433,7 +429,7 @@ def _merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destinati
     )
 
 
-def _same(before: ArrayPlan | GroupPlan | Refusal, now: ArrayPlan | GroupPlan | Refusal) -> bool:
+def _same(before: Planned, now: Planned) -> bool:
     if isinstance(before, ArrayPlan) and isinstance(now, ArrayPlan):
         return (
             before.source_digests == now.source_digests

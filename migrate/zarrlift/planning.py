@@ -84,8 +84,8 @@ def make_plan(
         except UsageError:
             raise
         except ZarrstackError as error:
-            problems = (*node.problems, error.at(node=node.path).problem)
-            refusals.append(Refusal(path=node.path, kind="array", problems=problems))
+            why = (*node.problems, error.at(node=node.path).problem)
+            refusals.append(Refusal(path=node.path, kind="array", problems=why))
             continue
         if any(problem.severity == "refusal" for problem in planned.problems):
             refusals.append(Refusal(path=node.path, kind="array", problems=planned.problems))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType
@@ -212,6 +212,10 @@ class Refusal:
         return cls(path=data["path"], kind=data["kind"], problems=_problems(data))
 
 
+Published: TypeAlias = ArrayPlan | GroupPlan
+Planned: TypeAlias = ArrayPlan | GroupPlan | Refusal
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Everything that a migration will do."""
@@ -279,10 +283,21 @@ class Plan:
             problems=_problems(data),
         )
 
+    @property
+    def published(self) -> tuple[Published, ...]:
+        """The nodes that will have a `zarr.json`, sorted by path."""
+        nodes: list[Published] = [*self.arrays, *self.groups]
+        return tuple(sorted(nodes, key=lambda node: node.path))
+
+    @property
+    def nodes(self) -> tuple[Planned, ...]:
+        """Every node but the excluded ones, sorted by path."""
+        nodes: list[Planned] = [*self.published, *self.refusals]
+        return tuple(sorted(nodes, key=lambda node: node.path))
+
     def all_problems(self) -> tuple[Problem, ...]:
         """Every problem: the archive's first, then by node."""
-        nodes = sorted((*self.arrays, *self.groups, *self.refusals), key=lambda node: node.path)
-        return (*self.problems, *(problem for node in nodes for problem in node.problems))
+        return (*self.problems, *(problem for node in self.nodes for problem in node.problems))
 
 
 def _digests(data: dict[str, Any]) -> tuple[tuple[str, str], ...]:

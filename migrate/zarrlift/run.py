@@ -277,7 +277,7 @@ class Run:
             return known
         children = frozenset(
             node.path.removeprefix(f"{plan.path}/").split("/", 1)[0]
-            for node in (*self.plan.arrays, *self.plan.groups, *self.plan.refusals)
+            for node in self.plan.nodes
             if node.path.startswith(f"{plan.path}/")
         )
         return take_inventory(
@@ -413,7 +413,7 @@ class Run:
         done = {row.path for row in self.job.nodes() if row.state == "done"}
         documents: dict[str, JSONObject] = {
             node.path: node.document
-            for node in (*self.plan.groups, *self.plan.arrays)
+            for node in self.plan.published
             if node.path in done and node.path
         }
         return consolidate({"": root.document, **documents})
