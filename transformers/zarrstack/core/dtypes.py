@@ -200,9 +200,9 @@ def _array(value: Any, data_type: DataType) -> Array:
     if kind == "b":
         return np.array(_expect(value, bool | np.bool_), dtype=dtype)
     if kind in "iu":
-        return np.array(operator.index(value), dtype=dtype)
+        return whole_number(operator.index(value), dtype)
     if kind in "Mm" and isinstance(value, int):
-        return np.array(value, dtype="i8").view(dtype)
+        return whole_number(value, np.dtype("i8")).view(dtype)
     result = np.asarray(value)
     if result.dtype.kind in "VMm" and result.dtype.newbyteorder("=") != dtype:
         raise TypeError("another struct or unit")
@@ -210,6 +210,14 @@ def _array(value: Any, data_type: DataType) -> Array:
     if result.shape != ():
         raise TypeError("not a scalar")
     return result
+
+
+def whole_number(value: int, dtype: np.dtype[Any]) -> Array:
+    """A 0-d integer array; OverflowError where the type cannot hold the value (numpy 1.26 wraps it)."""
+    info = np.iinfo(dtype)
+    if not info.min <= value <= info.max:
+        raise OverflowError(f"not from {info.min} to {info.max}")
+    return np.array(value, dtype=dtype)
 
 
 def _float_to_json(scalar: Array) -> JSON:
