@@ -103,11 +103,11 @@ def status(target: o.Target, job: o.Job = None, show_all: o.All = False, as_json
     def work() -> Answer:
         import zarrlift
 
-        from . import report_outcome
+        from . import report_status
 
         found = zarrlift.status(target, job=job)
         return Answer(
-            code=DONE, text=lambda page: report_outcome.status_lines(found, page), data=found.to_json
+            code=DONE, text=lambda page: report_status.lines(found, page), data=found.to_json
         )
 
     return Session(command="status", json=as_json, everything=show_all).run(work)

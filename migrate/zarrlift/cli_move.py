@@ -149,16 +149,16 @@ def _moving(session: Session, work: Callable[[Any], Any], *, target: str, job: s
     """Run what gives an Outcome: with a progress bar, and with advice if it is interrupted."""
     from . import report_outcome
 
-    def go_on() -> str:
+    def go_on(known: str | None) -> str:
         import zarrlift
         from zarrstack.core.errors import ZarrstackError
 
         try:
-            where = zarrlift.status(target, job=job).job
+            path = known or str(zarrlift.status(target, job=job).job)
         except ZarrstackError:
             return "No job had been started yet; run the same command again."
         again = session.command if session.command in ("undo", "finish") else "resume"
-        return f"Go on with: {report_outcome.command(again, str(where))}"
+        return f"Go on with: {report_outcome.command(again, path)}"
 
     def answer() -> Answer:
         from .progress import progress_for
@@ -169,10 +169,10 @@ def _moving(session: Session, work: Callable[[Any], Any], *, target: str, job: s
         finally:
             progress.close()
         return Answer(
-            code=DONE if report_outcome.well(outcome) else PARTLY,
-            text=lambda page: report_outcome.outcome_lines(outcome, page),
+            code=DONE if outcome.ok else PARTLY,
+            text=lambda page: report_outcome.lines(outcome, page),
             data=outcome.to_json,
-            wrong=lambda page: report_outcome.outcome_lines(outcome, page),
+            wrong=lambda page: report_outcome.lines(outcome, page),
         )
 
     session.how_to_go_on = go_on

@@ -227,7 +227,8 @@ def recipe(given: Mapping[str, Any]) -> Recipe:
     if given["codecs"] is not None:
         from .codec_text import parse_codecs
 
-        base["codecs"] = parse_codecs(given["codecs"])
+        parse_codecs(given["codecs"])  # so that a slip is told before anything is read
+        base["codecs"] = given["codecs"]
     casting = "+".join(word for word, name in (("clamp", "clamp"), ("round", "round_")) if given[name])
     if casting:
         if given["recipe_file"] is None and "dtype" not in base:

@@ -47,16 +47,16 @@ class Session:
     quiet: bool = False
     everything: bool = False
     interrupted: bool = False
-    how_to_go_on: Callable[[], str] | None = None
-    """After an interruption: one line of advice."""
+    how_to_go_on: Callable[[str | None], str] | None = None
+    """After an interruption: one line of advice, given the job's path if it is known."""
 
     def run(self, work: Callable[[], Answer]) -> int:
         """Do the work, show its answer, and give the exit code. Only SystemExit leaves this."""
         try:
             with self._signals():
                 answer = work()
-        except KeyboardInterrupt:
-            return self._stopped()
+        except KeyboardInterrupt as error:
+            return self._stopped(getattr(error, "job", None))
         except Exception as error:  # noqa: BLE001 - the last place where an error can become one line
             return self._failed(error)
         code = INTERRUPTED if self.interrupted else answer.code
@@ -71,13 +71,13 @@ class Session:
         elif code != DONE:
             self._print(answer.wrong, sys.stderr)
 
-    def _stopped(self) -> int:
+    def _stopped(self, job: str | None) -> int:
         self.interrupted = True
         advice = "Nothing was changed."
         if self.how_to_go_on is not None:
             # A second Ctrl-C while the advice is looked up must not become a traceback.
             with suppress(KeyboardInterrupt):
-                advice = self.how_to_go_on()
+                advice = self.how_to_go_on(job)
         if self.json:
             error = {"kind": "interrupted", "severity": "refusal", "message": "interrupted", "advice": advice}
             self._document(INTERRUPTED, {"error": error})

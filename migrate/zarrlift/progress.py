@@ -19,7 +19,7 @@ class Progress(Protocol):
     def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
         """The work ahead: stored bytes to read and chunks to move; None where it is not known."""
 
-    def advance(self, chunks: int, bytes: int) -> None:  # noqa: A002 - the word users know
+    def advance(self, chunks: int, nbytes: int) -> None:
         """So many more chunks are done, and so many more bytes of the source were read."""
 
     def note(self, text: str) -> None:
@@ -35,7 +35,7 @@ class Silent:
     def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
         """Nothing is shown."""
 
-    def advance(self, chunks: int, bytes: int) -> None:  # noqa: A002 - as in Progress
+    def advance(self, chunks: int, nbytes: int) -> None:
         """Nothing is shown."""
 
     def note(self, text: str) -> None:
@@ -74,7 +74,7 @@ class Bar:
         except (OSError, ValueError):
             self._bar = None
 
-    def advance(self, chunks: int, bytes: int) -> None:  # noqa: A002 - as in Progress
+    def advance(self, chunks: int, nbytes: int) -> None:
         """Move the bar."""
         self._chunks += chunks
         bar = self._bar
@@ -84,7 +84,7 @@ class Bar:
             if self._by_bytes:
                 of = "" if self._total_chunks is None else f"/{self._total_chunks:,}"
                 bar.set_postfix_str(f"{self._chunks:,}{of} chunks", refresh=False)
-                bar.update(bytes)
+                bar.update(nbytes)
             else:
                 bar.update(chunks)
         except (OSError, ValueError):

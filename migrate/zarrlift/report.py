@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TextIO, TypeAlias
 
 from .report_table import Column, table, wrap
+from .report_units import columns
 
 Tone: TypeAlias = Literal["title", "good", "warning", "bad", "quiet"]
 _CODES: Final[dict[str, str]] = {"title": "1", "good": "32", "warning": "33", "bad": "31", "quiet": "2"}
@@ -52,6 +53,11 @@ class Page:
         rest = " " * (indent if hang is None else hang)
         lines = wrap(text, self.width, first=" " * indent, rest=rest)
         return [self.paint(line, tone) for line in lines] if tone else lines
+
+    def advice(self, text: str, command: str) -> list[str]:
+        """Text and a command to paste, which is never broken: too long, it stands on its own line."""
+        line = f"{text} {command}"
+        return [line] if columns(line) <= self.width else [*self.paragraph(text), f"  {command}"]
 
     def pairs(self, pairs: Iterable[tuple[str, str]], *, indent: int = 2) -> list[str]:
         """Labelled lines, their values aligned; pairs without a value are left out."""

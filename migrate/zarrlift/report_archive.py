@@ -21,6 +21,7 @@ _FILL: Final = 24
 """Characters of a fill value; structs have long ones in base64."""
 _COLUMNS: Final = (
     Column(title="node"),
+    Column(title="kind"),
     Column(title="shape"),
     Column(title="chunk"),
     Column(title="data type", wraps=True),
@@ -28,14 +29,14 @@ _COLUMNS: Final = (
     Column(title="codecs", wraps=True),
     Column(title="keys"),
     Column(title="attributes", right=True),
-    Column(title=""),
 )
 
 
 def lines(archive: Archive, page: Page) -> Iterator[str]:
     """The report on an archive."""
     consolidated = ", consolidated metadata" if archive.consolidated else ""
-    yield page.paint(f"{safe(archive.url)}  ({archive.format}{consolidated})", "title")
+    head = f"{safe(archive.url)} ({archive.format}{consolidated})"
+    yield from page.paragraph(head, hang=2, tone="title")
     yield ""
     shown = archive.nodes if page.everything else archive.nodes[:_NODES]
     yield from page.table(_COLUMNS, (_row(node) for node in shown))
@@ -45,9 +46,9 @@ def lines(archive: Archive, page: Page) -> Iterator[str]:
     yield ""
     problems = archive.all_problems()
     if problems:
-        yield from report_problems.lines(problems, page)
+        yield from report_problems.lines(problems, page, refusal="refused")
         yield ""
-    yield _summary(archive)
+    yield from page.paragraph(_summary(archive), hang=2)
 
 
 def _row(node: Node) -> tuple[str, ...]:
@@ -55,12 +56,12 @@ def _row(node: Node) -> tuple[str, ...]:
     indent = "  " * (node.path.count("/") + 1) if node.path else ""
     label = indent + (safe(name) or "/")
     attributes = count_text(len(node.attributes)) if node.attributes else ""
-    state = "REFUSED" if node.refused else ""
     layout = getattr(node, "layout", None)
     if layout is None:
-        return (label, *[""] * 6, attributes, state or _group(node))
+        return (label, _kind(node), *[""] * 6, attributes)
     return (
         label,
+        _kind(node),
         shape_text(layout.shape),
         shape_text(layout.chunk_shape),
         safe(str(layout.data_type)),
@@ -68,11 +69,14 @@ def _row(node: Node) -> tuple[str, ...]:
         safe(str(layout.chain)),
         str(layout.keys),
         attributes,
-        state,
     )
 
 
-def _group(node: Node) -> str:
+def _kind(node: Node) -> str:
+    if node.refused:
+        return "REFUSED"
+    if hasattr(node, "layout"):
+        return "array"
     return "implicit group" if getattr(node, "implicit", False) else "group"
 
 

@@ -44,7 +44,7 @@ def lines(plan: Plan, page: Page) -> Iterator[str]:
     problems = plan.all_problems()
     if problems:
         yield ""
-        yield from report_problems.lines(problems, page)
+        yield from report_problems.lines(problems, page, refusal="refused")
     if plan.excluded:
         yield ""
         yield from _excluded(plan, page)
@@ -138,7 +138,9 @@ def _row(arrays: list[ArrayPlan]) -> tuple[str, ...]:
 def _figures(arrays: list[ArrayPlan]) -> tuple[str, str, str]:
     chunks = sum(array.chunks for array in arrays)
     stays = all(array.route.name == "stay" for array in arrays)
-    return count_text(chunks), _bytes_in(arrays), "-" if stays else _bytes_out(arrays)
+    total = sum(array.source.grid.total for array in arrays)
+    present = count_text(chunks) + (f" of {count_text(total)}" if chunks != total else "")
+    return present, _bytes_in(arrays), "-" if stays else _bytes_out(arrays)
 
 
 def _bytes_in(arrays: Sequence[ArrayPlan]) -> str:

@@ -14,20 +14,32 @@ if TYPE_CHECKING:
 
 _PLACES: Final = 3
 """How many places of equal problems are shown before the rest is counted."""
+_ALIKE: Final = 8
+"""How many different messages of one kind are shown, such as notes that differ by a number."""
 _ORDER: Final = ("refusal", "warning", "note")
 _TONES: Final[dict[str, Tone]] = {"refusal": "bad", "warning": "warning", "note": "quiet"}
 
 
-def lines(problems: Iterable[Problem], page: Page) -> Iterator[str]:
-    """Refusals first, then warnings, then notes; equal ones are grouped with a count and their places."""
+def lines(problems: Iterable[Problem], page: Page, *, refusal: str = "refusal") -> Iterator[str]:
+    """Refusals first, then warnings, then notes; equal ones are grouped with a count and their places.
+
+    `refusal` is the word for what keeps a node back: "refused", "failed", "differs".
+    """
     groups: dict[tuple[str | None, ...], list[Problem]] = {}
     for problem in problems:
         key = (problem.severity, problem.kind, problem.message, problem.expected, problem.advice)
         groups.setdefault(key, []).append(problem)
-    for severity in _ORDER:
-        for group in groups.values():
-            if group[0].severity == severity:
-                yield from _group(group, page)
+    alike: dict[tuple[int, str], list[list[Problem]]] = {}
+    for group in groups.values():
+        alike.setdefault((_ORDER.index(group[0].severity), group[0].kind), []).append(group)
+    for (order, kind), several in sorted(alike.items(), key=lambda item: item[0][0]):
+        head = refusal if order == 0 else _ORDER[order]
+        shown = several if page.everything else several[:_ALIKE]
+        for group in shown:
+            yield from _group(group, page, head)
+        rest = sum(len(group) for group in several[len(shown) :])
+        if rest:
+            yield f"  and {count_text(rest)} more {kind} {_ORDER[order]}s (--all shows them)"
 
 
 def summary(problems: Iterable[Problem]) -> str:
@@ -38,9 +50,9 @@ def summary(problems: Iterable[Problem]) -> str:
     return ", ".join(count_text(count, severity) for severity, count in counts.items() if count)
 
 
-def _group(group: list[Problem], page: Page) -> Iterator[str]:
+def _group(group: list[Problem], page: Page, head: str) -> Iterator[str]:
     first = group[0]
-    head = f"{first.severity}:"
+    head += ":"
     text = safe(first.message)
     same_found = len({problem.found for problem in group}) == 1
     if len(group) == 1 and _place(first):

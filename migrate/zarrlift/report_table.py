@@ -107,8 +107,10 @@ def _flat(
 
 
 def _stacked(shape: Sequence[Column], row: Sequence[str], width: int, indent: int) -> Iterator[str]:
-    yield from wrap(row[0], width, first=" " * indent, rest=" " * indent)
+    # A first cell may be indented itself, as the nodes of a tree are.
+    margin = " " * (indent + len(row[0]) - len(row[0].lstrip(" ")))
+    yield from wrap(row[0].lstrip(" "), width, first=margin, rest=margin)
     pairs = [f"{column.title} {cell}" for column, cell in zip(shape[1:], row[1:], strict=True) if cell]
     if pairs:
-        margin = " " * (indent + 4)
+        margin += " " * 4
         yield from wrap(", ".join(pairs), width, first=margin, rest=margin)

@@ -1,0 +1,118 @@
+"""Every report as text, on a narrow and a wide page, kept in tests/golden.
+
+A golden text changes only by hand: UPDATE_SNAPSHOTS=1 rewrites the files, and the diff is read.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+import report_examples as examples
+
+from zarrlift import report_archive, report_outcome, report_plan, report_status
+from zarrlift.report import Page
+from zarrlift.report_units import columns
+
+GOLDEN = Path(__file__).parent / "golden" / "reports"
+REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
+    "inspect": lambda page: report_archive.lines(examples.ARCHIVE, page),
+    "plan": lambda page: report_plan.lines(examples.PLAN, page),
+    "plan-of-many": lambda page: report_plan.lines(examples.MANY, page),
+    "done": lambda page: report_outcome.lines(examples.DONE, page),
+    "some-refused": lambda page: report_outcome.lines(examples.PARTLY, page),
+    "failed": lambda page: report_outcome.lines(examples.FAILED, page),
+    "in-place": lambda page: report_outcome.lines(examples.IN_PLACE, page),
+    "nothing-to-do": lambda page: report_outcome.lines(examples.NOTHING, page),
+    "finished": lambda page: report_outcome.lines(examples.FINISHED, page),
+    "undone": lambda page: report_outcome.lines(examples.UNDONE, page),
+    "status": lambda page: report_status.lines(examples.STATUS, page),
+    "equal": lambda page: report_outcome.verification_lines(examples.EQUAL, page),
+    "different": lambda page: report_outcome.verification_lines(examples.DIFFERENT, page),
+}
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch):
+    monkeypatch.setattr("time.localtime", __import__("time").gmtime)
+
+
+@pytest.mark.parametrize("width", [60, 120])
+@pytest.mark.parametrize("name", REPORTS)
+def test_report_reads_as_its_golden_text(name, width):
+    text = "".join(line + "\n" for line in REPORTS[name](Page(width=width)))
+    path = GOLDEN / f"{name}-{width}.txt"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_line_is_wider_than_the_page_but_a_command_to_paste(name, width):
+    lines = REPORTS[name](Page(width=width))
+    assert [line for line in lines if columns(line) > width and not line.startswith("  zarrlift ")] == []
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_colours_change_nothing_but_colours(name):
+    coloured = [re.sub(r"\x1b\[\d+m", "", line) for line in REPORTS[name](Page(width=90, colour=True))]
+    assert coloured == list(REPORTS[name](Page(width=90)))
+
+
+def test_all_shows_every_array_and_every_place():
+    text = "\n".join(report_plan.lines(examples.MANY, Page(width=100, everything=True)))
+    assert all(f"/t/{i:04} " in text for i in range(1500))
+    assert all(f"/bad/{i}," in text for i in range(40))
+    assert "--all shows" not in text
+
+
+def test_a_hostile_name_cannot_steer_the_terminal():
+    hostile = "x\x1b[2J\u202egnp\udcff\n"
+    archive = examples.replace(
+        examples.ARCHIVE, nodes=(examples.GroupNode(path=""), examples.GroupNode(path=hostile))
+    )
+    text = "\n".join(report_archive.lines(archive, Page(width=100)))
+    assert r"x\x1b[2J\u202egnp\udcff\n" in text
+    assert hostile not in text
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environment", "coloured"),
+    [
+        pytest.param(Terminal(), {}, True, id="terminal"),
+        pytest.param(Terminal(), {"NO_COLOR": "1"}, False, id="NO_COLOR"),
+        pytest.param(Terminal(), {"NO_COLOR": ""}, True, id="NO_COLOR-empty-counts-as-unset"),
+        pytest.param(Terminal(), {"TERM": "dumb"}, False, id="dumb"),
+        pytest.param(io.StringIO(), {}, False, id="pipe"),
+    ],
+)
+def test_colours_are_for_terminals_that_want_them(stream, environment, coloured, monkeypatch):
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert Page.of(stream).colour is coloured
+
+
+def test_a_pipe_gets_120_columns_unless_COLUMNS_says_else(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert Page.of(io.StringIO()).width == 120
+    monkeypatch.setenv("COLUMNS", "72")
+    assert Page.of(io.StringIO()).width == 72
+
+
+def test_a_closed_stream_still_has_a_page():
+    stream = io.StringIO()
+    stream.close()
+    assert not Page.of(stream).colour
