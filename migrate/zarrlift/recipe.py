@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any, Final, Literal, Self, TypeAlias
 
-from zarrstack.core.chain import Chain
+from zarrstack.core.chain import Chain, CodecSpec
+from zarrstack.core.errors import UsageError
+from zarrstack.core.jsons import JSONObject
 from zarrstack.core.keys import Separator
 
 Casting: TypeAlias = Literal["exact", "clamp", "round", "clamp+round"]
+
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "casting": ("exact", "clamp", "round", "clamp+round"),
+    "endian": ("little", "big", "keep"),
+    "order": ("C", "F", "keep"),
+    "key_encoding": ("default", "v2"),
+    "separator": (".", "/"),
+    "objects": ("refuse", "json"),
+    "attributes": ("strict", "keep"),
+    "conventions": ("auto", "none"),
+}
+"""The closed sets: option -> what it may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +33,10 @@ class ArrayRecipe:
     """What is asked of one array; the defaults change nothing but what portability needs."""
 
     codecs: Literal["portable", "keep"] | Chain | str = "portable"
-    """"portable", "keep", a short form such as "zstd:3", or a chain given as v3 JSON."""
+    """"portable", "keep", a short form such as "zstd:3", v3 JSON as text, or a whole chain.
+
+    What the text may say is `codec_text.parse_codecs`'s to know.
+    """
     dtype: str | None = None
     """A v3 data type name to cast to; None keeps the values' type."""
     casting: Casting = "exact"
@@ -36,10 +56,33 @@ class ArrayRecipe:
     """"strict" turns bare NaN and Infinity into strings."""
     conventions: Literal["auto", "none"] = "auto"
 
+    def to_json(self) -> JSONObject:
+        """The fields that differ from the defaults; a chain in normal form, as a list."""
+        default = ArrayRecipe()
+        changed = {name: getattr(self, name) for name in FIELDS}
+        return {
+            name: _to_json(value) for name, value in changed.items() if value != getattr(default, name)
+        }
+
+    @classmethod
+    def from_json(cls, data: JSONObject) -> Self:
+        """The inverse of `to_json`."""
+        return cls(**{name: _from_json(name, value) for name, value in data.items()})
+
+
+FIELDS: Final = tuple(item.name for item in fields(ArrayRecipe))
+"""The names an array recipe, and a section of a recipe file, may set."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """A recipe for a whole archive."""
+    """A recipe for a whole archive.
+
+    *Path globs* are matched against whole paths of nodes, which are names joined by "/",
+    without a leading one: `*` and `?` stand for characters within a name, `[abc]` for one
+    of them, `**` as a whole name for any number of names, none included (`a/**` is a and
+    all below it). A glob of "" or "/" names the root. Letter case matters.
+    """
 
     base: ArrayRecipe = field(default_factory=ArrayRecipe)
     sections: tuple[tuple[str, tuple[tuple[str, object], ...]], ...] = ()
@@ -49,3 +92,124 @@ class Recipe:
     exclude: tuple[str, ...] = ()
     consolidate: bool | None = None
     """None follows the source."""
+
+    def for_array(self, path: str) -> ArrayRecipe:
+        """What is asked of the node at `path`: the base, changed by each section that names it."""
+        result = self.base
+        for glob, changes in self.sections:
+            if matches(glob, path):
+                result = replace(result, **dict(changes))  # type: ignore[arg-type]
+        return result
+
+    def selects(self, path: str) -> bool:
+        """Whether the node at `path` is asked for: included, and not excluded.
+
+        A glob that names a group speaks for all below it too: excluding `a` excludes `a/b`.
+        """
+        lines = (path, *parents(path))
+        if self.include and not any(matches(glob, line) for glob in self.include for line in lines):
+            return False
+        return not any(matches(glob, line) for glob in self.exclude for line in lines)
+
+    def globs(self) -> tuple[str, ...]:
+        """Every path glob the recipe holds, in order, each once."""
+        return tuple(
+            dict.fromkeys((*(glob for glob, _ in self.sections), *self.include, *self.exclude))
+        )
+
+    def unmatched(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """The globs that match none of `paths`: most likely a slip of the pen."""
+        known = tuple(paths)
+        return tuple(glob for glob in self.globs() if not any(matches(glob, path) for path in known))
+
+    def to_json(self) -> JSONObject:
+        """Without loss, for the job file."""
+        return {
+            "base": self.base.to_json(),
+            "sections": [
+                [glob, {name: _to_json(value) for name, value in changes}] for glob, changes in self.sections
+            ],
+            "include": list(self.include),
+            "exclude": list(self.exclude),
+            "consolidate": self.consolidate,
+        }
+
+    @classmethod
+    def from_json(cls, data: JSONObject) -> Self:
+        """The inverse of `to_json`."""
+        return cls(
+            base=ArrayRecipe.from_json(data["base"]),
+            sections=tuple(
+                (glob, tuple((name, _from_json(name, value)) for name, value in changes.items()))
+                for glob, changes in data["sections"]
+            ),
+            include=tuple(data["include"]),
+            exclude=tuple(data["exclude"]),
+            consolidate=data["consolidate"],
+        )
+
+
+def _to_json(value: object) -> Any:
+    return [codec.to_json() for codec in value.codecs] if isinstance(value, Chain) else value
+
+
+def _from_json(name: str, value: Any) -> Any:
+    if name == "codecs" and isinstance(value, list):
+        return Chain(tuple(CodecSpec.from_json(item) for item in value))
+    return value
+
+
+# ----- path globs
+
+
+def parents(path: str) -> tuple[str, ...]:
+    """The groups above a node, nearest first, the root ("") last; none for the root."""
+    result = []
+    while path:
+        path = path.rpartition("/")[0]
+        result.append(path)
+    return tuple(result)
+
+
+def matches(glob: str, path: str) -> bool:
+    """Whether a path glob (see `Recipe`) names the node at `path`."""
+    return _pattern(glob).fullmatch(path + "/" if path else "") is not None
+
+
+def check_glob(glob: str) -> None:
+    """UsageError where a text is no path glob."""
+    _pattern(glob)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(glob: str) -> re.Pattern[str]:
+    """A glob as a regular expression over a path with "/" after every name.
+
+    `fnmatch` lets `*` cross "/" and knows no `**`; `glob.translate` came with Python 3.13.
+    """
+    names = [name for name in glob.strip("/").split("/") if name]
+    parts = ("(?:[^/]+/)*" if name == "**" else _name(glob, name) + "/" for name in names)
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _name(glob: str, name: str) -> str:
+    if "**" in name:
+        raise UsageError(
+            "'**' stands for whole names", found=glob, expected="a name of its own, as in 'images/**'"
+        )
+    text, index = "", 0
+    while index < len(name):
+        letter, index = name[index], index + 1
+        end = name.find("]", index + 2 if name[index : index + 1] == "!" else index + 1)
+        if letter == "*":
+            text += "[^/]*"
+        elif letter == "?":
+            text += "[^/]"
+        elif letter == "[" and end > 0:
+            inside, index = name[index:end], end + 1
+            negated = inside.startswith("!")
+            inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", inside[1:] if negated else inside)
+            text += f"[{'^/' if negated else ''}{inside}]"
+        else:
+            text += re.escape(letter)
+    return text

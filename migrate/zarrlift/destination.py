@@ -1,0 +1,352 @@
+"""(ArrayNode, ArrayRecipe) -> the Layout its copy will have, and what there is to say about it.
+
+By default a copy is *portable* (see `portable`): it changes what some reader would not
+read, and nothing else, so that most chunks move as they lie. In place, and with
+`--codecs keep`, the stored bytes stay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any, Final
+
+import numpy as np
+
+from zarrstack.core.chain import Chain, CodecSpec
+from zarrstack.core.dtypes import DataType, fill_from_json, fill_to_json, zero_fill
+from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError
+from zarrstack.core.jsons import JSON
+from zarrstack.core.keys import KeyEncoding
+
+from .archive import ArrayNode, Layout
+from .casting import cast, cast_refusal
+from .codec_text import CodecRequest, parse_codecs
+from .destination_codecs import complete, portable_tail, resize
+from .destination_keep import keep_problems
+from .portable import CODECS, DATA_TYPES, Row, within_limits
+from .recipe import CHOICES, ArrayRecipe
+
+_AS_TEXT: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2", "numcodecs.object-categorize"})
+"""Object codecs whose values are most often str: `string`, and the move refuses other values."""
+_VARIABLE: Final[Mapping[str, str]] = {
+    "string": "vlen-utf8",
+    "bytes": "vlen-bytes",
+    "variable_length_bytes": "vlen-bytes",
+}
+"""Data type of variable length -> its array-to-bytes codec."""
+
+
+def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> CodecRequest:
+    """What the recipe asks of the chain; UsageError where it makes no sense, whatever the array."""
+    for name, choices in CHOICES.items():
+        value = getattr(recipe, name)
+        if value is not None and value not in choices:
+            raise UsageError(f"unknown {_option(name)}", found=repr(value), expected=", ".join(choices))
+    request = parse_codecs(recipe.codecs)
+    if recipe.dtype is not None:
+        parse_data_type(recipe.dtype)
+    changes = [
+        _option(name)
+        for name, asked in (
+            ("dtype", recipe.dtype is not None),
+            ("endian", recipe.endian != "keep"),
+            ("order", recipe.order != "keep"),
+            ("drop_empty", recipe.drop_empty),
+            ("codecs", request.mode == "explicit"),
+            ("key_encoding", recipe.key_encoding == "default"),
+        )
+        if asked
+    ]
+    if in_place and changes:
+        raise UsageError(
+            "in place only metadata is added; chunks and their keys stay as they are",
+            found=", ".join(changes),
+            advice="Migrate to a new place instead, or leave the option out.",
+        )
+    changes = [name for name in changes if name not in ("--codecs", "--key-encoding")]
+    if request.mode == "keep" and changes:
+        raise UsageError(
+            "--codecs keep leaves the stored bytes alone",
+            found=", ".join(changes),
+            advice="Leave one of the two out.",
+        )
+    if request.head and (recipe.endian != "keep" or recipe.order != "keep"):
+        raise UsageError(
+            "a whole chain states byte order and memory order itself",
+            found="--endian or --order beside it",
+            advice="Leave them out.",
+        )
+    return request
+
+
+def destination_layout(
+    node: ArrayNode, recipe: ArrayRecipe, *, in_place: bool
+) -> tuple[Layout, tuple[Problem, ...]]:
+    """The layout of a node's result, and notes, warnings and refusals about it.
+
+    A refusal says that the node cannot be migrated this way; the layout is then the source's.
+    Raises UsageError where the recipe makes no sense for any array.
+    """
+    assert node.layout is not None
+    request = check_recipe(recipe, in_place=in_place)
+    source = node.layout
+    keys = _keys(source.keys, recipe, in_place=in_place)
+    try:
+        if in_place or request.mode == "keep":
+            layout, problems = replace(source, keys=keys), list(keep_problems(source))
+        else:
+            layout, problems = _copy(source, recipe, request)
+            layout = replace(layout, keys=keys)
+        if recipe.drop_empty and node.fill_is_null:
+            problems.append(
+                Problem(
+                    kind="fill",
+                    message="empty chunks cannot be told from others: the source defines no fill value",
+                    advice="Leave --drop-empty out for this array.",
+                )
+            )
+    except UsageError:
+        raise
+    except ZarrstackError as error:
+        return source, (error.problem,)
+    if any(problem.severity == "refusal" for problem in problems):
+        return source, tuple(problems)
+    return layout, (*problems, *_strangers(layout))
+
+
+def parse_data_type(text: str) -> DataType:
+    """`--dtype`: a v3 name such as float32, or v3 JSON; UsageError for anything else."""
+    try:
+        data_type = DataType.from_json(json.loads(text) if text.lstrip().startswith("{") else text)
+    except (ZarrstackError, ValueError, KeyError) as error:
+        near = get_close_matches(text, DATA_TYPES, 1)
+        raise UsageError(
+            "unknown data type",
+            found=text,
+            expected=", ".join(name for name, row in DATA_TYPES.items() if row.portable) + ", or v3 JSON",
+            advice=f"Did you mean {near[0]!r}?" if near and near[0] != text else None,
+        ) from error
+    row = DATA_TYPES.get(data_type.name)
+    if row is None or row.readers[0] != "zarr-python 3.1.6":
+        raise UsageError("this data type is never written", found=text, expected=", ".join(DATA_TYPES))
+    return data_type
+
+
+# ----- a copy that may re-encode
+
+
+def _copy(source: Layout, recipe: ArrayRecipe, request: CodecRequest) -> tuple[Layout, list[Problem]]:
+    problems: list[Problem] = []
+    data_type, fill = _values(source, recipe, problems)
+    if request.head:
+        head = _asked_head(request.head, data_type, len(source.shape))
+    else:
+        head = _head(source, data_type, recipe, problems)
+    tail: tuple[CodecSpec, ...]
+    if request.mode == "explicit":
+        tail = tuple(complete(spec, data_type) for spec in request.tail)
+    else:
+        tail, notes = portable_tail(source.chain.codecs[source.chain.middle + 1 :], data_type)
+        problems.extend(notes)
+        if data_type != source.data_type:
+            tail = tuple(resize(spec, data_type) for spec in tail)
+    chain = Chain((*head, *(within_limits(spec) for spec in tail)))
+    result = replace(source, data_type=data_type, fill_value=fill, chain=chain)
+    if data_type == source.data_type and chain == Chain(tuple(map(within_limits, source.chain.codecs))):
+        # Only the encoder's level differs: the stored bytes may stay.
+        result = replace(result, chain=source.chain)
+    if request.mode == "explicit":
+        problems.extend(keep_problems(result))
+    return result, problems
+
+
+def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tuple[DataType, JSON]:
+    """Data type and fill value of the copy."""
+    data_type, fill = source.data_type, source.fill_value
+    middle = source.chain.codecs[source.chain.middle].name
+    if middle == "numcodecs.pickle" and not recipe.allow_pickle:
+        raise UnsupportedError(
+            "pickled objects may run any program when they are read",
+            found="codec pickle",
+            advice="Use --allow-pickle if you trust whoever wrote this archive.",
+        )
+    if data_type.name == "object" or middle in _AS_TEXT or middle == "numcodecs.pickle":
+        plain = middle in _AS_TEXT or middle == "numcodecs.pickle"
+        if not plain and recipe.objects != "json":
+            raise UnsupportedError(
+                "values without a v3 data type",
+                found=_object_words(middle, source),
+                advice="Use --objects json to write each value as JSON text.",
+            )
+        data_type, fill = DataType("string"), _text_fill(fill, recipe)
+        problems.append(
+            Problem(
+                kind="data-type",
+                severity="note",
+                message="objects become text"
+                if recipe.objects == "refuse"
+                else "each object becomes its JSON text",
+                found=_object_words(middle, source),
+                expected="string, and a str in every place" if recipe.objects == "refuse" else "string",
+            )
+        )
+    if data_type.name == "variable_length_bytes":
+        data_type = DataType("bytes")
+    if recipe.dtype is not None and (target := parse_data_type(recipe.dtype)) != data_type:
+        if (reason := cast_refusal(data_type, target)) is not None:
+            raise UnsupportedError(
+                reason, found=str(data_type), expected=str(target), advice="Ask for it by path, in a recipe."
+            )
+        value = np.asarray(fill_from_json(fill, data_type), dtype=data_type.numpy)
+        try:
+            cast_value = cast(value.reshape(1), target.numpy, recipe.casting)[0]
+        except ZarrstackError as error:
+            raise type(error)(
+                "the fill value cannot be represented: " + error.problem.message,
+                found=error.problem.found,
+                expected=str(target),
+                advice=error.problem.advice,
+            ) from error
+        data_type, fill = target, fill_to_json(cast_value, target)
+    return data_type, fill
+
+
+def _text_fill(fill: JSON, recipe: ArrayRecipe) -> str:
+    """The fill value of objects that become text.
+
+    zarr-python 2 stores 0 for object arrays that were given none (2.18.7), which says nothing
+    about text: it becomes ''. As JSON text every value is kept.
+    """
+    if recipe.objects == "json":
+        return json.dumps(fill, ensure_ascii=False)
+    if isinstance(fill, str):
+        return fill
+    if fill is None or (type(fill) in (int, float) and fill == 0):
+        return str(zero_fill(DataType("string")))
+    raise UnsupportedError(
+        "the fill value is not a str",
+        found=repr(fill)[:80],
+        advice="Use --objects json to write each value as JSON text.",
+    )
+
+
+def _object_words(middle: str, source: Layout) -> str:
+    if middle == "numpy_bytes":
+        return str(source.chain.codecs[source.chain.middle].configuration.get("dtype"))
+    return f"codec {middle.removeprefix('numcodecs.')}"
+
+
+def _head(
+    source: Layout, data_type: DataType, recipe: ArrayRecipe, problems: list[Problem]
+) -> tuple[CodecSpec, ...]:
+    """transpose* and the array-to-bytes codec of the copy."""
+    transposes = source.chain.codecs[: source.chain.middle]
+    middle = source.chain.codecs[source.chain.middle]
+    ndim = len(source.shape)
+    wanted = {"C": tuple(range(ndim)), "F": tuple(reversed(range(ndim)))}.get(recipe.order)
+    if wanted is not None and wanted != _permutation(transposes, ndim):
+        plain = wanted == tuple(range(ndim))
+        transposes = () if plain else (CodecSpec("transpose", {"order": list(wanted)}),)
+    if data_type.name in _VARIABLE:
+        name = _VARIABLE[data_type.name]
+        return (*transposes, middle if middle.name == name else CodecSpec(name))
+    if not has_byte_order(data_type.numpy):
+        return (*transposes, middle if middle.name == "bytes" else CodecSpec("bytes"))
+    stored = middle.configuration.get("endian", "little") if middle.name == "bytes" else "little"
+    endian = stored if recipe.endian == "keep" else recipe.endian
+    if data_type.numpy.names is not None and endian == "big":
+        endian = "little"
+        _struct_note(problems, middle)
+    elif middle.name == "numpy_bytes":
+        _struct_note(problems, middle)
+    return (*transposes, CodecSpec("bytes", {"endian": endian}))
+
+
+def _struct_note(problems: list[Problem], middle: CodecSpec) -> None:
+    problems.append(
+        Problem(
+            kind="byte-order",
+            severity="note",
+            message="struct fields are written little-endian: zarr-python 3.1.6 misreads all others",
+            found=str(middle.configuration.get("dtype", middle)),
+        )
+    )
+
+
+def _permutation(transposes: tuple[CodecSpec, ...], ndim: int) -> tuple[int, ...]:
+    order = tuple(range(ndim))
+    for spec in transposes:
+        order = tuple(order[axis] for axis in spec.configuration["order"])
+    return order
+
+
+def has_byte_order(dtype: np.dtype[Any]) -> bool:
+    """Whether the `bytes` codec must say a byte order: numbers of several bytes, `U`, any struct."""
+    return dtype.names is not None or (dtype.kind not in "SV" and dtype.itemsize > 1)
+
+
+def _asked_head(head: tuple[CodecSpec, ...], data_type: DataType, ndim: int) -> tuple[CodecSpec, ...]:
+    """The head that the user's JSON states, held against the array."""
+    for spec in head[:-1]:
+        order = spec.configuration.get("order")
+        if not isinstance(order, list) or sorted(order) != list(range(ndim)):
+            raise UnsupportedError(
+                "this transpose does not fit the array",
+                found=str(order),
+                expected=f"{ndim} axes in some order",
+            )
+    fitting = _VARIABLE.get(data_type.name, "bytes")
+    last = head[-1]
+    if last.name != fitting:
+        raise UnsupportedError(f"codec {last.name!r} does not encode {data_type}", expected=fitting)
+    if fitting == "bytes" and has_byte_order(data_type.numpy) and "endian" not in last.configuration:
+        last = CodecSpec("bytes", {"endian": "little"})
+    return (*head[:-1], last)
+
+
+# ----- keys, and who reads the result
+
+
+def _keys(source: KeyEncoding, recipe: ArrayRecipe, *, in_place: bool) -> KeyEncoding:
+    if in_place:
+        if recipe.separator not in (None, source.separator):
+            raise UsageError(
+                "in place chunks keep their keys",
+                found=f"--separator {recipe.separator!r}",
+                expected=f"{source.separator!r}, as the chunks lie",
+                advice="Migrate to a new place instead, or leave the option out.",
+            )
+        return source
+    name = recipe.key_encoding or "default"
+    return KeyEncoding(name, recipe.separator or ("/" if name == "default" else "."))
+
+
+def _strangers(layout: Layout) -> list[Problem]:
+    """A warning that names who cannot read the result, and why."""
+    rows: list[tuple[str, Row]] = []
+    if (row := DATA_TYPES.get(layout.data_type.name)) is not None:
+        rows.append((f"data type {row.name}", row))
+    for spec in layout.chain.codecs:
+        if (row := CODECS.get(spec.name)) is not None and all(known is not row for _, known in rows):
+            rows.append((f"codec {row.name}", row))
+    reasons = [(what, row) for what, row in rows if row.strangers]
+    if not reasons:
+        return []
+    readers = list(dict.fromkeys(reader for _, row in reasons for reader in row.strangers))
+    able = [reader for _, row in reasons[:1] for reader in row.readers if reader not in readers]
+    return [
+        Problem(
+            kind="readers",
+            severity="warning",
+            message=f"{' and '.join(readers)} cannot read the result",
+            found=", ".join(what for what, _ in reasons),
+            expected=f"to be read by {' and '.join(able)}",
+        )
+    ]
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,118 @@
+"""The `zarr.json` of a node, strict attributes, and consolidated metadata.
+
+Form of the documents: https://zarr-specs.readthedocs.io/en/latest/v3/core/ (array and group
+metadata). Consolidated metadata is zarr-python's convention, as 3.1.6 and 3.4.2 write and
+read it (`zarr.core.group.ConsolidatedMetadata`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from zarrstack.core.errors import MetadataError, Problem
+from zarrstack.core.jsons import JSON, JSONObject
+
+from .archive import Layout
+from .destination_codecs import complete
+from .portable import within_limits
+
+
+def array_document(layout: Layout, attributes: Mapping[str, JSON]) -> JSONObject:
+    """The `zarr.json` of an array, its members in the order a reader asks for them.
+
+    Encoder levels that readers would not take are brought into their range here: the stored
+    bytes do not depend on them.
+    """
+    chain = type(layout.chain)(
+        tuple(complete(within_limits(spec), layout.data_type) for spec in layout.chain.codecs)
+    )
+    codecs = chain.to_json()
+    for codec in codecs:
+        if codec["name"].startswith("numcodecs."):
+            # zarr-python 3.1.6 and 3.4.2 read no numcodecs codec without a configuration.
+            codec.setdefault("configuration", {})
+    result = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(layout.shape),
+        "data_type": layout.data_type.to_json(),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(layout.chunk_shape)}},
+        "chunk_key_encoding": layout.keys.to_json(),
+        "codecs": codecs,
+        "fill_value": layout.fill_value,
+    }
+    if layout.dimension_names is not None and layout.dimension_names:
+        # zarr-python 3.1.6 drops an empty list when it writes: leave it out for 0-d arrays.
+        result["dimension_names"] = list(layout.dimension_names)
+    result["attributes"] = dict(attributes)
+    return result
+
+
+def group_document(attributes: Mapping[str, JSON]) -> JSONObject:
+    """The `zarr.json` of a group."""
+    return {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
+
+
+def strict_attributes(attributes: Mapping[str, JSON]) -> tuple[JSONObject, tuple[Problem, ...]]:
+    """Attributes as strict JSON has them: NaN and infinities as strings, with a note per place.
+
+    Everything else is the same object as before. Places are JSON pointers (RFC 6901).
+    """
+    problems: list[Problem] = []
+    return _strict(dict(attributes), "", problems), tuple(problems)
+
+
+def _strict(value: JSON, place: str, problems: list[Problem]) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        text = "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+        problems.append(
+            Problem(
+                kind="attributes",
+                severity="note",
+                message=f"attribute {place} is written as the string {text!r}: JSON has no such number",
+                advice="--attributes keep writes it bare.",
+            )
+        )
+        return text
+    if isinstance(value, dict):
+        return {
+            key: _strict(item, f"{place}/{key.replace('~', '~0').replace('/', '~1')}", problems)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_strict(item, f"{place}/{index}", problems) for index, item in enumerate(value)]
+    return value
+
+
+def consolidate(documents: Mapping[str, JSONObject]) -> JSONObject:
+    """The root's document with the documents of all nodes below it inlined.
+
+    `documents` maps paths ("" is the root, a group) to `zarr.json` contents. Nodes are listed
+    level by level and, within a level, parent by parent: zarr-python 3.1.6 loses nodes whose
+    siblings are not listed together. A group below the root states that it has nothing of its
+    own, as zarr-python writes it; without that, an empty group would be listed from storage.
+    """
+    root = documents.get("")
+    if root is None or root.get("node_type") != "group":
+        raise MetadataError("consolidated metadata belongs to a root that is a group", node="")
+    paths = sorted((path for path in documents if path), key=_by_level)
+    metadata: JSONObject = {}
+    for path in paths:
+        document = {key: value for key, value in documents[path].items() if key != "consolidated_metadata"}
+        if document.get("node_type") == "group":
+            document["consolidated_metadata"] = _inline({})
+        metadata[path] = document
+    result = {key: value for key, value in root.items() if key != "consolidated_metadata"}
+    result["consolidated_metadata"] = _inline(metadata)
+    return result
+
+
+def _inline(metadata: JSONObject) -> JSONObject:
+    return {"kind": "inline", "must_understand": False, "metadata": metadata}
+
+
+def _by_level(path: str) -> tuple[int, list[str]]:
+    names = path.split("/")
+    return len(names), names
