@@ -1,0 +1,39 @@
+"""What every reader answers, whoever wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class CannotRead(Exception):
+    """The reader itself says that it does not support this array."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One array as a reader sees it."""
+
+    dtype: str
+    """The reader's own word for the data type."""
+    values: npt.NDArray[Any]
+    """Strings and bytes of variable length as an object array of str or bytes."""
+    attributes: Mapping[str, Any] | None = field(default=None)
+    """None where the reader does not show them."""
+    fill: Any = None
+    """A 0-d array or a str; None where the reader does not show it."""
+    dimension_names: tuple[str | None, ...] | None = None
+
+
+def plain(values: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Values as an array: numpy's StringDType as objects, a bare str or bytes as a 0-d array of it."""
+    if isinstance(values, (str, bytes)) and not isinstance(values, np.generic):
+        result: npt.NDArray[Any] = np.empty(shape, dtype=object)
+        result[...] = values
+        return result
+    array = np.asarray(values)
+    return array.astype(object) if array.dtype.kind == "T" else array
