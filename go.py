@@ -24,7 +24,7 @@ ROOT = os.path.dirname(os.path.abspath(__file__))
 VENV = os.path.abspath(os.environ.get("ZARRLIFT_VENV") or os.path.join(ROOT, ".venv"))
 BIN = os.path.join(VENV, "Scripts" if os.name == "nt" else "bin")
 PYTHON = os.path.join(BIN, "python.exe" if os.name == "nt" else "python")
-PEOPLE = os.path.join(ROOT, "fixtures", "zarr_v2", "zarr-2.18", "people")
+OCEAN = os.path.join(ROOT, "fixtures", "zarr_v2", "zarr-2.18", "people", "ocean.zarr")
 DEMO = os.path.join(ROOT, "demo")
 
 
@@ -121,13 +121,13 @@ def install(extra):
 
 
 def demo():
-    """Migrate the fixture that looks like people's data, and show the result."""
+    """Migrate an xarray dataset of the Zarr v2 days, and show the result."""
     install("")
     import shutil
 
     shutil.rmtree(DEMO, ignore_errors=True)
-    shutil.copytree(PEOPLE, os.path.join(DEMO, "people-v2"))
-    source, result = os.path.join(DEMO, "people-v2"), os.path.join(DEMO, "people-v3")
+    source, result = os.path.join(DEMO, "ocean.zarr"), os.path.join(DEMO, "ocean-v3.zarr")
+    shutil.copytree(OCEAN, source)
     zarrlift("inspect", source)
     zarrlift("migrate", source, result)
     zarrlift("verify", source, result, "--full")

@@ -1,0 +1,205 @@
+"""Every command and code block in README.md and docs/ does what the page says.
+
+A page is run from top to bottom in an empty folder, with `zarrlift` and `python` on PATH and
+FIXTURES naming the folder of the people's fixtures. What a fence means:
+
+    ```console              `$ command` and what it prints; `...` stands for anything;
+                            `$ command  # exits 1` where it is meant to fail
+    ```bash  ```python      a script that must succeed
+    ```text                 right after a script: what it prints; elsewhere just text
+    ```toml  ```json        must parse; with title="name" it is written to that file
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FIXTURES = ROOT / "fixtures" / "zarr_v2" / "zarr-2.18" / "people"
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+
+FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<language>\w*)(?P<options>[^\n]*)\n(?P<body>.*?)^(?P=indent)``` *$",
+    re.DOTALL | re.MULTILINE,
+)
+SETUP = re.compile(r"^python3 go\.py \w+$|^\.ci/run$|^make \w+$")
+"""Commands that set up an environment: .ci/run runs them, since a test runs inside one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One fenced block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    title: str | None
+    body: str
+    follows: bool
+    """Nothing but blank lines between it and the block before."""
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The fenced blocks of a page, from top to bottom."""
+    text, end = page.read_text(), 0
+    for match in FENCE.finditer(text):
+        indent = match["indent"]
+        title = re.search(r'title="([^"]+)"', match["options"])
+        yield Block(
+            page=page,
+            line=text.count("\n", 0, match.start()) + 1,
+            language=match["language"],
+            title=title and title[1],
+            body="".join(line.removeprefix(indent) for line in match["body"].splitlines(keepends=True)),
+            follows=end > 0 and not text[end : match.start()].strip(),
+        )
+        end = match.end()
+
+
+def steps(block: Block) -> Iterator[tuple[str, int, str]]:
+    """Command, expected exit code and expected output of each `$ ` line of a console block."""
+    for part in re.split(r"^\$ ", block.body, flags=re.MULTILINE)[1:]:
+        first, _, output = part.partition("\n")
+        while first.endswith("\\"):
+            more, _, output = output.partition("\n")
+            first += "\n" + more
+        command, _, code = first.partition("  # exits ")
+        yield command, int(code or 0), output
+
+
+def check_output(found: str, expected: str, place: str) -> None:
+    """Compare, with `...` for anything, white space taken as one kind."""
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    if not doctest.OutputChecker().check_output(expected, found, flags):
+        pytest.fail(f"{place} prints something else\n--- the page says\n{expected}\n--- printed\n{found}")
+
+
+class Runner:
+    """Runs the blocks of one page in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        self.environment = {
+            **os.environ,
+            "PATH": path,
+            "FIXTURES": str(FIXTURES),
+            "HOME": str(folder),
+            "COLUMNS": "110",
+            "NO_COLOR": "1",
+            "PYTHONWARNINGS": "error::DeprecationWarning:__main__",
+        }
+        self.printed: str | None = None
+
+    def call(self, words: list[str], place: str, code: int = 0) -> str:
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode != code:
+            pytest.fail(f"{place} exits {done.returncode}, not {code}\n{words[-1]}\n{done.stdout}")
+        return done.stdout
+
+    def run(self, block: Block) -> None:
+        printed, self.printed = self.printed, None
+        match block.language:
+            case "console":
+                for command, code, expected in steps(block):
+                    if not SETUP.match(command):
+                        found = self.call(["bash", "-c", command], block.place, code)
+                        check_output(found, expected, f"{block.place} `{command}`")
+            case "bash":
+                lines = [line for line in block.body.splitlines() if not SETUP.match(line)]
+                self.printed = self.call(["bash", "-euo", "pipefail", "-c", "\n".join(lines)], block.place)
+            case "python":
+                self.printed = self.call([sys.executable, "-c", block.body], block.place)
+            case "text":
+                if block.follows and printed is not None:
+                    check_output(printed, block.body, block.place)
+            case "toml":
+                tomllib.loads(block.body)
+            case "json":
+                json.loads(block.body)
+            case _:
+                pytest.fail(f"{block.place}: a block of language {block.language!r} is not run by any test")
+        if block.title:
+            (self.folder / block.title).write_text(block.body)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
+    runner = Runner(tmp_path)
+    for block in blocks(page):
+        runner.run(block)
+
+
+def test_the_commands_that_set_up_are_run_by_ci() -> None:
+    ci = (ROOT / ".ci" / "run").read_text()
+    lines = [line for block in blocks(ROOT / "README.md") for line in block.body.splitlines()]
+    commands = [line for line in lines if SETUP.match(line)]
+    assert commands == ["python3 go.py demo", "python3 go.py test"]
+    assert [command for command in commands if f"\n{command}\n" not in ci] == []
+
+
+def kinds() -> set[str]:
+    """Every `kind` that the source can give a Problem or an error."""
+    found = set()
+    for path in (*(ROOT / "migrate").rglob("*.py"), *(ROOT / "transformers").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=ast.Name(id="Problem"), keywords=keywords):
+                    found |= {
+                        word.value.value
+                        for word in keywords
+                        if word.arg == "kind" and isinstance(word.value, ast.Constant)
+                    }
+                case ast.ClassDef(body=body):
+                    found |= {
+                        item.value.value
+                        for item in body
+                        if isinstance(item, ast.Assign | ast.AnnAssign)
+                        and "kind" in ast.unparse(item).split("=")[0].split(":")[0]
+                        and isinstance(item.value, ast.Constant)
+                    }
+    return found
+
+
+def test_every_kind_of_problem_is_in_the_catalogue() -> None:
+    catalogue = set(re.findall(r"^### `([\w-]+)`", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE))
+    assert sorted(kinds()) == sorted(catalogue)
+
+
+def test_the_exit_codes_of_the_docs_are_those_of_the_code() -> None:
+    from zarrlift import cli_session
+
+    rows = re.findall(r"^\| `(\d+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)
+    codes = (cli_session.DONE, cli_session.PARTLY, cli_session.USAGE, cli_session.INTERRUPTED)
+    assert [int(row) for row in rows] == sorted(codes)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if page not in navigation] == []
