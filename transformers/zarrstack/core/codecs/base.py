@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
+
+from ..errors import ChunkError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[Any]"
 """Contiguous memory; arrays are one-dimensional uint8."""
+
+
+def memory(data: Buffer) -> memoryview:
+    """A view of the bytes, for functions that take no array."""
+    # numpy says that arrays are buffers to type checkers of Python 3.12 and later only.
+    return memoryview(cast("bytes", data))
+
+
+OBJECT_LIMIT = 1 << 30
+"""The most bytes, one GiB, that one leaf of variable-length data unpacks to unless the caller says more."""
 
 HEAD_BYTES = 64
 TAIL_BYTES = 16
@@ -32,6 +44,19 @@ class Size:
 
     at_most: int
     exact: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the user allows; it is no part of a chain, and the same for every codec of it."""
+
+    object_limit: int = OBJECT_LIMIT
+    """Bytes that one leaf of variable-length data may unpack to."""
+    allow_pickle: bool = False
+    """Whether pickles may be loaded, which runs whatever code they name."""
+
+
+DEFAULT_OPTIONS = Options()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +86,7 @@ class Ends:
     @classmethod
     def of(cls, data: Buffer) -> Ends:
         """The ends of a payload that is in memory."""
-        view = memoryview(data).cast("B")
+        view = memory(data)
         return cls(bytes(view[:HEAD_BYTES]), bytes(view[-TAIL_BYTES:]), len(view))
 
 
@@ -72,8 +97,16 @@ class BytesCodec(ABC):
 
     @classmethod
     @abstractmethod
-    def from_spec(cls, spec: CodecSpec) -> Self:
-        """Compile; raises MetadataError (bad configuration), UnsupportedError (known, unusable)."""
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """Compile; raises MetadataError (bad configuration), UnsupportedError (known, unusable).
+
+        `item` is what the decoded buffer's items are, where that is known: some codecs
+        take the element size or type from it if their configuration does not say.
+        """
+
+    def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
+        """What the encoded buffer's items are; None once they are no longer items."""
+        return None
 
     @abstractmethod
     def encoded_size(self, decoded: Size) -> Size:
@@ -90,8 +123,24 @@ class BytesCodec(ABC):
         Raises ChunkError for anything else: garbage, truncation, trailing bytes, too large.
         """
 
-    def check(self, ends: Ends, decoded: Size) -> None:  # noqa: B027 - nothing to look at is a valid answer
-        """Look at what the payload says about itself; ChunkError where it cannot fit."""
+    def check(self, ends: Ends, decoded: Size) -> bool:
+        """Look at what the payload says about itself; ChunkError where it cannot fit.
+
+        True: nothing speaks against it. False: only decoding can tell (a gzip payload
+        whose size trailer differs may be truncated, or may hold several members).
+        """
+        encoded = self.encoded_size(decoded)
+        if encoded.exact and ends.length != encoded.at_most:
+            raise ChunkError(
+                f"{self.spec.name}: the payload has the wrong length",
+                found=f"{ends.length} bytes",
+                expected=f"{encoded.at_most} bytes",
+            )
+        return True
+
+    def inner_ends(self, ends: Ends) -> Ends | None:
+        """The ends of the decoded payload, where they can be seen without decoding; else None."""
+        return None
 
 
 class ArrayCodec(ABC):
@@ -102,8 +151,13 @@ class ArrayCodec(ABC):
 
     @classmethod
     @abstractmethod
-    def from_spec(cls, spec: CodecSpec, leaf: Leaf) -> Self:
+    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
         """Compile for a leaf (its shape already transposed); errors as for `BytesCodec`."""
+
+    @property
+    def item(self) -> np.dtype[Any] | None:
+        """What the encoded buffer's items are, byte order included; None if there are none."""
+        return None
 
     @property
     @abstractmethod
@@ -116,7 +170,19 @@ class ArrayCodec(ABC):
 
     @abstractmethod
     def decode(self, data: Buffer) -> np.ndarray[Any, Any]:
-        """Decode to an array of the leaf's shape; ChunkError where the bytes do not fit."""
+        """Decode to an array of the leaf's shape; ChunkError where the bytes do not fit.
 
-    def check(self, ends: Ends) -> None:  # noqa: B027 - nothing to look at is a valid answer
-        """Look at what the payload says about itself; ChunkError where it cannot fit."""
+        The array may be a read-only view of `data` in the stored byte order: `Pipeline`
+        makes it native and undoes transposes in one step.
+        """
+
+    def check(self, ends: Ends) -> bool:
+        """Look at what the payload says about itself; as for `BytesCodec`."""
+        size = self.size
+        if size.exact and ends.length != size.at_most:
+            raise ChunkError(
+                f"{self.spec.name}: the payload has the wrong length",
+                found=f"{ends.length} bytes",
+                expected=f"{size.at_most} bytes",
+            )
+        return True

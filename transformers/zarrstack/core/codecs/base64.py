@@ -1,0 +1,51 @@
+"""`numcodecs.base64`: the standard alphabet with padding (RFC 4648, section 4)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from ..errors import ChunkError
+from .base import BytesCodec, Size, memory
+from .bounds import buffer_length, require_fit
+from .config import Configuration
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..chain import CodecSpec
+    from .base import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Base64(BytesCodec):
+    """The `base64` codec of numcodecs."""
+
+    spec: CodecSpec
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """No configuration."""
+        Configuration(spec, ())
+        return cls(spec)
+
+    def encoded_size(self, decoded: Size) -> Size:
+        """Four characters for every three bytes begun."""
+        return Size((decoded.at_most + 2) // 3 * 4, decoded.exact)
+
+    def encode(self, data: Buffer) -> bytes:
+        """ASCII text."""
+        return base64.b64encode(memory(data))
+
+    def decode(self, data: Buffer, decoded: Size) -> bytes:
+        """The bytes; other characters are refused, where numcodecs passes over them."""
+        length = buffer_length(data)
+        require_fit(self.spec.name, length, self.encoded_size(decoded))
+        try:
+            result = base64.b64decode(bytes(data), validate=True)
+        except binascii.Error as error:
+            raise ChunkError("numcodecs.base64: the payload is no base64", found=str(error)) from None
+        require_fit(self.spec.name, len(result), decoded)
+        return result

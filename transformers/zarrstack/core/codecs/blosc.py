@@ -1,0 +1,148 @@
+"""`blosc`: a Blosc 1 container.
+
+Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/blosc/ ; the header is
+that of https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst: version, codec
+version, flags, item size (one byte each), then decoded size, block size and stored size
+(little-endian u32 each). Zarr v2's `blosc` is the same container; its configuration says
+`shuffle` as a number (-1 leaves the choice to the item size) and no `typesize`.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numcodecs.blosc
+import numpy as np
+
+from ..errors import ChunkError, UnsupportedError
+from .base import BytesCodec, Ends, Size, memory
+from .bounds import buffer_length, bytes_text
+from .config import Configuration
+
+if TYPE_CHECKING:
+    from ..chain import CodecSpec
+    from .base import Buffer
+
+# With Blosc's own threads, blocks land in the order in which they are done, so that the same
+# data gives different bytes (numcodecs 0.16.6 and 0.17.1, main thread only); and they hang
+# after a fork. numcodecs itself switches them off in every other thread.
+numcodecs.blosc.use_threads = False
+
+_HEADER: Final = struct.Struct("<BBBBIII")
+_OVERHEAD: Final = 16
+_MOST: Final = (1 << 31) - 1 - _OVERHEAD
+_FORMATS: Final = ("blosclz", "lz4", "snappy", "zlib", "zstd")
+"""What bits 5 to 7 of the flags name; lz4hc writes lz4."""
+_COMPRESSORS: Final = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
+_SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2, 0: 0, 1: 1, 2: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Blosc(BytesCodec):
+    """The `blosc` codec."""
+
+    spec: CodecSpec
+    cname: str
+    clevel: int
+    shuffle: int
+    typesize: int
+    blocksize: int
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """Configuration: `cname`, `clevel`, `shuffle`, `typesize`, `blocksize`.
+
+        Defaults are those of numcodecs: lz4, 5, shuffle, the items' size, 0 (automatic).
+        `shuffle` -1 or null is bitshuffle for items of one byte, else shuffle.
+        """
+        config = Configuration(spec, ("cname", "clevel", "shuffle", "typesize", "blocksize"))
+        size = item.itemsize if item is not None and item.itemsize else 1
+        if config.value("typesize", None) is not None:
+            size = config.integer("typesize", low=1, high=(1 << 31) - 1)
+        shuffle = config.value("shuffle", 1)
+        if shuffle in (-1, None):
+            shuffle = 2 if size == 1 else 1
+        else:
+            shuffle = _SHUFFLES[config.choice("shuffle", _SHUFFLES, 1)]
+        cname = config.choice("cname", _COMPRESSORS, "lz4")
+        return cls(
+            spec,
+            cname,
+            config.integer("clevel", 5, low=0, high=9),
+            shuffle,
+            size,
+            config.integer("blocksize", 0, low=0, high=(1 << 31) - 1),
+        )
+
+    def encoded_size(self, decoded: Size) -> Size:
+        """Never more than the input and a header: what does not shrink is stored."""
+        return Size(decoded.at_most + _OVERHEAD, exact=False)
+
+    def encode(self, data: Buffer) -> bytes:
+        """One container, the same from every thread."""
+        if self.cname not in numcodecs.blosc.list_compressors():
+            raise UnsupportedError("blosc: this build of numcodecs lacks the compressor", found=self.cname)
+        if buffer_length(data) > _MOST:
+            raise UnsupportedError(
+                "blosc cannot hold a chunk this large",
+                found=f"{buffer_length(data)} bytes",
+                expected=f"at most {_MOST} bytes",
+            )
+        result: bytes = numcodecs.blosc.compress(
+            data, self.cname.encode(), self.clevel, self.shuffle, self.blocksize, self.typesize
+        )
+        return result
+
+    def decode(self, data: Buffer, decoded: Size) -> Buffer:
+        """Unpack after the header has been checked against the chunk and the payload."""
+        length = buffer_length(data)
+        nbytes = self._require_header(bytes(memory(data)[:_OVERHEAD]), length, decoded)
+        if nbytes == 0:
+            return b""
+        result = np.empty(nbytes, np.uint8)
+        try:
+            numcodecs.blosc.decompress(data, result)
+        except (RuntimeError, ValueError) as error:
+            raise ChunkError("blosc: the payload does not unpack", found=str(error)) from None
+        return result
+
+    def check(self, ends: Ends, decoded: Size) -> bool:
+        """The whole header: version, format, decoded size, block size, stored size."""
+        self._require_header(ends.head[:_OVERHEAD], ends.length, decoded)
+        return True
+
+    def _require_header(self, head: bytes, length: int, decoded: Size) -> int:
+        if len(head) < _OVERHEAD:
+            raise ChunkError("blosc: the payload is cut short", found=f"{length} bytes")
+        version, _, flags, typesize, nbytes, blocksize, cbytes = _HEADER.unpack(head)
+        if version != 2 or typesize == 0 or flags & 0x08:
+            raise ChunkError("blosc: the payload has no Blosc header", found=head.hex(" "))
+        if flags >> 5 >= len(_FORMATS):
+            raise ChunkError("blosc: the header names an unknown compressor", found=f"flags {flags:#04x}")
+        if nbytes > decoded.at_most or (decoded.exact and nbytes != decoded.at_most):
+            raise ChunkError(
+                "blosc: the header states a size that the chunk cannot have",
+                found=f"{nbytes} bytes",
+                expected=bytes_text(decoded),
+            )
+        if cbytes != length:
+            raise ChunkError(
+                "blosc: the payload is not as long as its header says",
+                found=f"{length} bytes",
+                expected=f"{cbytes} bytes",
+            )
+        if nbytes and not 0 < blocksize <= nbytes:
+            raise ChunkError(
+                "blosc: the header states an impossible block size",
+                found=f"{blocksize} bytes",
+                expected=f"1 to {nbytes} bytes",
+            )
+        if flags & 0x02 and cbytes != nbytes + _OVERHEAD:
+            raise ChunkError(
+                "blosc: a stored payload has the wrong length",
+                found=f"{cbytes} bytes",
+                expected=f"{nbytes + _OVERHEAD} bytes",
+            )
+        return int(nbytes)

@@ -1,0 +1,68 @@
+"""Small things every codec needs: a view of a buffer, and the refusal of a wrong size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from ..errors import ChunkError
+from .base import Size
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .base import Buffer
+
+
+def octets(data: Buffer) -> npt.NDArray[np.uint8]:
+    """The buffer as a one-dimensional uint8 array, without a copy."""
+    if isinstance(data, np.ndarray):
+        return cast("npt.NDArray[np.uint8]", data.reshape(-1).view(np.uint8))
+    return np.frombuffer(data, dtype=np.uint8)
+
+
+def items_as_octets(array: np.ndarray[Any, Any]) -> npt.NDArray[np.uint8]:
+    """The memory of a C-contiguous array of any fixed-size type as uint8, without a copy."""
+    if array.nbytes == 0:
+        return np.empty(0, np.uint8)
+    return cast("npt.NDArray[np.uint8]", array.reshape(-1).view(np.uint8))
+
+
+def buffer_length(data: Buffer) -> int:
+    """Length in bytes."""
+    return data.nbytes if isinstance(data, np.ndarray | memoryview) else len(data)
+
+
+def bytes_text(size: Size) -> str:
+    """`Size` in words."""
+    return f"{size.at_most} bytes" if size.exact else f"at most {size.at_most} bytes"
+
+
+def require_fit(codec: str, count: int, decoded: Size) -> None:
+    """ChunkError unless `count` decoded bytes are what `decoded` allows."""
+    if count > decoded.at_most or (decoded.exact and count != decoded.at_most):
+        raise ChunkError(
+            f"{codec}: the payload unpacks to the wrong size",
+            found=f"{count} bytes",
+            expected=bytes_text(decoded),
+        )
+
+
+def too_large(codec: str, decoded: Size) -> ChunkError:
+    """The refusal of a payload that would unpack to more than its chunk may hold."""
+    return ChunkError(
+        f"{codec}: the payload unpacks to more than its chunk holds",
+        found=f"more than {decoded.at_most} bytes",
+        expected=bytes_text(decoded),
+    )
+
+
+def compressed(decoded: Size) -> Size:
+    """A generous bound for the compressed form of a value.
+
+    Real compressors stay within a few per cent of incompressible input. The factor of two
+    and the 64 KiB leave room for writers that flush after every small piece, and still
+    keep what an outer codec may unpack in proportion to the chunk.
+    """
+    return Size(2 * decoded.at_most + 65536, exact=False)

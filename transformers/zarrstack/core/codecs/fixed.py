@@ -1,0 +1,110 @@
+"""`bytes` and `numpy_bytes`: the items of a fixed-size type, one after the other.
+
+Specification of `bytes`: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/ .
+It covers every fixed-size type here: text (`fixed_length_utf32`), times and structs obey
+`endian` too; one-byte items, `null_terminated_bytes` and `raw_bytes` have no byte order.
+A missing `endian` is little, as zarr-python writes and reads structs without one.
+
+`numpy_bytes` is this project's own name for what Zarr v2 can say and v3 cannot: its
+configuration is a v2 dtype, whose struct fields may differ in byte order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from ..errors import CastError, MetadataError
+from .base import DEFAULT_OPTIONS, ArrayCodec, Leaf, Options, Size
+from .bounds import buffer_length, items_as_octets, require_fit
+from .config import Configuration
+
+if TYPE_CHECKING:
+    from ..chain import CodecSpec
+    from .base import Buffer
+
+    Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes(ArrayCodec):
+    """The `bytes` codec."""
+
+    spec: CodecSpec
+    leaf: Leaf
+    stored: np.dtype[Any]
+    """The items' type as they lie, byte order included."""
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+        """Configuration: `endian`, "little" or "big"."""
+        config = Configuration(spec, ("endian",))
+        endian = "little"
+        if config.value("endian", None) is not None:
+            endian = config.choice("endian", ("little", "big"))
+        native = _fixed_type(spec, leaf)
+        return cls(spec, leaf, native.newbyteorder("<" if endian == "little" else ">"))
+
+    @property
+    def item(self) -> np.dtype[Any] | None:
+        """The stored type."""
+        return self.stored
+
+    @property
+    def size(self) -> Size:
+        """Exactly the items."""
+        return Size(self.leaf.items * self.stored.itemsize, exact=True)
+
+    def encode(self, array: Array) -> Buffer:
+        """The items in C order and the stored byte order; no copy where they lie so already."""
+        if array.shape != self.leaf.shape or array.dtype.hasobject:
+            raise CastError(
+                f"{self.spec.name}: not an array of this leaf",
+                found=f"{array.shape} {array.dtype}",
+                expected=f"{self.leaf.shape} {self.stored}",
+            )
+        if not np.can_cast(array.dtype, self.stored, "equiv"):
+            raise CastError(
+                f"{self.spec.name}: the array's data type is not the leaf's",
+                found=str(array.dtype),
+                expected=str(self.stored),
+            )
+        return items_as_octets(array.astype(self.stored, order="C", copy=False))
+
+    def decode(self, data: Buffer) -> Array:
+        """A view of the data: read-only if the data is, in the stored byte order."""
+        require_fit(self.spec.name, buffer_length(data), self.size)
+        if self.stored.itemsize == 0 or self.leaf.items == 0:
+            return np.zeros(self.leaf.shape, self.stored)
+        return np.ndarray(self.leaf.shape, self.stored, buffer=data)
+
+
+class NumpyBytes(Bytes):
+    """The `numpy_bytes` codec."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+        """Configuration: `dtype`, as it stands in a v2 document."""
+        from ..dtypes_v2 import parse_v2_dtype
+
+        config = Configuration(spec, ("dtype",))
+        native = _fixed_type(spec, leaf)
+        stored = parse_v2_dtype(config.value("dtype"))
+        if not np.can_cast(stored, native, "equiv"):
+            raise config.wrong("dtype", config.value("dtype"), f"{native} but for byte order")
+        return cls(spec, leaf, stored)
+
+
+def _fixed_type(spec: CodecSpec, leaf: Leaf) -> np.dtype[Any]:
+    native = leaf.data_type.numpy
+    if native.hasobject:
+        raise MetadataError(
+            f"codec {spec.name!r} cannot hold variable-length data",
+            found=leaf.data_type.name,
+            expected="a codec such as vlen-utf8",
+        )
+    return native

@@ -1,0 +1,64 @@
+"""`gzip`: one or more gzip members (RFC 1952).
+
+Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/gzip/ (level 0 to 9).
+Zarr v2's `gzip` and zarr-python's `numcodecs.gzip` are the same bytes; there level -1 may
+stand, zlib's default, which is 6.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from ..errors import ChunkError
+from .base import BytesCodec, Ends, Size
+from .bounds import compressed
+from .config import Configuration
+from .deflate import SHORTEST_GZIP, gzip_compress, gzip_decompress
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..chain import CodecSpec
+    from .base import Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Gzip(BytesCodec):
+    """The `gzip` codec."""
+
+    spec: CodecSpec
+    level: int
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """Configuration: `level`, -1 to 9; 1 if missing, as numcodecs has it."""
+        return cls(spec, Configuration(spec, ("level",)).integer("level", 1, low=-1, high=9))
+
+    def encoded_size(self, decoded: Size) -> Size:
+        """Anything up to a generous bound."""
+        return compressed(decoded)
+
+    def encode(self, data: Buffer) -> bytes:
+        """One member, without time or name."""
+        return gzip_compress(data, self.level)
+
+    def decode(self, data: Buffer, decoded: Size) -> bytes:
+        """All members; see `gzip_decompress`."""
+        return gzip_decompress(data, decoded)
+
+    def check(self, ends: Ends, decoded: Size) -> bool:
+        """The header, and the size in the trailer (modulo 2**32).
+
+        A size that differs is no proof: the last of several members says only its own,
+        and zero padding may follow it. Then False is returned: decode to see.
+        """
+        if len(ends.head) < 10 or ends.head[:3] != b"\x1f\x8b\x08" or ends.head[3] & 0xE0:
+            raise ChunkError("gzip: the payload has no gzip header", found=ends.head[:4].hex(" "))
+        if ends.length < SHORTEST_GZIP:
+            raise ChunkError("gzip: the payload is cut short", found=f"{ends.length} bytes")
+        (last,) = struct.unpack("<I", ends.tail[-4:])
+        if decoded.exact:
+            return bool(last == decoded.at_most & 0xFFFFFFFF)
+        return bool(last <= decoded.at_most)

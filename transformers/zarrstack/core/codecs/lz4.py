@@ -1,0 +1,93 @@
+"""`numcodecs.lz4`: the decoded size (little-endian u32), then one LZ4 block.
+
+Zarr v2's `lz4` (numcodecs 0.16.6 `numcodecs.lz4`); neither the LZ4 frame format nor
+Java's block stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numcodecs.lz4
+import numpy as np
+
+from ..errors import ChunkError, UnsupportedError
+from .base import BytesCodec, Ends, Size, memory
+from .bounds import buffer_length, bytes_text
+from .config import Configuration
+
+if TYPE_CHECKING:
+    from ..chain import CodecSpec
+    from .base import Buffer
+
+_MOST: Final = 0x7E000000
+"""LZ4_MAX_INPUT_SIZE."""
+_PER_BYTE: Final = 255
+"""One stored byte gives at most 255 decoded ones: a byte of match length each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lz4(BytesCodec):
+    """The `lz4` codec of numcodecs."""
+
+    spec: CodecSpec
+    acceleration: int
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """Configuration: `acceleration`, 1 if missing; what is not positive counts as 1."""
+        config = Configuration(spec, ("acceleration",))
+        return cls(spec, config.integer("acceleration", 1, low=-(1 << 31), high=(1 << 31) - 1))
+
+    def encoded_size(self, decoded: Size) -> Size:
+        """LZ4_COMPRESSBOUND and the four bytes of the size."""
+        return Size(4 + decoded.at_most + decoded.at_most // 255 + 16, exact=False)
+
+    def encode(self, data: Buffer) -> bytes:
+        """The size and one block."""
+        if buffer_length(data) > _MOST:
+            raise UnsupportedError(
+                "lz4 cannot hold a chunk this large",
+                found=f"{buffer_length(data)} bytes",
+                expected=f"at most {_MOST} bytes",
+            )
+        result: bytes = numcodecs.lz4.compress(data, self.acceleration)
+        return result
+
+    def decode(self, data: Buffer, decoded: Size) -> Buffer:
+        """Unpack after the stated size has been checked."""
+        length = buffer_length(data)
+        size = self._require_header(bytes(memory(data)[:4]), length, decoded)
+        if size == 0:
+            if length > 5:
+                raise ChunkError("lz4: bytes follow an empty block", found=f"{length} bytes")
+            return b""
+        result = np.empty(size, np.uint8)
+        try:
+            numcodecs.lz4.decompress(data, result)
+        except (RuntimeError, ValueError) as error:
+            raise ChunkError("lz4: the payload does not unpack", found=str(error)) from None
+        return result
+
+    def check(self, ends: Ends, decoded: Size) -> bool:
+        """The stated size, and whether the block could hold it."""
+        self._require_header(ends.head[:4], ends.length, decoded)
+        return True
+
+    def _require_header(self, head: bytes, length: int, decoded: Size) -> int:
+        if len(head) < 4:
+            raise ChunkError("lz4: the payload is cut short", found=f"{length} bytes")
+        size = int.from_bytes(head, "little")
+        if size > min(decoded.at_most, _MOST) or (decoded.exact and size != decoded.at_most):
+            raise ChunkError(
+                "lz4: the payload states a size that its chunk cannot have",
+                found=f"{size} bytes",
+                expected=bytes_text(decoded),
+            )
+        if size > (length - 4) * _PER_BYTE:
+            raise ChunkError(
+                "lz4: the payload is too short for the size it states",
+                found=f"{length} bytes for {size}",
+            )
+        return size

@@ -1,0 +1,143 @@
+"""`numcodecs.lzma`: xz, lzma-alone or raw LZMA streams, Zarr v2's `lzma`.
+
+Facts: numcodecs 0.16.6 `numcodecs.lzma`; the numbers of formats and checks are those of
+Python's lzma module (FORMAT_XZ is 1, FORMAT_RAW is 3). numcodecs hands `filters` to the
+decoder, which Python allows for FORMAT_RAW only; an xz stream names its own filters, so
+that here an xz archive with `filters` can be read.
+"""
+
+from __future__ import annotations
+
+import lzma
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from ..errors import ChunkError, MetadataError, UnsupportedError
+from ..jsons import canonical
+from .base import BytesCodec, Ends, Size, memory
+from .bounds import compressed, require_fit, too_large
+from .config import Configuration
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..chain import CodecSpec
+    from .base import Buffer
+
+MEMORY_LIMIT: Final = 256 << 20
+"""Bytes the decoder itself may take; `xz -9` wants 65 MiB."""
+
+_XZ_HEADER: Final = b"\xfd7zXZ\x00"
+_XZ_FOOTER: Final = b"YZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Lzma(BytesCodec):
+    """The `lzma` codec of numcodecs."""
+
+    spec: CodecSpec
+    format: int
+    integrity: int
+    preset: int | None
+    filters: Sequence[Mapping[str, Any]] | None
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """Configuration: `format`, `check`, `preset`, `filters`, as numcodecs has them."""
+        config = Configuration(spec, ("format", "check", "preset", "filters"))
+        kind = config.choice("format", (0, 1, 2, 3), 1)
+        preset = config.value("preset", None)
+        if preset is not None:
+            preset = config.integer("preset", low=0, high=(1 << 32) - 1)
+        filters = config.value("filters", None)
+        if filters is not None and (
+            not isinstance(filters, list) or not all(isinstance(entry, dict) for entry in filters)
+        ):
+            raise config.wrong("filters", filters, "a list of objects, or null")
+        codec = cls(spec, kind, config.integer("check", -1, low=-1, high=15), preset, filters)
+        if kind == lzma.FORMAT_RAW:
+            codec._require_sane_filters()
+        return codec
+
+    def encoded_size(self, decoded: Size) -> Size:
+        """Anything up to a generous bound."""
+        return compressed(decoded)
+
+    def encode(self, data: Buffer) -> bytes:
+        """One stream. Format 0 (detect) writes xz, which every reader of it detects."""
+        kind = self.format or lzma.FORMAT_XZ
+        try:
+            return lzma.compress(
+                memory(data),
+                format=kind,
+                check=self.integrity,
+                preset=self.preset,
+                filters=_plain(self.filters),
+            )
+        except (lzma.LZMAError, ValueError, TypeError) as error:
+            raise UnsupportedError(
+                "lzma cannot encode with this configuration",
+                found=f"{canonical(self.spec.to_json())}: {error}",
+            ) from None
+
+    def decode(self, data: Buffer, decoded: Size) -> bytes:
+        """All streams; zero padding may follow one (the xz format, section 2.2), nothing else."""
+        parts: list[bytes] = []
+        left = decoded.at_most
+        rest: memoryview | bytes = memory(data)
+        while len(rest) or not parts:
+            stream = self._decoder()
+            try:
+                part = stream.decompress(rest, left + 1)
+            except (lzma.LZMAError, EOFError, ValueError) as error:
+                raise ChunkError("lzma: the payload does not unpack", found=str(error)) from None
+            if len(part) > left:
+                raise too_large("lzma", decoded)
+            if not stream.eof:
+                raise ChunkError(
+                    "lzma: the payload is cut short", found=f"{len(part)} decoded bytes and no end"
+                )
+            parts.append(part)
+            left -= len(part)
+            rest = stream.unused_data
+            if len(rest) % 4 == 0:
+                rest = rest.lstrip(b"\0")
+        result = parts[0] if len(parts) == 1 else b"".join(parts)
+        require_fit("lzma", len(result), decoded)
+        return result
+
+    def check(self, ends: Ends, decoded: Size) -> bool:
+        """An xz stream's header and footer marks; padding behind the footer leaves it open."""
+        if self.format != lzma.FORMAT_XZ:
+            return True
+        if ends.head[:6] != _XZ_HEADER or ends.length < 32:
+            raise ChunkError("lzma: the payload has no xz header", found=ends.head[:6].hex(" "))
+        return ends.tail[-2:] == _XZ_FOOTER
+
+    def _decoder(self) -> lzma.LZMADecompressor:
+        if self.format == lzma.FORMAT_RAW:
+            return lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_plain(self.filters))
+        return lzma.LZMADecompressor(self.format, memlimit=MEMORY_LIMIT)
+
+    def _require_sane_filters(self) -> None:
+        # A raw decoder takes no memory limit, and its dictionary comes from the metadata.
+        for entry in self.filters or ():
+            size = entry.get("dict_size", 0)
+            if isinstance(size, int) and size > MEMORY_LIMIT:
+                raise UnsupportedError(
+                    "lzma: the dictionary is too large",
+                    found=f"{size} bytes",
+                    expected=f"at most {MEMORY_LIMIT} bytes",
+                )
+        try:
+            self._decoder()
+        except (lzma.LZMAError, ValueError, TypeError, OverflowError) as error:
+            raise MetadataError(
+                "lzma: the raw filters make no sense",
+                found=f"{canonical(self.spec.to_json())}: {error}",
+            ) from None
+
+
+def _plain(filters: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
+    return None if filters is None else [dict(entry) for entry in filters]

@@ -1,0 +1,279 @@
+"""`numcodecs.json2`, `numcodecs.msgpack2`, `numcodecs.pickle`: whole object arrays as one document.
+
+Facts (numcodecs 0.16.6 `numcodecs.json`, `.msgpacks`, `.pickles`): json2 and msgpack2 are one
+list that holds the nested lists of `ndarray.tolist()`, one for each index along the first
+axis, then numpy's name of the data type, then the shape; a pickle is that of the ndarray.
+
+Memory order F. numcodecs' `tolist()` walks the array in C order whatever its memory order,
+and both zarr-python 2.18 and 3 lay the decoded items, in that order, out in F order. So
+values written with `order="F"` in two or more dimensions come back in other places than
+they were written to. What zarr-python reads counts here: the document's items, flattened
+in C order, are the leaf's in C order, and the chain's transpose does the rest. A pickle
+keeps the memory order of the array in it, and reads back right.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+
+from ..errors import CastError, ChunkError, UnsupportedError
+from .base import DEFAULT_OPTIONS, ArrayCodec, Leaf, Options, Size, memory
+from .bounds import buffer_length
+from .config import Configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..chain import CodecSpec
+    from .base import Buffer
+
+    Array = np.ndarray[Any, Any]
+
+_JSON_MEMBERS: Final = (
+    "encoding",
+    "skipkeys",
+    "ensure_ascii",
+    "check_circular",
+    "allow_nan",
+    "sort_keys",
+    "indent",
+    "separators",
+    "strict",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document(ArrayCodec):
+    """What json2 and msgpack2 share."""
+
+    spec: CodecSpec
+    leaf: Leaf
+    limit: int
+    """The most bytes of one leaf."""
+
+    @property
+    def size(self) -> Size:
+        """At most what one leaf may unpack to."""
+        return Size(self.limit, exact=False)
+
+    @abstractmethod
+    def load(self, data: Buffer) -> Any:
+        """The document as Python objects; any exception means that it is none."""
+
+    @abstractmethod
+    def dump(self, document: list[Any]) -> bytes:
+        """The document's bytes; any exception means that an item has no form in it."""
+
+    def encode(self, array: Array) -> Buffer:
+        """The document of an array of the leaf's shape."""
+        items: list[Any] = np.atleast_1d(array).tolist()
+        try:
+            return self.dump([*items, array.dtype.str, list(array.shape)])
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise CastError(
+                f"{self.spec.name}: an item has no form in this codec", found=str(error)
+            ) from None
+
+    def decode(self, data: Buffer) -> Array:
+        """An object array, or one of the leaf's own fixed-size type."""
+        if buffer_length(data) > self.limit:
+            raise ChunkError(
+                f"{self.spec.name}: the payload is too large",
+                found=f"{buffer_length(data)} bytes",
+                expected=f"at most {self.limit} bytes",
+            )
+        try:
+            document = self.load(data)
+        except Exception as error:
+            raise self._fault(str(error) or type(error).__name__) from None
+        if not isinstance(document, list) or len(document) < 2 or not isinstance(document[-1], list):
+            raise self._fault("no list that ends with a data type and a shape")
+        shape = document[-1]
+        if not all(isinstance(length, int) and length >= 0 for length in shape):
+            raise self._fault(f"the shape {str(shape)[:80]}")
+        if math.prod(shape) != self.leaf.items:
+            raise ChunkError(
+                f"{self.spec.name}: the payload holds the wrong number of items",
+                found=str(math.prod(shape)),
+                expected=str(self.leaf.items),
+            )
+        items = self._flatten(document[:-2], shape or [1])
+        native = self.leaf.data_type.numpy
+        flat = np.empty(len(items), dtype=object)
+        flat[:] = items if not any(isinstance(item, list) for item in items) else _boxed(items)
+        if native.hasobject:
+            return flat.reshape(self.leaf.shape)
+        try:
+            return flat.astype(native).reshape(self.leaf.shape)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self._fault(str(error)) from None
+
+    def _flatten(self, items: list[Any], shape: list[int]) -> list[Any]:
+        # Only as deep as the shape says: an item may be a list itself.
+        for depth, length in enumerate(shape):
+            expected = math.prod(shape[: depth + 1])
+            if depth:
+                if not all(isinstance(item, list) and len(item) == length for item in items):
+                    raise self._fault(f"lists that do not fit the shape {shape}")
+                items = [inner for item in items for inner in item]
+            if len(items) != expected:
+                raise self._fault(f"{len(items)} items where the shape {shape} has {expected}")
+        return items
+
+    def _fault(self, what: str) -> ChunkError:
+        return ChunkError(f"{self.spec.name}: the payload does not decode", found=what[:200])
+
+
+@dataclass(frozen=True, slots=True)
+class Json2(Document):
+    """The `json2` codec of numcodecs."""
+
+    encoding: str
+    encoder: Mapping[str, Any] = field(hash=False)
+    strict: bool
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+        """Configuration: `encoding`, and the arguments of Python's JSONEncoder and JSONDecoder."""
+        config = Configuration(spec, _JSON_MEMBERS)
+        encoding = config.value("encoding", "utf-8")
+        if encoding not in ("utf-8", "utf8", "UTF-8", "ascii", "utf-16", "utf-32", "latin-1", "latin1"):
+            raise UnsupportedError("numcodecs.json2 in this text encoding", found=str(encoding))
+        flags = {"skipkeys": False, "ensure_ascii": True, "check_circular": True, "allow_nan": True}
+        encoder = {name: config.boolean(name, default) for name, default in flags.items()}
+        encoder["sort_keys"] = config.boolean("sort_keys", True)
+        indent = config.value("indent", None)
+        separators = config.value("separators", None)
+        if indent is not None and not isinstance(indent, int | str):
+            raise config.wrong("indent", indent, "a number, a string or null")
+        if separators is None:
+            separators = [",", ":"] if indent is None else [", ", ": "]
+        if not isinstance(separators, list | tuple) or [type(text) for text in separators] != [str, str]:
+            raise config.wrong("separators", separators, "two strings")
+        arguments = {**encoder, "indent": indent, "separators": tuple(separators)}
+        return cls(spec, leaf, options.object_limit, encoding, arguments, config.boolean("strict", True))
+
+    def load(self, data: Buffer) -> Any:
+        """Parse; NaN and Infinity are allowed, as numcodecs writes them."""
+        return json.JSONDecoder(strict=self.strict).decode(bytes(memory(data)).decode(self.encoding))
+
+    def dump(self, document: list[Any]) -> bytes:
+        """The text, as numcodecs writes it."""
+        return json.JSONEncoder(**self.encoder).encode(document).encode(self.encoding)
+
+
+@dataclass(frozen=True, slots=True)
+class MsgPack2(Document):
+    """The `msgpack2` codec of numcodecs."""
+
+    use_single_float: bool
+    use_bin_type: bool
+    raw: bool
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+        """Configuration: `use_single_float`, `use_bin_type`, `raw`; needs the `msgpack` package."""
+        config = Configuration(spec, ("use_single_float", "use_bin_type", "raw"))
+        try:
+            import msgpack  # noqa: F401 - only to see whether it is there
+        except ImportError:
+            raise UnsupportedError(
+                "numcodecs.msgpack2 needs a package that is not installed",
+                found="no msgpack",
+                advice="Install msgpack and run again.",
+            ) from None
+        return cls(
+            spec,
+            leaf,
+            options.object_limit,
+            config.boolean("use_single_float", False),
+            config.boolean("use_bin_type", True),
+            config.boolean("raw", False),
+        )
+
+    def load(self, data: Buffer) -> Any:
+        """Unpack; what the headers inside claim is bounded by the payload's length."""
+        import msgpack
+
+        return msgpack.unpackb(bytes(memory(data)), raw=self.raw)
+
+    def dump(self, document: list[Any]) -> bytes:
+        """Pack, as numcodecs does."""
+        import msgpack
+
+        packed: bytes = msgpack.packb(
+            document, use_bin_type=self.use_bin_type, use_single_float=self.use_single_float
+        )
+        return packed
+
+
+@dataclass(frozen=True, slots=True)
+class Pickle(ArrayCodec):
+    """The `pickle` codec of numcodecs; compiled only where the user allows pickles."""
+
+    spec: CodecSpec
+    leaf: Leaf
+    limit: int
+    """The most bytes of one leaf."""
+    protocol: int
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+        """Configuration: `protocol`. UnsupportedError unless `options.allow_pickle`."""
+        if not options.allow_pickle:
+            raise UnsupportedError(
+                "codec 'numcodecs.pickle' runs code that the archive names",
+                advice="If you trust the archive's writer, allow it with --allow-pickle.",
+            )
+        protocol = Configuration(spec, ("protocol",)).integer("protocol", 4, low=-1, high=5)
+        return cls(spec, leaf, options.object_limit, protocol)
+
+    @property
+    def size(self) -> Size:
+        """At most what one leaf may unpack to."""
+        return Size(self.limit, exact=False)
+
+    def encode(self, array: Array) -> Buffer:
+        """The pickle of a C-contiguous array."""
+        import pickle
+
+        return pickle.dumps(np.ascontiguousarray(array).reshape(array.shape), self.protocol)
+
+    def decode(self, data: Buffer) -> Array:
+        """The pickled array's items in its own memory order, as zarr-python takes them."""
+        import pickle
+
+        try:
+            loaded = pickle.loads(memory(data))  # noqa: S301 - allowed by the user by name
+        except Exception as error:
+            raise ChunkError(
+                "numcodecs.pickle: the payload does not load", found=str(error) or type(error).__name__
+            ) from error
+        if not isinstance(loaded, np.ndarray) or loaded.size != self.leaf.items:
+            found = f"{loaded.size} items" if isinstance(loaded, np.ndarray) else type(loaded).__name__
+            raise ChunkError(
+                "numcodecs.pickle: the payload holds something else",
+                found=found,
+                expected=f"an array of {self.leaf.items} items",
+            )
+        flat = loaded.reshape(-1, order="A")
+        native = self.leaf.data_type.numpy
+        if not native.hasobject:
+            flat = flat.astype(native, casting="unsafe")
+        elif not loaded.dtype.hasobject:
+            flat = flat.astype(object)
+        return flat.reshape(self.leaf.shape)
+
+
+def _boxed(items: list[Any]) -> Array:
+    # Assigning lists to a slice would make numpy look inside them.
+    boxed = np.empty(len(items), dtype=object)
+    for index, item in enumerate(items):
+        boxed[index] = item
+    return boxed

@@ -1,0 +1,55 @@
+"""`numcodecs.zlib`: one zlib stream (RFC 1950), Zarr v2's `zlib`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from ..errors import ChunkError
+from .base import BytesCodec, Ends, Size
+from .bounds import compressed
+from .config import Configuration
+from .deflate import zlib_compress, zlib_decompress
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..chain import CodecSpec
+    from .base import Buffer
+
+_SHORTEST = 8
+"""Two bytes of header, an empty deflate block of two, four of Adler-32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zlib(BytesCodec):
+    """The `zlib` codec of numcodecs."""
+
+    spec: CodecSpec
+    level: int
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """Configuration: `level`, -1 to 9; 1 if missing, as numcodecs has it."""
+        return cls(spec, Configuration(spec, ("level",)).integer("level", 1, low=-1, high=9))
+
+    def encoded_size(self, decoded: Size) -> Size:
+        """Anything up to a generous bound."""
+        return compressed(decoded)
+
+    def encode(self, data: Buffer) -> bytes:
+        """One stream."""
+        return zlib_compress(data, self.level)
+
+    def decode(self, data: Buffer, decoded: Size) -> bytes:
+        """One stream, and nothing behind it."""
+        return zlib_decompress(data, decoded)
+
+    def check(self, ends: Ends, decoded: Size) -> bool:
+        """The header: deflate, check bits, no preset dictionary (RFC 1950, 2.2)."""
+        head = ends.head
+        if ends.length < _SHORTEST:
+            raise ChunkError("zlib: the payload is cut short", found=f"{ends.length} bytes")
+        if head[0] & 0x8F != 8 or (head[0] << 8 | head[1]) % 31 or head[1] & 0x20:
+            raise ChunkError("zlib: the payload has no zlib header", found=head[:2].hex(" "))
+        return True

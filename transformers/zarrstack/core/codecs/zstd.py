@@ -1,0 +1,197 @@
+"""`zstd`: one or more Zstandard frames (RFC 8878).
+
+Registered at https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zstd with
+`level` and `checksum`; Zarr v2's `zstd` and zarr-python's `numcodecs.zstd` are the same bytes.
+
+The frames' headers and block headers are walked before anything is unpacked: that proves
+where the payload ends, and says how much it holds where its writer told so.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+import zstandard
+
+from ..errors import ChunkError
+from .base import BytesCodec, Ends, Size, memory
+from .bounds import bytes_text, compressed, require_fit, too_large
+from .config import Configuration
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..chain import CodecSpec
+    from .base import Buffer
+
+_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_SKIPPABLE: Final = b"\x2a\x4d\x18"
+"""Bytes 1 to 3 of a skippable frame's magic number; its byte 0 is 0x50 to 0x5f."""
+_DICTIONARY_ID_BYTES: Final = (0, 1, 2, 4)
+_STEP: Final = 1 << 20
+"""Bytes asked for at a time where the size is unknown."""
+
+_local = threading.local()
+
+
+class _Header(NamedTuple):
+    content: int | None
+    """Bytes the frame holds, where it says so."""
+    length: int
+    """Bytes of the header."""
+    checksum: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Zstd(BytesCodec):
+    """The `zstd` codec."""
+
+    spec: CodecSpec
+    level: int
+    checksum: bool
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """Configuration: `level` (0, zstd's default, if missing), `checksum` (false if missing)."""
+        config = Configuration(spec, ("level", "checksum"))
+        level = config.integer("level", 0, low=-131072, high=(1 << 31) - 1)
+        # numcodecs takes a level past the highest for the highest.
+        return cls(spec, min(level, zstandard.MAX_COMPRESSION_LEVEL), config.boolean("checksum", False))
+
+    def encoded_size(self, decoded: Size) -> Size:
+        """Anything up to a generous bound."""
+        return compressed(decoded)
+
+    def encode(self, data: Buffer) -> bytes:
+        """One frame that states its content size; numcodecs before 0.16 needs that."""
+        return _compressor(self.level, self.checksum).compress(memory(data))
+
+    def decode(self, data: Buffer, decoded: Size) -> bytes:
+        """All frames; skippable ones are passed over, other bytes behind a frame refused."""
+        view = memory(data)
+        contents: list[tuple[int, int, int | None]] = []
+        position = 0
+        while position < len(view) or not contents:
+            start = position
+            position, content = _frame_end(view, start)
+            contents.append((start, position, content))
+        stated = sum(content or 0 for _, _, content in contents)
+        known = all(content is not None for _, _, content in contents)
+        if stated > decoded.at_most or (known and decoded.exact and stated != decoded.at_most):
+            raise ChunkError(
+                "zstd: the payload states a size that its chunk cannot have",
+                found=f"{stated} bytes",
+                expected=bytes_text(decoded),
+            )
+        left = decoded.at_most
+        parts = []
+        for start, end, content in contents:
+            part = _unpack(view[start:end], content, left, decoded)
+            left -= len(part)
+            parts.append(part)
+        result = parts[0] if len(parts) == 1 else b"".join(parts)
+        require_fit("zstd", len(result), decoded)
+        return result
+
+    def check(self, ends: Ends, decoded: Size) -> bool:
+        """The first frame's magic and content size; False where a second frame may follow."""
+        if ends.head[1:4] == _SKIPPABLE:
+            return False
+        header = _header(memoryview(ends.head), 0)
+        if header.content is None:
+            return True
+        if header.content > decoded.at_most:
+            raise ChunkError(
+                "zstd: the payload states a size that its chunk cannot have",
+                found=f"{header.content} bytes",
+                expected=bytes_text(decoded),
+            )
+        return not decoded.exact or header.content == decoded.at_most
+
+
+def _header(view: memoryview, start: int) -> _Header:
+    """RFC 8878, 3.1.1.1: the header of the frame that begins at `start`."""
+    if bytes(view[start : start + 4]) != _MAGIC:
+        raise ChunkError("zstd: no frame where one must begin", found=bytes(view[start : start + 4]).hex(" "))
+    if len(view) < start + 6:
+        raise _cut_short()
+    descriptor = view[start + 4]
+    if descriptor & 0x08:
+        raise ChunkError("zstd: the frame header sets a reserved bit", found=f"{descriptor:#04x}")
+    single_segment = bool(descriptor & 0x20)
+    size_bytes = 1 << (descriptor >> 6)
+    if size_bytes == 1 and not single_segment:
+        size_bytes = 0
+    size_at = start + 5 + (not single_segment) + _DICTIONARY_ID_BYTES[descriptor & 3]
+    length = size_at + size_bytes - start
+    if len(view) < start + length:
+        raise _cut_short()
+    content = int.from_bytes(view[size_at : size_at + size_bytes], "little") if size_bytes else None
+    if content is not None and size_bytes == 2:
+        content += 256
+    return _Header(content, length, bool(descriptor & 0x04))
+
+
+def _frame_end(view: memoryview, start: int) -> tuple[int, int | None]:
+    """Where the frame that begins at `start` ends, and what it says it holds."""
+    if bytes(view[start + 1 : start + 4]) == _SKIPPABLE and view[start] & 0xF0 == 0x50:
+        end = start + 8 + int.from_bytes(view[start + 4 : start + 8], "little")
+        if len(view) < start + 8 or end > len(view):
+            raise _cut_short()
+        return end, 0
+    header = _header(view, start)
+    position = start + header.length
+    last = False
+    while not last:
+        # RFC 8878, 3.1.1.2: last block, type, size in 24 bits; a type 1 block stores one byte.
+        if position + 3 > len(view):
+            raise _cut_short()
+        block = view[position] | view[position + 1] << 8 | view[position + 2] << 16
+        last = bool(block & 1)
+        position += 3 + (1 if block & 6 == 2 else block >> 3)
+    position += 4 if header.checksum else 0
+    if position > len(view):
+        raise _cut_short()
+    return position, header.content
+
+
+def _unpack(frame: memoryview, content: int | None, left: int, decoded: Size) -> bytes:
+    if content == 0:
+        return b""
+    try:
+        if content is not None:
+            return _decompressor().decompress(frame)
+        parts = []
+        with _decompressor().stream_reader(frame) as reader:
+            while part := reader.read(min(left, _STEP) + 1):
+                left -= len(part)
+                if left < 0:
+                    raise too_large("zstd", decoded)
+                parts.append(part)
+    except zstandard.ZstdError as error:
+        raise ChunkError("zstd: the payload does not unpack", found=str(error)) from None
+    return b"".join(parts)
+
+
+def _cut_short() -> ChunkError:
+    return ChunkError("zstd: the payload is cut short", expected="the end of the frame")
+
+
+def _compressor(level: int, checksum: bool) -> zstandard.ZstdCompressor:
+    # A context costs far more to make than a small chunk to compress, and belongs to one thread.
+    known: dict[tuple[int, bool], zstandard.ZstdCompressor] = _local.__dict__.setdefault("compressors", {})
+    found = known.get((level, checksum))
+    if found is None:
+        found = known[level, checksum] = zstandard.ZstdCompressor(
+            level=level, write_checksum=checksum, write_content_size=True
+        )
+    return found
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    found: zstandard.ZstdDecompressor | None = _local.__dict__.get("decompressor")
+    if found is None:
+        found = _local.decompressor = zstandard.ZstdDecompressor()
+    return found

@@ -1,0 +1,186 @@
+"""A codec chain, ready to run on the leaves of one array.
+
+*Position* k of a chain lies after its first k codecs, counted from the array side:
+position 0 is the array, `len(codecs)` the stored payload. `undo` and `apply` walk between
+the stored payload and a position behind the array-to-bytes codec, so that two chains with
+a common prefix need only exchange their rests.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .codecs import compile_array_codec, compile_bytes_codec
+from .codecs.base import OBJECT_LIMIT, Ends, Leaf, Options, Size
+from .errors import CastError, ChunkError, MetadataError, ZarrstackError
+from .jsons import canonical
+
+if TYPE_CHECKING:
+    from .chain import Chain, CodecSpec
+    from .codecs.base import Buffer
+    from .dtypes import DataType
+
+    Array = np.ndarray[Any, Any]
+
+
+class Pipeline:
+    """A compiled chain for leaves of one shape and data type; shared by threads freely."""
+
+    __slots__ = ("_array_codec", "_bytes_codecs", "_inverse", "_native", "_order", "_shape", "chain", "sizes")
+
+    chain: Chain
+    sizes: tuple[Size, ...]
+    """Size of the value at every position; up to the array-to-bytes codec, of the array's items."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        shape: tuple[int, ...],
+        data_type: DataType,
+        *,
+        object_limit: int = OBJECT_LIMIT,
+        allow_pickle: bool = False,
+    ) -> None:
+        """Compile; MetadataError and UnsupportedError as the codecs raise them.
+
+        `object_limit` is the most bytes that one leaf of variable-length data may unpack
+        to; for fixed-size data the shape says it.
+        """
+        middle = chain.middle
+        self.chain = chain
+        self._shape = shape
+        self._native = data_type.numpy
+        self._order = _composed([_axes(spec, len(shape)) for spec in chain.codecs[:middle]], len(shape))
+        self._inverse = None if self._order is None else tuple(map(int, np.argsort(self._order)))
+        inner = shape if self._order is None else tuple(shape[axis] for axis in self._order)
+        options = Options(object_limit=object_limit, allow_pickle=allow_pickle)
+        self._array_codec = compile_array_codec(chain.codecs[middle], Leaf(inner, data_type), options)
+
+        item = self._array_codec.item
+        size = self._array_codec.size
+        whole = size
+        if not self._native.hasobject:
+            whole = Size(Leaf(shape, data_type).items * self._native.itemsize, exact=True)
+        sizes = [whole] * (middle + 1) + [size]
+        codecs = []
+        for spec in chain.codecs[middle + 1 :]:
+            codec = compile_bytes_codec(spec, item)
+            item = codec.encoded_item(item)
+            size = codec.encoded_size(size)
+            codecs.append(codec)
+            sizes.append(size)
+        self._bytes_codecs = tuple(codecs)
+        self.sizes = tuple(sizes)
+
+    def decode(self, data: Buffer) -> Array:
+        """The leaf: its shape, native byte order, C-contiguous; read-only if it is `data` itself.
+
+        Raises ChunkError for whatever is wrong with the payload.
+        """
+        data = self.undo(data, self.chain.middle + 1)
+        try:
+            array = self._array_codec.decode(data)
+        except (ZarrstackError, MemoryError):
+            raise
+        except Exception as error:
+            raise _unforeseen(self.chain.codecs[self.chain.middle], error) from error
+        if self._inverse is not None:
+            array = array.transpose(self._inverse)
+        return array.astype(self._native, order="C", copy=False)
+
+    def encode(self, array: Array) -> Buffer:
+        """The payload of a leaf, which must have the leaf's shape and data type; any byte order.
+
+        Raises CastError for an array that the chain cannot hold without loss.
+        """
+        if array.shape != self._shape:
+            raise CastError("not an array of this leaf", found=str(array.shape), expected=str(self._shape))
+        if self._order is not None:
+            array = array.transpose(self._order)
+        return self.apply(self._array_codec.encode(array), self.chain.middle + 1)
+
+    def undo(self, data: Buffer, start: int) -> Buffer:
+        """What the payload is at position `start`, with `chain.codecs[start:]` undone."""
+        first = self.chain.middle + 1
+        for index in range(len(self.chain.codecs) - 1, self._place(start) - 1, -1):
+            try:
+                data = self._bytes_codecs[index - first].decode(data, self.sizes[index])
+            except (ZarrstackError, MemoryError):
+                raise
+            except Exception as error:
+                raise _unforeseen(self.chain.codecs[index], error) from error
+        return data
+
+    def apply(self, data: Buffer, start: int) -> Buffer:
+        """The payload of what lies at position `start`: the inverse of `undo`."""
+        for codec in self._bytes_codecs[self._place(start) - self.chain.middle - 1 :]:
+            data = codec.encode(data)
+        return data
+
+    def check(self, ends: Ends) -> bool:
+        """What the payload says about itself, seen in microseconds; ChunkError where it cannot fit.
+
+        The outermost codec looks at it, and the ones behind a checksum, which shows them
+        their own ends. False: only decoding can tell (see `BytesCodec.check`); then
+        `undo` to the innermost position that matters, or `check_whole`.
+        """
+        first = self.chain.middle + 1
+        certain = True
+        for index in range(len(self.chain.codecs) - 1, first - 1, -1):
+            codec = self._bytes_codecs[index - first]
+            certain = codec.check(ends, self.sizes[index]) and certain
+            inner = codec.inner_ends(ends)
+            if inner is None:
+                return certain
+            ends = inner
+        return self._array_codec.check(ends) and certain
+
+    def check_whole(self, data: Buffer) -> None:
+        """As `check` for a payload in memory, decoding it where nothing less can tell."""
+        if not self.check(Ends.of(data)):
+            self.undo(data, self.chain.middle + 1)
+
+    def _place(self, start: int) -> int:
+        if not self.chain.middle < start <= len(self.chain.codecs):
+            raise ValueError(f"position {start} is not behind the array-to-bytes codec of {self.chain}")
+        return start
+
+
+def _axes(spec: CodecSpec, ndim: int) -> tuple[int, ...]:
+    """The permutation of a `transpose` codec.
+
+    https://zarr-specs.readthedocs.io/en/latest/v3/codecs/transpose/ : axis i of the encoded
+    array is axis order[i] of the decoded one. "C" and "F" are from earlier drafts.
+    """
+    order = spec.configuration.get("order")
+    if order == "C":
+        return tuple(range(ndim))
+    if order == "F":
+        return tuple(reversed(range(ndim)))
+    if (
+        not isinstance(order, list | tuple)
+        or any(isinstance(axis, bool) or not isinstance(axis, int) for axis in order)
+        or sorted(order) != list(range(ndim))
+    ):
+        raise MetadataError(
+            "codec 'transpose': the order is no permutation of the axes",
+            found=canonical(order),
+            expected=f"each of 0 to {ndim - 1} once" if ndim else "no axes",
+        )
+    return tuple(order)
+
+
+def _composed(orders: list[tuple[int, ...]], ndim: int) -> tuple[int, ...] | None:
+    """Several transposes as one; None where nothing moves."""
+    result = tuple(range(ndim))
+    for order in orders:
+        result = tuple(result[axis] for axis in order)
+    return None if result == tuple(range(ndim)) else result
+
+
+def _unforeseen(spec: CodecSpec, error: Exception) -> ChunkError:
+    return ChunkError(
+        f"{spec.name}: the payload does not decode", found=f"{type(error).__name__}: {error}"[:200]
+    )
