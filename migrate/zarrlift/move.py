@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from zarrstack.core.codecs.base import Buffer, Ends
+from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.dtypes import fill_from_json, same_bits
 from zarrstack.core.errors import ChunkError, Problem, ZarrstackError
 from zarrstack.core.pipeline import Pipeline
@@ -102,7 +102,7 @@ class Mover:
         carry = writer.link if self.hard_links else writer.copy
         for _, before, after in self._keys(task.indexes):
             try:
-                size = carry(source.path(before), after, pipeline.check)
+                size = carry(source.path(before), after, pipeline)
                 if size is None:
                     if task.certain:
                         raise _vanished()
@@ -127,12 +127,12 @@ class Mover:
             except ZarrstackError as error:
                 counts.problem(error, self.move.path, before)
                 continue
-            size = memoryview(payload).nbytes
+            size = len(payload)
             if result is None:
                 counts.dropped += 1
                 counts.add(size, 0)
                 continue
-            written = memoryview(result).nbytes
+            written = memory(result).nbytes
             counts.add(size, written)
             batch.append((after, result))
             held += written
@@ -166,7 +166,7 @@ class Mover:
 
     def _change(self, index: int, payload: bytes) -> Buffer | None:
         if self._transform is None:
-            self._reader.check(Ends.of(payload))
+            self._reader.check_whole(payload)
             return payload
         return self._transform(index, payload)
 

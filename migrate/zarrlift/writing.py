@@ -13,15 +13,24 @@ import os
 import shutil
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final, Protocol
 
-from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends
+from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends, memory
 from zarrstack.core.errors import ChunkError, StorageError
 
 from .storage import LocalStorage, Storage, storage_error
 
-Check: TypeAlias = Callable[[Ends], None]
+
+class Look(Protocol):
+    """What looks at payloads that move undecoded; a compiled chain does."""
+
+    def check(self, ends: Ends) -> bool:
+        """ChunkError where the ends cannot fit; False where only the whole can tell."""
+
+    def check_whole(self, data: Buffer) -> None:
+        """ChunkError where the payload does not decode."""
+
 
 _FICLONE: Final = 0x40049409
 """ioctl that makes a file share another's blocks (linux/fs.h)."""
@@ -106,8 +115,8 @@ class LocalWriter(Writer):
         except OSError as error:
             raise self._failed(temporary, key, error) from error
 
-    def copy(self, source: str, key: str, check: Check) -> int | None:
-        """Copy the file at `source`, after `check` has seen its ends.
+    def copy(self, source: str, key: str, look: Look) -> int | None:
+        """Copy the file at `source`, after `look` has seen its ends.
 
         Gives its size in bytes, or None if it is not there. The bytes are shared by
         reflink where the file system can, else copied inside the kernel, else by hand.
@@ -119,17 +128,20 @@ class LocalWriter(Writer):
         try:
             first = os.read(reading, _IN_ONE_READ)
             if len(first) < _IN_ONE_READ:
-                check(Ends.of(first))
+                if not look.check(Ends.of(first)):
+                    look.check_whole(first)
                 self.write(key, first)
                 return len(first)
             size = os.fstat(reading).st_size
-            check(Ends(first[:HEAD_BYTES], os.pread(reading, TAIL_BYTES, size - TAIL_BYTES), size))
+            tail = os.pread(reading, TAIL_BYTES, size - TAIL_BYTES)
+            if not look.check(Ends(first[:HEAD_BYTES], tail, size)):
+                look.check_whole(_whole(source))
             self._copy_large(reading, size, key)
             return size
         finally:
             os.close(reading)
 
-    def link(self, source: str, key: str, check: Check) -> int | None:
+    def link(self, source: str, key: str, look: Look) -> int | None:
         """Make `key` another name of the file at `source`; otherwise as `copy`."""
         try:
             reading = os.open(source, os.O_RDONLY)
@@ -141,7 +153,8 @@ class LocalWriter(Writer):
             tail = head[-TAIL_BYTES:] if size <= HEAD_BYTES else os.pread(reading, TAIL_BYTES, size - TAIL_BYTES)
         finally:
             os.close(reading)
-        check(Ends(head, tail, size))
+        if not look.check(Ends(head, tail, size)):
+            look.check_whole(_whole(source))
         target = self.storage.path(key)
         real = os.path.realpath(source) if os.path.islink(source) else source
         try:
@@ -245,10 +258,15 @@ def writer_for(storage: Storage, job_id: str, *, fsync: bool) -> Writer:
 
 
 def _write_all(descriptor: int, data: Buffer) -> None:
-    view = memoryview(data).cast("B") if len(data) else memoryview(b"")
+    view = memory(data).cast("B") if len(data) else memoryview(b"")
     written = os.write(descriptor, view)
     while written < len(view):
         written += os.write(descriptor, view[written:])
+
+
+def _whole(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _fsync_directory(path: str) -> None:

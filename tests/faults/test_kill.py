@@ -1,0 +1,134 @@
+"""Killed at any instant, resumed any number of times: the result equals that of an uninterrupted run.
+
+Each test walks through moments of a migration at which a process can die (see
+`killed_run`), kills it there for real, looks at what a reader of the destination would
+see, and lets `resume` finish the work.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+import zarrlift
+
+RUNNER = Path(__file__).with_name("killed_run.py")
+MOMENTS = 12
+
+
+def run_and_kill(moment: int, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - our own script
+        [sys.executable, str(RUNNER), str(moment), str(directory), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def write_source(path: Path) -> None:
+    """Several arrays, several routes: blosc (relink), zlib (recode), Delta (rewrite), missing chunks."""
+    from numcodecs import Blosc, Delta, Zlib
+
+    rng = np.random.default_rng(7)
+    root = zarr.open_group(str(path), mode="w", zarr_format=2, attributes={"title": "a"})
+    plain = root.create_array("g/relink", shape=(60, 70), chunks=(8, 9), dtype="<u2", compressors=Blosc("lz4"))
+    plain[...] = rng.integers(0, 50, (60, 70))
+    recoded = root.create_array("g/recode", shape=(400,), chunks=(7,), dtype=">i4", compressors=Zlib(1))
+    recoded[:300] = rng.integers(0, 1000, 300)
+    filtered = root.create_array(
+        "h/rewrite", shape=(30, 20), chunks=(7, 7), dtype="<i4", filters=[Delta("<i4")], compressors=None
+    )
+    filtered[...] = rng.integers(0, 1000, (30, 20))
+    root.create_array("empty", shape=(4,), chunks=(2,), dtype="<f8")
+    zarr.consolidate_metadata(str(path), zarr_format=2)
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    """Every file below a path, by relative name."""
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def assert_whole_where_visible(destination: Path, reference: dict[str, bytes]) -> None:
+    """Whoever sees an array's zarr.json sees every one of its chunks."""
+    for document in destination.rglob("zarr.json"):
+        if json.loads(document.read_bytes())["node_type"] != "array":
+            continue
+        prefix = str(document.parent.relative_to(destination))
+        for name, content in reference.items():
+            if name.startswith(f"{prefix}/"):
+                assert (destination / name).read_bytes() == content, name
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("kill") / "source.zarr"
+    write_source(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def reference(source: Path) -> tuple[dict[str, bytes], int]:
+    """The uninterrupted result, and how many changes a run makes."""
+    directory = source.parent / "uninterrupted"
+    directory.mkdir()
+    done = run_and_kill(0, directory, "migrate", str(source), str(directory / "out.zarr"))
+    assert done.returncode == 0, done.stderr
+    return tree(directory / "out.zarr"), int(done.stderr.split()[-1])
+
+
+@pytest.mark.parametrize("seed", range(MOMENTS))
+def test_a_killed_copy_resumes_to_the_same_bytes(
+    seed: int, source: Path, reference: tuple[dict[str, bytes], int], tmp_path: Path
+) -> None:
+    expected, changes = reference
+    destination = tmp_path / "out.zarr"
+    moment = random.Random(seed).randint(1, changes)  # noqa: S311
+    killed = run_and_kill(moment, tmp_path, "migrate", str(source), str(destination))
+    assert killed.returncode == -signal.SIGKILL
+    assert_whole_where_visible(destination, expected)
+    if not destination.with_name("out.zarr.zarrlift.db").exists():
+        outcome = zarrlift.migrate(source, destination)  # killed before there was a job
+    else:
+        outcome = zarrlift.resume(destination)
+    assert outcome.ok, outcome.problems
+    assert tree(destination) == expected
+    again = zarrlift.resume(destination)
+    assert again.state == "nothing to do"
+
+
+def test_killed_again_and_again(
+    source: Path, reference: tuple[dict[str, bytes], int], tmp_path: Path
+) -> None:
+    expected, changes = reference
+    destination = tmp_path / "out.zarr"
+    rng = random.Random(99)  # noqa: S311
+    run_and_kill(changes // 3, tmp_path, "migrate", str(source), str(destination))
+    for _ in range(3):
+        run_and_kill(rng.randint(1, changes // 3), tmp_path, "resume", str(destination))
+        assert_whole_where_visible(destination, expected)
+    assert zarrlift.resume(destination).arrays_done == 4
+    assert tree(destination) == expected
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_place_a_kill_never_shows_half_a_hierarchy(seed: int, source: Path, tmp_path: Path) -> None:
+    place = tmp_path / "archive.zarr"
+    shutil.copytree(source, place)
+    before = zarr.open_group(str(place), mode="r", zarr_format=2)["g/relink"][...]
+    moment = random.Random(seed).randint(1, 12)  # noqa: S311
+    run_and_kill(moment, tmp_path, "migrate", str(place), "--in-place")
+    if (place / "zarr.json").exists():
+        assert zarr.open_group(str(place), mode="r", zarr_format=3)["g/relink"][...].shape == (60, 70)
+    assert np.array_equal(zarr.open_group(str(place), mode="r", zarr_format=2)["g/relink"][...], before)
+    outcome = zarrlift.migrate(place, in_place=True)
+    assert outcome.ok, outcome.problems
+    assert np.array_equal(zarr.open_group(str(place), mode="r", zarr_format=3)["g/relink"][...], before)
