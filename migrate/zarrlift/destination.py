@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any, Final
 
 import numpy as np
@@ -28,8 +27,9 @@ from .destination_codecs import complete, portable_tail, resize
 from .destination_keep import keep_problems
 from .portable import CODECS, DATA_TYPES, Row, within_limits
 from .recipe import CHOICES, ArrayRecipe
+from .recipe_dtype import parse_data_type
 
-_AS_TEXT: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2", "numcodecs.object-categorize"})
+_AS_TEXT: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2", "numcodecs.pickle"})
 """Object codecs whose values are most often str: `string`, and the move refuses other values."""
 _VARIABLE: Final[Mapping[str, str]] = {
     "string": "vlen-utf8",
@@ -117,24 +117,6 @@ def destination_layout(
     return layout, (*problems, *_strangers(layout))
 
 
-def parse_data_type(text: str) -> DataType:
-    """`--dtype`: a v3 name such as float32, or v3 JSON; UsageError for anything else."""
-    try:
-        data_type = DataType.from_json(json.loads(text) if text.lstrip().startswith("{") else text)
-    except (ZarrstackError, ValueError, KeyError) as error:
-        near = get_close_matches(text, DATA_TYPES, 1)
-        raise UsageError(
-            "unknown data type",
-            found=text,
-            expected=", ".join(name for name, row in DATA_TYPES.items() if row.portable) + ", or v3 JSON",
-            advice=f"Did you mean {near[0]!r}?" if near and near[0] != text else None,
-        ) from error
-    row = DATA_TYPES.get(data_type.name)
-    if row is None or row.readers[0] != "zarr-python 3.1.6":
-        raise UsageError("this data type is never written", found=text, expected=", ".join(DATA_TYPES))
-    return data_type
-
-
 # ----- a copy that may re-encode
 
 
@@ -159,7 +141,7 @@ def _copy(source: Layout, recipe: ArrayRecipe, request: CodecRequest) -> tuple[L
         # Only the encoder's level differs: the stored bytes may stay.
         result = replace(result, chain=source.chain)
     if request.mode == "explicit":
-        problems.extend(keep_problems(result))
+        problems.extend(keep_problems(result, advice="Leave --codecs out, or name other codecs."))
     return result, problems
 
 
@@ -173,9 +155,8 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
             found="codec pickle",
             advice="Use --allow-pickle if you trust whoever wrote this archive.",
         )
-    if data_type.name == "object" or middle in _AS_TEXT or middle == "numcodecs.pickle":
-        plain = middle in _AS_TEXT or middle == "numcodecs.pickle"
-        if not plain and recipe.objects != "json":
+    if data_type.name == "object":
+        if middle not in _AS_TEXT and recipe.objects != "json":
             raise UnsupportedError(
                 "values without a v3 data type",
                 found=_object_words(middle, source),

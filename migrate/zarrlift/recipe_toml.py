@@ -24,8 +24,8 @@ from zarrstack.core.errors import UsageError
 from zarrstack.core.jsons import canonical
 
 from .codec_text import parse_codecs
-from .destination import parse_data_type
 from .recipe import CHOICES, FIELDS, ArrayRecipe, Recipe, check_glob
+from .recipe_dtype import parse_data_type
 
 _TOP: Final = ("include", "exclude", "consolidate", "arrays")
 
