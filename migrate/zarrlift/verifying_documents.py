@@ -126,6 +126,8 @@ def head_differences(document: JSONObject, layout: Layout) -> list[_Difference]:
     compare("dimension names", _names(metadata.dimension_names), _names(layout.dimension_names))
     encoding = metadata.chunk_key_encoding.to_dict()
     compare("chunk key encoding", canonical(encoding), canonical(layout.keys.to_json()))
+    # zarr-python refuses these only when it opens the array (3.1.6, 3.4.2), not when it parses.
+    compare("list of storage transformers", list(document.get("storage_transformers", ())), [])
     if differs := type_difference(metadata, layout.data_type):
         found.append(_Difference("data type", *differs))
     elif differs := fill_difference(metadata, layout.data_type, layout.fill_value):
