@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .chain import Chain, CodecSpec
     from .codecs.base import Buffer
     from .dtypes import DataType
+    from .jsons import JSON
 
     Array = np.ndarray[Any, Any]
 
@@ -42,11 +43,13 @@ class Pipeline:
         *,
         object_limit: int = OBJECT_LIMIT,
         allow_pickle: bool = False,
+        fill_value: JSON = None,
     ) -> None:
         """Compile; MetadataError and UnsupportedError as the codecs raise them.
 
         `object_limit` is the most bytes that one leaf of variable-length data may unpack
-        to; for fixed-size data the shape says it.
+        to; for fixed-size data the shape says it. `fill_value`, in v3 JSON form, is what
+        missing inner chunks of a shard hold; None is the data type's zero.
         """
         middle = chain.middle
         self.chain = chain
@@ -55,7 +58,7 @@ class Pipeline:
         self._order = _composed([_axes(spec, len(shape)) for spec in chain.codecs[:middle]], len(shape))
         self._inverse = None if self._order is None else tuple(map(int, np.argsort(self._order)))
         inner = shape if self._order is None else tuple(shape[axis] for axis in self._order)
-        options = Options(object_limit=object_limit, allow_pickle=allow_pickle)
+        options = Options(object_limit=object_limit, allow_pickle=allow_pickle, fill_value=fill_value)
         self._array_codec = compile_array_codec(chain.codecs[middle], Leaf(inner, data_type), options)
 
         item = self._array_codec.item
@@ -140,7 +143,7 @@ class Pipeline:
     def check_whole(self, data: Buffer) -> None:
         """As `check` for a payload in memory, decoding it where nothing less can tell."""
         if not self.check(Ends.of(data)):
-            self.undo(data, self.chain.middle + 1)
+            self.decode(data)
 
     def _place(self, start: int) -> int:
         if not self.chain.middle < start <= len(self.chain.codecs):

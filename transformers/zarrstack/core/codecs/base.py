@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, cast
 
 from ..errors import ChunkError
+from ..jsons import JSON
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,6 +55,8 @@ class Options:
     """Bytes that one leaf of variable-length data may unpack to."""
     allow_pickle: bool = False
     """Whether pickles may be loaded, which runs whatever code they name."""
+    fill_value: JSON = None
+    """What missing inner chunks of a shard hold, in the data type's v3 JSON form; None is its zero."""
 
 
 DEFAULT_OPTIONS = Options()

@@ -41,7 +41,7 @@ class Shuffle(BytesCodec):
         return cls(spec, config.integer("elementsize", low=0, high=(1 << 31) - 1))
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        """numcodecs gives bytes."""
+        """Bytes, as numcodecs gives them."""
         return np.dtype(np.uint8)
 
     def encoded_size(self, decoded: Size) -> Size:

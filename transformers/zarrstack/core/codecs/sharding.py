@@ -1,0 +1,153 @@
+"""`sharding_indexed`: a whole shard as one array.
+
+Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/ . The
+index itself is `shard.py`'s. Whoever moves inner chunks without decoding them works with that;
+this codec is for shards that are read or written as arrays, nested ones among them. Inner
+chunks that hold nothing but the fill value, bit for bit, are left out, as zarr-python does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from ..bits import same_bits
+from ..chain import Chain
+from ..dtypes import fill_from_json, zero_fill
+from ..errors import ChunkError, MetadataError
+from ..grid import Grid
+from ..pipeline import Pipeline
+from ..shard import IndexFormat, ShardIndex
+from .base import DEFAULT_OPTIONS, ArrayCodec, Ends, Leaf, Options, Size, memory
+from .bounds import require_fit
+from .config import Configuration
+
+if TYPE_CHECKING:
+    from ..chain import CodecSpec
+    from .base import Buffer
+
+    Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardingIndexed(ArrayCodec):
+    """The `sharding_indexed` codec."""
+
+    spec: CodecSpec
+    leaf: Leaf
+    inner: Pipeline
+    grid: Grid
+    form: IndexFormat
+    fill: Any
+    """What a missing inner chunk holds: a numpy scalar, str, bytes or None."""
+    limit: int | None
+    """The most bytes of one shard where inner chunks are of variable length."""
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+        """Configuration: `chunk_shape`, `codecs`, `index_codecs`, `index_location`."""
+        config = Configuration(spec, ("chunk_shape", "codecs", "index_codecs", "index_location"))
+        shape = config.value("chunk_shape")
+        if (
+            not isinstance(shape, list | tuple)
+            or len(shape) != len(leaf.shape)
+            or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape)
+            or any(outer % n for outer, n in zip(leaf.shape, shape, strict=True))
+        ):
+            raise config.wrong("chunk_shape", shape, f"lengths that divide the shard's, {list(leaf.shape)}")
+        codecs = config.value("codecs")
+        if not isinstance(codecs, list | tuple):
+            raise config.wrong("codecs", codecs, "a list of codecs")
+        inner = Pipeline(
+            Chain.from_json(codecs),
+            tuple(shape),
+            leaf.data_type,
+            object_limit=options.object_limit,
+            allow_pickle=options.allow_pickle,
+            fill_value=options.fill_value,
+        )
+        if options.fill_value is None:
+            fill = zero_fill(leaf.data_type)
+        else:
+            fill = fill_from_json(options.fill_value, leaf.data_type)
+        return cls(
+            spec,
+            leaf,
+            inner,
+            Grid(leaf.shape, tuple(shape)),
+            IndexFormat.from_json(spec.configuration),
+            fill,
+            options.object_limit if leaf.data_type.numpy.hasobject else None,
+        )
+
+    @property
+    def size(self) -> Size:
+        """The index and as much as the inner chunks may take."""
+        index = self.form.size(self.grid.counts)
+        chunks = self.grid.total * self.inner.sizes[-1].at_most
+        return Size(index + (chunks if self.limit is None else min(chunks, self.limit)), exact=False)
+
+    def encode(self, array: Array) -> Buffer:
+        """Inner chunks in C order, and the index where the configuration says."""
+        index = ShardIndex.empty(self.grid.counts)
+        at_start = self.form.location == "start"
+        offset = self.form.size(self.grid.counts) if at_start else 0
+        parts: list[memoryview | bytes] = []
+        blank = self._blank(self.grid.chunk_shape)
+        for number in range(self.grid.total):
+            coordinates = self.grid.coordinates(number)
+            chunk = array[self.grid.region(coordinates)]
+            if same_bits(chunk, blank):
+                continue
+            part = memory(self.inner.encode(chunk))
+            index.offsets[coordinates] = offset
+            index.lengths[coordinates] = len(part)
+            offset += len(part)
+            parts.append(part)
+        encoded = index.to_bytes(self.form)
+        return b"".join((encoded, *parts) if at_start else (*parts, encoded))
+
+    def decode(self, data: Buffer) -> Array:
+        """The shard; missing inner chunks hold the fill value."""
+        view = memory(data)
+        require_fit(self.spec.name, len(view), self.size)
+        index = ShardIndex.from_bytes(
+            view[self.form.place(self.grid.counts, len(view))], self.grid.counts, self.form
+        )
+        index.check(len(view), self.form)
+        result = self._blank(self.leaf.shape)
+        for number in range(self.grid.total):
+            coordinates = self.grid.coordinates(number)
+            place = index.get(coordinates)
+            if place is None:
+                continue
+            try:
+                result[self.grid.region(coordinates)] = self.inner.decode(view[place])
+            except ChunkError as error:
+                raise ChunkError(
+                    f"inner chunk {coordinates} of a shard: {error.problem.message}",
+                    found=error.problem.found,
+                    expected=error.problem.expected,
+                ) from error
+        return result
+
+    def check(self, ends: Ends) -> bool:
+        """Room for the index; what it says can only be seen with all of it: False."""
+        if not self.form.size(self.grid.counts) <= ends.length <= self.size.at_most:
+            raise ChunkError(
+                f"{self.spec.name}: the shard has an impossible length",
+                found=f"{ends.length} bytes",
+                expected=f"{self.form.size(self.grid.counts)} to {self.size.at_most} bytes",
+            )
+        return False
+
+    def _blank(self, shape: tuple[int, ...]) -> Array:
+        native = self.leaf.data_type.numpy
+        try:
+            result = np.empty(shape, native)
+            result[...] = self.fill
+        except (TypeError, ValueError) as error:
+            raise MetadataError("the fill value does not fit the data type", found=str(error)) from None
+        return result
