@@ -147,6 +147,7 @@ def check():
     install("dev")
     run(PYTHON, "-m", "ruff", "check", ".")
     run(PYTHON, "-m", "mypy")
+    os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")  # an advertisement, not a warning about our pages
     run(PYTHON, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", os.path.join(VENV, "site"))
 
 

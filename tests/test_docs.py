@@ -37,6 +37,9 @@ FENCE = re.compile(
 SETUP = re.compile(r"^python3 go\.py \w+$|^\.ci/run$|^make \w+$")
 """Commands that set up an environment: .ci/run runs them, since a test runs inside one."""
 
+OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeStatus", "NodeRow"}
+"""Calls whose `kind` is not that of a problem."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
@@ -169,20 +172,22 @@ def kinds() -> set[str]:
     for path in (*(ROOT / "migrate").rglob("*.py"), *(ROOT / "transformers").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
-                case ast.Call(func=ast.Name(id="Problem"), keywords=keywords):
-                    found |= {
-                        word.value.value
-                        for word in keywords
-                        if word.arg == "kind" and isinstance(word.value, ast.Constant)
-                    }
+                case ast.Call(func=f, keywords=words) if ast.unparse(f).split(".")[-1] not in OTHER_KINDS:
+                    values = [word.value for word in words if word.arg == "kind"]
+                case ast.FunctionDef(args=ast.arguments(kwonlyargs=names, kw_defaults=defaults)):
+                    values = [
+                        value for name, value in zip(names, defaults, strict=True) if name.arg == "kind"
+                    ]
                 case ast.ClassDef(body=body):
-                    found |= {
-                        item.value.value
+                    values = [
+                        item.value
                         for item in body
                         if isinstance(item, ast.Assign | ast.AnnAssign)
-                        and "kind" in ast.unparse(item).split("=")[0].split(":")[0]
-                        and isinstance(item.value, ast.Constant)
-                    }
+                        and re.match(r"kind\b", ast.unparse(item))
+                    ]
+                case _:
+                    continue
+            found |= {value.value for value in values if isinstance(value, ast.Constant)}
     return found
 
 

@@ -22,11 +22,12 @@ SOURCES = (ROOT / "transformers", ROOT / "migrate")
 LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("core", ("zarrstack.core", "zarrstack.core.*")),
     ("transformers", ("zarrstack", "zarrstack.*")),
-    ("archive", ("archive", "storage*", "places", "credentials", "recipe*", "codec_text", "portable*")),
+    ("archive", ("archive", "storage*", "places", "credentials")),
+    ("recipe", ("recipe*", "codec_text", "casting*", "portable*")),
     ("formats, conventions", ("formats*", "conventions*")),
-    ("route, planning", ("route", "inventory", "planning*", "plans", "documents", "outcome")),
-    ("move", ("move*", "job*", "objects", "writing*", "worker", "verifying*")),
-    ("run", ("run*", "progress")),
+    ("route, planning", ("route*", "destination*", "inventory*", "planning*", "plans*", "documents*")),
+    ("move", ("move*", "moving*", "job*", "objects", "writing*", "worker", "verifying*")),
+    ("run", ("run*", "running*", "progress", "outcome", "replacing", "finishing*", "migration*")),
     ("report", ("report*",)),
     ("cli", ("cli*", "")),
 )
@@ -36,6 +37,8 @@ IN_CORE_FORBIDDEN = {
     "asyncio", "fsspec", "glob", "http", "io", "os", "pathlib", "shutil", "socket", "sqlite3",
     "subprocess", "tempfile", "urllib", "zarr", "zarrlift",
 }  # fmt: skip
+MADE_OF_ZARR = {"zarrlift.storage_bridge"}
+"""Modules that subclass what zarr defines; they are imported where they are used, like zarr itself."""
 LAZY = {"zarr", "zarr_metadata", "pydantic", "pydantic_zarr", "tensorstore", "xarray", "dask"}
 
 
@@ -142,17 +145,22 @@ def test_the_core_does_no_io() -> None:
 
 
 def test_heavy_packages_are_imported_where_they_are_used() -> None:
-    wrong = [str(found) for found in IMPORTS if found.at_start and found.imported.split(".")[0] in LAZY]
+    wrong = [
+        str(found)
+        for found in IMPORTS
+        if found.at_start
+        and (found.imported in MADE_OF_ZARR or found.imported.split(".")[0] in LAZY)
+        and found.importer not in MADE_OF_ZARR
+    ]
     assert wrong == []
 
 
-def test_nothing_is_unpickled_but_in_the_one_module_that_may() -> None:
-    allowed = {"zarrstack.core.codecs.pickled"}
+def test_nothing_is_unpickled_but_in_the_one_place_that_may() -> None:
     wrong = [
         str(found)
         for found in IMPORTS
         if found.imported.split(".")[0] in {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
-        and found.importer not in allowed
+        and (found.at_start or found.importer != "zarrstack.core.codecs.objects")
     ]
     assert wrong == []
 

@@ -19,8 +19,16 @@ import zarrstack
 FUNCTIONS = ("finish", "inspect", "migrate", "plan", "resume", "status", "undo", "verify")
 """The verbs of the command line, with the same words in Python."""
 
+DATA = (
+    "Archive", "ArrayNode", "GroupNode", "Layout",
+    "ArrayRecipe", "Recipe",
+    "Plan", "Outcome", "NodeStatus", "Status", "VerificationReport",
+    "Interrupted",
+)  # fmt: skip
+"""What the functions take and give."""
+
 PUBLIC = {
-    "zarrlift": {*FUNCTIONS, "__version__"},
+    "zarrlift": {*FUNCTIONS, *DATA},
     "zarrstack": set(),
 }
 """Change this only together with CHANGELOG.md: a name that goes breaks somebody."""
@@ -37,7 +45,7 @@ def submodules(package: object) -> list[str]:
 @pytest.mark.parametrize("package", [zarrlift, zarrstack], ids=lambda package: package.__name__)
 def test_the_public_names_are_pinned(package: object) -> None:
     assert set(getattr(package, "__all__", ())) == PUBLIC[package.__name__]
-    assert {name for name in dir(package) if name in PUBLIC[package.__name__]} == PUBLIC[package.__name__]
+    assert PUBLIC[package.__name__] <= set(dir(package))
 
 
 def test_a_star_import_gives_the_public_names() -> None:
