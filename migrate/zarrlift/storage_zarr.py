@@ -79,8 +79,10 @@ class StoreStorage(Storage):
     def list_prefix(self, prefix: str) -> Iterator[str]:
         """Every key below a prefix, in one listing."""
         full = self._prefix + prefix
-        work = _find_fsspec(self._store, full) if _is_fsspec(self._store) else _collect(
-            self._store.list_prefix(full)
+        work = (
+            _find_fsspec(self._store, full)
+            if _is_fsspec(self._store)
+            else _collect(self._store.list_prefix(full))
         )
         for key in _run(self._told("cannot list", prefix, work)):
             yield key[len(self._prefix) :]

@@ -1,0 +1,62 @@
+"""Bytes of a metadata document -> a JSON object, or one clear error.
+
+Bare `NaN`, `Infinity` and `-Infinity` are read as floats: every Python writer of the
+formats here may have written them, and the plan says what becomes of them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from zarrstack.core.errors import MetadataError
+from zarrstack.core.jsons import JSON, JSONObject, excerpt
+
+_EXPECTED = "a JSON object in UTF-8"
+
+
+def parse_object(content: bytes, key: str) -> JSONObject:
+    """The JSON object that `content`, the document at `key`, holds.
+
+    Raises MetadataError, with the key and what was found: nothing, a byte order mark, bytes that
+    are no UTF-8, text that is no JSON, a member that is there twice (readers differ in which one
+    they take), nesting or numbers beyond what Python reads, or something that is no object.
+    """
+    if not content.strip():
+        found = "an empty file" if not content else "only white space"
+        raise MetadataError("the document is empty", key=key, found=found, expected=_EXPECTED)
+    if content.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        # https://www.rfc-editor.org/rfc/rfc8259#section-8.1: none may be added.
+        raise MetadataError("the document begins with a byte order mark", key=key, expected=_EXPECTED)
+    try:
+        data: JSON = json.loads(content.decode("utf-8"), object_pairs_hook=_unique)
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{content[error.start]:02x} at position {error.start}"
+        raise MetadataError("the document is not UTF-8", key=key, found=found, expected=_EXPECTED) from error
+    except json.JSONDecodeError as error:
+        found = f"{error.msg} at line {error.lineno}, column {error.colno}"
+        raise MetadataError("the document is not JSON", key=key, found=found, expected=_EXPECTED) from error
+    except MetadataError as error:
+        raise error.at(key=key) from None
+    except RecursionError as error:
+        raise MetadataError("the document is nested too deeply", key=key) from error
+    except ValueError as error:
+        # Python limits the digits of an integer it reads.
+        raise MetadataError("the document cannot be read", key=key, found=str(error)) from error
+    if not isinstance(data, dict):
+        raise MetadataError(
+            "the document is not a JSON object", key=key, found=excerpt(data), expected=_EXPECTED
+        )
+    return data
+
+
+def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    pairs = list(pairs)
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise MetadataError("a member is there twice", found=excerpt(twice), expected="each name once")
+    return result

@@ -1,0 +1,241 @@
+"""The hierarchy of an archive whose nodes are directories that hold documents.
+
+Level by level, so that a remote store answers a whole level at once. Documents are asked
+for by name; only directories that hold no array are listed, so that chunks are never
+looked at one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from zarrstack.core.errors import Problem, StorageError
+
+from ..storage import Entry, LocalStorage, Storage
+
+_CHUNK: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
+_PASSED_OVER: Final = frozenset({".git", ".ipynb_checkpoints", "__MACOSX", ".Trashes", ".fseventsd"})
+"""Directories that other programs leave; no node has such a name."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """One directory: what is known of a node before its documents are read."""
+
+    path: str
+    documents: dict[str, bytes] = field(default_factory=dict)
+    """Name -> content, of the names that were asked for and are there."""
+    problems: list[Problem] = field(default_factory=list)
+    """Names, links and what storage refused."""
+    chunk: str | None = None
+    """A name in it that looks like a chunk's; None where it was not listed."""
+    files: tuple[str, ...] = ()
+    """Other files in it; empty where it was not listed."""
+    real: str = ""
+    """Where it really lies, in a local archive."""
+    above: tuple[str, ...] = ()
+    """Where the directories above it really lie."""
+
+
+def walk(
+    storage: Storage, *, documents: Sequence[str], leaves: frozenset[str], follow_links: bool = False
+) -> dict[str, Found]:
+    """Every directory, by path, parents before children; "" is the root.
+
+    `documents` are asked for in each; one that holds a document named in `leaves` is an array,
+    and nothing below it is looked at.
+    """
+    found: dict[str, Found] = {}
+    real = storage.real if isinstance(storage, LocalStorage) else ""
+    level = [Found(path="", real=real)]
+    while level:
+        _read_documents(storage, level, documents, follow_links=follow_links)
+        found.update((place.path, place) for place in level)
+        inner = [place for place in level if not leaves & place.documents.keys()]
+        below: list[Found] = []
+        for place, entries in zip(inner, _list(storage, inner), strict=True):
+            below.extend(_children(storage, place, entries, follow_links=follow_links))
+        # What a problem keeps from being looked into is still a node, to be refused by name.
+        found.update((place.path, place) for place in below if place.problems and _closed(place))
+        level = [place for place in below if not _closed(place)]
+    return found
+
+
+def join(path: str, name: str) -> str:
+    """A key or path below a path."""
+    return f"{path}/{name}" if path else name
+
+
+def bad_name(name: str) -> str | None:
+    """What is wrong with a name for a node, or None.
+
+    https://zarr-specs.readthedocs.io/en/latest/v3/core/#node-names forbids empty names and those
+    of periods only; `zarr.json` could not hold a document of its own.
+    """
+    if not name:
+        return "a node has an empty name"
+    if not name.strip("."):
+        return "a node's name is made of periods only"
+    if name == "zarr.json":
+        return "a node is called zarr.json, which is where Zarr v3 keeps metadata"
+    if "\0" in name or "\\" in name:
+        return "a node's name has a character that no store keeps"
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "a node's name is not UTF-8"
+    return None
+
+
+def name_problems(path: str) -> list[Problem]:
+    """What is to say about the last name of a path."""
+    name = path.rpartition("/")[2]
+    wrong = bad_name(name) if path else None
+    if wrong is not None:
+        return [
+            Problem(kind="name", message=wrong, node=path, found=repr(name), advice="Rename or exclude it.")
+        ]
+    if name.startswith("__"):
+        message = "names that start with __ are reserved in Zarr v3"
+        return [Problem(kind="name", severity="warning", message=message, node=path, found=repr(name))]
+    return []
+
+
+def chunk_root(path: str, found: dict[str, Found]) -> str:
+    """The array that a directory with chunks in it belongs to: numbers at its end are nested keys."""
+    while True:
+        above, _, name = path.rpartition("/")
+        if not above or not _CHUNK.fullmatch(name) or found[above].documents:
+            return path
+        path = above
+
+
+def _closed(place: Found) -> bool:
+    return any(
+        problem.kind in ("link", "name") and problem.severity == "refusal" for problem in place.problems
+    )
+
+
+def _read_documents(
+    storage: Storage, level: Sequence[Found], names: Sequence[str], *, follow_links: bool
+) -> None:
+    keys = [join(place.path, name) for place in level for name in names]
+    contents: Iterable[bytes | StorageError | None]
+    try:
+        contents = storage.get_many(keys)
+    except StorageError:
+        # One unreadable file must not hide the others.
+        contents = [_get(storage, key) for key in keys]
+    rows = iter(zip(keys, contents, strict=True))
+    local = isinstance(storage, LocalStorage)
+    for place in level:
+        for name in names:
+            key, content = next(rows)
+            if content is None:
+                continue
+            if isinstance(content, StorageError):
+                if not any(problem.kind == "storage" for problem in place.problems):
+                    place.problems.append(content.problem.at(node=place.path, key=key))
+                continue
+            target = storage.link(key) if local else None
+            if storage.leaves_root(target) and not follow_links:
+                place.problems.append(_leaving(place.path, key, target))
+            place.documents[name] = content
+
+
+def _get(storage: Storage, key: str) -> bytes | StorageError | None:
+    try:
+        return storage.get(key)
+    except StorageError as error:
+        return error
+
+
+def _list(storage: Storage, places: Sequence[Found]) -> list[list[Entry]]:
+    try:
+        return storage.list_dirs([place.path for place in places])
+    except StorageError:
+        listings = []
+        for place in places:
+            try:
+                listings.append(list(storage.list_dir(place.path)))
+            except StorageError as error:
+                if not place.path:
+                    raise
+                if not any(problem.kind == "storage" for problem in place.problems):
+                    place.problems.append(error.problem.at(node=place.path))
+                listings.append([])
+        return listings
+
+
+def _children(storage: Storage, place: Found, entries: Sequence[Entry], *, follow_links: bool) -> list[Found]:
+    """The directories in a directory; what else is in it is kept with `place`."""
+    children = []
+    files = []
+    for entry in sorted(entries, key=lambda entry: entry.name):
+        if entry.is_dir:
+            if entry.name not in _PASSED_OVER:
+                children.append(_child(storage, place, entry, follow_links=follow_links))
+        elif entry.link is not None and not os.path.exists(entry.link) and not entry.name.startswith("."):
+            path = join(place.path, entry.name)
+            dangling = Problem(
+                kind="link",
+                message="a link leads nowhere",
+                node=path,
+                found=entry.link,
+                advice="Fetch what it stands for, or exclude it.",
+            )
+            children.append(Found(path=path, problems=[dangling]))
+        elif _CHUNK.fullmatch(entry.name):
+            place.chunk = place.chunk or entry.name
+        else:
+            files.append(entry.name)
+    place.files = tuple(files)
+    _warn_of_case(children)
+    return children
+
+
+def _child(storage: Storage, place: Found, entry: Entry, *, follow_links: bool) -> Found:
+    path = join(place.path, entry.name)
+    child = Found(
+        path=path,
+        problems=name_problems(path) or ([] if entry.name else name_problems("/")),
+        real=entry.link or os.path.join(place.real, entry.name),
+        above=(*place.above, place.real),
+    )
+    if entry.link is not None:
+        if storage.leaves_root(entry.link) and not follow_links:
+            child.problems.append(_leaving(path, None, entry.link))
+        elif any(
+            real == entry.link or real.startswith(entry.link.rstrip(os.sep) + os.sep) for real in child.above
+        ):
+            message = "a link leads back to where it is reached from"
+            child.problems.append(Problem(kind="link", message=message, node=path, found=entry.link))
+    return child
+
+
+def _leaving(path: str, key: str | None, target: str | None) -> Problem:
+    return Problem(
+        kind="link",
+        message="a link leads out of the archive",
+        node=path,
+        key=key,
+        found=target,
+        advice="Follow it with --follow-links, or exclude the node.",
+    )
+
+
+def _warn_of_case(children: Sequence[Found]) -> None:
+    seen: dict[str, str] = {}
+    for child in children:
+        other = seen.setdefault(child.path.casefold(), child.path)
+        if other != child.path:
+            message = "two names differ only by case; a file system that ignores case keeps one of them"
+            child.problems.append(
+                Problem(
+                    kind="name", severity="warning", message=message, node=child.path, found=f"/{other} too"
+                )
+            )

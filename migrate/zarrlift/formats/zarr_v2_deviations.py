@@ -1,0 +1,268 @@
+"""What real writers left in `.zarray` beyond the specification, and what it means.
+
+The strict reading comes after this table: a row recognises one oddity of a raw document
+and gives its normal form, which changes no value. What a row touched is noted on the node.
+Everything else stays for the strict reading to refuse.
+
+Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from zarrstack.core.dtypes_v2 import v2_fill_to_scalar
+from zarrstack.core.jsons import JSON, JSONObject
+
+Dtype = np.dtype[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviation:
+    """One oddity."""
+
+    name: str
+    """Stable; tests and notes speak of it."""
+    writer: str
+    """Who leaves it, with the version seen where it was seen."""
+    looks: str
+    """An excerpt of such a document."""
+    means: str
+    """The same excerpt in normal form."""
+    apply: Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]
+    """Members to set (a new value each) in a document that shows it; empty otherwise.
+
+    The dtype is None where it could not be read; such a document is refused anyway.
+    """
+
+
+def undo(document: JSONObject, dtype: Dtype | None) -> tuple[JSONObject, tuple[Deviation, ...]]:
+    """The document in normal form, and the rows that made it so, in the table's order."""
+    applied = []
+    for row in DEVIATIONS:
+        changes = row.apply(document, dtype)
+        if changes:
+            document = {**document, **changes}
+            applied.append(row)
+    return document, tuple(applied)
+
+
+# ----- members that are missing or too many
+
+
+def _missing(name: str, value: JSON) -> Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]:
+    def apply(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
+        return {} if name in document else {name: value}
+
+    return apply
+
+
+def _without_nthreads(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
+    changes: dict[str, JSON] = {}
+    compressor, filters = document.get("compressor"), document.get("filters")
+    if isinstance(compressor, dict) and _threaded(compressor):
+        changes["compressor"] = _unthreaded(compressor)
+    if isinstance(filters, list) and any(map(_threaded, filters)):
+        changes["filters"] = [_unthreaded(item) if _threaded(item) else item for item in filters]
+    return changes
+
+
+def _threaded(codec: JSON) -> bool:
+    return isinstance(codec, dict) and codec.get("id") == "blosc" and "nthreads" in codec
+
+
+def _unthreaded(codec: JSONObject) -> JSONObject:
+    return {name: value for name, value in codec.items() if name != "nthreads"}
+
+
+def _zero_chunks(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
+    shape, chunks = document.get("shape"), document.get("chunks")
+    if not isinstance(shape, list) or not isinstance(chunks, list) or len(shape) != len(chunks):
+        return {}
+    # `is` and not `==`: True and 0.0 are no lengths, and no oddity of this kind.
+    lengths = [
+        1 if c == 0 and n == 0 and type(c) is type(n) is int else c
+        for n, c in zip(shape, chunks, strict=True)
+    ]
+    return {} if lengths == chunks else {"chunks": lengths}
+
+
+# ----- fill values
+
+
+def _fill(
+    kinds: str, odd: Callable[[JSON, Dtype], bool]
+) -> Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]:
+    """A row about the fill value of dtypes of some kinds; the value itself is read by the core."""
+
+    def apply(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
+        if dtype is None or dtype.kind not in kinds or dtype.hasobject or "fill_value" not in document:
+            return {}
+        fill = document["fill_value"]
+        if fill is None or not odd(fill, dtype):
+            return {}
+        try:
+            return {"fill_value": specified_fill(v2_fill_to_scalar(fill, dtype), dtype)}
+        except ValueError:
+            return {}
+
+    return apply
+
+
+def specified_fill(scalar: Any, dtype: Dtype) -> JSON:
+    """A scalar as the specification writes it (section "Fill value encoding")."""
+    match dtype.kind:
+        case "b":
+            return bool(scalar)
+        case "i" | "u":
+            return int(scalar)
+        case "m" | "M":
+            return int(scalar.view("i8"))
+        case "f":
+            return _float(scalar)
+        case "c":
+            return [_float(scalar.real), _float(scalar.imag)]
+        case "U":
+            return str(scalar)
+        case "S":
+            return base64.b64encode(bytes(scalar).ljust(dtype.itemsize, b"\0")).decode("ascii")
+    return base64.b64encode(np.asarray(scalar).astype(dtype).tobytes()).decode("ascii")
+
+
+def _float(scalar: Any) -> JSON:
+    if np.isnan(scalar):
+        return "NaN"
+    if np.isinf(scalar):
+        return "Infinity" if scalar > 0 else "-Infinity"
+    return float(scalar)
+
+
+def _is_zero(fill: JSON, _: Dtype) -> bool:
+    return type(fill) is int and fill == 0
+
+
+def _is_float(fill: JSON, _: Dtype) -> bool:
+    return isinstance(fill, float)
+
+
+def _is_number(fill: JSON, _: Dtype) -> bool:
+    return isinstance(fill, int | float) and not isinstance(fill, bool)
+
+
+def _is_number_text(fill: JSON, dtype: Dtype) -> bool:
+    specified = ("NaT",) if dtype.kind in "mM" else ("NaN", "Infinity", "-Infinity")
+    return isinstance(fill, str) and fill not in specified
+
+
+def _is_plain_text(fill: JSON, _: Dtype) -> bool:
+    if not isinstance(fill, str):
+        return False
+    try:
+        base64.b64decode(fill.encode("utf-8"), validate=True)
+    except ValueError:
+        return True
+    return False
+
+
+def _is_object(fill: JSON, _: Dtype) -> bool:
+    return isinstance(fill, dict)
+
+
+DEVIATIONS: Final = (
+    Deviation(
+        name="blosc-nthreads",
+        writer="z5py 3.0",
+        looks='"compressor": {"id": "blosc", ..., "nthreads": 1}',
+        means='"compressor": {"id": "blosc", ...}',
+        apply=_without_nthreads,
+    ),
+    Deviation(
+        name="missing-filters",
+        writer="writers of arrays without filters that leave the member out",
+        looks="no filters",
+        means='"filters": null',
+        apply=_missing("filters", None),
+    ),
+    Deviation(
+        name="missing-order",
+        writer="writers that know one order only",
+        looks="no order",
+        means='"order": "C"',
+        apply=_missing("order", "C"),
+    ),
+    Deviation(
+        name="missing-compressor",
+        writer="writers of plain bytes that leave the member out",
+        looks="no compressor",
+        means='"compressor": null',
+        apply=_missing("compressor", None),
+    ),
+    Deviation(
+        name="missing-fill-value",
+        writer="writers that define no fill value and leave the member out",
+        looks="no fill_value",
+        means='"fill_value": null',
+        apply=_missing("fill_value", None),
+    ),
+    Deviation(
+        name="zero-length-chunk",
+        writer="zarr-python 2 with chunks=False over an axis of length 0",
+        looks='"shape": [0], "chunks": [0]',
+        means='"shape": [0], "chunks": [1]: there is no chunk either way',
+        apply=_zero_chunks,
+    ),
+    Deviation(
+        name="zero-for-bytes",
+        writer="early zarr-python 2",
+        looks='"dtype": "|S4", "fill_value": 0 (and U, V, structs)',
+        means="the type's zero: empty text, zero bytes",
+        apply=_fill("USV", _is_zero),
+    ),
+    Deviation(
+        name="text-for-bytes",
+        writer="zarr-python 2 before fill values of S were base64",
+        looks='"dtype": "|S4", "fill_value": "ab-c"',
+        means='"fill_value": "YWItYw=="',
+        apply=_fill("S", _is_plain_text),
+    ),
+    Deviation(
+        name="float-for-integer",
+        writer="z5py 3.0, which keeps every fill value as a double",
+        looks='"dtype": "<i4", "fill_value": 0.0',
+        means='"fill_value": 0',
+        apply=_fill("iumM", _is_float),
+    ),
+    Deviation(
+        name="number-for-bool",
+        writer="writers whose language has 0 and 1 for truth values",
+        looks='"dtype": "|b1", "fill_value": 0',
+        means='"fill_value": false',
+        apply=_fill("b", _is_number),
+    ),
+    Deviation(
+        name="number-for-complex",
+        writer="writers that store a real fill value",
+        looks='"dtype": "<c8", "fill_value": 0.0',
+        means='"fill_value": [0.0, 0.0]',
+        apply=_fill("c", _is_number),
+    ),
+    Deviation(
+        name="number-as-text",
+        writer="writers that guard numbers from JSON; zarr-python 2.18 and 3.1.6 read it",
+        looks='"dtype": "<f8", "fill_value": "1.5"',
+        means='"fill_value": 1.5',
+        apply=_fill("iufmM", _is_number_text),
+    ),
+    Deviation(
+        name="object-for-struct",
+        writer="zarr-python 3.4 reads it",
+        looks='"fill_value": {"a": 1, "b": 2.0}',
+        means='"fill_value": base64 of the packed fields',
+        apply=_fill("V", _is_object),
+    ),
+)
