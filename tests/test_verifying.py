@@ -104,7 +104,7 @@ VALUES = np.arange(35, dtype="f4").reshape(7, 5) - 3
         (np.array(["a"], object), np.array([b"a"], object)),
         (np.array(["a"], "U1"), np.array(["a"], "U2")),
         (np.array([(1, 2.0)], "i4,f8"), np.array([(1, -2.0)], "i4,f8")),
-        (np.array([(1, [2, 3])], [("a", "i4"), ("b", "i2", 2)]), np.array([(1, [2, 4])], [("a", "i4"), ("b", "i2", 2)])),
+        (np.array([(1, [2, 3])], "i4,2i2"), np.array([(1, [2, 4])], "i4,2i2")),
         (np.array([1, True], object), np.array([1, 1], object)),
         (np.array("NaT", "M8[s]"), np.array(0, "M8[s]")),
         (np.array([b"ab"], "V2"), np.array([b"ac"], "V2")),
@@ -277,7 +277,7 @@ def damage(storage: LocalStorage, key: str, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["a bit", "cut short", "gone", "garbage"])
 @pytest.mark.parametrize("side", ["source", "destination"])
-def test_a_damaged_chunk_on_either_side_is_a_problem_with_its_key(tmp_path: Path, how: str, side: str) -> None:
+def test_a_damaged_chunk_on_either_side_is_a_problem_with_its_key(tmp_path, how: str, side: str) -> None:
     of = layout()
     stores = {name: write(tmp_path / name, of, VALUES) for name in ("source", "destination")}
     damage(stores[side], "a/1.1", how)
@@ -322,7 +322,7 @@ V2_CODECS = [
     [{"id": "bz2", "level": 1}],
     [{"id": "lz4", "acceleration": 1}],
     [{"id": "delta", "dtype": "<i4"}, {"id": "zlib", "level": 1}],
-    [{"id": "shuffle", "elementsize": 4}, {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}],
+    [{"id": "shuffle", "elementsize": 4}, {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1}],
     [{"id": "crc32"}],
 ]
 
@@ -335,7 +335,8 @@ def test_numcodecs_alone_decodes_what_numcodecs_encoded(codecs: list, dtype: str
     payload = values.tobytes(order=order)
     data = np.frombuffer(payload, dtype)
     for config in codecs:
-        data = numcodecs.get_codec({**config, **({"dtype": dtype} if config["id"] == "delta" else {})}).encode(data)
+        own = {**config, "dtype": dtype} if "dtype" in config else config
+        data = numcodecs.get_codec(own).encode(data)
     endian = "little" if dtype[0] == "<" else "big"
     chain = Chain((
         *((TRANSPOSE,) if order == "F" else ()),

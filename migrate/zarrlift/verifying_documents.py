@@ -120,7 +120,7 @@ def head_differences(document: JSONObject, layout: Layout) -> list[_Difference]:
     leaf = chunk_shape(metadata) if inner is None else tuple(inner.configuration["chunk_shape"])
     compare("chunk shape", leaf, layout.chunk_shape)
     if inner is None:
-        compare("codec chain", chain, layout.chain)
+        compare("codec chain", _decoding(chain), _decoding(layout.chain))
     stored = [codec["name"] for codec in document["codecs"]]
     compare("order of codecs", [str(codec.to_dict()["name"]) for codec in metadata.codecs], stored)
     compare("dimension names", _names(metadata.dimension_names), _names(layout.dimension_names))
@@ -133,6 +133,18 @@ def head_differences(document: JSONObject, layout: Layout) -> list[_Difference]:
     elif differs := fill_difference(metadata, layout.data_type, layout.fill_value):
         found.append(_Difference("fill value", *differs))
     return found
+
+
+def _decoding(chain: Chain) -> str:
+    """What decides how a chain decodes: names, byte order and axes.
+
+    Levels do not; a document may hold other ones, where readers would not take the stored ones.
+    What else decides (an element size, say) shows in the chunks that are compared.
+    """
+    return " > ".join(
+        canonical([codec.name, codec.configuration.get("endian"), codec.configuration.get("order")])
+        for codec in chain.codecs
+    )
 
 
 def _names(names: Any) -> tuple[str | None, ...] | None:

@@ -22,7 +22,11 @@ def _archive(root: Path) -> dict[str, Any]:
     """Every array of an archive in one node process; starting one takes longer than reading them all."""
     folder = Path(os.environ.get("ZARRLIFT_ZARRITA") or ENVIRONMENT)
     done = subprocess.run(
-        ["node", str(folder / "read.mjs"), str(root)], capture_output=True, check=False, text=True, timeout=300
+        ["node", str(folder / "read.mjs"), str(root)],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=300,
     )
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
