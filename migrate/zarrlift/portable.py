@@ -99,7 +99,7 @@ DATA_TYPES: Final[Mapping[str, Row]] = MappingProxyType(
         ),
         **_rows("zarr-extensions", (ZARR_NEW,), "struct"),
         **_rows(None, ZARRS, "null_terminated_bytes", "variable_length_bytes"),
-        **_rows(None, READERS, "raw_bytes", note="tensorstore gives the bytes as V items"),
+        **_rows(None, READERS, "raw_bytes", note="tensorstore gives single bytes along one more axis"),
     }
 )
 """Data type name -> row."""
