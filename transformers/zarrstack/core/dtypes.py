@@ -1,8 +1,8 @@
 """v3 data types as data, and their fill values to and from JSON, bit for bit.
 
-Which names exist and what they mean to numpy is in `numpy_types.py`; who reads them is in
-`readers.py`. `object` is ours: it describes legacy arrays of Python objects, stands in saved
-plans, and is never written to a v3 document.
+Which names exist and what they mean to numpy is in `numpy_types.py`. `object` is ours: it
+describes legacy arrays of Python objects, stands in saved plans, and is never written to a v3
+document.
 """
 
 from __future__ import annotations

@@ -232,7 +232,9 @@ def _fill(data: JSON, dtype: np.dtype[Any]) -> Any:
         case "f":
             return _float(data, native)[()]
         case "c":
-            parts = data if isinstance(data, list) else [data, 0.0]
+            parts = [data, 0.0] if isinstance(data, int | float) else data
+            if not isinstance(parts, list):
+                raise TypeError("not a pair")
             real, imaginary = parts
             half = native.type(0).real.dtype
             return np.stack([_float(real, half), _float(imaginary, half)]).view(native)[0]

@@ -1,7 +1,8 @@
 """v3 data type names and configurations <-> numpy types.
 
-The names are those that both zarr-python 3.1.6 and 3.4.2 read (observed; `readers.py` holds the
-table): the core names of https://zarr-specs.readthedocs.io/en/latest/v3/data-types/,
+The names are those that both zarr-python 3.1.6 and 3.4.2 read (`tests/core/test_dtypes.py` holds
+the installed one to it; `struct` is read by 3.4.2 only): the core names of
+https://zarr-specs.readthedocs.io/en/latest/v3/data-types/,
 `numpy.datetime64`, `numpy.timedelta64`, `string`, `bytes` and `struct` as registered in
 https://github.com/zarr-developers/zarr-extensions/tree/main/data-types, and zarr-python's own
 `fixed_length_utf32`, `null_terminated_bytes`, `raw_bytes`, `structured`, `variable_length_bytes`.
