@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 from zarrstack.core.errors import JobError, Problem, UsageError
 
 from .archive import Archive, Format
-from .formats import read_archive
+from .formats import describe
 from .inventory import take_inventory
 from .job import Job, find_job, job_path
 from .outcome import NodeStatus, Outcome, Status
@@ -39,7 +39,7 @@ def inspect(
     Reads metadata only. Raises UsageError if there is no archive, StorageError.
     """
     storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
-    return read_archive(storage, format=format, follow_links=follow_links)
+    return describe(storage, format=format, follow_links=follow_links)
 
 
 def plan(
@@ -245,7 +245,7 @@ class _Ends:
     def plan(
         self, recipe: Recipe, format: Format | None, follow_links: bool
     ) -> tuple[Plan, Inventories]:
-        archive = read_archive(self.source, format=format, follow_links=follow_links)
+        archive = describe(self.source, format=format, follow_links=follow_links)
         return make_plan(
             archive,
             self.source,

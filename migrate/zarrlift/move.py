@@ -205,20 +205,20 @@ class Mover:
         move = self.move
         array = self._reader.decode(payload)
         self._again(index, payload, array)
-        array = self.convert(array)
-        if move.drop_empty and self._empty(index, array):
-            return None
+        target = move.destination
+        if move.source.data_type != target.data_type or move.drop_empty:
+            # What pads an edge chunk is no value of the array: it is neither judged nor cast.
+            inside = target.grid.valid(target.grid.coordinates(index))
+            part = convert(move, array[inside])
+            fill = fill_from_json(target.fill_value, target.data_type)
+            if move.drop_empty and same_bits(part, np.full(part.shape, fill, dtype=part.dtype)):
+                return None
+            if part.shape == array.shape:
+                array = part
+            else:
+                array = np.full(array.shape, fill, dtype=target.data_type.numpy)
+                array[inside] = part
         return writer.encode(array)
-
-    def convert(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Source values as destination values: objects as strings, casts as asked."""
-        return convert(self.move, array)
-
-    def _empty(self, index: int, array: npt.NDArray[Any]) -> bool:
-        target = self.move.destination
-        part = array[target.grid.valid(target.grid.coordinates(index))]
-        fill = np.full(part.shape, fill_from_json(target.fill_value, target.data_type), dtype=part.dtype)
-        return bool(same_bits(part, fill))
 
     def _again(self, index: int, payload: bytes, array: npt.NDArray[Any] | None) -> None:
         """Decode one leaf in a hundred a second time, by other code."""
@@ -235,7 +235,7 @@ class Mover:
 
 
 def convert(move: Move, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The values of a source leaf as its destination holds them; raises CastError."""
+    """Values of the source as the destination holds them; raises CastError."""
     source, target = move.source.data_type, move.destination.data_type
     if source == target:
         return array

@@ -292,8 +292,8 @@ class Run:
         except ZarrstackError as error:
             array.fail((error.at(node=array.plan.path).problem,))
             return
-        except MemoryError:
-            array.fail((Problem(kind="memory", node=array.plan.path, message="not enough memory for a chunk"),))
+        except Exception as error:  # noqa: BLE001 - see `unforeseen`
+            array.fail((unforeseen(array.plan.path, error),))
             return
         self.progress.advance(moved.chunks, moved.bytes_in)
         for place, amount in enumerate((moved.chunks, moved.bytes_in, moved.bytes_out, moved.dropped)):
@@ -325,6 +325,8 @@ class Run:
                 array.fail(self._verify(array))
             except ZarrstackError as error:
                 array.fail((error.at(node=plan.path).problem,))
+            except Exception as error:  # noqa: BLE001 - see `unforeseen`
+                array.fail((unforeseen(plan.path, error),))
         if array.failures:
             self.job.record_node(array.row.id, "failed", problems=array.problems)
             return
@@ -454,6 +456,22 @@ def source_changed(path: str) -> Problem:
         node=path,
         message="the source changed since the plan was made",
         advice="Undo this job and migrate again, so that old and new chunks are not mixed.",
+    )
+
+
+def unforeseen(path: str, error: Exception) -> Problem:
+    """What nobody thought of, in one array: it fails, is named, and the others go on.
+
+    A job of ten thousand arrays that runs for weeks must not end at the first surprise.
+    """
+    if isinstance(error, MemoryError):
+        return Problem(kind="memory", node=path, message="not enough memory for a chunk")
+    return Problem(
+        kind="unforeseen",
+        node=path,
+        message="an error that zarrlift did not foresee",
+        found=f"{type(error).__name__}: {error}",
+        advice="Please report it, with the array's metadata.",
     )
 
 
