@@ -154,7 +154,9 @@ def _to_float(array: Array, dtype: np.dtype[Any], casting: Casting) -> Array:
         result = np.asarray(np.where(large, np.copysign(largest, array.astype("f8")).astype(dtype), result))
         same = same | large
     else:
-        overflows = np.isinf(result) & ~(np.isinf(array) if array.dtype.kind == "f" else False)
+        overflows = np.isinf(result)
+        if array.dtype.kind == "f":
+            overflows &= np.isfinite(array)
         _refuse(overflows, array, dtype, "a value is out of range", "clamp")
     if "round" not in casting:
         _refuse(~same, array, dtype, "a value would be rounded", "round")
@@ -173,13 +175,26 @@ def _same_integer(array: Array, result: Array) -> Array:
 
 
 def _times(array: Array, dtype: np.dtype[Any]) -> Array:
-    result = array.astype(dtype)
-    # numpy wraps silently where a count overflows; the way back then leads elsewhere.
+    try:
+        result = array.astype(dtype)
+    except OverflowError:  # numpy 2.5
+        overflows = np.array([_overflows(value, dtype) for value in array.reshape(-1)], dtype=bool)
+        _refuse(overflows.reshape(array.shape), array, dtype, "a time cannot be represented in this unit")
+        raise
+    # Before, numpy wraps silently where a count overflows; the way back then leads elsewhere.
     missing = np.isnat(array)
     changed = (result.astype(array.dtype) != array) & ~missing
     changed |= np.isnat(result) != missing
     _refuse(changed, array, dtype, "a time cannot be represented in this unit")
     return result
+
+
+def _overflows(value: Any, dtype: np.dtype[Any]) -> bool:
+    try:
+        np.asarray(value).astype(dtype)
+    except OverflowError:
+        return True
+    return False
 
 
 def _text(array: Array, dtype: np.dtype[Any]) -> Array:
