@@ -44,6 +44,8 @@ class ExpectedArray:
     """A lossy filter is at work: the values read are not the values once written, and rightly so."""
     unreadable: str | None = None
     """Why the old writer itself cannot read the array; None if it can. Then there are no values."""
+    refused_by_writer: str | None = None
+    """Why the writer refuses a document that was edited by hand; the values are those of before the edit."""
     _entry: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property
@@ -183,6 +185,7 @@ def archive(name: str) -> ExpectedArchive:
             stored_chunks=entry["stored_chunks"],
             lossy=entry.get("lossy", False),
             unreadable=entry.get("unreadable"),
+            refused_by_writer=entry.get("refused_by_writer"),
             _entry=entry,
         )
     return out
