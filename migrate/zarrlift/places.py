@@ -77,6 +77,10 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
     if path.is_dir():
         return LocalStorage(path)
     if not os.path.lexists(path):
+        for above in path.parents:
+            # `Storage.url` of an archive below a directory of a zip.
+            if above.is_file():
+                return _from_zip(above, path.relative_to(above).as_posix())
         raise UsageError("nothing is there", found=str(path), expected="a directory, a zip file or a URL")
     if not path.exists():
         raise UsageError("a link leads nowhere", found=f"{path} -> {os.path.realpath(path)}")
@@ -85,19 +89,22 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
     return _from_zip(path)
 
 
-def _from_zip(path: Path) -> Storage:
+def _from_zip(path: Path, inside: str | None = None) -> Storage:
     from zarr.storage import ZipStore
 
     from .storage_zarr import StoreStorage
 
     try:
         with zipfile.ZipFile(path) as archive:
-            prefix = _archive_root(archive.namelist())
+            names = archive.namelist()
     except zipfile.BadZipFile as error:
         expected = "a directory, a zip file or a URL"
         raise UsageError("not an archive", found=f"the file {path} ({error})", expected=expected) from error
     except OSError as error:
         raise StorageError("cannot read the zip file", found=f"{path}: {error.strerror}") from error
+    if inside is not None and not any(name.startswith(f"{inside}/") for name in names):
+        raise UsageError("nothing is there", found=f"{path}/{inside}", expected="a directory in the zip file")
+    prefix = _archive_root(names) if inside is None else inside
     url = str(path) if not prefix else f"{path}/{prefix}"
     return StoreStorage(ZipStore(path, mode="r", read_only=True), prefix, url=url)
 

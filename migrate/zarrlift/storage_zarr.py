@@ -43,8 +43,8 @@ class StoreStorage(Storage):
         self.base = path.strip("/")
         self._prefix = f"{self.base}/" if self.base else ""
         self._secrets = tuple(secrets)
-        text = str(store) if url is None else url
-        self.url = redact(text + (f"/{self.base}" if self.base and url is None else ""), self._secrets)
+        text = "/".join(filter(None, (_url(store), self.base))) if url is None else url
+        self.url = redact(text, self._secrets)
         self.can_list = store.supports_listing and not _protocols(store) & _UNLISTED
         self._names: dict[str, dict[str, bool]] | None = None
 
@@ -249,6 +249,17 @@ def _protocols(store: Any) -> set[str]:
         if inner is None:
             return set()
         store = inner
+
+
+def _url(store: Any) -> str:
+    """How a store given as an object is named; only places that can be opened again look like one."""
+    if _is_fsspec(store):
+        protocol = store.fs.protocol if isinstance(store.fs.protocol, str) else store.fs.protocol[0]
+        path: str = store.path
+        return path if "://" in path else f"{protocol}://{path.lstrip('/') if protocol != 'file' else path}"
+    if _is_zip(store):
+        return os.path.abspath(store.path)
+    return f"{type(store).__name__}:{id(store):x}"
 
 
 def _own(store: Store) -> Store:

@@ -19,8 +19,8 @@ from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.jsons import JSON, JSONObject, canonical, excerpt
 from zarrstack.core.keys import Separator
 
-from .zarr_v2_codecs import read_chain
-from .zarr_v2_deviations import undo
+from .zarr_v2_codecs import read_chain, unknown_codecs
+from .zarr_v2_deviations import DEVIATIONS, DTYPE_DEVIATIONS, undo
 
 MEMBERS: Final = frozenset(
     {
@@ -143,9 +143,15 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
             )
         )
     core = {name: value for name, value in raw.items() if name in MEMBERS}
+    core, rows = undo(core, None, DTYPE_DEVIATIONS)
     dtype = _dtype(core, problems)
-    document, rows = undo(core, dtype)
-    problems.extend(_problem(f"{row.name}: {row.looks}", severity="note", expected=row.means) for row in rows)
+    document, more = undo(core, dtype, DEVIATIONS)
+    problems.extend(
+        Problem(
+            kind="deviation", severity=row.severity, message=f"{row.name}: {row.looks}", expected=row.means
+        )
+        for row in (*rows, *more)
+    )
     # Shape and chunks are judged elsewhere, so that equal documents are equal here.
     document = {**document, "shape": [1] * (ndim or 0), "chunks": [1] * (ndim or 0)}
     strict = _strict(document, known_dtype=dtype is not None)
@@ -154,8 +160,13 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
     described = Described(
         extra=extra, separator=declared if declared in (".", "/") else None, problems=tuple(problems)
     )
-    if dtype is None or strict:
+    if strict:
         return described
+    if dtype is None:
+        # The codecs can be looked at all the same.
+        return replace(
+            described, problems=(*problems, *(error.problem for error in unknown_codecs(document)))
+        )
     return _typed(described, document, dtype)
 
 
@@ -192,7 +203,11 @@ def _dtype(document: JSONObject, problems: list[Problem]) -> np.dtype[Any] | Non
         problems.append(_problem("dtype is missing"))
         return None
     try:
-        return parse_v2_dtype(document["dtype"])
+        dtype = parse_v2_dtype(document["dtype"])
+        if not dtype.hasobject:
+            # Names what v3 cannot hold; the strict reading would call it malformed.
+            DataType.from_numpy(dtype)
+        return dtype
     except ZarrstackError as error:
         problems.append(error.problem)
         return None

@@ -38,7 +38,7 @@ FILTERS: Final = frozenset(
     {
         *("zlib", "gzip", "bz2", "lzma", "lz4", "zstd", "blosc", "shuffle"),
         *("delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize"),
-        *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"),
+        *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3", "base64"),
     }
 )
 """Codecs from buffer to buffer that may stand anywhere behind the array."""
@@ -84,12 +84,22 @@ def read_chain(document: JSONObject, dtype: Dtype) -> tuple[Chain, DataType, lis
             spec, item = _filter(codec, item)
             specs.append(spec)
         except ZarrstackError as error:
-            error.problem = error.problem.at()
             problems.append(_located(error, place))
     order = list(reversed(range(len(document["shape"]))))
     front = (CodecSpec("transpose", {"order": order}),) if transposed else ()
     chain = Chain((*front, head or CodecSpec("bytes"), *specs))
     return chain, data_type, problems
+
+
+def unknown_codecs(document: JSONObject) -> list[ZarrstackError]:
+    """What is wrong with codecs whatever the data type; for documents whose dtype is refused."""
+    known = FILTERS | OBJECT_CODECS.keys()
+    codecs = [*(document["filters"] or ()), document["compressor"]]
+    return [
+        UnsupportedError(f"unknown codec {codec['id']!r}", found=excerpt(codec))
+        for codec in codecs
+        if codec is not None and codec["id"] not in known
+    ]
 
 
 def _located(error: ZarrstackError, place: str) -> ZarrstackError:

@@ -10,13 +10,15 @@ Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from zarrstack.core.dtypes_v2 import v2_fill_to_scalar
+from zarrstack.core.errors import Severity
 from zarrstack.core.jsons import JSON, JSONObject
 
 Dtype = np.dtype[Any]
@@ -34,6 +36,8 @@ class Deviation:
     """An excerpt of such a document."""
     means: str
     """The same excerpt in normal form."""
+    severity: Severity = "note"
+    """A warning where readers do not agree on the meaning, or where it is a guess."""
     apply: Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]
     """Members to set (a new value each) in a document that shows it; empty otherwise.
 
@@ -41,10 +45,25 @@ class Deviation:
     """
 
 
-def undo(document: JSONObject, dtype: Dtype | None) -> tuple[JSONObject, tuple[Deviation, ...]]:
+_NAMES: Final = {
+    "bool": "|b1",
+    **{
+        f"{sign}int{8 * size}": f"{'<' if size > 1 else '|'}{sign or 'i'}{size}"
+        for sign in ("", "u")
+        for size in (1, 2, 4, 8)
+    },
+    **{f"float{8 * size}": f"<f{size}" for size in (2, 4, 8)},
+    **{f"complex{8 * size}": f"<c{size}" for size in (8, 16)},
+}
+_UNORDERED: Final = re.compile(r"=?([biufc])([1-9][0-9]?)|\|([iufc])((?!1$)[1-9][0-9]?)")
+
+
+def undo(
+    document: JSONObject, dtype: Dtype | None, rows: Iterable[Deviation]
+) -> tuple[JSONObject, tuple[Deviation, ...]]:
     """The document in normal form, and the rows that made it so, in the table's order."""
     applied = []
-    for row in DEVIATIONS:
+    for row in rows:
         changes = row.apply(document, dtype)
         if changes:
             document = {**document, **changes}
@@ -90,6 +109,31 @@ def _zero_chunks(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, 
         for n, c in zip(shape, chunks, strict=True)
     ]
     return {} if lengths == chunks else {"chunks": lengths}
+
+
+# ----- data types
+
+
+def _ordered_dtype(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
+    dtype = document.get("dtype")
+    ordered = _ordered(dtype)
+    return {} if ordered == dtype else {"dtype": ordered}
+
+
+def _ordered(dtype: JSON) -> JSON:
+    if isinstance(dtype, list):
+        return [
+            [item[0], _ordered(item[1]), *item[2:]] if isinstance(item, list) and len(item) > 1 else item
+            for item in dtype
+        ]
+    if not isinstance(dtype, str):
+        return dtype
+    if dtype in _NAMES:
+        return _NAMES[dtype]
+    if match := _UNORDERED.fullmatch(dtype):
+        kind, size = match[1] or match[3], match[2] or match[4]
+        return f"{'|' if size == '1' else '<'}{kind}{size}"
+    return dtype
 
 
 # ----- fill values
@@ -173,6 +217,18 @@ def _is_object(fill: JSON, _: Dtype) -> bool:
     return isinstance(fill, dict)
 
 
+DTYPE_DEVIATIONS: Final = (
+    Deviation(
+        name="dtype-without-byte-order",
+        writer="writers that name numpy types; zarr-python 2.18 and 3 read them in the machine's own order",
+        looks='"dtype": "=i4", "i4", "|i4" or "int32"',
+        means='"dtype": "<i4", as every machine that reads zarr today takes it',
+        severity="warning",
+        apply=_ordered_dtype,
+    ),
+)
+"""Rows that apply before the dtype is read."""
+
 DEVIATIONS: Final = (
     Deviation(
         name="blosc-nthreads",
@@ -220,7 +276,8 @@ DEVIATIONS: Final = (
         name="zero-for-bytes",
         writer="early zarr-python 2",
         looks='"dtype": "|S4", "fill_value": 0 (and U, V, structs)',
-        means="the type's zero: empty text, zero bytes",
+        means="the type's zero: empty text, zero bytes (zarr-python 2.18 shows the text '0' for S and U)",
+        severity="warning",
         apply=_fill("USV", _is_zero),
     ),
     Deviation(
