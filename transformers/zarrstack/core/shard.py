@@ -82,6 +82,9 @@ class IndexFormat:
             codecs.append({"name": "crc32c"})
         return {"index_codecs": codecs, "index_location": self.location}
 
+    def __str__(self) -> str:
+        return f"{self.endian} index at the {self.location}{', crc32c' if self.checksum else ''}"
+
     def size(self, chunks_per_shard: tuple[int, ...]) -> int:
         """Bytes of the encoded index of a shard of so many chunks along each axis."""
         return PAIR_BYTES * prod(chunks_per_shard) + (CHECKSUM_BYTES if self.checksum else 0)
