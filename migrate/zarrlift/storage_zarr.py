@@ -255,10 +255,10 @@ def _url(store: Any) -> str:
     """How a store given as an object is named; only places that can be opened again look like one."""
     if _is_fsspec(store):
         protocol = store.fs.protocol if isinstance(store.fs.protocol, str) else store.fs.protocol[0]
-        path: str = store.path
+        path = str(store.path)
         return path if "://" in path else f"{protocol}://{path.lstrip('/') if protocol != 'file' else path}"
     if _is_zip(store):
-        return os.path.abspath(store.path)
+        return os.path.abspath(str(store.path))
     return f"{type(store).__name__}:{id(store):x}"
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from zarrstack.core.errors import MetadataError
 from zarrstack.core.jsons import JSON, JSONObject, excerpt
@@ -31,7 +30,7 @@ def parse_object(content: bytes, key: str) -> JSONObject:
         # https://www.rfc-editor.org/rfc/rfc8259#section-8.1: none may be added.
         raise MetadataError("the document begins with a byte order mark", key=key, expected=_EXPECTED)
     try:
-        data: JSON = json.loads(content.decode("utf-8"), object_pairs_hook=_unique)
+        data: JSON = _DECODER.decode(content.decode("utf-8"))
     except UnicodeDecodeError as error:
         found = f"byte 0x{content[error.start]:02x} at position {error.start}"
         raise MetadataError("the document is not UTF-8", key=key, found=found, expected=_EXPECTED) from error
@@ -52,11 +51,14 @@ def parse_object(content: bytes, key: str) -> JSONObject:
     return data
 
 
-def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    pairs = list(pairs)
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise MetadataError("a member is there twice", found=excerpt(twice), expected="each name once")
     return result
+
+
+# Made once: `json.loads` would make one per document.
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique)

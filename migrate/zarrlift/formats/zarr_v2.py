@@ -321,9 +321,9 @@ def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
 
 def _documents(place: Found) -> tuple[Document, ...]:
     return tuple(
-        Document(key=join(place.path, name), content=place.documents[name])
-        for name in (ARRAY, GROUP, ATTRIBUTES)
-        if name in place.documents
+        Document(key=join(place.path, name), content=content)
+        for name, content in place.documents.items()
+        if name != _OTHER
     )
 
 
