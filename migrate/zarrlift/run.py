@@ -8,7 +8,6 @@ node is done, since a v3 root hides the nodes that are still v2.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
@@ -173,9 +172,6 @@ class Run:
             sum(array.chunks for _, array in pending if array.tasks),
         )
         self.progress.advance(sum(t.chunks for t in done), sum(t.bytes_in for t in done))
-        if self.options.verify != "none" and pending:
-            # Loading zarr takes as long as moving half a gigabyte; both go on at once.
-            threading.Thread(target=_import_zarr, daemon=True).start()
         still = [pair for pair in pending if not pair[1].tasks]
         for row, array in still:
             self._finish(_Array(row, array, np.empty(0, dtype=np.int64), all_submitted=True))
@@ -188,6 +184,8 @@ class Run:
         executor, submit, own = self._executor(workers)
         running: dict[Future[Moved], tuple[_Array, Task]] = {}
         tasks = self._tasks(pending)
+        if self.options.verify != "none":
+            import numcodecs  # noqa: F401 - before the workers: a package may not be imported twice at once
         try:
             exhausted = False
             while not exhausted or running:
@@ -199,6 +197,9 @@ class Run:
                         running[submit(item[1])] = item
                 if not running:
                     break
+                if self.options.verify != "none":
+                    # Loading zarr takes as long as moving half a gigabyte; both go on at once.
+                    import zarr  # noqa: F401
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     array, task = running.pop(future)
@@ -473,7 +474,3 @@ def unforeseen(path: str, error: Exception) -> Problem:
         found=f"{type(error).__name__}: {error}",
         advice="Please report it, with the array's metadata.",
     )
-
-
-def _import_zarr() -> None:
-    import zarr  # noqa: F401 - loaded ahead of its use
