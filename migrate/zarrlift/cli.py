@@ -20,7 +20,8 @@ _HELP: Final = f"""Lift legacy chunked-array archives to Zarr v3.
 \b
 Exit codes
   {DONE}    done
-  {PARTLY}    some arrays were refused or failed, or verification found differences
+  {PARTLY}    some arrays were refused or failed, the job could not go on, or verification
+       found differences
   {USAGE}    the request makes no sense; nothing was touched
   {INTERRUPTED}  interrupted (Ctrl-C, SIGTERM); the job can be resumed
 
@@ -39,7 +40,7 @@ app = typer.Typer(
 )
 
 _CLICK_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
-"""What typer raises for a wrong command line: click's class, or typer's own copy of it (typer >= 0.26)."""
+"""What typer raises for a wrong command line: click's class, or since typer 0.26 its own copy of it."""
 
 
 def main(arguments: list[str] | None = None) -> int:

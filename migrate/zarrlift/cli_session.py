@@ -102,11 +102,9 @@ class Session:
         if self.json:
             self._document(code, {"error": problem.to_json()})
         else:
-            from .report import Page
             from .report_units import safe
 
-            page = Page.of(sys.stderr)
-            self._print(lambda _: page.paragraph(f"zarrlift: {safe(str(problem))}", hang=2), sys.stderr)
+            say(f"zarrlift: {safe(str(problem))}")  # one line, unbroken, that can be searched for
         return code
 
     def _document(self, code: int, content: JSONObject) -> None:
