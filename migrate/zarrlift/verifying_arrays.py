@@ -160,8 +160,9 @@ class ArrayComparison:
                         continue
                     values = leaves.fill(tuple(axis.stop - axis.start for axis in part))
                 else:
-                    values = values[within(part, whole)]
-                problems += expect.compare(found[within(part, region)], values, self.path, key, part)
+                    values = values[(*within(part, whole), ...)]
+                inside = found[(*within(part, region), ...)]
+                problems += expect.compare(inside, values, self.path, key, part)
             except ZarrstackError as error:
                 problems.append(error.at(node=self.path, key=leaves.key(place)).problem)
         return problems

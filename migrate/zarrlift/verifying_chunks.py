@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
-from zarrstack.core.pipeline import Pipeline
 
 from zarrstack.core.dtypes import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.pipeline import Pipeline
 
 from .archive import Layout
 from .storage import Storage
@@ -50,7 +50,8 @@ class SourceLeaves:
         data = self.storage.get(self.key(coordinates))
         if data is None:
             return None
-        return self._pipeline.decode(data)[self.grid.valid(coordinates)]
+        # The ellipsis keeps a 0-d array an array.
+        return self._pipeline.decode(data)[(*self.grid.valid(coordinates), ...)]
 
     def fill(self, shape: tuple[int, ...]) -> Values:
         """What a missing chunk reads as."""

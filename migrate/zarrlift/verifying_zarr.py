@@ -1,6 +1,8 @@
 """The destination as zarr-python sees it, whether its `zarr.json` is written yet or not.
 
-zarr is imported inside the functions: moving bytes does not need it, and it takes 0.1 s.
+zarr is imported inside the functions: moving bytes does not need it, and it takes 0.1 s. Each
+says `import zarr` before anything below it: another thread may be at the same import, and two
+that come from different ends (`zarr`, `zarr.core.metadata`) break each other's half-made modules.
 Everything runs on zarr's own event loop through its `sync`; any of our threads may call it,
 and it never waits for one of them, so it cannot deadlock with a full pool of workers.
 """
@@ -34,6 +36,7 @@ def parse(document: JSONObject) -> ArrayV3Metadata:
 
     Raises MetadataError with zarr-python's own words where it does not.
     """
+    import zarr  # noqa: F401 - first: see the top
     from zarr.core.metadata.v3 import ArrayV3Metadata
 
     with _PARSING, warnings.catch_warnings():
@@ -70,6 +73,8 @@ def chunk_shape(metadata: ArrayV3Metadata) -> tuple[int, ...]:
 
 def reading_store(storage: Storage) -> Store:
     """The storage as a zarr store that cannot change it."""
+    import zarr  # noqa: F401 - first: see the top
+
     store = storage.zarr_store()
     try:
         return store.with_read_only(True)
@@ -107,21 +112,18 @@ def read_regions(
         elif isinstance(result, BaseException):
             raise result
         else:
-            results.append(as_array(result, tuple(axis.stop - axis.start for axis in region)))
+            shape = tuple(axis.stop - axis.start for axis in region)
+            results.append(as_array(result, shape, array.dtype))
     return results
 
 
-def as_array(value: Any, shape: tuple[int, ...]) -> Values:
-    """What zarr-python gave, as an array; it gives bare scalars for 0-d arrays."""
+def as_array(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Values:
+    """What zarr-python gave, as an array; of 0-d arrays it gives bare scalars that forget their length."""
     if isinstance(value, np.ndarray):
         return value
-    if isinstance(value, (str, bytes)) and not isinstance(value, np.generic):
-        # np.asarray would make a fixed-length type of it and drop trailing zeros.
+    if dtype.kind in "OT":
+        # np.asarray would make a fixed-length type of str and bytes, and drop trailing zeros.
         result: Values = np.empty(shape, dtype=object)
-        result[...] = value
+        result[()] = value
         return result
-    if isinstance(value, np.generic):
-        return np.asarray(value, dtype=value.dtype)
-    result = np.empty(shape, dtype=object)
-    result[()] = value
-    return result
+    return np.asarray(value, dtype=dtype)
