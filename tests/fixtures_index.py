@@ -235,7 +235,10 @@ def _same_object(left: Any, right: Any) -> bool:
 
 
 def _raw(array: npt.NDArray[Any]) -> bytes:
-    return array.astype(array.dtype.newbyteorder("<")).tobytes()
+    little = np.array(array, dtype=array.dtype.newbyteorder("<"), order="C")
+    if little.dtype.str in ("<f16", "<c32"):  # ten bytes of value; six of padding that mean nothing
+        little.reshape(-1).view("u1").reshape(-1, 16)[:, 10:] = 0
+    return little.tobytes()
 
 
 def _dtype(descr: Any, layout: Mapping[str, Any] | None) -> np.dtype[Any]:

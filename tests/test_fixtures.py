@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,11 @@ FILTERS = (
 )
 
 
-def documents() -> Iterator[dict[str, Any]]:
+@cache
+def documents() -> tuple[dict[str, Any], ...]:
     """Every `.zarray` in the fixtures that lie as folders."""
-    for one in archives():
-        if one.kind == "directory":
-            for file in one.path.rglob(".zarray"):
-                yield json.loads(file.read_bytes())
+    folders = (one.path for one in archives() if one.kind == "directory")
+    return tuple(json.loads(file.read_bytes()) for folder in folders for file in folder.rglob(".zarray"))
 
 
 def test_no_fixture_changed_unnoticed() -> None:
