@@ -3,13 +3,28 @@
 A `Problem` says where something is wrong (node, key), what was found, what was
 expected and what to do. Readers collect problems; code that cannot go on raises
 a `ZarrstackError`, which holds one. `kind` strings are stable: machines match on
-them, so they are never renamed.
+them, so they are never renamed. `KINDS` lists them:
+
+    ZarrstackError
+      metadata      MetadataError      a document is wrong: mend the archive, or exclude the node
+      unsupported   UnsupportedError   valid, but beyond us or v3: exclude the node, or see the advice
+      chunk         ChunkError         stored bytes are damaged: restore them, or exclude the node
+      cast          CastError          a value does not fit the wanted type: choose another, or a casting
+      storage       StorageError       reading or writing failed: mend the cause, then resume
+      job           JobError           the job does not fit what is there: see the advice
+      verification  VerificationError  source and destination differ: do not trust the destination
+      usage         UsageError         the request makes no sense: change it
+
+The built-in bases (ValueError for what is wrong with data or requests, RuntimeError for
+what happened to storage or a job) serve callers who know nothing of this tree.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Literal, Self
 
 Severity = Literal["note", "warning", "refusal"]
 
@@ -162,3 +177,22 @@ class UsageError(ZarrstackError, ValueError):
     """The request itself makes no sense; nothing was touched."""
 
     kind = "usage"
+
+
+KINDS: Final[Mapping[str, type[ZarrstackError]]] = MappingProxyType(
+    {
+        error.kind: error
+        for error in (
+            ZarrstackError,
+            MetadataError,
+            UnsupportedError,
+            ChunkError,
+            CastError,
+            StorageError,
+            JobError,
+            VerificationError,
+            UsageError,
+        )
+    }
+)
+"""Every kind and its error; the kind "error" is the root's own and not raised."""

@@ -88,7 +88,7 @@ class Grid:
         UnsupportedError for a grid of 2^63 chunks or more; `index` serves those.
         """
         self._countable()
-        points = np.asarray(coordinates, dtype=np.int64).reshape(-1, len(self.shape))
+        points = np.asarray(coordinates, dtype=np.int64)
         result = np.zeros(len(points), dtype=np.int64)
         inside = np.ones(len(points), dtype=np.bool_)
         for axis, count in enumerate(self.counts):
