@@ -208,3 +208,16 @@ def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text()
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
     assert [page for page in pages if page not in navigation] == []
+
+
+def test_the_table_of_readers_is_that_of_the_code() -> None:
+    from zarrlift.portable import CODECS, DATA_TYPES, READERS, Row
+
+    def answers(row: Row) -> tuple[str, ...]:
+        return tuple("yes" if reader in row.readers else "no" for reader in READERS)
+
+    rows = (*DATA_TYPES.values(), *CODECS.values())
+    page = (ROOT / "docs" / "readers.md").read_text()
+    lines = re.findall(r"^\| (`.*) \|$", page, re.MULTILINE)
+    found = [tuple(cell.strip("`") for cell in line.split(" | ")) for line in lines]
+    assert found == [(row.name, row.register or "nowhere", *answers(row)) for row in rows]
