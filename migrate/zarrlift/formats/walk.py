@@ -115,9 +115,10 @@ def chunk_root(path: str, found: dict[str, Found]) -> str:
 
 
 def _closed(place: Found) -> bool:
-    return any(
-        problem.kind in ("link", "name") and problem.severity == "refusal" for problem in place.problems
-    )
+    """Whether a place is not to be looked into: where it leads is not below its parent."""
+    if place.path.rpartition("/")[2] in ("", ".", "..") and place.above:
+        return True
+    return any(problem.kind == "link" and problem.severity == "refusal" for problem in place.problems)
 
 
 def _read_documents(

@@ -158,6 +158,26 @@ def _fill(
     return apply
 
 
+def _object_codec(document: Mapping[str, JSON], dtype: Dtype | None) -> JSON:
+    """The id of the codec of an array of objects, None for other arrays."""
+    filters = document.get("filters")
+    if dtype is None or dtype.kind != "O" or not isinstance(filters, list) or not filters:
+        return None
+    return filters[0].get("id") if isinstance(filters[0], dict) else None
+
+
+def _zero_object(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
+    fill = document.get("fill_value")
+    named = _object_codec(document, dtype) in ("vlen-utf8", "vlen-bytes", "categorize")
+    return {"fill_value": ""} if named and type(fill) is int and fill == 0 else {}
+
+
+def _text_for_bytes(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
+    fill = document.get("fill_value")
+    named = _object_codec(document, dtype) == "vlen-bytes" and isinstance(fill, str) and fill
+    return {"fill_value": fill} if named else {}
+
+
 def specified_fill(scalar: Any, dtype: Dtype) -> JSON:
     """A scalar as the specification writes it (section "Fill value encoding")."""
     match dtype.kind:
@@ -279,6 +299,21 @@ DEVIATIONS: Final = (
         means="the type's zero: empty text, zero bytes (zarr-python 2.18 shows the text '0' for S and U)",
         severity="warning",
         apply=_fill("USV", _is_zero),
+    ),
+    Deviation(
+        name="zero-for-objects",
+        writer="zarr-python 2.4 to 2.18, where no fill value was asked for",
+        looks='"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": 0',
+        means="empty text, or no bytes (zarr-python 2 shows the number 0 among them)",
+        apply=_zero_object,
+    ),
+    Deviation(
+        name="base64-for-objects",
+        writer="zarr-python 3; zarr-python 2 wrote plain text here, which looks no different",
+        looks='"dtype": "|O", "filters": [{"id": "vlen-bytes"}], "fill_value": "dGV4dA=="',
+        means="the bytes that this is base64 of",
+        severity="warning",
+        apply=_text_for_bytes,
     ),
     Deviation(
         name="text-for-bytes",
