@@ -30,7 +30,14 @@ def near(low: int, high: int) -> st.SearchStrategy[int]:
     """Integers of a range, its ends and the powers of two where floats lose them among them."""
     special = [
         n
-        for n in (low, high, 0, 1, -1, *(s * (2**p + d) for s in (1, -1) for p in (11, 24, 53, 63) for d in (-1, 0, 1)))
+        for n in (
+            low,
+            high,
+            0,
+            1,
+            -1,
+            *(s * (2**p + d) for s in (1, -1) for p in (11, 24, 53, 63) for d in (-1, 0, 1)),
+        )
         if low <= n <= high
     ]
     return st.sampled_from(special) | st.integers(low, high)
@@ -42,7 +49,22 @@ def values(draw: Any, names: tuple[str, ...] = (*INTEGERS, *FLOATS)) -> np.ndarr
     if name in INTEGERS:
         return np.array([draw(near(*bounds(name)))], dtype=name)
     special = st.sampled_from(
-        [0.5, -0.5, 1.5, 2.5, 255.5, 255.4, 65504.0, 2.0**31, 2.0**63, 2.0**64, -(2.0**63), math.inf, -math.inf, 1e-30]
+        [
+            0.5,
+            -0.5,
+            1.5,
+            2.5,
+            255.5,
+            255.4,
+            65504.0,
+            2.0**31,
+            2.0**63,
+            2.0**64,
+            -(2.0**63),
+            math.inf,
+            -math.inf,
+            1e-30,
+        ]
     )
     with np.errstate(over="ignore"):
         return np.array([draw(special | st.floats(allow_nan=False, width=64))]).astype(name)
@@ -100,7 +122,9 @@ def test_what_becomes_a_float_is_the_same_number_or_the_nearest_or_an_error(
     elif "round" in casting:
         below, above = (np.nextafter(result[0], np.dtype(name).type(end)) for end in (-np.inf, np.inf))
         distance = abs(Fraction(seen) - number)
-        assert all(distance <= abs(Fraction(float(other)) - number) for other in (below, above) if np.isfinite(other))
+        assert all(
+            distance <= abs(Fraction(float(other)) - number) for other in (below, above) if np.isfinite(other)
+        )
     else:
         assert seen == number
 
@@ -209,6 +233,10 @@ def data_type(text: str) -> DataType:
     ],
     ids=str,
 )
-def test_types_without_a_cast_are_refused_before_any_value_is_read(source: Any, target: Any, allowed: bool) -> None:
-    types = [data_type(t) if isinstance(t, str) else DataType.from_numpy(np.dtype(t)) for t in (source, target)]
+def test_types_without_a_cast_are_refused_before_any_value_is_read(
+    source: Any, target: Any, allowed: bool
+) -> None:
+    types = [
+        data_type(t) if isinstance(t, str) else DataType.from_numpy(np.dtype(t)) for t in (source, target)
+    ]
     assert (cast_refusal(*types) is None) is allowed

@@ -37,7 +37,11 @@ def cases(order: str) -> dict[str, tuple[np.ndarray[Any, Any], list[Any], bool]]
         "delta to fewer bytes": (n, [filters.Delta(i4, f"{order}i2")], True),
         "delta to the other byte order": (n, [filters.Delta(i4, f"{other}i2")], False),
         "fixedscaleoffset": (y, [filters.FixedScaleOffset(0, 10, f8, f"{order}i2")], True),
-        "fixedscaleoffset to the other byte order": (y, [filters.FixedScaleOffset(0, 10, f8, f"{other}i2")], False),
+        "fixedscaleoffset to the other byte order": (
+            y,
+            [filters.FixedScaleOffset(0, 10, f8, f"{other}i2")],
+            False,
+        ),
         "quantize": (x, [filters.Quantize(3, f4)], little),
         "quantize to another type": (x, [filters.Quantize(3, f4, f"{order}f2")], False),
         "astype": (y, [filters.AsType(f4, f8)], True),
@@ -123,7 +127,11 @@ def test_what_is_kept_reads_back_with_the_same_values(
         ("object", [CodecSpec("numcodecs.json2")], "objects have no v3 name"),
         ("object", [CodecSpec("numcodecs.vlen-array")], "objects have no v3 name"),
         ("string", [CodecSpec("numcodecs.object-categorize", {"labels": ["a"]})], "objects have no v3 name"),
-        ("int32", [CodecSpec("bytes", {"endian": "little"}), CodecSpec("numcodecs.own")], "no v3 reader knows"),
+        (
+            "int32",
+            [CodecSpec("bytes", {"endian": "little"}), CodecSpec("numcodecs.own")],
+            "no v3 reader knows",
+        ),
         (
             "fixed_length_utf32",
             [CodecSpec("bytes", {"endian": "little"}), CodecSpec("numcodecs.categorize", {"labels": ["a"]})],
@@ -143,7 +151,9 @@ def test_what_is_kept_reads_back_with_the_same_values(
         ),
     ],
 )
-def test_what_v3_cannot_name_as_stored_is_refused_by_name(data_type: str, chain: list[Any], words: str) -> None:
+def test_what_v3_cannot_name_as_stored_is_refused_by_name(
+    data_type: str, chain: list[Any], words: str
+) -> None:
     named = {
         "structured": {"name": "structured", "configuration": {"fields": [["a", "int32"]]}},
         "fixed_length_utf32": {"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}},

@@ -81,7 +81,13 @@ CODEC_CASES: dict[str, tuple[np.ndarray[Any, Any], Any, list[Any], bytes, Any]] 
     "bytes": (NUMBERS, "int32", [LITTLE], RAW, 0),
     "transpose": (NUMBERS, "int32", [codec("transpose", order=[1, 0]), LITTLE], NUMBERS.T.tobytes(), 0),
     "gzip": (NUMBERS, "int32", [LITTLE, codec("gzip", level=6)], numcodecs.GZip(6).encode(RAW), 0),
-    "zstd": (NUMBERS, "int32", [LITTLE, codec("zstd", level=3, checksum=False)], numcodecs.Zstd(3).encode(RAW), 0),
+    "zstd": (
+        NUMBERS,
+        "int32",
+        [LITTLE, codec("zstd", level=3, checksum=False)],
+        numcodecs.Zstd(3).encode(RAW),
+        0,
+    ),
     "blosc": (NUMBERS, "int32", [LITTLE, blosc("zstd")], numcodecs.Blosc("zstd").encode(NUMBERS), 0),
     "crc32c": (NUMBERS, "int32", [LITTLE, codec("crc32c")], checked(RAW), 0),
     "sharding_indexed": (
@@ -118,9 +124,15 @@ CODEC_CASES: dict[str, tuple[np.ndarray[Any, Any], Any, list[Any], bytes, Any]] 
 for _name, _instance in LEGACY.items():
     _spec, _payload = legacy(_instance)
     _array_filter = _name in ("numcodecs.delta", "numcodecs.fixedscaleoffset", "numcodecs.astype")
-    CODEC_CASES[_name] = (NUMBERS, "int32", [_spec, LITTLE] if _array_filter else [LITTLE, _spec], _payload, 0)
+    CODEC_CASES[_name] = (
+        NUMBERS,
+        "int32",
+        [_spec, LITTLE] if _array_filter else [LITTLE, _spec],
+        _payload,
+        0,
+    )
 # What v3 readers never heard of; the payload does not matter.
-for _name, _row in CODECS.items():
+for _name in CODECS:
     CODEC_CASES.setdefault(_name, (NUMBERS, "int32", [{"name": _name, "configuration": {}}, LITTLE], RAW, 0))
 
 PAIR = np.array([(1, 2.5), (3, 4.5)], dtype=[("a", "<i4"), ("b", "<f8")])
@@ -138,8 +150,20 @@ def time(name: str) -> dict[str, Any]:
 NAT = -(2**63)
 ZEROS = base64.b64encode(bytes(12)).decode()
 DATA_TYPE_CASES: dict[str, tuple[np.ndarray[Any, Any], Any, list[Any], bytes, Any]] = {
-    "fixed_length_utf32": (WORDS, length("fixed_length_utf32", 8), [LITTLE], WORDS.astype("<U2").tobytes(), ""),
-    "null_terminated_bytes": (WORDS.astype("S3"), length("null_terminated_bytes", 3), [BYTES], b"ab\0c\0\0", ""),
+    "fixed_length_utf32": (
+        WORDS,
+        length("fixed_length_utf32", 8),
+        [LITTLE],
+        WORDS.astype("<U2").tobytes(),
+        "",
+    ),
+    "null_terminated_bytes": (
+        WORDS.astype("S3"),
+        length("null_terminated_bytes", 3),
+        [BYTES],
+        b"ab\0c\0\0",
+        "",
+    ),
     "raw_bytes": (np.array([b"ab", b"cd"], "V2"), length("raw_bytes", 2), [BYTES], b"abcd", "AAA="),
     "numpy.datetime64": (
         np.array([1, NAT]).view("M8[ns]"),
@@ -178,7 +202,7 @@ DATA_TYPE_CASES: dict[str, tuple[np.ndarray[Any, Any], Any, list[Any], bytes, An
         {"a": 0, "b": 0.0},
     ),
 }
-for _name, _row in DATA_TYPES.items():
+for _name in DATA_TYPES:
     if _name not in DATA_TYPE_CASES:
         _values = (np.arange(6) % 2).astype(_name)
         _fill: Any = {"b": False, "c": [0.0, 0.0], "f": 0.0}.get(_values.dtype.kind, 0)
@@ -223,19 +247,31 @@ def test_one_zarr_python_and_tensorstore_of_the_table_are_installed() -> None:
 
 
 LEVELS = {
-    "gzip": (codec("gzip", level=0), codec("gzip", level=9), codec("gzip", level=-1), codec("gzip", level=10)),
+    "gzip": (
+        codec("gzip", level=0),
+        codec("gzip", level=9),
+        codec("gzip", level=-1),
+        codec("gzip", level=10),
+    ),
     "zstd": (
         codec("zstd", level=-131072, checksum=False),
         codec("zstd", level=22, checksum=False),
         codec("zstd", level=-131073, checksum=False),
         codec("zstd", level=23, checksum=False),
     ),
-    "blosc": (blosc("lz4", clevel=0), blosc("lz4", clevel=9), blosc("lz4", clevel=10), blosc("lz4", typesize=256)),
+    "blosc": (
+        blosc("lz4", clevel=0),
+        blosc("lz4", clevel=9),
+        blosc("lz4", clevel=10),
+        blosc("lz4", typesize=256),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", LEVELS)
-def test_all_readers_take_what_is_within_limits_and_some_refuse_what_is_not(name: str, tmp_path: Path) -> None:
+def test_all_readers_take_what_is_within_limits_and_some_refuse_what_is_not(
+    name: str, tmp_path: Path
+) -> None:
     payload = CODEC_CASES[name][3]
     here = [reader for reader in READERS if installed(reader)]
     for position, spec in enumerate(LEVELS[name]):

@@ -55,7 +55,9 @@ def read_tensorstore(root: Path) -> np.ndarray[Any, Any]:
     spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(root)}}
     values = np.asarray(tensorstore.open(spec, open=True, read=True).result().read().result())
     if values.dtype.kind == "V" and values.dtype.itemsize == 0:
-        return np.frombuffer(ctypes.string_at(values.ctypes.data, values.size), dtype="u1").reshape(values.shape)
+        return np.frombuffer(ctypes.string_at(values.ctypes.data, values.size), dtype="u1").reshape(
+            values.shape
+        )
     return values
 
 

@@ -21,7 +21,7 @@ from difflib import get_close_matches
 from typing import Final, Literal
 
 from zarrstack.core.chain import ARRAY_FILTERS, ARRAY_TO_BYTES, Chain, CodecSpec
-from zarrstack.core.errors import MetadataError, UsageError
+from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.jsons import JSON, canonical
 
 from .portable import CODECS, limits_problem
@@ -121,7 +121,9 @@ def _parse_json(text: str) -> CodecRequest:
             _check(spec)
         if any(spec.name in ARRAY_TO_BYTES for spec in specs):
             return _split(Chain.from_json(data))
-    except MetadataError as error:
+    except UsageError:
+        raise
+    except ZarrstackError as error:
         problem = error.problem
         raise UsageError(problem.message, found=problem.found or text, expected=problem.expected) from error
     misplaced = [spec.name for spec in specs if spec.name == "transpose" or spec.name in ARRAY_FILTERS]

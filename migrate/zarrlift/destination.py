@@ -235,7 +235,8 @@ def _head(
         name = _VARIABLE[data_type.name]
         return (*transposes, middle if middle.name == name else CodecSpec(name))
     if not has_byte_order(data_type.numpy):
-        return (*transposes, middle if middle.name == "bytes" else CodecSpec("bytes"))
+        same = middle.name == "bytes" and data_type == source.data_type
+        return (*transposes, middle if same else CodecSpec("bytes"))
     stored = middle.configuration.get("endian", "little") if middle.name == "bytes" else "little"
     endian = stored if recipe.endian == "keep" else recipe.endian
     if data_type.numpy.names is not None and endian == "big":

@@ -7,6 +7,7 @@ only helped compression goes, and blosc-zstd with shuffle takes its place.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from zarrstack.core.chain import ARRAY_FILTERS, CodecSpec
@@ -82,16 +83,14 @@ def complete(spec: CodecSpec, data_type: DataType) -> CodecSpec:
     else:
         fitting = "bitshuffle" if size == 1 else "shuffle"
     shuffle = configuration.get("shuffle", fitting)
-    return CodecSpec(
-        "blosc",
-        {
-            "cname": configuration["cname"],
-            "clevel": configuration["clevel"],
-            "shuffle": shuffle,
-            "typesize": configuration.get("typesize", size),
-            "blocksize": configuration.get("blocksize", 0),
-        },
-    )
+    configuration = {
+        "cname": configuration["cname"],
+        "clevel": configuration["clevel"],
+        "shuffle": shuffle,
+        "typesize": configuration.get("typesize", size),
+        "blocksize": configuration.get("blocksize", 0),
+    }
+    return replace(spec, configuration=configuration)
 
 
 def resize(spec: CodecSpec, data_type: DataType) -> CodecSpec:

@@ -10,7 +10,7 @@ https://github.com/zarr-developers/zarr-extensions (listing of 2026-07-14).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
@@ -178,4 +178,4 @@ def within_limits(spec: CodecSpec) -> CodecSpec:
         size = configuration.get("typesize", 1)
         if type(size) is int and not 1 <= size <= 255:
             configuration["typesize"] = 1  # as C-Blosc itself does with such a size
-    return spec if configuration == dict(spec.configuration) else CodecSpec(spec.name, configuration)
+    return spec if configuration == dict(spec.configuration) else replace(spec, configuration=configuration)

@@ -189,7 +189,10 @@ def _pattern(glob: str) -> re.Pattern[str]:
     """
     names = [name for name in glob.strip("/").split("/") if name]
     parts = ("(?:[^/]+/)*" if name == "**" else _name(glob, name) + "/" for name in names)
-    return re.compile("".join(parts), re.DOTALL)
+    try:
+        return re.compile("".join(parts), re.DOTALL)
+    except re.error as error:
+        raise UsageError("this is no path glob", found=glob, expected=f"other characters: {error}") from error
 
 
 def _name(glob: str, name: str) -> str:
