@@ -35,6 +35,7 @@ _OVERHEAD: Final = 16
 _MOST: Final = (1 << 31) - 1 - _OVERHEAD
 _FORMATS: Final = ("blosclz", "lz4", "snappy", "zlib", "zstd")
 """What bits 5 to 7 of the flags name; lz4hc writes lz4."""
+_SNAPPY: Final = _FORMATS.index("snappy")
 _COMPRESSORS: Final = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 _SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2, 0: 0, 1: 1, 2: 2}
 
@@ -101,6 +102,12 @@ class Blosc(BytesCodec):
         nbytes = self._require_header(bytes(memory(data)[:_OVERHEAD]), length, decoded)
         if nbytes == 0:
             return b""
+        flags = memory(data)[2]
+        if flags >> 5 == _SNAPPY and not flags & 0x02 and "snappy" not in numcodecs.blosc.list_compressors():
+            raise ChunkError(
+                "blosc: the payload is compressed with snappy, which this build of numcodecs lacks",
+                advice="An older numcodecs, built with snappy, can read it.",
+            )
         result = np.empty(nbytes, np.uint8)
         try:
             numcodecs.blosc.decompress(data, result)

@@ -72,6 +72,7 @@ class Bz2(BytesCodec):
     def check(self, ends: Ends, decoded: Size) -> bool:
         """The header and the first block's mark."""
         head = ends.head
-        if head[:3] != b"BZh" or not 0x31 <= head[3] <= 0x39 or head[4:10] not in (_BLOCK, _END):
+        level = head[3:4]
+        if head[:3] != b"BZh" or level not in b"123456789" or head[4:10] not in (_BLOCK, _END):
             raise ChunkError("bz2: the payload has no bzip2 header", found=head[:10].hex(" "))
         return True

@@ -5,10 +5,11 @@ list that holds the nested lists of `ndarray.tolist()`, one for each index along
 axis, then numpy's name of the data type, then the shape; a pickle is that of the ndarray.
 
 Memory order F. numcodecs' `tolist()` walks the array in C order whatever its memory order,
-and both zarr-python 2.18 and 3 lay the decoded items, in that order, out in F order. So
-values written with `order="F"` in two or more dimensions come back in other places than
-they were written to. What zarr-python reads counts here: the document's items, flattened
-in C order, are the leaf's in C order, and the chain's transpose does the rest. A pickle
+but zarr-python 2.4 to 2.18 lay the decoded items, in that order, out in F order: what they
+wrote with `order="F"` in two or more dimensions they read back in other places (2.2 wrote the
+same bytes and read them right; zarr-python 3 reads neither codec). What 2.18 reads counts
+here: the document's items, flattened in C order, are the leaf's in C order, and the chain's
+transpose does the rest. The document's own shape still tells what was once written. A pickle
 keeps the memory order of the array in it, and reads back right.
 """
 
