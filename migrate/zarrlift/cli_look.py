@@ -119,7 +119,10 @@ def verify(
         str | None, typer.Argument(help="The result; found by the job if left out.", metavar="DST")
     ] = None,
     full: o.Full = False,
+    job: o.Job = None,
+    recipe_file: o.VerifyRecipe = None,
     from_: o.From = None,
+    follow_links: o.FollowLinks = False,
     storage_options: o.StorageOptions = None,
     dest_storage_options: o.DestOptions = None,
     show_all: o.All = False,
@@ -140,9 +143,12 @@ def verify(
                 source,
                 destination,
                 full=full,
+                recipe=None if recipe_file is None else o.load_recipe(recipe_file),
+                job=job,
                 format=o.value(from_),
                 storage_options=o.storage_options(storage_options),
                 dest_storage_options=o.storage_options(dest_storage_options, "--dest-storage-options"),
+                follow_links=follow_links,
                 progress=progress,
             )
         finally:

@@ -111,29 +111,47 @@ def resume(
 
 
 def undo(
-    target: o.Target, job: o.Job = None, as_json: o.Json = False, quiet: o.Quiet = False
+    target: o.Target,
+    job: o.Job = None,
+    storage_options: o.StorageOptions = None,
+    dest_storage_options: o.DestOptions = None,
+    show_all: o.All = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
 ) -> int:
     """Take a migration in place back: delete what the job wrote, restore what `finish` deleted."""
 
     def work(_progress: Any) -> Any:
         import zarrlift
 
-        return zarrlift.undo(target, job=job)
+        return zarrlift.undo(
+            target,
+            job=job,
+            storage_options=o.storage_options(storage_options),
+            dest_storage_options=o.storage_options(dest_storage_options, "--dest-storage-options"),
+        )
 
-    return _moving(Session(command="undo", json=as_json, quiet=quiet), work, target=target, job=job)
+    session = Session(command="undo", json=as_json, quiet=quiet, everything=show_all)
+    return _moving(session, work, target=target, job=job)
 
 
 def finish(
-    target: o.Target, job: o.Job = None, as_json: o.Json = False, quiet: o.Quiet = False
+    target: o.Target,
+    job: o.Job = None,
+    storage_options: o.StorageOptions = None,
+    show_all: o.All = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
 ) -> int:
     """Delete the legacy metadata after a verified migration in place; the job file keeps a copy."""
 
     def work(_progress: Any) -> Any:
         import zarrlift
 
-        return zarrlift.finish(target, job=job)
+        return zarrlift.finish(target, job=job, storage_options=o.storage_options(storage_options))
 
-    return _moving(Session(command="finish", json=as_json, quiet=quiet), work, target=target, job=job)
+    session = Session(command="finish", json=as_json, quiet=quiet, everything=show_all)
+    return _moving(session, work, target=target, job=job)
 
 
 def _check_places(destination: str | None, *, in_place: bool) -> None:

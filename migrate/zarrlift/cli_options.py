@@ -43,7 +43,7 @@ _FIELDS: Final = (
 """Parameters that bear the name of a field of `ArrayRecipe`; None and False mean "not given"."""
 
 
-def _option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:  # noqa: A002 - typer's word
+def _option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
     return typer.Option(*names, help=help, metavar=metavar, **more)
 
 
@@ -86,6 +86,10 @@ RecipeFile: TypeAlias = Annotated[
         help="A TOML recipe. Options given here replace its general part; its sections per path still win.",
         metavar="FILE.toml",
     ),
+]
+VerifyRecipe: TypeAlias = Annotated[
+    str | None,
+    _option("--recipe", help="The recipe of the migration, where no job knows it.", metavar="FILE.toml"),
 ]
 Codecs: TypeAlias = Annotated[
     str | None,
@@ -208,6 +212,13 @@ def _object(text: str, name: str) -> JSONObject:
     return data
 
 
+def load_recipe(path: str) -> Recipe:
+    """The recipe in a TOML file; raises UsageError."""
+    from .recipe_toml import load_recipe as load
+
+    return load(path)
+
+
 def recipe(given: Mapping[str, Any]) -> Recipe:
     """The recipe of a file, or the default one, with what the command line changes in it.
 
@@ -219,8 +230,6 @@ def recipe(given: Mapping[str, Any]) -> Recipe:
 
     result = Recipe()
     if given["recipe_file"] is not None:
-        from .recipe_toml import load_recipe
-
         result = load_recipe(given["recipe_file"])
     fields = {name: value(given[name]) for name in _FIELDS}
     base: dict[str, Any] = {name: choice for name, choice in fields.items() if choice not in (None, False)}

@@ -129,7 +129,13 @@ class Session:
             self.interrupted = True
             raise KeyboardInterrupt
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        # A signal that was ignored from the start stays ignored: a shell does so for `command &`.
+        wanted = [
+            number
+            for number in (signal.SIGINT, signal.SIGTERM)
+            if signal.getsignal(number) is not signal.SIG_IGN
+        ]
+        before = {number: signal.signal(number, stop) for number in wanted}
         try:
             yield
         finally:
