@@ -186,6 +186,13 @@ def test_objects_become_text(name: str, fill: Any, text: str) -> None:
     assert layout.chain == Chain((UTF8, zstd(3)))
 
 
+@pytest.mark.parametrize(("fill", "warned"), [(0, True), (0.0, True), (None, False), ("", False)])
+def test_a_fill_value_of_0_that_becomes_empty_text_is_said(fill: Any, warned: bool) -> None:
+    source = node(numcodec("json2"), dtype="object", fill=fill)
+    problems = destination_layout(source, ArrayRecipe(), in_place=False)[1]
+    assert [problem.severity for problem in problems if problem.kind == "fill"] == ["warning"] * warned
+
+
 def test_a_fill_value_that_is_no_text_is_refused() -> None:
     assert "not a str" in refusal(node(numcodec("json2"), dtype="object", fill={"a": 1}))
 

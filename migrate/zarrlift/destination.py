@@ -162,7 +162,18 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
                 found=_object_words(middle, source),
                 advice="Use --objects json to write each value as JSON text.",
             )
-        data_type, fill = DataType("string"), _text_fill(fill, recipe)
+        data_type, text = DataType("string"), _text_fill(fill, recipe)
+        if type(fill) in (int, float) and text == "":
+            problems.append(
+                Problem(
+                    kind="fill",
+                    severity="warning",
+                    message="missing chunks will read as '', the only text that a fill value of 0 can stand for",
+                    found=repr(fill),
+                    advice="--objects json keeps it, as JSON text.",
+                )
+            )
+        fill = text
         problems.append(
             Problem(
                 kind="data-type",
