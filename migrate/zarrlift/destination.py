@@ -168,7 +168,7 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
                 Problem(
                     kind="fill",
                     severity="warning",
-                    message="missing chunks will read as '', the only text that a fill value of 0 can stand for",
+                    message="missing chunks will read as '': a fill value of 0 is no text",
                     found=repr(fill),
                     advice="--objects json keeps it, as JSON text.",
                 )
