@@ -210,7 +210,10 @@ def _dtype(document: JSONObject, problems: list[Problem]) -> np.dtype[Any] | Non
         return dtype
     except ZarrstackError as error:
         problems.append(error.problem)
-        return None
+    except (ValueError, TypeError) as error:
+        # numpy itself refuses some combinations, such as sub-arrays of items of no bytes.
+        problems.append(_problem("numpy has no such dtype", found=f"{excerpt(document['dtype'])}: {error}"))
+    return None
 
 
 def _strict(document: JSONObject, *, known_dtype: bool) -> list[Problem]:

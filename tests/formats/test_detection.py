@@ -1,0 +1,65 @@
+"""What lies in a place, and what is said where it is something else."""
+
+from __future__ import annotations
+
+import pytest
+from formats.v2_trees import ARRAY, GROUP, tree
+
+from zarrlift.formats.detection import detect
+from zarrstack.core.errors import UsageError
+
+DRAFT = {"zarr_format": "https://purl.org/zarr/spec/protocol/core/3.0", "extensions": []}
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {".zarray": ARRAY},
+        {".zgroup": GROUP},
+        {".zmetadata": {}},
+        {"a/b/.zarray": ARRAY, "a/b/0.0": b"x"},
+        {".zgroup": b"not even JSON"},
+        {".zgroup": GROUP, "attributes.json": {"mine": 1}, "meta": b"anything"},
+    ],
+    ids=["array", "group", "consolidated", "implicit root", "broken", "files of any name"],
+)
+def test_zarr_v2_is_found(tmp_path, entries):
+    assert detect(tree(tmp_path, entries)) == "zarr2"
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"zarr.json": {"zarr_format": 3, "node_type": "group"}}, r"this is Zarr v3 already; .*zarr\.json"),
+        ({"zarr.json": DRAFT}, "this is the 2022 draft of Zarr v3"),
+        ({"attributes.json": {"n5": "2.5.1"}}, r"this is N5; .*attributes\.json"),
+        ({"attributes.json": {"dimensions": [1], "blockSize": [1], "dataType": "uint8"}}, "this is N5"),
+        ({"meta": {"zarr_format": 1}, "attrs": {}}, "this is Zarr v1"),
+        ({"photo.jpg": b"", "b/c.txt": b""}, r"found b/, photo\.jpg in .*expected one of \.zarray, \.zgroup"),
+        ({}, "found nothing in"),
+    ],
+    ids=["v3", "draft", "n5 group", "n5 dataset", "v1", "other files", "empty"],
+)
+def test_anything_else_is_named(tmp_path, entries, said):
+    with pytest.raises(UsageError, match=said):
+        detect(tree(tmp_path, entries))
+
+
+def test_two_formats_are_refused_with_both_named_unless_one_is_asked_for(tmp_path):
+    storage = tree(tmp_path, {".zgroup": GROUP, "zarr.json": {"zarr_format": 3}})
+    with pytest.raises(UsageError, match=r"Zarr v2 group \(\.zgroup\) and Zarr v3 .*--from zarr2 or --from zarr3"):
+        detect(storage)
+    assert detect(storage, format="zarr2") == "zarr2"
+
+
+def test_asking_for_what_is_not_there_says_what_is(tmp_path):
+    storage = tree(tmp_path, {"zarr.json": {"zarr_format": 3}})
+    with pytest.raises(UsageError, match="no zarr2 archive is here; found Zarr v3 already"):
+        detect(storage, format="zarr2")
+
+
+def test_links_do_not_lead_the_search_astray(tmp_path):
+    storage = tree(tmp_path, {"a/x.txt": b""})
+    (tmp_path / "a/loop").symlink_to(tmp_path)
+    with pytest.raises(UsageError, match="no archive is here"):
+        detect(storage)
