@@ -116,6 +116,13 @@ def test_a_long_double_is_told_by_name():
         parse_v2_dtype("<f12")
 
 
+@pytest.mark.parametrize("data", ["bfloat16", "float8_e4m3fn", "int4", "uint4", [["a", "|V0", [2]]]], ids=str)
+def test_types_that_numpy_lacks_are_told_by_name(data):
+    with pytest.raises(UnsupportedError) as caught:
+        parse_v2_dtype(data)
+    assert caught.value.problem.found
+
+
 def test_bottomless_structs_are_refused():
     data = "<i4"
     for _ in range(MAX_DEPTH):
@@ -214,6 +221,7 @@ FILLS = {
     "0 for raw": ("|V3", 0, np.void(b"\0\0\0")),
     "nothing for raw": ("|V3", "", np.void(b"\0\0\0")),
     "struct in its own byte order": (PAIR, "AAAAAQAAAAAAAPA/", np.array((1, 1.0), PAIR)[()]),
+    "nothing for nothing": ("|V0", "", np.void(b"")),
     "0 for a struct": (PAIR, 0, np.zeros((), PAIR)[()]),
     "nothing for a struct": (PAIR, "", np.zeros((), PAIR)[()]),
     "object for a struct": (PAIR, {"b": "NaN", "a": 1.0}, np.array((1, np.nan), PAIR)[()]),

@@ -30,6 +30,8 @@ _LONG: Final = {("f", 12), ("f", 16), ("c", 24), ("c", 32)}
 _TIME_UNIT: Final = re.compile(
     r"(?P<scale>[1-9][0-9]{0,9})?(?P<unit>Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as|generic)"
 )
+_TENSORSTORE: Final = re.compile(r"bfloat16|float8_\w+|u?int[24]")
+"""Names tensorstore 0.1.86 writes for types of its own; numpy has none of them."""
 _MAX_SUBARRAY_NDIM: Final = 32
 _NUMBER: Final = re.compile(
     r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
@@ -63,6 +65,8 @@ def _dtype(data: JSON, depth: int) -> np.dtype[Any]:
 
 
 def _simple(text: str) -> np.dtype[Any]:
+    if _TENSORSTORE.fullmatch(text):
+        raise UnsupportedError("a data type of tensorstore's own, unknown to numpy", found=text)
     match = _TYPESTR.fullmatch(text)
     if match is None:
         raise _bad(text)
@@ -156,6 +160,8 @@ def _subarray(dtype: np.dtype[Any], shape: JSON) -> np.dtype[Any]:
         raise MetadataError(
             "a sub-array field is too large", found=excerpt(shape), expected=f"at most {MAX_ITEM_BYTES} bytes"
         )
+    if dtype.itemsize == 0:
+        raise UnsupportedError("numpy has no sub-arrays of items of zero bytes", found=excerpt(shape))
     return np.dtype((dtype, tuple(shape))) if shape else dtype
 
 
@@ -260,6 +266,8 @@ def _void(data: JSON, dtype: np.dtype[Any]) -> Any:
         for name in dtype.names:
             result[name] = _fill(data[name], dtype.fields[name][0])
         return result[()]
+    if dtype.itemsize == 0 and data == "":
+        return np.zeros((), dtype=native)[()]
     raw = _base64(data) or bytes(dtype.itemsize)
     if len(raw) != dtype.itemsize:
         raise MetadataError(
