@@ -67,9 +67,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from . import __version__
 
-        print(f"zarrlift {version('zarrlift')}")  # noqa: T201 - asked for
+        print(f"zarrlift {__version__}")  # noqa: T201 - asked for
         raise typer.Exit
 
 

@@ -145,9 +145,9 @@ class Session:
 
 def write_json(command: str | None, code: int, content: JSONObject) -> None:
     """The one document of a command given `--json`."""
-    from importlib.metadata import version
+    from . import __version__
 
-    head = {"zarrlift": version("zarrlift"), "command": command, "exit_code": code}
+    head = {"zarrlift": __version__, "command": command, "exit_code": code}
     # Bare NaN, which attributes may hold, is no JSON: other programs would choke on the document.
     text = json.dumps(_strict({**head, **content}), indent=2, default=str)
     write(text + "\n", sys.stdout)
