@@ -43,14 +43,16 @@ class Figures:
         return max(self.megabytes)
 
     def __str__(self) -> str:
-        return f"{self.median:6.2f} s ({min(self.seconds):.2f} to {max(self.seconds):.2f}), {self.peak:4.0f} MB"
+        return (
+            f"{self.median:6.2f} s ({min(self.seconds):.2f} to {max(self.seconds):.2f}), {self.peak:4.0f} MB"
+        )
 
 
 def run_once(command: Command) -> tuple[float, float]:
     """(seconds, megabytes at the peak) of one process; fails if the command fails."""
     command.prepare()
     started = time.perf_counter()
-    process = subprocess.Popen(command.argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # noqa: S603
+    process = subprocess.Popen(command.argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert process.stderr is not None
     errors = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)

@@ -36,7 +36,12 @@ def write_large(path: Path) -> None:
     rng = np.random.default_rng(1)
     shape = (512, 512, 1024)
     array = zarr.create_array(
-        str(path), shape=shape, chunks=(64, 64, 64), dtype="<u2", zarr_format=2, compressors=Blosc("lz4", 5, 1)
+        str(path),
+        shape=shape,
+        chunks=(64, 64, 64),
+        dtype="<u2",
+        zarr_format=2,
+        compressors=Blosc("lz4", 5, 1),
     )
     for start in range(0, shape[0], 64):
         array[start : start + 64] = microscopy((64, *shape[1:]), rng)
@@ -46,7 +51,12 @@ def write_tiny(path: Path) -> None:
     """20,000 chunks of some 4 KB."""
     rng = np.random.default_rng(2)
     array = zarr.create_array(
-        str(path), shape=(20_000, 2048), chunks=(1, 2048), dtype="<u2", zarr_format=2, compressors=Blosc("lz4", 5, 1)
+        str(path),
+        shape=(20_000, 2048),
+        chunks=(1, 2048),
+        dtype="<u2",
+        zarr_format=2,
+        compressors=Blosc("lz4", 5, 1),
     )
     group = rng.integers(0, 65536, (1, 2048), dtype="<u2")
     array[:1] = group
@@ -70,14 +80,16 @@ def write_many(path: Path) -> None:
 
 def line(what: str, figures: Figures, limit: float | None = None) -> str:
     """A row of the table."""
-    allowed = "" if limit is None else f"   limit {limit:.2f} s: {'holds' if figures.median <= limit else 'BROKEN'}"
+    allowed = (
+        "" if limit is None else f"   limit {limit:.2f} s: {'holds' if figures.median <= limit else 'BROKEN'}"
+    )
     return f"{what:42} {figures}{allowed}"
 
 
 def main() -> None:
     """Write the sources, run everything, print the table."""
-    base = Path(tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else "/dev/shm"))  # noqa: S108
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5  # noqa: PLR2004
+    base = Path(tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else "/dev/shm"))
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     print(
         f"{platform.machine()}, Python {platform.python_version()}, zarr {version('zarr')}, "
         f"numcodecs {version('numcodecs')}, {rounds} rounds\n"
@@ -95,7 +107,9 @@ def main() -> None:
             shutil.copytree(many, out)
 
         def lift(name: str, source: Path, *options: str) -> Command:
-            return Command(name=name, argv=(ZARRLIFT, "migrate", str(source), str(out), *options), prepare=clear)
+            return Command(
+                name=name, argv=(ZARRLIFT, "migrate", str(source), str(out), *options), prepare=clear
+            )
 
         def copy(name: str, source: Path, flag: str) -> Command:
             return Command(name=name, argv=("cp", flag, str(source), str(out)), prepare=clear)
@@ -109,7 +123,9 @@ def main() -> None:
                 lift("large link", large, "--link", "hard"),
                 copy("tiny cp", tiny, "-r"),
                 lift("tiny lift", tiny),
-                Command(name="many lift", argv=(ZARRLIFT, "migrate", str(out), "--in-place"), prepare=fresh_copy),
+                Command(
+                    name="many lift", argv=(ZARRLIFT, "migrate", str(out), "--in-place"), prepare=fresh_copy
+                ),
                 Command(name="many zarr", argv=(ZARR, "migrate", "v3", str(out)), prepare=fresh_copy),
             ),
             rounds,
@@ -118,7 +134,9 @@ def main() -> None:
         print(line("512 MiB, 64^3 blosc: cp -r", figures["large cp"]))
         print(line("  zarrlift migrate", figures["large lift"], figures["large cp"].median * 1.5 + 0.5))
         print(line("  cp -rl", figures["large cpl"]))
-        print(line("  zarrlift migrate --link hard", figures["large link"], figures["large cpl"].median + 0.5))
+        print(
+            line("  zarrlift migrate --link hard", figures["large link"], figures["large cpl"].median + 0.5)
+        )
         print(line("20,000 chunks of 4 KB: cp -r", figures["tiny cp"]))
         print(line("  zarrlift migrate", figures["tiny lift"], figures["tiny cp"].median * 2 + 0.5))
         print(line("2,000 arrays in place: zarrlift", figures["many lift"], 1.5))

@@ -83,7 +83,9 @@ def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, byt
             continue
         if digest(content) != expected:
             problems.append(
-                _stays("the document changed since it was migrated", None, key, "Undo the job and migrate again.")
+                _stays(
+                    "the document changed since it was migrated", None, key, "Undo the job and migrate again."
+                )
             )
         found.append((key, content))
     return found, problems

@@ -95,7 +95,12 @@ class _Collector:
 
 
 def take_inventory(
-    storage: Storage, path: str, layout: Layout, *, children: frozenset[str] = frozenset(), follow_links: bool = False
+    storage: Storage,
+    path: str,
+    layout: Layout,
+    *,
+    children: frozenset[str] = frozenset(),
+    follow_links: bool = False,
 ) -> Inventory:
     """The chunks of the array at `path` that are present in `storage`.
 
@@ -238,7 +243,9 @@ def _keys_below(storage: Storage, path: str, layout: Layout) -> Iterator[str]:
         yield key.removeprefix(prefix)
 
 
-def task_bounds(inventory: Inventory, *, most_chunks: int = 1024, most_bytes: int = 64 << 20) -> tuple[int, ...]:
+def task_bounds(
+    inventory: Inventory, *, most_chunks: int = 1024, most_bytes: int = 64 << 20
+) -> tuple[int, ...]:
     """Cut the present chunks into tasks: `bounds[k] <= linear index < bounds[k + 1]`.
 
     Aims at some sixty tasks, so that workers finish together and a killed job loses

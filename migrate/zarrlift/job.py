@@ -89,7 +89,9 @@ class Job:
     ) -> Self:
         """A new job that holds a plan; appears whole or not at all. JobError if the file exists."""
         if path.exists():
-            raise JobError("a job file is there already", key=str(path), advice="Resume it, or undo it first.")
+            raise JobError(
+                "a job file is there already", key=str(path), advice="Resume it, or undo it first."
+            )
         # Made beside and renamed: a process killed here leaves no half job behind.
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         try:
@@ -113,9 +115,7 @@ class Job:
                 **(facts or {}),
             }
             db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-            db.executemany(
-                "INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", _node_rows(plan)
-            )
+            db.executemany("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", _node_rows(plan))
             db.execute("COMMIT")
         except sqlite3.Error as error:
             db.close()
@@ -204,7 +204,9 @@ class Job:
 
     def nodes(self) -> list[NodeRow]:
         """Every node, sorted by path."""
-        rows = self._db.execute("SELECT id, path, kind, state, published_ns, problems FROM node ORDER BY path")
+        rows = self._db.execute(
+            "SELECT id, path, kind, state, published_ns, problems FROM node ORDER BY path"
+        )
         return [
             NodeRow(
                 id=number,
@@ -231,7 +233,9 @@ class Job:
             for node, tasks, chunks, read, written, dropped in rows
         }
 
-    def record_task(self, node: int, number: int, *, chunks: int, bytes_in: int, bytes_out: int, dropped: int) -> None:
+    def record_task(
+        self, node: int, number: int, *, chunks: int, bytes_in: int, bytes_out: int, dropped: int
+    ) -> None:
         """A task is done; durable at the next commit."""
         self._begin()
         self._db.execute(
@@ -240,7 +244,12 @@ class Job:
         )
 
     def record_node(
-        self, node: int, state: NodeState, *, published_ns: int | None = None, problems: Iterable[Problem] = ()
+        self,
+        node: int,
+        state: NodeState,
+        *,
+        published_ns: int | None = None,
+        problems: Iterable[Problem] = (),
     ) -> None:
         """A node is published, or failed; durable at the next commit."""
         self._begin()
@@ -346,7 +355,12 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
             return candidate
     wanted = {text.rstrip("/"), str(absolute)}
     folders = {Path.cwd()} | ({absolute.parent} if absolute is not None else set())
-    found = [file for folder in sorted(folders) for file in sorted(folder.glob("*" + SUFFIX)) if _concerns(file, wanted)]
+    found = [
+        file
+        for folder in sorted(folders)
+        for file in sorted(folder.glob("*" + SUFFIX))
+        if _concerns(file, wanted)
+    ]
     if len(found) == 1:
         return found[0]
     if found:

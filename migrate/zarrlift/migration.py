@@ -6,27 +6,26 @@ import json
 import os
 import time
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from zarrstack.core.errors import JobError, Problem, UsageError
+from zarrstack.core.errors import JobError, UsageError
 
 from .archive import Archive, Format
+from .ends import Ends, Options, refuse_existing
 from .formats import describe
-from .inventory import take_inventory
 from .job import Job, find_job, job_path
+from .merging import merge
 from .outcome import NodeStatus, Outcome, Status
 from .places import Place, open_storage
-from .planning import Inventories, free_space, make_plan
-from .plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
+from .planning import Inventories
+from .plans import Plan
 from .recipe import Recipe
 from .replacing import set_aside, sweep_aside
-from .run import Progress, Run, RunOptions, VerifyLevel, source_changed
-from .storage import LocalStorage, Storage
-from .worker import WorkerSpec
+from .run import Run, RunOptions, VerifyLevel
+from .watching import Progress
 
-Options: TypeAlias = dict[str, Any] | None
 Link: TypeAlias = Literal["auto", "hard"]
 PathText: TypeAlias = str | os.PathLike[str]
 
@@ -57,7 +56,7 @@ def plan(
 
     `destination` may be left out: the plan is then for a copy to a place yet to be named.
     """
-    ends = _Ends.open(source, destination, in_place, storage_options, dest_storage_options, follow_links)
+    ends = Ends.open(source, destination, in_place, storage_options, dest_storage_options, follow_links)
     return ends.plan(recipe or Recipe(), format, follow_links)[0]
 
 
@@ -90,7 +89,7 @@ def migrate(
     if destination is None and not in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
     recipe = recipe or Recipe()
-    ends = _Ends.open(source, destination, in_place, storage_options, dest_storage_options, follow_links)
+    ends = Ends.open(source, destination, in_place, storage_options, dest_storage_options, follow_links)
     path = job_path(ends.local_destination, ends.name, None if job is None else Path(job))
     options = RunOptions(
         workers=workers,
@@ -105,10 +104,12 @@ def migrate(
         if earlier:
             return _resume(path, options, ends, progress)
     if not in_place and not overwrite:
-        _refuse_existing(ends.destination)
+        refuse_existing(ends.destination)
     made, inventories = ends.plan(recipe, format, follow_links)
     if not made.arrays and not made.groups and not made.refusals:
-        raise UsageError("there is nothing to migrate", key=ends.source.url, advice="Check --include and --exclude.")
+        raise UsageError(
+            "there is nothing to migrate", key=ends.source.url, advice="Check --include and --exclude."
+        )
     facts = {"link": link, "source_place": ends.lasting_place}
     if overwrite and not in_place:
         facts["overwrite"] = "yes"
@@ -146,7 +147,7 @@ def resume(
         header = json.loads(opened.fact("plan") or "{}")
         lasting = opened.fact("source_place") or header["source"]
         link: Link = "hard" if opened.fact("link") == "hard" else "auto"
-    ends = _Ends.open(
+    ends = Ends.open(
         lasting if source is None else source,
         None if header["in_place"] else (header["destination"] if destination is None else destination),
         header["in_place"],
@@ -196,126 +197,7 @@ def status(target: PathText, *, job: PathText | None = None) -> Status:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ends:
-    """Both ends of a migration, opened."""
-
-    source: Storage
-    destination: Storage
-    in_place: bool
-    named: bool
-    """Whether a destination was given at all."""
-    source_place: str | None
-    """As given, if it can be opened elsewhere too."""
-    destination_place: str | None
-    source_options: str
-    destination_options: str
-
-    @classmethod
-    def open(
-        cls,
-        source: Place,
-        destination: Place | None,
-        in_place: bool,
-        storage_options: Options,
-        dest_storage_options: Options,
-        follow_links: bool,
-    ) -> _Ends:
-        if in_place and destination is not None:
-            raise UsageError("in place takes no destination", found=str(destination))
-        first = open_storage(
-            source, storage_options=storage_options, mode="w" if in_place else "r", follow_links=follow_links
-        )
-        if destination is None:
-            second = first
-        else:
-            second = open_storage(destination, storage_options=dest_storage_options, mode="w")
-            _refuse_nested(first, second)
-        return cls(
-            source=first,
-            destination=second,
-            in_place=in_place,
-            named=destination is not None,
-            source_place=_text(source),
-            destination_place=_text(source if destination is None else destination),
-            source_options=json.dumps(storage_options or {}),
-            destination_options=json.dumps((storage_options if in_place else dest_storage_options) or {}),
-        )
-
-    def plan(
-        self, recipe: Recipe, format: Format | None, follow_links: bool
-    ) -> tuple[Plan, Inventories]:
-        archive = describe(self.source, format=format, follow_links=follow_links)
-        return make_plan(
-            archive,
-            self.source,
-            recipe,
-            destination=None if self.in_place else (self.destination.url if self.named else ""),
-            free_bytes=free_space(self.destination) if self.named else None,
-            follow_links=follow_links,
-        )
-
-    @property
-    def local_destination(self) -> Path | None:
-        return self.destination.root if isinstance(self.destination, LocalStorage) else None
-
-    @property
-    def lasting_place(self) -> str:
-        """What opens the source again from another directory; free of credentials."""
-        place = self.source_place
-        if place is None or "://" in place or "::" in place:
-            return self.source.url
-        return os.path.abspath(os.path.expanduser(place))
-
-    @property
-    def name(self) -> str:
-        return self.destination.url.rstrip("/").rpartition("/")[2] or "archive"
-
-    def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
-        if self.source_place is None or self.destination_place is None:
-            return None
-        return WorkerSpec(
-            job_id=job_id,
-            source=self.source_place,
-            destination=self.destination_place,
-            source_options=self.source_options,
-            destination_options=self.destination_options,
-            fsync=options.fsync,
-            hard_links=options.hard_links,
-            recheck=options.verify != "none",
-        )
-
-
-def _text(place: Place) -> str | None:
-    return os.fspath(place) if isinstance(place, (str, os.PathLike)) else None
-
-
-def _refuse_nested(source: Storage, destination: Storage) -> None:
-    if not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
-        if source.url == destination.url:
-            raise UsageError("source and destination are the same place", found=source.url)
-        return
-    first, second = (Path(os.path.realpath(storage.root)) for storage in (source, destination))
-    if first == second:
-        raise UsageError(
-            "source and destination are the same place", found=str(first), advice="Use --in-place if that is meant."
-        )
-    if first in second.parents or second in first.parents:
-        raise UsageError("one end lies inside the other", found=f"{first} and {second}")
-
-
-def _refuse_existing(destination: Storage) -> None:
-    if next(iter(destination.list_dir("")), None) is not None:
-        raise JobError(
-            "the destination exists and is not this job's",
-            found=destination.url,
-            advice="Choose another place, or use --overwrite.",
-        )
-    if isinstance(destination, LocalStorage) and destination.root.exists() and not destination.root.is_dir():
-        raise JobError("the destination is a file", found=destination.url)
-
-
-def _earlier(path: Path, ends: _Ends, recipe: Recipe, *, overwrite: bool) -> bool:
+def _earlier(path: Path, ends: Ends, recipe: Recipe, *, overwrite: bool) -> bool:
     """Whether the job file that is there is this very migration; JobError if it is another one.
 
     A job that was undone, or whose result is to be overwritten, makes room.
@@ -342,7 +224,7 @@ def _earlier(path: Path, ends: _Ends, recipe: Recipe, *, overwrite: bool) -> boo
     return True
 
 
-def _resume(path: Path, options: RunOptions, ends: _Ends, progress: Progress | None) -> Outcome:
+def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | None) -> Outcome:
     with Job.open(path, fsync=options.fsync) as job:
         if job.state == "undone":
             raise JobError("this job was undone", key=str(path), advice="Start a new one with migrate.")
@@ -351,7 +233,7 @@ def _resume(path: Path, options: RunOptions, ends: _Ends, progress: Progress | N
         set_aside(job, ends.destination)
         old = job.plan()
         fresh, inventories = ends.plan(old.recipe, old.format, old.follow_links)
-        merged = _merge(job, old, fresh, inventories, ends.destination)
+        merged = merge(job, old, fresh, inventories, ends.destination)
         return _run(job, merged, ends, options, inventories, progress)
 
 
@@ -372,7 +254,7 @@ def _nothing_to_do(job: Job) -> Outcome:
 def _run(
     job: Job,
     made: Plan,
-    ends: _Ends,
+    ends: Ends,
     options: RunOptions,
     inventories: Inventories,
     progress: Progress | None,
@@ -391,63 +273,3 @@ def _run(
     if outcome.state == "done":
         sweep_aside(job, ends.destination)
     return replace(outcome, seconds=time.monotonic() - started)
-
-
-def _merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage) -> Plan:
-    """The plan to go on with: what is done stays, what failed is planned anew.
-
-    A source that changed under recorded work is named, and the node is left alone.
-    """
-    known = {node.path: node for node in old.nodes}
-    found = {node.path: node for node in fresh.nodes}
-    totals = job.totals()
-    problems: list[Problem] = list(fresh.problems)
-    chosen: dict[str, Planned] = {}
-    for row in job.nodes():
-        before, now = known[row.path], found.get(row.path)
-        if now is not None and _same(before, now):
-            chosen[row.path] = before
-        elif row.state == "done" or now is None or (row.state == "pending" and row.id in totals):
-            chosen[row.path] = before
-            inventories.pop(row.path, None)
-            problems.append(source_changed(row.path))
-        else:
-            if isinstance(now, ArrayPlan):
-                _drop_stale(now, inventories, destination)
-            job.swap_node(row.path, now)
-            chosen[row.path] = now
-    for path in sorted(found.keys() - known.keys()):
-        problems.append(source_changed(path))
-    job.commit()
-    nodes = sorted(chosen.values(), key=lambda node: node.path)
-    return replace(
-        old,
-        arrays=tuple(node for node in nodes if isinstance(node, ArrayPlan)),
-        groups=tuple(node for node in nodes if isinstance(node, GroupPlan)),
-        refusals=tuple(node for node in nodes if isinstance(node, Refusal)),
-        problems=tuple(problems),
-    )
-
-
-def _same(before: Planned, now: Planned) -> bool:
-    if isinstance(before, ArrayPlan) and isinstance(now, ArrayPlan):
-        return (
-            before.source_digests == now.source_digests
-            and before.fingerprint == now.fingerprint
-            and before.document == now.document
-        )
-    if isinstance(before, GroupPlan) and isinstance(now, GroupPlan):
-        return before.source_digests == now.source_digests and before.document == now.document
-    return isinstance(before, Refusal) and isinstance(now, Refusal) and before == now
-
-
-def _drop_stale(now: ArrayPlan, inventories: Inventories, destination: Storage) -> None:
-    """Delete destination chunks, left by earlier work, that the source no longer has."""
-    if now.route.name == "stay":
-        return
-    layout = now.destination
-    wanted = set(inventories[now.path].indexes.tolist())
-    prefix = f"{now.path}/" if now.path else ""
-    for index in take_inventory(destination, now.path, layout).indexes.tolist():
-        if index not in wanted:
-            destination.delete(prefix + layout.keys.key(layout.grid.coordinates(index)))

@@ -79,7 +79,11 @@ class Mover:
 
     def __call__(self, task: Task) -> Moved:
         """Move the task's chunks; raises DestinationError, everything else is in `problems`."""
-        if self._transform is None and isinstance(self.source, LocalStorage) and isinstance(self.writer, LocalWriter):
+        if (
+            self._transform is None
+            and isinstance(self.source, LocalStorage)
+            and isinstance(self.writer, LocalWriter)
+        ):
             moved = self._files(task, self.source, self.writer)
         else:
             moved = self._payloads(task)
@@ -229,9 +233,7 @@ class Mover:
         decoded = self._reader.decode(payload) if array is None else array
         problems = recheck_decoded(self.move, payload, decoded)
         if problems:
-            raise ChunkError(
-                problems[0].message, found=problems[0].found, expected=problems[0].expected
-            )
+            raise ChunkError(problems[0].message, found=problems[0].found, expected=problems[0].expected)
 
 
 def convert(move: Move, array: npt.NDArray[Any]) -> npt.NDArray[Any]:

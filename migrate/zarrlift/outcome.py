@@ -82,7 +82,17 @@ class NodeStatus:
 
     def to_json(self) -> JSONObject:
         """For machines."""
-        names = ("path", "kind", "route", "state", "tasks_done", "tasks_total", "bytes_done", "bytes_total", "error")
+        names = (
+            "path",
+            "kind",
+            "route",
+            "state",
+            "tasks_done",
+            "tasks_total",
+            "bytes_done",
+            "bytes_total",
+            "error",
+        )
         return {name: getattr(self, name) for name in names}
 
 

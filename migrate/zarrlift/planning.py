@@ -16,7 +16,7 @@ from .archive import Archive, ArrayNode, Document, GroupNode, Layout
 from .conventions import recognise
 from .destination import destination_layout
 from .documents import array_document, group_document, strict_attributes
-from .inventory import Inventory, task_bounds, take_inventory
+from .inventory import Inventory, take_inventory, task_bounds
 from .plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
 from .recipe import ArrayRecipe, Recipe
 from .route import Route, route_between
@@ -223,9 +223,7 @@ def _plan_array(
     return planned, inventory
 
 
-def _bytes_out(
-    source: Layout, destination: Layout, route: Route, bytes_in: int, inventory: Inventory
-) -> int:
+def _bytes_out(source: Layout, destination: Layout, route: Route, bytes_in: int, inventory: Inventory) -> int:
     """What will be written, estimated unless payloads move as they are."""
     if route.name == "relink" or not inventory.certain:
         return bytes_in

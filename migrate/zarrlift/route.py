@@ -29,7 +29,9 @@ class Route:
         return self.name in ("recode", "rewrite", "regrid")
 
 
-def route_between(source: Layout, destination: Layout, *, same_place: bool, drop_empty: bool = False) -> Route:
+def route_between(
+    source: Layout, destination: Layout, *, same_place: bool, drop_empty: bool = False
+) -> Route:
     """The route from one layout to another; `same_place` if chunks keep their storage.
 
     Chunks that may turn out empty have to be looked at, so `drop_empty` asks for `rewrite`.

@@ -1,8 +1,7 @@
-"""The coordinator: tasks to an executor, progress, the ledger, and publication in order.
+"""The coordinator: tasks to an executor, progress, and the ledger.
 
-An array's `zarr.json` is written when its last chunk is; groups follow their children,
-consolidated metadata comes last. In place no group document is written before every
-node is done, since a v3 root hides the nodes that are still v2.
+Work is done first and recorded after; an array is verified and published when its last
+chunk is written. Whatever goes wrong with one array is kept with it, and the rest goes on.
 """
 
 from __future__ import annotations
@@ -12,21 +11,21 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
 from zarrstack.core.errors import JobError, Problem, ZarrstackError
-from zarrstack.core.jsons import JSONObject, document
 
-from .documents import consolidate
 from .inventory import Indexes, Inventory, take_inventory
 from .job import Job, NodeRow
 from .move import Moved, Task
 from .outcome import Outcome
-from .planning import Inventories, digest
-from .plans import ArrayPlan, GroupPlan, Plan
+from .planning import Inventories
+from .plans import ArrayPlan, Plan
+from .publishing import Publisher
 from .storage import LocalStorage, Storage
+from .watching import Progress, Silent
 from .worker import Worker, WorkerSpec, move
 from .writing import DestinationError, Writer, writer_for
 
@@ -38,38 +37,6 @@ _SMALL: Final = 32 << 10
 """Below this mean chunk size one thread is faster than two: files cost more than bytes."""
 _MOST_PROBLEMS: Final = 1000
 """Problems kept per array; the count in the message tells of the rest."""
-
-
-class Progress(Protocol):
-    """What is told of the work while it goes on."""
-
-    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        """The work begins; totals are None where they are not known."""
-
-    def advance(self, chunks: int, nbytes: int) -> None:
-        """So many more source chunks and bytes are done."""
-
-    def note(self, text: str) -> None:
-        """Something worth a line."""
-
-    def close(self) -> None:
-        """The work has ended."""
-
-
-class Silent:
-    """Progress that nobody watches."""
-
-    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        """Nothing."""
-
-    def advance(self, chunks: int, nbytes: int) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
-
-    def close(self) -> None:
-        """Nothing."""
 
 
 class Interrupted(KeyboardInterrupt):
@@ -135,6 +102,7 @@ class Run:
         self.inventories = inventories or {}
         self.progress: Progress = progress or Silent()
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync)
+        self._publisher = Publisher(job, plan, destination, self.writer)
         self.moved = [0, 0, 0, 0]
         self._sampler: object | None = None
         self._committed = time.monotonic()
@@ -147,7 +115,7 @@ class Run:
         stopped: Problem | None = None
         try:
             self._arrays()
-            self._groups()
+            self._publisher.groups()
         except DestinationError as error:
             stopped = error.problem
         except KeyboardInterrupt:
@@ -164,7 +132,9 @@ class Run:
 
     def _arrays(self) -> None:
         rows = {row.path: row for row in self.job.nodes() if row.kind == "array"}
-        pending = [(rows[array.path], array) for array in self.plan.arrays if rows[array.path].state != "done"]
+        pending = [
+            (rows[array.path], array) for array in self.plan.arrays if rows[array.path].state != "done"
+        ]
         totals = self.job.totals()
         done = [totals[row.id] for row, _ in pending if row.id in totals]
         self.progress.start(
@@ -332,7 +302,7 @@ class Run:
             self.job.record_node(array.row.id, "failed", problems=array.problems)
             return
         try:
-            published = self._publish(plan.path, plan.document)
+            published = self._publisher.publish(plan.path, plan.document)
         except JobError as error:
             self.job.record_node(array.row.id, "failed", problems=(error.at(node=plan.path).problem,))
             return
@@ -356,70 +326,6 @@ class Run:
         assert isinstance(self._sampler, Sampler)
         chosen = self._sampler.choose(array.plan, array.present)
         return compare_chunks(array.plan, self.source, self.destination, chosen) if chosen else ()
-
-    # Documents
-
-    def _publish(self, path: str, content: JSONObject) -> int | None:
-        """Write a `zarr.json`; gives its modification time where the place has one."""
-        key = f"{path}/zarr.json" if path else "zarr.json"
-        data = document(content)
-        if self.plan.in_place:
-            there = self.destination.get(key)
-            if there is not None and there != data and not self._ours(key, there):
-                raise JobError(
-                    "a zarr.json that this job did not write is there already",
-                    key=key,
-                    advice="Move it away, then resume.",
-                )
-        self.writer.write(key, data)
-        self.writer.settle()
-        if isinstance(self.destination, LocalStorage):
-            return os.stat(self.destination.path(key)).st_mtime_ns
-        return None
-
-    def _ours(self, key: str, content: bytes) -> bool:
-        return key == "zarr.json" and digest(content) == self.job.fact("root_document")
-
-    def _groups(self) -> None:
-        """Groups, children first, the root last, with consolidated metadata if wanted."""
-        rows = self.job.nodes()
-        if self.plan.in_place and any(row.state in ("failed", "refused", "pending") and row.kind != "group" for row in rows):
-            return
-        state = {row.path: row for row in rows if row.kind == "group"}
-        groups: list[GroupPlan] = sorted(
-            self.plan.groups, key=lambda group: (-group.path.count("/") - bool(group.path), group.path)
-        )
-        for group in groups:
-            if group.path == "" and self.plan.consolidate:
-                continue
-            row = state[group.path]
-            if row.state != "done":
-                self._publish_group(row, group.document)
-        root = next((group for group in groups if group.path == ""), None)
-        if root is not None and self.plan.consolidate:
-            content = self._consolidated(root)
-            expected = digest(document(content))
-            if state[""].state != "done" or self.job.fact("root_document") != expected:
-                self.job.note(root_document=expected)
-                self.job.commit()
-                self._publish_group(state[""], content)
-
-    def _publish_group(self, row: NodeRow, content: JSONObject) -> None:
-        try:
-            published = self._publish(row.path, content)
-        except JobError as error:
-            self.job.record_node(row.id, "failed", problems=(error.at(node=row.path).problem,))
-            return
-        self.job.record_node(row.id, "done", published_ns=published)
-
-    def _consolidated(self, root: GroupPlan) -> JSONObject:
-        done = {row.path for row in self.job.nodes() if row.state == "done"}
-        documents: dict[str, JSONObject] = {
-            node.path: node.document
-            for node in self.plan.published
-            if node.path in done and node.path
-        }
-        return consolidate({"": root.document, **documents})
 
     # The end
 

@@ -32,7 +32,9 @@ class WorkerSpec:
 class Worker:
     """Runs tasks of one job in one process; compiles each array once."""
 
-    def __init__(self, source: Storage, writer: Writer, *, hard_links: bool = False, recheck: bool = True) -> None:
+    def __init__(
+        self, source: Storage, writer: Writer, *, hard_links: bool = False, recheck: bool = True
+    ) -> None:
         self._source = source
         self._writer = writer
         self._hard_links = hard_links

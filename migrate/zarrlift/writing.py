@@ -85,7 +85,9 @@ class StoreWriter(Writer):
         try:
             self.storage.put_many([(key, bytes(data)) for key, data in items])
         except StorageError as error:
-            raise DestinationError(error.problem.message, key=error.problem.key, found=error.problem.found) from error
+            raise DestinationError(
+                error.problem.message, key=error.problem.key, found=error.problem.found
+            ) from error
 
 
 class LocalWriter(Writer):
@@ -150,7 +152,9 @@ class LocalWriter(Writer):
         try:
             size = os.fstat(reading).st_size
             head = os.read(reading, HEAD_BYTES)
-            tail = head[-TAIL_BYTES:] if size <= HEAD_BYTES else os.pread(reading, TAIL_BYTES, size - TAIL_BYTES)
+            tail = (
+                head[-TAIL_BYTES:] if size <= HEAD_BYTES else os.pread(reading, TAIL_BYTES, size - TAIL_BYTES)
+            )
         finally:
             os.close(reading)
         if not look.check(Ends(head, tail, size)):

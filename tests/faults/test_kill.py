@@ -26,7 +26,7 @@ MOMENTS = 12
 
 
 def run_and_kill(moment: int, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - our own script
+    return subprocess.run(
         [sys.executable, str(RUNNER), str(moment), str(directory), *arguments],
         capture_output=True,
         text=True,
@@ -40,7 +40,9 @@ def write_source(path: Path) -> None:
 
     rng = np.random.default_rng(7)
     root = zarr.open_group(str(path), mode="w", zarr_format=2, attributes={"title": "a"})
-    plain = root.create_array("g/relink", shape=(60, 70), chunks=(8, 9), dtype="<u2", compressors=Blosc("lz4"))
+    plain = root.create_array(
+        "g/relink", shape=(60, 70), chunks=(8, 9), dtype="<u2", compressors=Blosc("lz4")
+    )
     plain[...] = rng.integers(0, 50, (60, 70))
     recoded = root.create_array("g/recode", shape=(400,), chunks=(7,), dtype=">i4", compressors=Zlib(1))
     recoded[:300] = rng.integers(0, 1000, 300)
@@ -91,7 +93,7 @@ def test_a_killed_copy_resumes_to_the_same_bytes(
 ) -> None:
     expected, changes = reference
     destination = tmp_path / "out.zarr"
-    moment = random.Random(seed).randint(1, changes)  # noqa: S311
+    moment = random.Random(seed).randint(1, changes)
     killed = run_and_kill(moment, tmp_path, "migrate", str(source), str(destination))
     assert killed.returncode == -signal.SIGKILL
     assert_whole_where_visible(destination, expected)
@@ -110,7 +112,7 @@ def test_killed_again_and_again(
 ) -> None:
     expected, changes = reference
     destination = tmp_path / "out.zarr"
-    rng = random.Random(99)  # noqa: S311
+    rng = random.Random(99)
     run_and_kill(changes // 3, tmp_path, "migrate", str(source), str(destination))
     for _ in range(3):
         run_and_kill(rng.randint(1, changes // 3), tmp_path, "resume", str(destination))
@@ -124,7 +126,7 @@ def test_in_place_a_kill_never_shows_half_a_hierarchy(seed: int, source: Path, t
     place = tmp_path / "archive.zarr"
     shutil.copytree(source, place)
     before = zarr.open_group(str(place), mode="r", zarr_format=2)["g/relink"][...]
-    moment = random.Random(seed).randint(1, 12)  # noqa: S311
+    moment = random.Random(seed).randint(1, 12)
     run_and_kill(moment, tmp_path, "migrate", str(place), "--in-place")
     if (place / "zarr.json").exists():
         assert zarr.open_group(str(place), mode="r", zarr_format=3)["g/relink"][...].shape == (60, 70)

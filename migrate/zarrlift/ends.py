@@ -1,0 +1,142 @@
+"""Both ends of a migration, opened and held against each other."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from zarrstack.core.errors import JobError, UsageError
+
+from .archive import Format
+from .formats import describe
+from .places import Place, open_storage
+from .planning import Inventories, free_space, make_plan
+from .plans import Plan
+from .recipe import Recipe
+from .run import RunOptions
+from .storage import LocalStorage, Storage
+from .worker import WorkerSpec
+
+Options: TypeAlias = dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """Both ends of a migration, opened."""
+
+    source: Storage
+    destination: Storage
+    in_place: bool
+    named: bool
+    """Whether a destination was given at all."""
+    source_place: str | None
+    """As given, if it can be opened elsewhere too."""
+    destination_place: str | None
+    source_options: str
+    destination_options: str
+
+    @classmethod
+    def open(
+        cls,
+        source: Place,
+        destination: Place | None,
+        in_place: bool,
+        storage_options: Options,
+        dest_storage_options: Options,
+        follow_links: bool,
+    ) -> Ends:
+        if in_place and destination is not None:
+            raise UsageError("in place takes no destination", found=str(destination))
+        first = open_storage(
+            source, storage_options=storage_options, mode="w" if in_place else "r", follow_links=follow_links
+        )
+        if destination is None:
+            second = first
+        else:
+            second = open_storage(destination, storage_options=dest_storage_options, mode="w")
+            _refuse_nested(first, second)
+        return cls(
+            source=first,
+            destination=second,
+            in_place=in_place,
+            named=destination is not None,
+            source_place=_text(source),
+            destination_place=_text(source if destination is None else destination),
+            source_options=json.dumps(storage_options or {}),
+            destination_options=json.dumps((storage_options if in_place else dest_storage_options) or {}),
+        )
+
+    def plan(self, recipe: Recipe, format: Format | None, follow_links: bool) -> tuple[Plan, Inventories]:
+        archive = describe(self.source, format=format, follow_links=follow_links)
+        return make_plan(
+            archive,
+            self.source,
+            recipe,
+            destination=None if self.in_place else (self.destination.url if self.named else ""),
+            free_bytes=free_space(self.destination) if self.named else None,
+            follow_links=follow_links,
+        )
+
+    @property
+    def local_destination(self) -> Path | None:
+        return self.destination.root if isinstance(self.destination, LocalStorage) else None
+
+    @property
+    def lasting_place(self) -> str:
+        """What opens the source again from another directory; free of credentials."""
+        place = self.source_place
+        if place is None or "://" in place or "::" in place:
+            return self.source.url
+        return os.path.abspath(os.path.expanduser(place))
+
+    @property
+    def name(self) -> str:
+        return self.destination.url.rstrip("/").rpartition("/")[2] or "archive"
+
+    def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
+        if self.source_place is None or self.destination_place is None:
+            return None
+        return WorkerSpec(
+            job_id=job_id,
+            source=self.source_place,
+            destination=self.destination_place,
+            source_options=self.source_options,
+            destination_options=self.destination_options,
+            fsync=options.fsync,
+            hard_links=options.hard_links,
+            recheck=options.verify != "none",
+        )
+
+
+def _text(place: Place) -> str | None:
+    return os.fspath(place) if isinstance(place, (str, os.PathLike)) else None
+
+
+def _refuse_nested(source: Storage, destination: Storage) -> None:
+    if not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
+        if source.url == destination.url:
+            raise UsageError("source and destination are the same place", found=source.url)
+        return
+    first, second = (Path(os.path.realpath(storage.root)) for storage in (source, destination))
+    if first == second:
+        raise UsageError(
+            "source and destination are the same place",
+            found=str(first),
+            advice="Use --in-place if that is meant.",
+        )
+    if first in second.parents or second in first.parents:
+        raise UsageError("one end lies inside the other", found=f"{first} and {second}")
+
+
+def refuse_existing(destination: Storage) -> None:
+    if next(iter(destination.list_dir("")), None) is not None:
+        raise JobError(
+            "the destination exists and is not this job's",
+            found=destination.url,
+            advice="Choose another place, or use --overwrite.",
+        )
+    if isinstance(destination, LocalStorage) and destination.root.exists() and not destination.root.is_dir():
+        raise JobError("the destination is a file", found=destination.url)

@@ -1,0 +1,74 @@
+"""On resume: the plan as it was and the source as it is now, made into the plan to go on with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zarrstack.core.errors import Problem
+
+from .inventory import take_inventory
+from .job import Job
+from .planning import Inventories
+from .plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
+from .run import source_changed
+from .storage import Storage
+
+
+def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage) -> Plan:
+    """The plan to go on with: what is done stays, what failed is planned anew.
+
+    A source that changed under recorded work is named, and the node is left alone.
+    """
+    known = {node.path: node for node in old.nodes}
+    found = {node.path: node for node in fresh.nodes}
+    totals = job.totals()
+    problems: list[Problem] = list(fresh.problems)
+    chosen: dict[str, Planned] = {}
+    for row in job.nodes():
+        before, now = known[row.path], found.get(row.path)
+        if now is not None and _same(before, now):
+            chosen[row.path] = before
+        elif row.state == "done" or now is None or (row.state == "pending" and row.id in totals):
+            chosen[row.path] = before
+            inventories.pop(row.path, None)
+            problems.append(source_changed(row.path))
+        else:
+            if isinstance(now, ArrayPlan):
+                _drop_stale(now, inventories, destination)
+            job.swap_node(row.path, now)
+            chosen[row.path] = now
+    for path in sorted(found.keys() - known.keys()):
+        problems.append(source_changed(path))
+    job.commit()
+    nodes = sorted(chosen.values(), key=lambda node: node.path)
+    return replace(
+        old,
+        arrays=tuple(node for node in nodes if isinstance(node, ArrayPlan)),
+        groups=tuple(node for node in nodes if isinstance(node, GroupPlan)),
+        refusals=tuple(node for node in nodes if isinstance(node, Refusal)),
+        problems=tuple(problems),
+    )
+
+
+def _same(before: Planned, now: Planned) -> bool:
+    if isinstance(before, ArrayPlan) and isinstance(now, ArrayPlan):
+        return (
+            before.source_digests == now.source_digests
+            and before.fingerprint == now.fingerprint
+            and before.document == now.document
+        )
+    if isinstance(before, GroupPlan) and isinstance(now, GroupPlan):
+        return before.source_digests == now.source_digests and before.document == now.document
+    return isinstance(before, Refusal) and isinstance(now, Refusal) and before == now
+
+
+def _drop_stale(now: ArrayPlan, inventories: Inventories, destination: Storage) -> None:
+    """Delete destination chunks, left by earlier work, that the source no longer has."""
+    if now.route.name == "stay":
+        return
+    layout = now.destination
+    wanted = set(inventories[now.path].indexes.tolist())
+    prefix = f"{now.path}/" if now.path else ""
+    for index in take_inventory(destination, now.path, layout).indexes.tolist():
+        if index not in wanted:
+            destination.delete(prefix + layout.keys.key(layout.grid.coordinates(index)))

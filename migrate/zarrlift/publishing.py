@@ -1,0 +1,92 @@
+"""Publication: the `zarr.json` documents, in the order in which a reader may see them.
+
+An array's document follows its last chunk, a group's those of its children, and the
+consolidated root comes last. In place no group document is written before every node is
+done, since a v3 root hides the nodes that are still v2.
+"""
+
+from __future__ import annotations
+
+import os
+
+from zarrstack.core.errors import JobError
+from zarrstack.core.jsons import JSONObject, document
+
+from .documents import consolidate
+from .job import Job, NodeRow
+from .planning import digest
+from .plans import GroupPlan, Plan
+from .storage import LocalStorage, Storage
+from .writing import Writer
+
+
+class Publisher:
+    """Writes the documents of one job."""
+
+    def __init__(self, job: Job, plan: Plan, destination: Storage, writer: Writer) -> None:
+        self.job = job
+        self.plan = plan
+        self.destination = destination
+        self.writer = writer
+
+    def publish(self, path: str, content: JSONObject) -> int | None:
+        """Write a `zarr.json`; gives its modification time where the place has one."""
+        key = f"{path}/zarr.json" if path else "zarr.json"
+        data = document(content)
+        if self.plan.in_place:
+            there = self.destination.get(key)
+            if there is not None and there != data and not self._ours(key, there):
+                raise JobError(
+                    "a zarr.json that this job did not write is there already",
+                    key=key,
+                    advice="Move it away, then resume.",
+                )
+        self.writer.write(key, data)
+        self.writer.settle()
+        if isinstance(self.destination, LocalStorage):
+            return os.stat(self.destination.path(key)).st_mtime_ns
+        return None
+
+    def _ours(self, key: str, content: bytes) -> bool:
+        return key == "zarr.json" and digest(content) == self.job.fact("root_document")
+
+    def groups(self) -> None:
+        """Groups, children first, the root last, with consolidated metadata if wanted."""
+        rows = self.job.nodes()
+        if self.plan.in_place and any(
+            row.state in ("failed", "refused", "pending") and row.kind != "group" for row in rows
+        ):
+            return
+        state = {row.path: row for row in rows if row.kind == "group"}
+        groups: list[GroupPlan] = sorted(
+            self.plan.groups, key=lambda group: (-group.path.count("/") - bool(group.path), group.path)
+        )
+        for group in groups:
+            if group.path == "" and self.plan.consolidate:
+                continue
+            row = state[group.path]
+            if row.state != "done":
+                self._publish_group(row, group.document)
+        root = next((group for group in groups if group.path == ""), None)
+        if root is not None and self.plan.consolidate:
+            content = self._consolidated(root)
+            expected = digest(document(content))
+            if state[""].state != "done" or self.job.fact("root_document") != expected:
+                self.job.note(root_document=expected)
+                self.job.commit()
+                self._publish_group(state[""], content)
+
+    def _publish_group(self, row: NodeRow, content: JSONObject) -> None:
+        try:
+            published = self.publish(row.path, content)
+        except JobError as error:
+            self.job.record_node(row.id, "failed", problems=(error.at(node=row.path).problem,))
+            return
+        self.job.record_node(row.id, "done", published_ns=published)
+
+    def _consolidated(self, root: GroupPlan) -> JSONObject:
+        done = {row.path for row in self.job.nodes() if row.state == "done"}
+        documents: dict[str, JSONObject] = {
+            node.path: node.document for node in self.plan.published if node.path in done and node.path
+        }
+        return consolidate({"": root.document, **documents})
