@@ -64,9 +64,14 @@ def need_new_python():
     fail(text + "; no newer one was found on PATH.")
 
 
+def call(*command):
+    """Run a command at the root; gives its exit code."""
+    return subprocess.call(list(command), cwd=ROOT)
+
+
 def run(*command):
     """Run a command at the root; its failure is ours."""
-    code = subprocess.call(list(command), cwd=ROOT)
+    code = call(*command)
     if code:
         sys.exit(code if code > 0 else 1)
 
@@ -145,10 +150,15 @@ def test(*arguments):
 def check():
     """What CI looks at besides the tests."""
     install("dev")
-    run(PYTHON, "-m", "ruff", "check", ".")
-    run(PYTHON, "-m", "mypy")
     os.environ.setdefault("NO_MKDOCS_2_WARNING", "1")  # an advertisement, not a warning about our pages
-    run(PYTHON, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", os.path.join(VENV, "site"))
+    site = os.path.join(VENV, "site")
+    # All three, so that one round shows everything.
+    codes = [
+        call(PYTHON, "-m", "ruff", "check", "--output-format", "concise", "."),
+        call(PYTHON, "-m", "mypy"),
+        call(PYTHON, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", site),
+    ]
+    sys.exit(1 if any(codes) else 0)
 
 
 def shell():
