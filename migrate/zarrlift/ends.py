@@ -48,6 +48,7 @@ class Ends:
         dest_storage_options: Options,
         follow_links: bool,
     ) -> Ends:
+        """Open what was asked for; UsageError where the two ends make no sense together."""
         if in_place and destination is not None:
             raise UsageError("in place takes no destination", found=str(destination))
         first = open_storage(
@@ -70,6 +71,7 @@ class Ends:
         )
 
     def plan(self, recipe: Recipe, format: Format | None, follow_links: bool) -> tuple[Plan, Inventories]:
+        """The plan for what lies in the source now, and the listings made on the way."""
         archive = describe(self.source, format=format, follow_links=follow_links)
         return make_plan(
             archive,
@@ -82,6 +84,7 @@ class Ends:
 
     @property
     def local_destination(self) -> Path | None:
+        """The destination's directory, if it is one."""
         return self.destination.root if isinstance(self.destination, LocalStorage) else None
 
     @property
@@ -94,9 +97,11 @@ class Ends:
 
     @property
     def name(self) -> str:
+        """Last name of the destination's path or URL."""
         return self.destination.url.rstrip("/").rpartition("/")[2] or "archive"
 
     def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
+        """What workers elsewhere need; None for a store that lives in this process."""
         if self.source_place is None or self.destination_place is None:
             return None
         return WorkerSpec(
@@ -132,6 +137,7 @@ def _refuse_nested(source: Storage, destination: Storage) -> None:
 
 
 def refuse_existing(destination: Storage) -> None:
+    """JobError unless the destination is free: absent, or an empty directory."""
     if next(iter(destination.list_dir("")), None) is not None:
         raise JobError(
             "the destination exists and is not this job's",

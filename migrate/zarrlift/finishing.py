@@ -153,13 +153,19 @@ def _chunks(array: ArrayPlan, storage: Storage, published_ns: int | None, proble
     inventory = take_inventory(storage, array.path, layout)
     for index in inventory.indexes.tolist():
         key = prefix + layout.keys.key(layout.grid.coordinates(index))
-        if isinstance(storage, LocalStorage) and published_ns is not None:
-            if os.lstat(storage.path(key)).st_mtime_ns > published_ns:
-                problems.append(_stays("changed since the job wrote it, so it stays", array.path, key))
-                continue
+        if _newer(storage, key, published_ns):
+            problems.append(_stays("changed since the job wrote it, so it stays", array.path, key))
+            continue
         storage.delete(key)
         removed += 1
     return removed
+
+
+def _newer(storage: Storage, key: str, published_ns: int | None) -> bool:
+    """Whether a local object was written after the array's `zarr.json`; stores do not tell."""
+    if published_ns is None or not isinstance(storage, LocalStorage):
+        return False
+    return os.lstat(storage.path(key)).st_mtime_ns > published_ns
 
 
 def _sweep(storage: LocalStorage, job: Job, plan: Plan) -> None:

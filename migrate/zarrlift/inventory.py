@@ -225,7 +225,7 @@ def _listed(storage: Storage, path: str, layout: Layout, children: frozenset[str
     """List an array over a store; sizes are not asked for, they would cost a request each."""
     collector = _Collector(layout)
     ndim = len(layout.shape)
-    for key in _keys_below(storage, path, layout):
+    for key in _keys_below(storage, path):
         if key in _METADATA or key.split("/", 1)[0] in children:
             continue
         position = layout.keys.coordinates(key, ndim)
@@ -237,7 +237,7 @@ def _listed(storage: Storage, path: str, layout: Layout, children: frozenset[str
     return collector.inventory(sized=False)
 
 
-def _keys_below(storage: Storage, path: str, layout: Layout) -> Iterator[str]:
+def _keys_below(storage: Storage, path: str) -> Iterator[str]:
     prefix = f"{path}/" if path else ""
     for key in storage.list_prefix(prefix):
         yield key.removeprefix(prefix)

@@ -226,7 +226,8 @@ class Job:
     def totals(self) -> dict[int, Totals]:
         """Sums of the recorded tasks, by node."""
         rows = self._db.execute(
-            "SELECT node, count(*), sum(chunks), sum(bytes_in), sum(bytes_out), sum(dropped) FROM task GROUP BY node"
+            "SELECT node, count(*), sum(chunks), sum(bytes_in), sum(bytes_out), sum(dropped)"
+            " FROM task GROUP BY node"
         )
         return {
             node: Totals(tasks=tasks, chunks=chunks, bytes_in=read, bytes_out=written, dropped=dropped)

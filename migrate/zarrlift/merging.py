@@ -37,8 +37,7 @@ def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destinatio
                 _drop_stale(now, inventories, destination)
             job.swap_node(row.path, now)
             chosen[row.path] = now
-    for path in sorted(found.keys() - known.keys()):
-        problems.append(source_changed(path))
+    problems.extend(map(source_changed, sorted(found.keys() - known.keys())))
     job.commit()
     nodes = sorted(chosen.values(), key=lambda node: node.path)
     return replace(

@@ -198,7 +198,13 @@ class Mover:
         from zarrstack.core.codecs.deflate import rewrap_zlib_to_gzip
 
         size = self._reader.sizes[shared]
-        return lambda index, payload: rewrap_zlib_to_gzip(payload, size)
+
+        def rewrapped(index: int, payload: bytes) -> Buffer:
+            result = rewrap_zlib_to_gzip(payload, size)
+            self._again(index, payload, None)
+            return result
+
+        return rewrapped
 
     def _recode(self, index: int, payload: bytes, writer: Pipeline, shared: int) -> Buffer:
         inner = self._reader.undo(payload, shared)

@@ -245,7 +245,8 @@ def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -
                 kind="fill-null",
                 severity="note",
                 node=node.path,
-                message=f"fill_value null becomes {source.fill_value!r}, which {missing} missing chunks will show",
+                message=f"fill_value null becomes {source.fill_value!r}, "
+                f"which {missing} missing chunks will show",
             )
         )
     if inventory.stray_count:
