@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 _USER: Final = re.compile(r"(?<=://)[^/\s@'\"]+@")
-_QUERY: Final = re.compile(r"(?i)\b((?:https?|az|abfs|abfss|gs|s3)://[^\s?'\"]*)\?[^\s'\")>]+")
+_QUERY: Final = re.compile(r"(\w://[^\s?'\"]*)\?[^\s'\")>]+")
 _SHORTEST: Final = 6
 """Shorter texts in `storage_options` are words such as "us" or "anon", not secrets."""
 _HIDDEN: Final = "..."

@@ -130,6 +130,8 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
     secrets = secrets_of(options)
     shown = redact(url, secrets).rstrip("/") or url
     protocol = url.split("::", 1)[0].split("://", 1)[0]
+    if protocol == "local" and "::" not in url:
+        return _from_path(url.removeprefix("local://"), options, mode)
     if protocol == "file" and "::" not in url:
         parts = urlsplit(url)
         if parts.netloc not in ("", "localhost"):

@@ -8,8 +8,10 @@ first used in, and zarr's own loop is zarr's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
+import weakref
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -47,6 +49,9 @@ class StoreStorage(Storage):
         self.url = redact(text, self._secrets)
         self.can_list = store.supports_listing and not _protocols(store) & _UNLISTED
         self._names: dict[str, dict[str, bool]] | None = None
+        if self._store is not store:
+            # A file system of our own: nobody else will close its connections.
+            weakref.finalize(self, _close, getattr(self._store, "fs", None))
 
     def get(self, key: str) -> bytes | None:
         """The object, or None where the store says that there is none."""
@@ -281,6 +286,7 @@ def _own(store: Store) -> Store:
 
 # ----- the loop
 
+_THREAD: Final = "zarrlift-storage"
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _owner = -1
@@ -293,8 +299,26 @@ def loop() -> asyncio.AbstractEventLoop:
         if _loop is None or _owner != os.getpid():
             _loop = asyncio.new_event_loop()
             _owner = os.getpid()
-            threading.Thread(target=_loop.run_forever, name="zarrlift-storage", daemon=True).start()
+            threading.Thread(target=_loop.run_forever, name=_THREAD, daemon=True).start()
         return _loop
+
+
+def _close(fs: Any) -> None:
+    """Close the connections of a file system, in the loop that they live in."""
+    running = _loop
+    if running is None or _owner != os.getpid():
+        return
+
+    async def close() -> None:
+        # Where fsspec's http and gcsfs, and where s3fs keep them.
+        for holder in (getattr(fs, "_session", None), getattr(fs, "_s3", None)):
+            if holder is not None and hasattr(holder, "close"):
+                await holder.close()
+
+    future = asyncio.run_coroutine_threadsafe(close(), running)
+    if threading.current_thread().name != _THREAD:
+        with contextlib.suppress(Exception):
+            future.result(timeout=1)
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

@@ -47,7 +47,9 @@ def test_anything_else_is_named(tmp_path, entries, said):
 
 def test_two_formats_are_refused_with_both_named_unless_one_is_asked_for(tmp_path):
     storage = tree(tmp_path, {".zgroup": GROUP, "zarr.json": {"zarr_format": 3}})
-    with pytest.raises(UsageError, match=r"Zarr v2 group \(\.zgroup\) and Zarr v3 .*--from zarr2 or --from zarr3"):
+    with pytest.raises(
+        UsageError, match=r"Zarr v2 group \(\.zgroup\) and Zarr v3 .*--from zarr2 or --from zarr3"
+    ):
         detect(storage)
     assert detect(storage, format="zarr2") == "zarr2"
 

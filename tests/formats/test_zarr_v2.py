@@ -37,7 +37,9 @@ def test_documents_are_kept_as_they_lie(tmp_path):
 
 
 def test_a_refused_node_never_stops_the_others(tmp_path):
-    archive = read(tmp_path, {".zgroup": GROUP, "bad/.zarray": b"{", "good/.zarray": ARRAY, "g/.zgroup": b"7"})
+    archive = read(
+        tmp_path, {".zgroup": GROUP, "bad/.zarray": b"{", "good/.zarray": ARRAY, "g/.zgroup": b"7"}
+    )
     assert [found.path for found in archive.nodes if found.refused] == ["bad", "g"]
     assert node(archive, "good").layout is not None
 
@@ -46,7 +48,9 @@ def test_chunk_directories_are_not_walked(tmp_path, monkeypatch):
     storage = tree(tmp_path, {".zgroup": GROUP, "a/.zarray": array(dimension_separator="/"), "a/0/0": b"x"})
     listed = []
     real = LocalStorage.list_dir
-    monkeypatch.setattr(LocalStorage, "list_dir", lambda self, prefix: listed.append(prefix) or real(self, prefix))
+    monkeypatch.setattr(
+        LocalStorage, "list_dir", lambda self, prefix: listed.append(prefix) or real(self, prefix)
+    )
     zarr_v2.read(storage)
     assert sorted(listed) == ["", "a"]
 
@@ -134,7 +138,9 @@ def test_attributes_without_a_node_make_a_group_with_a_warning(tmp_path):
     ],
 )
 def test_the_keys_decide_where_the_document_does_not_say(tmp_path, declared, chunks, chosen):
-    document = array(without="dimension_separator") if declared is None else array(dimension_separator=declared)
+    document = (
+        array(without="dimension_separator") if declared is None else array(dimension_separator=declared)
+    )
     found = one(tmp_path, document, chunks)
     assert found.layout is not None, found.problems
     assert found.layout.keys.separator == chosen
@@ -149,7 +155,9 @@ def test_the_keys_decide_where_the_document_does_not_say(tmp_path, declared, chu
     ],
 )
 def test_keys_that_contradict_the_document_refuse_the_array(tmp_path, declared, chunks, said):
-    document = array(without="dimension_separator") if declared is None else array(dimension_separator=declared)
+    document = (
+        array(without="dimension_separator") if declared is None else array(dimension_separator=declared)
+    )
     assert said in messages(one(tmp_path, document, chunks))
 
 
@@ -249,7 +257,9 @@ def test_equal_consolidated_metadata_is_nothing_to_tell(tmp_path):
     assert archive.problems == ()
 
 
-@pytest.mark.parametrize("key", ["../x/.zarray", "/etc/.zarray", "a//b/.zarray", "a/../../b/.zgroup", "./.zarray"])
+@pytest.mark.parametrize(
+    "key", ["../x/.zarray", "/etc/.zarray", "a//b/.zarray", "a/../../b/.zgroup", "./.zarray"]
+)
 def test_keys_that_lead_out_of_the_archive_are_refused_by_name(tmp_path, key):
     archive = read(tmp_path, {".zgroup": GROUP, ".zmetadata": consolidated(**{key: ARRAY})})
     assert key in messages(archive)
@@ -272,7 +282,11 @@ class Unlisted(LocalStorage):
 
 
 def test_an_archive_over_a_store_that_cannot_list_is_read_from_consolidated_metadata(tmp_path):
-    entries = {"a/b/.zarray": array(without="dimension_separator"), "a/b/.zattrs": {"u": "m"}, ".zgroup": GROUP}
+    entries = {
+        "a/b/.zarray": array(without="dimension_separator"),
+        "a/b/.zattrs": {"u": "m"},
+        ".zgroup": GROUP,
+    }
     tree(tmp_path, {".zmetadata": consolidated(**entries), "a/b/0/0": b"x"})
     archive = describe(Unlisted(tmp_path))
     assert paths(archive) == ["", "a", "a/b"]

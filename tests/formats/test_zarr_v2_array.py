@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from formats.v2_trees import array, messages, node, one, read
 from hypothesis import given
 from hypothesis import strategies as st
-from formats.v2_trees import array, messages, node, one, read
 
 from zarrlift.archive import Layout
 from zarrlift.formats.zarr_v2_array import Describer
@@ -265,7 +265,11 @@ lengths = st.lists(st.integers(-1, 2**65) | st.just(0) | st.floats(), max_size=3
 codecs = st.one_of(
     st.none(),
     st.fixed_dictionaries(
-        {"id": st.sampled_from(["blosc", "zlib", "delta", "astype", "categorize", "vlen-utf8", "json2", "x"])},
+        {
+            "id": st.sampled_from(
+                ["blosc", "zlib", "delta", "astype", "categorize", "vlen-utf8", "json2", "x"]
+            )
+        },
         optional={
             "level": st.integers(-2, 30),
             "shuffle": st.integers(-2, 3) | st.booleans(),
@@ -277,7 +281,9 @@ codecs = st.one_of(
     ),
 )
 dtypes = st.recursive(
-    st.sampled_from(["<i4", ">f8", "|b1", "|O", "<M8", "<M8[ns]", "|S3", "<U2", "<U0", "|V5", "<f16", "=i4", 3]),
+    st.sampled_from(
+        ["<i4", ">f8", "|b1", "|O", "<M8", "<M8[ns]", "|S3", "<U2", "<U0", "|V5", "<f16", "=i4", 3]
+    ),
     lambda inner: st.lists(
         st.tuples(st.sampled_from(["a", "b", ""]), inner) | st.tuples(st.just("c"), inner, lengths),
         max_size=3,
@@ -285,7 +291,13 @@ dtypes = st.recursive(
     max_leaves=5,
 )
 fills = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.just([1, "NaN"]), st.just({})
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.just([1, "NaN"]),
+    st.just({}),
 )
 documents = st.fixed_dictionaries(
     {},

@@ -1,0 +1,171 @@
+"""Where an archive may lie, and what is said of a place that is none."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import threading
+import zipfile
+from pathlib import Path
+
+import fixtures_index
+import pytest
+import zarr
+from zarr.storage import LocalStore, MemoryStore, StorePath
+
+from zarrlift.credentials import redact, secrets_of
+from zarrlift.formats import describe
+from zarrlift.places import open_storage
+from zarrlift.storage import LocalStorage
+from zarrlift.storage_zarr import StoreStorage
+from zarrstack.core.errors import UsageError
+
+OCEAN = fixtures_index.archive("zarr-2.18/people/ocean").path
+
+
+def paths(place, **options):
+    return [node.path for node in describe(open_storage(place, **options)).nodes]
+
+
+def test_a_directory_is_reached_directly_however_it_is_named(monkeypatch):
+    monkeypatch.setenv("HOME", str(OCEAN.parent))
+    places = [str(OCEAN), OCEAN, OCEAN.as_uri(), f"~/{OCEAN.name}", LocalStore(OCEAN)]
+    for place in places:
+        storage = open_storage(place)
+        assert isinstance(storage, LocalStorage)
+        assert storage.url == str(OCEAN)
+    assert open_storage(storage) is storage
+
+
+def test_a_file_url_may_hold_escaped_characters(tmp_path):
+    (tmp_path / "a b%").mkdir()
+    assert open_storage((tmp_path / "a b%").as_uri()).url == str(tmp_path / "a b%")
+
+
+def zipped(target: Path, prefix: str = "", extra: tuple[str, ...] = ()) -> Path:
+    with zipfile.ZipFile(target, "w") as archive:
+        for name in extra:
+            archive.writestr(name, b"")
+        for file in OCEAN.rglob("*"):
+            if file.is_file():
+                archive.write(file, prefix + file.relative_to(OCEAN).as_posix())
+    return target
+
+
+@pytest.mark.parametrize(
+    ("prefix", "extra"),
+    [("", ()), ("ocean.zarr/", ()), ("data/v1/ocean.zarr/", ("data/", "__MACOSX/._x", ".DS_Store"))],
+    ids=["root", "packed with its directory", "packed deep, with an archiver's own"],
+)
+def test_a_zip_file_is_an_archive_wherever_its_root_lies_in_it(tmp_path, prefix, extra):
+    place = zipped(tmp_path / "x.zip", prefix, extra)
+    assert paths(place) == paths(OCEAN)
+    # What a plan calls the place opens the same place again.
+    assert paths(open_storage(place).url) == paths(OCEAN)
+
+
+def test_chained_urls_reach_into_zip_files(tmp_path):
+    assert paths(f"zip::file://{zipped(tmp_path / 'x.zip')}") == paths(OCEAN)
+
+
+def copied(put):
+    for file in OCEAN.rglob("*"):
+        if file.is_file():
+            put(file.relative_to(OCEAN).as_posix(), file.read_bytes())
+
+
+def test_fsspec_urls_and_zarr_stores_hold_the_same_archive():
+    target = open_storage("memory://places/ocean", mode="w")
+    copied(target.put)
+    assert paths("memory://places/ocean") == paths(OCEAN)
+    store = MemoryStore()
+    copied(StoreStorage(store, "deep/down").put)
+    assert paths(StorePath(store, "deep/down")) == paths(OCEAN)
+    opened = zarr.open_group(open_storage(StorePath(store, "deep/down")).zarr_store(), mode="r")
+    assert set(opened.array_keys()) == set(zarr.open_group(OCEAN, mode="r").array_keys())
+
+
+@pytest.fixture
+def web():
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+        def list_directory(self, path):
+            self.send_error(403)
+
+    handler = functools.partial(Quiet, directory=str(OCEAN.parent))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_plain_http_cannot_list_and_is_read_from_consolidated_metadata(web):
+    storage = open_storage(f"{web}/{OCEAN.name}")
+    assert not storage.can_list
+    assert storage.get("no/.zarray") is None
+    archive = describe(storage)
+    assert [node.path for node in archive.nodes] == paths(OCEAN)
+    assert archive.url == f"{web}/{OCEAN.name}"
+
+
+# ----- what is no place
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("", "an empty path"),
+        ("/nowhere/at/all", "nothing is there; found /nowhere/at/all"),
+        (__file__, "not an archive; found the file"),
+        (OCEAN / ".zgroup", f"is no archive; .*Give {OCEAN}"),
+        ("file://elsewhere/x", "on this machine"),
+        ("nosuch://x", "not a place"),
+        (7, "not a place; found int"),
+    ],
+    ids=str,
+)
+def test_what_is_no_place_is_said_so(place, said):
+    with pytest.raises(UsageError, match=said):
+        open_storage(place)
+
+
+def test_writing_needs_no_directory_but_no_file_in_its_place(tmp_path):
+    open_storage(tmp_path / "new", mode="w").put("a/b", b"1")
+    assert (tmp_path / "new/a/b").read_bytes() == b"1"
+    (tmp_path / "file").write_bytes(b"")
+    for place in (tmp_path / "file", tmp_path / "x.zip"):
+        with pytest.raises(UsageError, match=r"file"):
+            open_storage(place, mode="w")
+
+
+def test_storage_options_are_for_urls(tmp_path):
+    with pytest.raises(UsageError, match="for URLs"):
+        open_storage(tmp_path, storage_options={"key": "x"})
+
+
+# ----- secrets
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("s3://bucket/a.zarr", "s3://bucket/a.zarr"),
+        ("https://me:pass@host/a", "https://host/a"),
+        ("zip::s3://key:pass@bucket/a.zip", "zip::s3://bucket/a.zip"),
+        ("https://host/a?X-Amz-Signature=abc&b=c", "https://host/a?..."),
+        ("cannot get 'https://host/a?sig=abc' now", "cannot get 'https://host/a?...' now"),
+        ("no?sig", "no?sig"),
+    ],
+)
+def test_urls_are_shown_without_user_password_and_query(text, shown):
+    assert redact(text) == shown
+
+
+def test_storage_options_never_appear_in_a_url_or_an_error():
+    options = {"key": "AKIAEXAMPLE", "client_kwargs": {"token": "hunter22"}, "anon": False, "region": "eu"}
+    assert set(secrets_of(options)) == {"AKIAEXAMPLE", "hunter22"}
+    with pytest.raises(UsageError) as caught:
+        open_storage("nosuch://AKIAEXAMPLE:hunter22@x?sig=zzz", storage_options=options)
+    assert not [secret for secret in ("AKIA", "hunter22", "zzz") if secret in str(caught.value)]
