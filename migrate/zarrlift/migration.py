@@ -24,7 +24,7 @@ from .plans import Plan
 from .recipe import Recipe
 from .replacing import set_aside, sweep_aside
 from .run import Run, RunOptions, VerifyLevel
-from .watching import Progress
+from .progress import Progress
 
 Link: TypeAlias = Literal["auto", "hard"]
 PathText: TypeAlias = str | os.PathLike[str]

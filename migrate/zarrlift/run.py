@@ -7,9 +7,10 @@ chunk is written. Whatever goes wrong with one array is kept with it, and the re
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -23,9 +24,9 @@ from .move import Moved, Task
 from .outcome import Outcome
 from .planning import Inventories
 from .plans import ArrayPlan, Plan
+from .progress import Progress, Silent
 from .publishing import Publisher
 from .storage import LocalStorage, Storage
-from .watching import Progress, Silent
 from .worker import Worker, WorkerSpec, move
 from .writing import DestinationError, Writer, writer_for
 
@@ -118,6 +119,13 @@ class Run:
             self._publisher.groups()
         except DestinationError as error:
             stopped = error.problem
+        except BrokenExecutor as error:
+            stopped = Problem(
+                kind="worker",
+                message="a worker died",
+                found=str(error),
+                advice="It may have run out of memory. Resume with fewer workers.",
+            )
         except KeyboardInterrupt:
             self.job.commit()
             self.progress.close()
@@ -210,7 +218,7 @@ class Run:
             from multiprocessing import get_context
 
             pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-            return pool, lambda task: pool.submit(move, spec, task), True
+            return pool, lambda task: _submit_quietly(pool, spec, task), True
         worker = Worker(
             self.source,
             self.writer,
@@ -258,7 +266,7 @@ class Run:
     def _record(self, array: _Array, task: Task, future: Future[Moved]) -> None:
         try:
             moved = future.result()
-        except DestinationError:
+        except (DestinationError, BrokenExecutor):
             raise
         except ZarrstackError as error:
             array.fail((error.at(node=array.plan.path).problem,))
@@ -364,6 +372,17 @@ def source_changed(path: str) -> Problem:
         message="the source changed since the plan was made",
         advice="Undo this job and migrate again, so that old and new chunks are not mixed.",
     )
+
+
+def _submit_quietly(pool: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
+    """Submit with Ctrl-C blocked: worker processes inherit that, and only the coordinator stops."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return pool.submit(move, spec, task)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(move, spec, task)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def unforeseen(path: str, error: Exception) -> Problem:
