@@ -26,8 +26,11 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("recipe", ("recipe*", "codec_text", "casting*", "portable*")),
     ("formats, conventions", ("formats*", "conventions*")),
     ("route, planning", ("route*", "destination*", "inventory*", "planning*", "plans*", "documents*")),
-    ("move", ("move*", "moving*", "job*", "objects", "writing*", "worker", "verifying*")),
-    ("run", ("run*", "running*", "progress", "outcome", "replacing", "finishing*", "migration*")),
+    ("move", ("move*", "job", "objects", "writing", "worker", "verifying*")),
+    (
+        "run",
+        ("run", "merging", "outcome", "progress", "publishing", "ends", "replacing", "migration", "finish*"),
+    ),
     ("report", ("report*",)),
     ("cli", ("cli*", "")),
 )
