@@ -198,6 +198,17 @@ def test_signalling_nans_and_minus_zero_survive_every_path():
             )
 
 
+@pytest.mark.parametrize("shape", [(70, 90, 65), (1000, 300), (64, 3, 2, 800)], ids=str)
+def test_large_arrays_are_turned_in_blocks_without_a_gap(shape):
+    values = np.random.default_rng(2).integers(0, 2**32, shape, dtype="u4")
+    reverse = range(len(shape))[::-1]
+    for order in (reverse, np.roll(range(len(shape)), 1).tolist()):
+        pipeline = Pipeline(Chain((transpose(*order), bytes_codec("big"))), shape, DataType("uint32"))
+        payload = bytes(memoryview(pipeline.encode(values)))
+        assert payload == values.transpose(*order).astype(">u4").tobytes()
+        assert same_bits(pipeline.decode(payload), values)
+
+
 def test_struct_fields_may_differ_in_byte_order():
     dtype = [["a", "<i4"], ["b", ">f8"], ["c", [["d", ">u2"], ["e", "|S3"]]]]
     stored = np.dtype([("a", "<i4"), ("b", ">f8"), ("c", [("d", ">u2"), ("e", "S3")])])

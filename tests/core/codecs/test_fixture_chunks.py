@@ -76,9 +76,10 @@ def _pipeline(document: dict[str, Any]) -> Pipeline:
 def _readable(array: ExpectedArray) -> bool:
     return (
         array.archive.kind == "directory"
+        and (array.archive.path / array.path / ".zarray").exists()
         and array.unreadable is None
         and "deviations" not in array.archive.name
-        and (array.archive.path / array.path / ".zarray").exists()
+        and "dtype" in _document(array)
     )
 
 

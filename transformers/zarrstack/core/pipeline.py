@@ -14,6 +14,7 @@ import numpy as np
 
 from .codecs import compile_array_codec, compile_bytes_codec
 from .codecs.base import OBJECT_LIMIT, Ends, Leaf, Options, Size
+from .codecs.layout import in_c_order
 from .errors import CastError, ChunkError, MetadataError, ZarrstackError
 from .jsons import canonical
 
@@ -91,7 +92,7 @@ class Pipeline:
             raise _unforeseen(self.chain.codecs[self.chain.middle], error) from error
         if self._inverse is not None:
             array = array.transpose(self._inverse)
-        return array.astype(self._native, order="C", copy=False)
+        return in_c_order(array, self._native)
 
     def encode(self, array: Array) -> Buffer:
         """The payload of a leaf, which must have the leaf's shape and data type; any byte order.

@@ -20,6 +20,7 @@ from ..errors import CastError, MetadataError
 from .base import DEFAULT_OPTIONS, ArrayCodec, Leaf, Options, Size
 from .bounds import buffer_length, items_as_octets, require_fit
 from .config import Configuration
+from .layout import in_c_order
 
 if TYPE_CHECKING:
     from ..chain import CodecSpec
@@ -71,7 +72,7 @@ class Bytes(ArrayCodec):
                 found=str(array.dtype),
                 expected=str(self.stored),
             )
-        return items_as_octets(array.astype(self.stored, order="C", copy=False))
+        return items_as_octets(in_c_order(array, self.stored))
 
     def decode(self, data: Buffer) -> Array:
         """A view of the data: read-only if the data is, in the stored byte order."""

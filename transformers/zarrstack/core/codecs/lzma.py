@@ -3,7 +3,8 @@
 Facts: numcodecs 0.16.6 `numcodecs.lzma`; the numbers of formats and checks are those of
 Python's lzma module (FORMAT_XZ is 1, FORMAT_RAW is 3). numcodecs hands `filters` to the
 decoder, which Python allows for FORMAT_RAW only; an xz stream names its own filters, so
-that here an xz archive with `filters` can be read.
+that here an xz archive with `filters` can be read. GDAL says `delta`, the distance of its
+delta filter, which the stream names as well.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Lzma(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `format`, `check`, `preset`, `filters`, as numcodecs has them."""
-        config = Configuration(spec, ("format", "check", "preset", "filters"))
+        """Configuration: `format`, `check`, `preset`, `filters`, as numcodecs has them; GDAL's `delta`."""
+        config = Configuration(spec, ("format", "check", "preset", "filters", "delta"))
         kind = config.choice("format", (0, 1, 2, 3), 1)
         preset = config.value("preset", None)
         if preset is not None:

@@ -8,7 +8,7 @@ it means the array's item size; Zarr v2 always has one.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -18,8 +18,6 @@ from .bounds import octets, require_fit
 from .config import Configuration
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from ..chain import CodecSpec
     from .base import Buffer
 
@@ -60,7 +58,8 @@ class Shuffle(BytesCodec):
         self._require_whole(len(view))
         if self.elementsize <= 1:
             return view
-        return _flat(view.reshape(-1, self.elementsize).T)
+        result: Buffer = self._numcodec().encode(view)
+        return result
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
         """The inverse."""
@@ -69,7 +68,13 @@ class Shuffle(BytesCodec):
         self._require_whole(len(view))
         if self.elementsize <= 1:
             return view
-        return _flat(view.reshape(self.elementsize, -1).T)
+        result: Buffer = self._numcodec().decode(view)
+        return result
+
+    def _numcodec(self) -> Any:
+        from numcodecs.shuffle import Shuffle as Numcodec
+
+        return Numcodec(self.elementsize)
 
     def _require_whole(self, length: int) -> None:
         if self.elementsize > 1 and length % self.elementsize:
@@ -78,7 +83,3 @@ class Shuffle(BytesCodec):
                 found=f"{length} bytes",
                 expected=f"a multiple of {self.elementsize}",
             )
-
-
-def _flat(view: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    return cast("npt.NDArray[np.uint8]", np.ascontiguousarray(view).reshape(-1))
