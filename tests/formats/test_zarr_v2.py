@@ -60,8 +60,9 @@ def test_chunk_directories_are_not_walked(tmp_path, monkeypatch):
     [
         ({"n/.zgroup": GROUP}, "both an array and a group"),
         ({"n/zarr.json": {"zarr_format": 3}}, "zarr2 (.zarray) and zarr3 (zarr.json)"),
+        ({"n/attributes.json": {"n5": "2.0.0"}}, "zarr2 (.zarray) and n5 (attributes.json)"),
     ],
-    ids=["zgroup", "zarr.json"],
+    ids=["zgroup", "zarr.json", "n5"],
 )
 def test_two_documents_of_one_node_are_refused_with_both_named(tmp_path, other, said):
     archive = read(tmp_path, {".zgroup": GROUP, "n/.zarray": ARRAY, **other})

@@ -125,6 +125,7 @@ def test_order_filters_and_compressor_become_a_chain(tmp_path, changes, expected
         (array(without="zarr_format"), "zarr_format"),
         (array(zarr_format=1), "zarr_format"),
         (array(dtype="<f16"), "float128"),
+        (array(dtype="|V2000000000", fill_value=None), "an element is too large"),
         (array(dtype="<q7"), "not a Zarr v2 dtype"),
         (array(dtype="|O", fill_value=None), "without an object codec"),
         (array(dtype=[["a", "|O"]], fill_value=None, filters=[{"id": "pickle"}]), "object fields"),
@@ -212,6 +213,10 @@ def test_unknown_members_are_kept_aside_with_a_note(tmp_path):
 DEVIANT = {
     "dtype-without-byte-order": (array(dtype="=i4"), array()),
     "blosc-nthreads": (array(compressor={**BLOSC, "nthreads": 1}), array(compressor=BLOSC)),
+    "lzma-delta": (
+        array(compressor={"id": "lzma", "preset": 6, "delta": 1}),
+        array(compressor={"id": "lzma", "preset": 6}),
+    ),
     "missing-filters": (array(without="filters"), array()),
     "missing-order": (array(without="order"), array()),
     "missing-compressor": (array(without="compressor"), array()),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["describe"]
 
 
-def describe(storage: Storage, *, format: Format | None = None, follow_links: bool = False) -> Archive:  # noqa: A002
+def describe(storage: Storage, *, format: Format | None = None, follow_links: bool = False) -> Archive:
     """The archive that lies in a place, its format found out unless `format` names it.
 
     Raises UsageError where there is none, or where its format is not one that is read; problems

@@ -48,7 +48,8 @@ def _is_v1(data: Mapping[str, Any] | None) -> bool:
     return data is not None and data.get("zarr_format") == 1
 
 
-def _is_n5(data: Mapping[str, Any] | None) -> bool:
+def is_n5(data: Mapping[str, Any] | None) -> bool:
+    """Whether an `attributes.json` is N5's: a root, or a dataset (https://github.com/saalfeldlab/n5)."""
     return data is not None and ("n5" in data or {"dimensions", "blockSize", "dataType"} <= data.keys())
 
 
@@ -58,7 +59,7 @@ MARKERS: Final = (
     Marker(format="zarr2", key=".zmetadata", what="consolidated Zarr v2 metadata", told_by=_always),
     Marker(format="zarr3-draft", key="zarr.json", what="the 2022 draft of Zarr v3", told_by=_is_draft),
     Marker(format="zarr3", key="zarr.json", what="Zarr v3 already", told_by=_is_v3),
-    Marker(format="n5", key="attributes.json", what="N5", told_by=_is_n5, certain=False),
+    Marker(format="n5", key="attributes.json", what="N5", told_by=is_n5, certain=False),
     Marker(format="zarr1", key="meta", what="Zarr v1", told_by=_is_v1, certain=False),
 )
 READABLE: Final[tuple[Format, ...]] = ("zarr2",)
@@ -66,7 +67,7 @@ READABLE: Final[tuple[Format, ...]] = ("zarr2",)
 _KEYS: Final = tuple(dict.fromkeys(marker.key for marker in MARKERS))
 
 
-def detect(storage: Storage, *, format: Format | None = None) -> Format:  # noqa: A002 - the option's name
+def detect(storage: Storage, *, format: Format | None = None) -> Format:
     """The format of the archive in a place; `format` decides where there are two.
 
     Raises UsageError where nothing is found (and says what was looked for and what was seen
@@ -141,11 +142,11 @@ def _found(storage: Storage, seen: list[Marker]) -> str:
     return f"{' and '.join(f'{marker.what} ({marker.key})' for marker in seen)} in {storage.url}"
 
 
-def _documents(format: Format | None) -> str:  # noqa: A002
+def _documents(format: Format | None) -> str:
     return ", ".join(dict.fromkeys(marker.key for marker in MARKERS if format in (None, marker.format)))
 
 
-def _nothing(storage: Storage, format: Format | None) -> UsageError:  # noqa: A002
+def _nothing(storage: Storage, format: Format | None) -> UsageError:
     if storage.can_list:
         names = sorted(entry.name + "/" * entry.is_dir for entry in storage.list_dir(""))
         some = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

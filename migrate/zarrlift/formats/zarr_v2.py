@@ -17,6 +17,7 @@ from zarrstack.core.keys import KeyEncoding
 from ..archive import Archive, ArrayNode, Document, GroupNode, Layout, Node
 from ..storage import Entry, LocalStorage, Storage
 from . import consolidated
+from .detection import is_n5
 from .documents import parse_object
 from .separators import separator
 from .walk import Found, chunk_root, join, name_problems, walk
@@ -25,10 +26,13 @@ from .zarr_v2_array import Described, Describer
 ARRAY: Final = ".zarray"
 GROUP: Final = ".zgroup"
 ATTRIBUTES: Final = ".zattrs"
-_OTHER: Final = "zarr.json"
+_V3: Final = "zarr.json"
+_N5: Final = "attributes.json"
+_OTHERS: Final = (_V3, _N5)
+"""Where other formats keep metadata; the second is a name that anything may have."""
 _STRAYS_NAMED: Final = 20
 _SILENT: Final = frozenset(
-    {ARRAY, GROUP, ATTRIBUTES, _OTHER, consolidated.KEY, ".DS_Store", "Thumbs.db", "desktop.ini"}
+    {ARRAY, GROUP, ATTRIBUTES, _V3, consolidated.KEY, ".DS_Store", "Thumbs.db", "desktop.ini"}
 )
 
 
@@ -53,7 +57,7 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
             problems.append(replace(error.problem, severity="warning", kind="consolidated"))
     reader = _Reader(storage=storage, only=only)
     if storage.can_list:
-        names = (ARRAY, GROUP, ATTRIBUTES, _OTHER)
+        names = (ARRAY, GROUP, ATTRIBUTES, *_OTHERS)
         found = walk(storage, documents=names, leaves=frozenset({ARRAY}), follow_links=follow_links)
     else:
         found = _unlisted(storage, listed)
@@ -118,7 +122,7 @@ class _Reader:
         for path, place in found.items():
             if ARRAY in place.documents:
                 described[path] = self._array(place)
-            elif place.documents or any(problem.severity == "refusal" for problem in place.problems):
+            elif _is_node(place) or any(problem.severity == "refusal" for problem in place.problems):
                 described[path] = self._group(place)
         self._chunks_without_array(found, described)
         arrays = {path: item for path, item in described.items() if isinstance(item, tuple)}
@@ -234,22 +238,24 @@ class _Reader:
     # ----- both
 
     def _other_format(self, place: Found) -> Iterator[Problem]:
-        if _OTHER not in place.documents or self.only:
-            return
+        others = [] if self.only else [name for name in _OTHERS if name in place.documents]
         own = [name for name in (ARRAY, GROUP) if name in place.documents]
-        if own:
-            yield Problem(
-                kind="format",
-                message="a node has the metadata of two formats",
-                key=join(place.path, _OTHER),
-                found=f"zarr2 ({own[0]}) and zarr3 ({_OTHER})",
-                advice="Say which one counts with --from.",
-            )
-        else:
-            message = "a Zarr v3 node lies in a Zarr v2 archive"
-            yield Problem(
-                kind="format", message=message, key=join(place.path, _OTHER), advice="Move or exclude it."
-            )
+        for name in others:
+            key = join(place.path, name)
+            format_ = "zarr3" if name == _V3 else "n5"
+            if name == _N5 and not _is_n5(place.documents[name], key):
+                continue
+            if own:
+                yield Problem(
+                    kind="format",
+                    message="a node has the metadata of two formats",
+                    key=key,
+                    found=f"zarr2 ({own[0]}) and {format_} ({name})",
+                    advice="Say which one counts with --from.",
+                )
+            else:
+                message = f"a node of another format, {format_}, lies in a Zarr v2 archive"
+                yield Problem(kind="format", message=message, key=key, advice="Move or exclude it.")
 
     def _parse(self, place: Found, name: str, problems: list[Problem]) -> JSONObject | None:
         key = join(place.path, name)
@@ -304,6 +310,19 @@ class _Reader:
             self.strays.append(Problem(kind="stray", severity="note", message=message))
 
 
+def _is_node(place: Found) -> bool:
+    """Whether anything but a file of a common name says that a node is here."""
+    n5 = place.documents.get(_N5)
+    return bool(place.documents.keys() - {_N5}) or (n5 is not None and _is_n5(n5, _N5))
+
+
+def _is_n5(content: bytes, key: str) -> bool:
+    try:
+        return is_n5(parse_object(content, key))
+    except MetadataError:
+        return False
+
+
 def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
     version = data.get("zarr_format")
     if type(version) is not int or version != 2:
@@ -323,7 +342,7 @@ def _documents(place: Found) -> tuple[Document, ...]:
     return tuple(
         Document(key=join(place.path, name), content=content)
         for name, content in place.documents.items()
-        if name != _OTHER
+        if name not in _OTHERS
     )
 
 

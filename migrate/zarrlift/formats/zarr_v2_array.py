@@ -30,6 +30,8 @@ MEMBERS: Final = frozenset(
 )
 _MOST_ELEMENTS: Final = 2**63 - 1
 """Linear indexes are 64 bits wide, here and in numpy."""
+_MOST_ITEM_BYTES: Final = 2**24
+"""Bytes per element; real ones have thousands at most."""
 _MOST_AXES: Final = 32
 """What numpy 1 can index; zarr-python 2 ran on no other."""
 
@@ -204,6 +206,11 @@ def _dtype(document: JSONObject, problems: list[Problem]) -> np.dtype[Any] | Non
         return None
     try:
         dtype = parse_v2_dtype(document["dtype"])
+        if dtype.itemsize > _MOST_ITEM_BYTES:
+            # A fill value of this size would have to be made, and stand in zarr.json.
+            found, expected = f"{dtype.itemsize} bytes", f"{_MOST_ITEM_BYTES} at most"
+            problems.append(_problem("an element is too large", found=found, expected=expected))
+            return None
         if not dtype.hasobject:
             # Names what v3 cannot hold; the strict reading would call it malformed.
             DataType.from_numpy(dtype)

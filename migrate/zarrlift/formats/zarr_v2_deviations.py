@@ -81,22 +81,25 @@ def _missing(name: str, value: JSON) -> Callable[[Mapping[str, JSON], Dtype | No
     return apply
 
 
-def _without_nthreads(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
-    changes: dict[str, JSON] = {}
-    compressor, filters = document.get("compressor"), document.get("filters")
-    if isinstance(compressor, dict) and _threaded(compressor):
-        changes["compressor"] = _unthreaded(compressor)
-    if isinstance(filters, list) and any(map(_threaded, filters)):
-        changes["filters"] = [_unthreaded(item) if _threaded(item) else item for item in filters]
-    return changes
+def _without(codec: str, member: str) -> Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]:
+    """A row about a member that decoding does not need."""
 
+    def shows(item: JSON) -> bool:
+        return isinstance(item, dict) and item.get("id") == codec and member in item
 
-def _threaded(codec: JSON) -> bool:
-    return isinstance(codec, dict) and codec.get("id") == "blosc" and "nthreads" in codec
+    def less(item: JSON) -> JSON:
+        return {name: value for name, value in item.items() if name != member} if shows(item) else item
 
+    def apply(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
+        changes: dict[str, JSON] = {}
+        compressor, filters = document.get("compressor"), document.get("filters")
+        if shows(compressor):
+            changes["compressor"] = less(compressor)
+        if isinstance(filters, list) and any(map(shows, filters)):
+            changes["filters"] = [less(item) for item in filters]
+        return changes
 
-def _unthreaded(codec: JSONObject) -> JSONObject:
-    return {name: value for name, value in codec.items() if name != "nthreads"}
+    return apply
 
 
 def _zero_chunks(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
@@ -255,7 +258,14 @@ DEVIATIONS: Final = (
         writer="z5py 3.0",
         looks='"compressor": {"id": "blosc", ..., "nthreads": 1}',
         means='"compressor": {"id": "blosc", ...}',
-        apply=_without_nthreads,
+        apply=_without("blosc", "nthreads"),
+    ),
+    Deviation(
+        name="lzma-delta",
+        writer="GDAL, with a delta filter inside the xz stream, which says so itself",
+        looks='"compressor": {"id": "lzma", "preset": 6, "delta": 1}',
+        means='"compressor": {"id": "lzma", "preset": 6}',
+        apply=_without("lzma", "delta"),
     ),
     Deviation(
         name="missing-filters",
