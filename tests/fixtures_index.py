@@ -4,6 +4,8 @@
     archive("zarr-2.18/dtypes")         # one archive by name
     archive("zarr-2.18/dtypes")["C/le_i4"].values
 
+    bad_cases()                         # damaged archives, with what is wrong where
+
 Used with pytest as `@pytest.mark.parametrize("array", arrays(), ids=str)`.
 How the expectations are written is said in `fixtures/writers/recording.py`.
 """
@@ -11,6 +13,7 @@ How the expectations are written is said in `fixtures/writers/recording.py`.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -265,3 +268,72 @@ def _field(field: Any) -> Any:
 def _blobs(file: Path) -> Mapping[str, npt.NDArray[np.uint8]]:
     with np.load(file, allow_pickle=False) as data:
         return {name: data[name] for name in data.files}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadCase:
+    """A damaged archive. Its array `good` is sound in every case but `nothing`."""
+
+    name: str
+    path: Path
+    damaged: tuple[str, ...]
+    """The nodes that cannot be migrated; none where only `.zmetadata` is wrong."""
+    what: str
+    """What is wrong, in words."""
+    keys: tuple[str, ...]
+    """The keys one of which a clear error names."""
+    readable: bool
+    """Reading the true values is as right as refusing; reading others never is."""
+    zarr_2_18: Mapping[str, str]
+    """What zarr-python 2.18 makes of the damaged nodes: "reads", "reads other values", or its error."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@cache
+def bad_cases() -> tuple[BadCase, ...]:
+    """Every damaged archive that `fixtures/writers/bad.py` wrote, sorted by name."""
+    folder = FIXTURES / "zarr_v2" / "bad"
+    table = json.loads((folder / "cases.json").read_text(encoding="utf-8"))
+    return tuple(
+        BadCase(
+            name=name,
+            path=folder / f"{name}.zarr",
+            damaged=tuple(about["damaged"]),
+            what=about["what"],
+            keys=tuple(about["keys"]),
+            readable=about["readable"],
+            zarr_2_18=about.get("zarr_2_18", {}),
+        )
+        for name, about in sorted(table.items())
+    )
+
+
+GOOD = np.arange(24, dtype="<i4").reshape(6, 4)
+"""What `good` holds in every damaged archive; `bad` was meant to hold the same numbers."""
+
+
+def make_bad_links(folder: Path) -> Mapping[str, Path]:
+    """Archives with links that no checkout can be trusted to keep, made below `folder`.
+
+    By name: `loop` (a group linking to its parent), `self` (a link to itself), `broken` (to nothing),
+    `leaves_array` and `leaves_chunk` (out of the root, to data that must not be read unasked), and
+    `inside` (a link to a sibling array: this one is to be followed).
+    """
+    source = archive("zarr-2.18/stores/directory").path
+    outside = folder / "outside"
+    shutil.copytree(source / "top", outside)
+    made = {}
+    for name in ("loop", "self", "broken", "leaves_array", "leaves_chunk", "inside"):
+        root = folder / f"{name}.zarr"
+        shutil.copytree(source, root)
+        made[name] = root
+    (made["loop"] / "group" / "again").symlink_to("..", target_is_directory=True)
+    (made["self"] / "group" / "me").symlink_to("me")
+    (made["broken"] / "gone").symlink_to("nowhere")
+    (made["leaves_array"] / "linked").symlink_to(outside, target_is_directory=True)
+    (made["leaves_chunk"] / "top" / "0.0").unlink()
+    (made["leaves_chunk"] / "top" / "0.0").symlink_to(outside / "0.0")
+    (made["inside"] / "linked").symlink_to("top", target_is_directory=True)
+    return made

@@ -5,11 +5,21 @@ from __future__ import annotations
 import importlib.util
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fixtures_index import FIXTURES, ExpectedArchive, archive, archives, arrays, same
+from fixtures_index import (
+    FIXTURES,
+    ExpectedArchive,
+    archive,
+    archives,
+    arrays,
+    bad_cases,
+    make_bad_links,
+    same,
+)
 
 DTYPES = (
     ["|b1", "|i1", "|u1"]
@@ -73,6 +83,28 @@ def test_awkward_values_keep_their_bits() -> None:
 def test_equality_is_by_bits_not_by_value() -> None:
     assert same(np.array([np.nan, 1], "<f4"), np.array([np.nan, 1], ">f4"))
     assert not same(np.array([0.0]), np.array([-0.0]))
+
+
+def test_every_damaged_archive_is_there_with_its_sound_array() -> None:
+    for case in bad_cases():
+        assert case.path.is_dir(), case.name
+        assert case.name == "nothing" or (case.path / "good" / ".zarray").is_file()
+
+
+def test_no_archive_lies_in_the_folder_of_damaged_ones_without_a_word() -> None:
+    folders = {p.name.removesuffix(".zarr") for p in (FIXTURES / "zarr_v2" / "bad").glob("*.zarr")}
+    assert folders == {case.name for case in bad_cases()}
+
+
+def test_damaged_archives_stay_small_on_disk() -> None:
+    sizes = [p.stat().st_size for p in (FIXTURES / "zarr_v2" / "bad").rglob("*") if p.is_file()]
+    assert max(sizes) < 100_000
+
+
+def test_links_are_made_in_a_folder_of_the_test(tmp_path: Path) -> None:
+    made = make_bad_links(tmp_path)
+    assert (made["inside"] / "linked" / ".zarray").is_file()
+    assert (made["loop"] / "group" / "again" / "group" / "again" / "top").is_dir()
 
 
 def test_no_two_arrays_share_an_id() -> None:
