@@ -160,6 +160,15 @@ class LocalStorage(Storage):
             if error.errno not in _ABSENT or os.path.islink(path):
                 raise storage_error("cannot list", prefix, error) from error
 
+    def directories(self, prefix: str) -> list[str]:
+        """Names of the directories directly below one, faster than `list_dir` among many files."""
+        path = self.path(prefix)
+        try:
+            with os.scandir(path) as entries:
+                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError as error:
+            raise storage_error("cannot list", prefix, error) from error
+
     def link(self, key: str) -> str | None:
         """One `lstat` for what is no link."""
         path = self.path(key)

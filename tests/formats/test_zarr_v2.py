@@ -117,6 +117,12 @@ def test_chunks_without_their_document_are_a_refused_array(tmp_path, chunk):
     assert chunk in messages(refused[0])
 
 
+def test_a_node_inside_an_array_is_refused_by_name(tmp_path):
+    archive = read(tmp_path, {".zgroup": GROUP, "a/.zarray": ARRAY, "a/0.0": b"", "a/in/.zarray": ARRAY})
+    assert [found.path for found in archive.nodes if found.refused] == ["a/in"]
+    assert "inside an array; found /a is an array" in messages(node(archive, "a/in"))
+
+
 def test_attributes_without_a_node_make_a_group_with_a_warning(tmp_path):
     archive = read(tmp_path, {".zgroup": GROUP, "g/.zattrs": {"a": 1}})
     assert node(archive, "g").attributes == {"a": 1}

@@ -105,6 +105,22 @@ def name_problems(path: str) -> list[Problem]:
     return []
 
 
+def inside(storage: Storage, path: str, documents: Sequence[str]) -> list[str]:
+    """Paths of directories in an array's own that hold documents: nodes where none may be.
+
+    Local archives only; elsewhere they show as strays when the array's chunks are listed.
+    """
+    if not isinstance(storage, LocalStorage):
+        return []
+    names = [name for name in storage.directories(path) if not _CHUNK.fullmatch(name)]
+    places = [join(path, name) for name in names if name not in _PASSED_OVER]
+    return [
+        place
+        for place in places
+        if any(content is not None for content in storage.get_many([join(place, key) for key in documents]))
+    ]
+
+
 def chunk_root(path: str, found: dict[str, Found]) -> str:
     """The array that a directory with chunks in it belongs to: numbers at its end are nested keys."""
     while True:

@@ -20,7 +20,7 @@ from . import consolidated
 from .detection import is_n5
 from .documents import parse_object
 from .separators import separator
-from .walk import Found, chunk_root, join, name_problems, walk
+from .walk import Found, chunk_root, inside, join, name_problems, walk
 from .zarr_v2_array import Described, Describer
 
 ARRAY: Final = ".zarray"
@@ -125,6 +125,7 @@ class _Reader:
             elif _is_node(place) or any(problem.severity == "refusal" for problem in place.problems):
                 described[path] = self._group(place)
         self._chunks_without_array(found, described)
+        self._nodes_in_arrays(described)
         arrays = {path: item for path, item in described.items() if isinstance(item, tuple)}
         separators = self._separators(arrays)
         nodes: dict[str, Node] = {
@@ -294,6 +295,19 @@ class _Reader:
                         ),
                     ),
                 )
+
+    def _nodes_in_arrays(self, described: dict[str, Node | _Array]) -> None:
+        """An array has no children; what lies in one all the same is not left behind unsaid."""
+        for path in [path for path, item in described.items() if isinstance(item, tuple)]:
+            try:
+                inner = inside(self.storage, path, (ARRAY, GROUP))
+            except StorageError as error:
+                described[path][3].append(error.problem)  # type: ignore[index]
+                continue
+            for place in inner:
+                message = "a node lies inside an array"
+                problem = Problem(kind="metadata", message=message, node=place, found=f"/{path} is an array")
+                described[place] = ArrayNode(path=place, problems=(problem,))
 
     def _note_strays(self, found: dict[str, Found], nodes: dict[str, Node]) -> None:
         strays = [
