@@ -98,6 +98,12 @@ def read_node(storage: Storage, path: str, *, strict_json: bool) -> FoundNode | 
         attributes = document.get("attributes", {})
         if document.get("node_type") == "array":
             metadata = parse(document)
+            if document.get("storage_transformers"):
+                # Refused when an array is opened, not when its document is parsed (zarr 3.1.6, 3.4.2).
+                raise MetadataError(
+                    "zarr-python reads no array with storage transformers",
+                    found=canonical(document["storage_transformers"]),
+                )
             return FoundNode(
                 path=path, document=document, attributes=dict(metadata.attributes), metadata=metadata
             )

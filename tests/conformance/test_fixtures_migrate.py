@@ -12,37 +12,70 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import re
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fixtures_index import ExpectedArchive, ExpectedArray, archive, archives, same
 from numpy.lib import recfunctions
+from readers.base import CannotRead, Seen
 
 import zarrlift
-from fixtures_index import ExpectedArchive, ExpectedArray, archive, archives, same
-from readers.base import CannotRead, Seen
 
 READERS = {
     "zarr-python": "zarr_python",
     "tensorstore": "tensorstore_zarr3",
     "zarrs": "zarrs_pipeline",
-    "xarray": "xarray_dataset",
     "zarrita": "zarrita_js",
 }
 
-_NOT_CORE = frozenset(
-    {"fixed_length_utf32", "null_terminated_bytes", "numpy.datetime64", "numpy.timedelta64", "structured"}
-)
+_TEXT_AND_STRUCTS = frozenset({"fixed_length_utf32", "null_terminated_bytes", "structured"})
+_TIMES = frozenset({"numpy.datetime64", "numpy.timedelta64"})
 UNREADABLE: dict[str, frozenset[str]] = {
     "zarr-python": frozenset(),
-    "tensorstore": _NOT_CORE | {"string", "bytes", "variable_length_bytes"},
-    "zarrs": _NOT_CORE,
-    "xarray": frozenset(),
-    "zarrita": _NOT_CORE
-    | {"float16", "complex64", "complex128", "raw_bytes", "bytes", "variable_length_bytes"},
+    "tensorstore": _TEXT_AND_STRUCTS | _TIMES | {"string", "bytes"},
+    "zarrs": _TEXT_AND_STRUCTS | {"raw_bytes"},
+    "zarrita": _TEXT_AND_STRUCTS
+    | _TIMES
+    | {"float16", "complex64", "complex128", "raw_bytes", "bytes"},
 }
 """v3 data types that a reader does not support (zarr-python reads all that is written by default)."""
+
+LIMITS: dict[str, tuple[tuple[str, str], ...]] = {
+    "zarr-python": (),
+    "tensorstore": (
+        (r"/same_dimension_twice$", "refuses a dimension name used twice"),
+        (r"attributes:arrays/unicode$", "refuses JSON with half of a surrogate pair"),
+    ),
+    "zarrs": (
+        (r"attributes:arrays/unicode$", "refuses JSON with half of a surrogate pair"),
+        (r"(/be_c(8|16)|:c(8|16)_big)$", "0.2.3 swaps the parts of big-endian complex numbers"),
+    ),
+    "zarrita": (
+        (r":.*[#%?:\n\t]|names\S*:.* $", "takes a path for part of a URL"),
+        (r"shapes[:/].*(empty|empty_[12]d\w*|empty_both|no_strings)$", "reads nothing without elements"),
+        (r"/u8_(big_)?max$|:v_[iu]8$", "a fill value beyond 2^53 is a JavaScript number"),
+    ),
+}
+"""Arrays (by a pattern in their id) that a reader refuses or misreads, whoever wrote them, and why."""
+
+REFUSED: tuple[tuple[str, str], ...] = (
+    (r"names_hostile:\.\.\.$", "a node's name is made of periods only"),
+    (r"/base64$", "unknown codec"),
+    (r"/U_too_long$", "a fill value is too long"),
+    (r":dtype_generic_time$", "cannot read this fill value"),
+    (r":shape_float$", "shape is no list of lengths"),
+    (r"/F/(json2|msgpack2)$", "order F"),
+)
+"""Arrays that are refused, besides those whose values have no portable form."""
+
+DISPUTED: tuple[tuple[str, str], ...] = (
+    (r":[SU]_fill_int$", "zarr-python 2 shows the integer fill 0 of a string type as '0', we as ''"),
+    (r"/vlen_bytes_3_str$", "a plain text as fill value of bytes objects is decoded as base64"),
+)
+"""Arrays whose missing chunks do not read as the old writer shows them."""
 
 ARCHIVES = archives()
 ARRAYS = tuple(array for one in ARCHIVES for array in one.arrays.values())
@@ -59,6 +92,11 @@ def _migrated(root: Path, name: str) -> tuple[Path, zarrlift.Outcome]:
 def results(tmp_path_factory):
     root = tmp_path_factory.mktemp("migrated")
     return lambda name: _migrated(root, name)
+
+
+def listed(table: tuple[tuple[str, str], ...], array: ExpectedArray) -> str | None:
+    """What a table says about an array."""
+    return next((words for pattern, words in table if re.search(pattern, array.id)), None)
 
 
 def refused(outcome: zarrlift.Outcome, path: str) -> str | None:
@@ -79,7 +117,12 @@ def may_be_refused(array: ExpectedArray) -> str | None:
         return "a long double"
     if array.dtype.kind == "O":
         kinds = {type(value) for value in array.values.reshape(-1)}
-        if not (kinds <= {str} or kinds <= {bytes}) or _filters(array)[0] in {"pickle", "vlen-array"}:
+        codec = _filters(array)[0]
+        if int in kinds and codec in {"json2", "msgpack2"}:
+            return "objects that are numbers"
+        stored = kinds - {int}  # an integer is the fill value that old writers gave to objects
+        alike = stored <= {str} or (stored <= {bytes} and codec == "vlen-bytes")
+        if not alike or codec in {"pickle", "vlen-array"}:
             return "objects that are neither all str nor all bytes"
     return None
 
@@ -116,14 +159,37 @@ def packed(values: np.ndarray) -> np.ndarray:
     return np.asarray(recfunctions.repack_fields(values, recurse=True))
 
 
-def assert_seen(array: ExpectedArray, seen: Seen) -> None:
+def expected_values(array: ExpectedArray) -> np.ndarray:
+    """What the old writer reads; the integer it shows for missing objects is an empty str or bytes."""
+    values = array.values
+    if values.dtype.kind == "O":
+        empty = b"" if _filters(array)[0] == "vlen-bytes" else ""
+        values = values.copy()
+        flat = values.reshape(-1)
+        flat[:] = [empty if type(value) is int else value for value in flat]
+        return flat.reshape(values.shape)
+    return values
+
+
+def loosely(value):
+    """Attributes as readers show them that know one kind of number, to some sixteen digits."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return pytest.approx(float(value), rel=1e-12)
+    if isinstance(value, list):
+        return [loosely(item) for item in value]
+    if isinstance(value, dict):
+        return {key: loosely(item) for key, item in value.items()}
+    return value
+
+
+def assert_seen(array: ExpectedArray, seen: Seen, *, exactly: bool) -> None:
     """A reader sees what the old writer reads: values, attributes, dimension names."""
-    expected = array.values
+    expected = expected_values(array)
     assert seen.values.shape == expected.shape
     found = seen.values
     if array.mask is not None:
         found = found.copy()
-        found[~array.mask] = np.zeros((), expected.dtype) if expected.dtype.kind != "O" else 0
+        found[~array.mask] = expected[~array.mask]
     assert same(packed(found), packed(expected))
     names = array.attributes.get("_ARRAY_DIMENSIONS")
     moved = (
@@ -134,21 +200,26 @@ def assert_seen(array: ExpectedArray, seen: Seen) -> None:
     if moved and any(name is not None for name in names):
         assert seen.dimension_names == tuple(names)
     if seen.attributes is not None:
-        kept = {key: value for key, value in array.attributes.items() if not (moved and key == "_ARRAY_DIMENSIONS")}
-        assert dict(seen.attributes) == strict(kept)
+        gone = {"_ARRAY_DIMENSIONS"} if moved else set()
+        if seen.reader == "xarray":
+            gone.add("dtype")  # it notes how booleans are stored, and xarray takes it away
+        kept = strict({name: value for name, value in array.attributes.items() if name not in gone})
+        assert dict(seen.attributes) == (kept if exactly else loosely(kept))
 
 
+@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
 @pytest.mark.parametrize("array", ARRAYS, ids=str)
 @pytest.mark.parametrize(
-    "reader", [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in READERS if name != "xarray"]
+    "reader", [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in READERS]
 )
-def test_a_migrated_array_reads_as_the_old_writer_read_it(array: ExpectedArray, reader: str, results) -> None:
+def test_a_migrated_array_reads_as_the_old_writer_read_it(array, reader, results, request) -> None:
     destination, outcome = results(array.archive.name)
     reason = refused(outcome, array.path)
     document = destination / array.path / "zarr.json"
     if reason is not None:
         assert not document.exists()
-        assert may_be_refused(array) is not None, reason
+        words = listed(REFUSED, array)
+        assert may_be_refused(array) is not None if words is None else words in reason, reason
         return
     if array.unreadable is not None:
         return
@@ -159,12 +230,18 @@ def test_a_migrated_array_reads_as_the_old_writer_read_it(array: ExpectedArray, 
         with pytest.raises(CannotRead):
             read(destination, array.path)
         return
-    assert_seen(array, read(destination, array.path))
+    if listed(LIMITS[reader], array):
+        with pytest.raises((CannotRead, AssertionError)):
+            assert_seen(array, read(destination, array.path), exactly=False)
+        return
+    if reason := listed(DISPUTED, array):
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+    assert_seen(array, read(destination, array.path), exactly=reader == "zarr-python")
 
 
 def _labelled(array: ExpectedArray) -> bool:
     names = array.attributes.get("_ARRAY_DIMENSIONS")
-    return isinstance(names, list) and len(names) == len(array.shape) and all(isinstance(n, str) for n in names)
+    return isinstance(names, list) and [type(name) for name in names] == [str] * len(array.shape)
 
 
 @pytest.mark.needs_reader("xarray")
@@ -175,7 +252,8 @@ def test_xarray_shows_a_migrated_variable_with_its_dimensions(array: ExpectedArr
     from readers import xarray_dataset
 
     destination, _ = results(array.archive.name)
-    assert_seen(array, xarray_dataset.read(destination, array.path))
+    seen = xarray_dataset.read(destination, array.path)
+    assert_seen(array, seen, exactly=False)
 
 
 @pytest.mark.parametrize("one", ARCHIVES, ids=str)

@@ -18,6 +18,7 @@ class CannotRead(Exception):
 class Seen:
     """One array as a reader sees it."""
 
+    reader: str
     dtype: str
     """The reader's own word for the data type."""
     values: npt.NDArray[Any]
@@ -29,11 +30,14 @@ class Seen:
     dimension_names: tuple[str | None, ...] | None = None
 
 
-def plain(values: Any, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Values as an array: numpy's StringDType as objects, a bare str or bytes as a 0-d array of it."""
-    if isinstance(values, (str, bytes)) and not isinstance(values, np.generic):
+def plain(values: Any, shape: tuple[int, ...], dtype: np.dtype[Any] | None = None) -> npt.NDArray[Any]:
+    """Values as an array: numpy's StringDType as objects, a bare scalar as the 0-d array it was.
+
+    `dtype` is that of the array, which a bare str or bytes scalar no longer knows.
+    """
+    if not isinstance(values, np.ndarray) and (dtype is None or dtype.kind in "OT"):
         result: npt.NDArray[Any] = np.empty(shape, dtype=object)
-        result[...] = values
+        result[()] = values
         return result
-    array = np.asarray(values)
+    array = np.asarray(values, dtype=None if isinstance(values, np.ndarray) else dtype)
     return array.astype(object) if array.dtype.kind == "T" else array

@@ -23,6 +23,7 @@ def read(root: Path, path: str) -> Seen:
         # xarray shows the array's fill value as CF's attribute (2026.9, `ZarrStore.open_store_variable`).
         fill = attributes.pop("_FillValue", None)
         return Seen(
+            reader="xarray",
             dtype=str(variable.dtype),
             values=plain(variable.values, variable.shape),
             attributes=attributes,

@@ -13,8 +13,9 @@ def read(root: Path, path: str) -> Seen:
     array = zarr.open_array(root / path, mode="r", zarr_format=3)
     metadata = array.metadata
     return Seen(
+        reader="zarr-python",
         dtype=str(metadata.data_type),
-        values=plain(array[...], array.shape),
+        values=plain(array[...], array.shape, array.dtype),
         attributes=dict(metadata.attributes),
         fill=metadata.fill_value,
         dimension_names=metadata.dimension_names,

@@ -48,6 +48,7 @@ def read(root: Path, path: str) -> Seen:
         values = np.frombuffer(raw, np.dtype(answer["numpy"])).reshape(shape)
     names = answer["dimension_names"]
     return Seen(
+        reader="zarrita",
         dtype=answer["dtype"],
         values=values,
         attributes=answer["attributes"],

@@ -26,8 +26,9 @@ def read(root: Path, path: str) -> Seen:
             raise CannotRead(str(warning)) from warning
     metadata = array.metadata
     return Seen(
+        reader="zarrs",
         dtype=str(metadata.data_type),
-        values=plain(values, array.shape),
+        values=plain(values, array.shape, array.dtype),
         attributes=dict(metadata.attributes),
         fill=metadata.fill_value,
         dimension_names=metadata.dimension_names,

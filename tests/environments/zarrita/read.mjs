@@ -67,8 +67,13 @@ function isC(shape, stride) {
   return true;
 }
 
-function inC(data, shape, stride) {
-  if (isC(shape, stride)) return data;
+function inC(values, shape, stride) {
+  if (isC(shape, stride)) return values;
+  // A signalling NaN does not survive as a JavaScript number: floats are carried as integers.
+  const data =
+    values instanceof Float32Array ? new Uint32Array(values.buffer, values.byteOffset, values.length)
+    : values instanceof Float64Array ? new BigUint64Array(values.buffer, values.byteOffset, values.length)
+    : values;
   const size = shape.reduce((a, b) => a * b, 1);
   const result = Array.isArray(data) ? new Array(size) : new data.constructor(size);
   const place = shape.map(() => 0);

@@ -1,0 +1,248 @@
+"""`verify` can fail: every kind of difference between two archives is made, and must be found.
+
+The two archives are a legacy one (zarr-python writes Zarr v2) and its migration. Each test
+changes one thing in the result, as little as there is to change.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+import zarrlift
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> tuple[Path, Path]:
+    """A small archive with a group, three kinds of array and a missing chunk, and its migration."""
+    root = tmp_path_factory.mktemp("pair")
+    source, destination = root / "old.zarr", root / "new.zarr"
+    group = zarr.create_group(source, zarr_format=2, attributes={"title": "a test"})
+    rng = np.random.default_rng(1)
+    plain = group.create_array(
+        "g/plain", shape=(7, 5), chunks=(3, 2), dtype="f4", compressors=None, fill_value=1.5,
+        attributes={"_ARRAY_DIMENSIONS": ["y", "x"], "units": "m", "valid_max": float("nan")},
+    )  # fmt: skip
+    plain[:6] = rng.random((6, 5), "f4")
+    group.create_array("packed", data=np.arange(40, dtype=">i4"), chunks=10)
+    group.create_array("text", data=np.array(["a", "bc", "def"]), chunks=2)
+    shutil.rmtree(source / "g" / "plain" / "2.0", ignore_errors=True)
+    (source / "g" / "plain" / "0.0").unlink()  # missing: reads as 1.5
+    outcome = zarrlift.migrate(source, destination)
+    assert outcome.ok, outcome.problems
+    return source, destination
+
+
+@pytest.fixture
+def result(pair, tmp_path) -> tuple[Path, Path]:
+    """The pair, its result a copy that the test may damage."""
+    source, destination = pair
+    copy = tmp_path / "result.zarr"
+    shutil.copytree(destination, copy)
+    return source, copy
+
+
+def chunks(array: Path) -> list[Path]:
+    return sorted(path for path in array.rglob("*") if path.is_file() and path.name != "zarr.json")
+
+
+def edit(array: Path, **changes: object) -> None:
+    document = json.loads((array / "zarr.json").read_text())
+    document.update(changes)
+    (array / "zarr.json").write_text(json.dumps(document))
+
+
+def flip_a_bit(root: Path) -> None:
+    file = chunks(root / "g/plain")[0]
+    data = bytearray(file.read_bytes())
+    data[0] ^= 1
+    file.write_bytes(data)
+
+
+def swap_two_chunks(root: Path) -> None:
+    first, second, *_ = chunks(root / "g/plain")
+    one, two = first.read_bytes(), second.read_bytes()
+    first.write_bytes(two)
+    second.write_bytes(one)
+
+
+def drop_a_chunk(root: Path) -> None:
+    chunks(root / "packed")[1].unlink()
+
+
+def cut_a_chunk_short(root: Path) -> None:
+    file = chunks(root / "packed")[0]
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def fill_in_a_missing_chunk(root: Path) -> None:
+    file = root / "g/plain/c/0/0"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(np.zeros((3, 2), "f4").tobytes())
+
+
+def change_attributes(root: Path, **changes: object) -> None:
+    document = json.loads((root / "g/plain/zarr.json").read_text())
+    edit(root / "g/plain", attributes={**document["attributes"], **changes})
+
+
+def make_a_node(root: Path) -> None:
+    (root / "more").mkdir()
+    (root / "more/zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
+
+
+def make_a_group_of_an_array(root: Path) -> None:
+    (root / "text/zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
+
+
+DAMAGES = {
+    "one bit of a chunk": (flip_a_bit, "g/plain", "verify-values"),
+    "two chunks swapped": (swap_two_chunks, "g/plain", "verify-values"),
+    "a chunk dropped": (drop_a_chunk, "packed", "verify-values"),
+    "a chunk cut short": (cut_a_chunk_short, "packed", None),
+    "a missing chunk written": (fill_in_a_missing_chunk, "g/plain", "verify-values"),
+    "the fill value": (lambda root: edit(root / "g/plain", fill_value=1.25), "g/plain", "verify-metadata"),
+    "another fill value": (lambda root: edit(root / "packed", fill_value=-1), "packed", "verify-metadata"),
+    "the data type": (lambda root: edit(root / "packed", data_type="uint32"), "packed", "verify-metadata"),
+    "the byte order": (
+        lambda root: edit(root / "packed", codecs=[{"name": "bytes", "configuration": {"endian": "little"}}]),
+        "packed",
+        None,
+    ),
+    "the length of strings": (
+        lambda root: edit(
+            root / "text", data_type={"name": "fixed_length_utf32", "configuration": {"length_bytes": 16}}
+        ),
+        "text",
+        "verify-metadata",
+    ),
+    "the shape": (lambda root: edit(root / "packed", shape=[39]), "packed", "verify-metadata"),
+    "the chunk shape": (
+        lambda root: edit(
+            root / "g/plain", chunk_grid={"name": "regular", "configuration": {"chunk_shape": [2, 3]}}
+        ),
+        "g/plain",
+        "verify-values",
+    ),
+    "the chunk keys": (
+        lambda root: edit(root / "packed", chunk_key_encoding={"name": "v2"}),
+        "packed",
+        "verify-values",
+    ),
+    "a dimension name": (
+        lambda root: edit(root / "g/plain", dimension_names=["y", "z"]),
+        "g/plain",
+        "verify-metadata",
+    ),
+    "no dimension names": (
+        lambda root: edit(root / "g/plain", dimension_names=None),
+        "g/plain",
+        "verify-metadata",
+    ),
+    "an attribute": (lambda root: change_attributes(root, units="cm"), "g/plain", "verify-attributes"),
+    "an attribute's type": (lambda root: change_attributes(root, units=1), "g/plain", "verify-attributes"),
+    "an attribute more": (lambda root: change_attributes(root, more=1), "g/plain", "verify-attributes"),
+    "attributes gone": (lambda root: edit(root / "g/plain", attributes={}), "g/plain", "verify-attributes"),
+    "a group's attribute": (lambda root: edit(root, attributes={"title": "b"}), "", "verify-attributes"),
+    "a node more": (make_a_node, "more", "verify-structure"),
+    "a node missing": (lambda root: shutil.rmtree(root / "text"), "text", "verify-structure"),
+    "a node of another kind": (make_a_group_of_an_array, "text", "verify-structure"),
+    "a document that is no JSON": (
+        lambda root: (root / "text/zarr.json").write_text("{"),
+        "text",
+        "metadata",
+    ),
+    "a document that is not strict JSON": (
+        lambda root: edit(root, attributes={"title": "a test", "a": float("nan")}),
+        "",
+        "metadata",
+    ),
+    "a codec nobody knows": (lambda root: edit(root / "text", codecs=[{"name": "x"}]), "text", "metadata"),
+    "a storage transformer": (
+        lambda root: edit(root / "text", storage_transformers=[{"name": "x"}]),
+        "text",
+        "metadata",
+    ),
+}
+
+
+def test_an_untouched_result_is_equal(result) -> None:
+    for full in (True, False):
+        report = zarrlift.verify(*result, full=full)
+        assert [str(problem) for problem in report.problems] == []
+        assert report.ok
+    assert (report.arrays, report.groups) == (3, 2)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_full_verification_finds(damage: str, result) -> None:
+    source, destination = result
+    change, node, kind = DAMAGES[damage]
+    change(destination)
+    report = zarrlift.verify(source, destination, full=True)
+    assert not report.ok
+    assert {path for path, _ in report.differences} == {node}
+    assert kind is None or kind in {problem.kind for problem in report.problems}
+    assert json.loads(json.dumps(report.to_json()))["ok"] is False
+
+
+def test_differences_are_counted_and_only_some_are_listed(result) -> None:
+    source, destination = result
+    array = zarr.open_array(destination / "g/plain", mode="r+")
+    array[...] = -1
+    array = zarr.open_array(destination / "packed", mode="r+")
+    array[...] = 0
+    report = zarrlift.verify(source, destination, full=True)
+    assert dict(report.differences) == {"g/plain": 9, "packed": 4}
+    problem = next(problem for problem in report.problems if problem.node == "packed")
+    assert problem.key == "packed/c/0"
+    assert "0:10" in problem.message
+    assert (problem.found, problem.expected) == ("0", "1")
+
+
+def test_a_damaged_chunk_of_the_source_is_a_difference_too(result, tmp_path) -> None:
+    source, destination = result
+    copy = tmp_path / "old.zarr"
+    shutil.copytree(source, copy)
+    (copy / "packed/1").write_bytes(b"garbage")
+    report = zarrlift.verify(copy, destination, full=True)
+    assert [(problem.node, problem.key) for problem in report.problems] == [("packed", "packed/1")]
+
+
+def test_a_different_chunk_grid_with_equal_values_is_no_difference(result) -> None:
+    source, destination = result
+    values = zarr.open_array(source / "packed", mode="r")[...]
+    for shards in (None, (40,)):
+        array = zarr.create_array(
+            destination / "packed", shape=(40,), chunks=(20,), shards=shards, dtype="i4", overwrite=True
+        )
+        array[...] = values
+        report = zarrlift.verify(source, destination, full=True)
+        assert [str(problem) for problem in report.problems] == []
+    array[7] += 1
+    report = zarrlift.verify(source, destination, full=True)
+    assert [(p.node, p.expected) for p in report.problems] == [("packed", "7")]
+
+
+def test_progress_is_told_of_every_chunk(result) -> None:
+    class Watcher:
+        started = False
+        chunks = bytes = 0
+
+        def start(self, total_bytes, total_chunks):
+            self.started = True
+
+        def advance(self, chunks, bytes):
+            self.chunks += chunks
+            self.bytes += bytes
+
+    watcher = Watcher()
+    report = zarrlift.verify(*result, full=True, progress=watcher)
+    assert watcher.started
+    assert (watcher.chunks, watcher.bytes) == (report.chunks, report.bytes)
+    assert report.chunks >= 4 + 2
