@@ -260,14 +260,14 @@ def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -
                 message=f"{inventory.stray_count} objects belong to no chunk and stay behind: {names}{more}",
             )
         )
-    for key, target in inventory.left_root:
+    for key, target in inventory.bad_links:
         problems.append(
             Problem(
                 kind="link",
                 severity="refusal",
                 node=node.path,
                 key=key,
-                message="a link leads out of the archive",
+                message="a link leads out of the archive, or nowhere",
                 found=target,
                 advice="Use --follow-links if that is meant.",
             )

@@ -341,9 +341,7 @@ class Run:
         rows = self.job.nodes()
         refused = [problem for refusal in self.plan.refusals for problem in refusal.problems]
         failed = [problem for row in rows if row.state == "failed" for problem in row.problems]
-        whole = stopped is None and all(row.state in ("done", "refused") for row in rows)
-        if self.plan.in_place:
-            whole = whole and all(row.state == "done" for row in rows)
+        whole = stopped is None and all(row.state == "done" for row in rows)
         if whole and self.job.state == "incomplete":
             self.job.note(state="done", verified=None)
             self.job.commit()

@@ -1,0 +1,184 @@
+"""A copy: what it leaves, what it refuses, what a second call does."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+
+import zarrlift
+from zarrstack.core.errors import JobError, UsageError
+
+from .conftest import tree, values, write_archive
+
+
+def test_a_copy_holds_every_value_and_leaves_the_source_alone(source: Path, tmp_path: Path) -> None:
+    before = tree(source)
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert outcome.ok
+    assert outcome.state == "done"
+    assert (outcome.arrays_done, outcome.arrays_total, outcome.groups_done) == (4, 4, 3)
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+    assert tree(source) == before
+
+
+def test_the_finished_tree_holds_nothing_but_the_archive(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    names = {Path(name).name for name in tree(tmp_path / "out.zarr")}
+    assert all(name == "zarr.json" or name.isdigit() for name in names)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["out.zarr", "out.zarr.zarrlift.db", "source.zarr"]
+
+
+def test_each_array_takes_the_cheapest_route(source: Path, tmp_path: Path) -> None:
+    plan = zarrlift.plan(source, tmp_path / "out.zarr")
+    assert {array.path: array.route.name for array in plan.arrays} == {
+        "empty": "relink",
+        "g/recode": "recode",
+        "g/relink": "relink",
+        "h/rewrite": "recode",
+    }
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_payloads_that_need_no_change_are_copied_byte_for_byte(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert (tmp_path / "out.zarr/g/relink/c/3/2").read_bytes() == (source / "g/relink/3.2").read_bytes()
+
+
+def test_missing_chunks_stay_missing(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert len(list((tmp_path / "out.zarr/g/recode/c").iterdir())) == 43
+    assert not (tmp_path / "out.zarr/empty/c").exists()
+
+
+def test_consolidated_metadata_follows_the_source(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    root = json.loads((tmp_path / "out.zarr/zarr.json").read_text())
+    assert set(root["consolidated_metadata"]["metadata"]) == {
+        "empty", "g", "g/recode", "g/relink", "h", "h/rewrite",
+    }  # fmt: skip
+    (source / ".zmetadata").unlink()
+    zarrlift.migrate(source, tmp_path / "plain.zarr")
+    assert "consolidated_metadata" not in json.loads((tmp_path / "plain.zarr/zarr.json").read_text())
+
+
+def test_a_second_call_changes_nothing_and_says_so(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    before = tree(tmp_path / "out.zarr")
+    stamps = [os.stat(tmp_path / "out.zarr" / name).st_mtime_ns for name in before]
+    assert zarrlift.migrate(source, tmp_path / "out.zarr").state == "nothing to do"
+    assert zarrlift.resume(tmp_path / "out.zarr").state == "nothing to do"
+    assert tree(tmp_path / "out.zarr") == before
+    assert [os.stat(tmp_path / "out.zarr" / name).st_mtime_ns for name in before] == stamps
+
+
+@pytest.mark.parametrize("options", [{"processes": True, "workers": 2}, {"workers": 4}, {"fsync": True}])
+def test_any_way_of_running_gives_the_same_bytes(
+    options: dict[str, object], source: Path, tmp_path: Path
+) -> None:
+    zarrlift.migrate(source, tmp_path / "plain.zarr", workers=1)
+    outcome = zarrlift.migrate(source, tmp_path / "other.zarr", **options)  # type: ignore[arg-type]
+    assert outcome.ok, outcome.problems
+    assert tree(tmp_path / "other.zarr") == tree(tmp_path / "plain.zarr")
+
+
+def test_hard_links_share_the_stored_bytes(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr", link="hard")
+    assert os.path.samefile(tmp_path / "out.zarr/g/relink/c/0/0", source / "g/relink/0.0")
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+
+
+def test_an_existing_destination_is_refused(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.zarr").mkdir()
+    (tmp_path / "out.zarr/precious").write_text("do not touch")
+    with pytest.raises(JobError, match="exists"):
+        zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert tree(tmp_path / "out.zarr") == {"precious": b"do not touch"}
+    assert not (tmp_path / "out.zarr.zarrlift.db").exists()
+
+
+def test_overwrite_replaces_the_old_tree_at_the_end(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.zarr").mkdir()
+    (tmp_path / "out.zarr/old").write_text("old")
+    assert zarrlift.migrate(source, tmp_path / "out.zarr", overwrite=True).ok
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+    assert not (tmp_path / "out.zarr/old").exists()
+    assert not list(tmp_path.glob("*zarrlift-old*"))
+
+
+def test_overwrite_of_an_earlier_result(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    other = write_archive(tmp_path / "other.zarr")
+    zarr.open_group(str(other), zarr_format=2).attrs["title"] = "another"
+    with pytest.raises(JobError, match="different job"):
+        zarrlift.migrate(other, tmp_path / "out.zarr")
+    assert zarrlift.migrate(other, tmp_path / "out.zarr", overwrite=True).ok
+    assert zarr.open_group(str(tmp_path / "out.zarr"), mode="r").attrs["title"] == "another"
+
+
+def test_source_and_destination_may_not_lie_in_one_another(source: Path) -> None:
+    for place in (source, source / "inner", source.parent):
+        with pytest.raises(UsageError):
+            zarrlift.migrate(source, place)
+
+
+def test_undo_of_a_copy_leaves_no_trace(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    outcome = zarrlift.undo(tmp_path / "out.zarr")
+    assert outcome.state == "undone"
+    assert not outcome.problems
+    assert not (tmp_path / "out.zarr").exists()
+    assert zarrlift.migrate(source, tmp_path / "out.zarr").state == "done"
+
+
+def test_undo_of_a_copy_keeps_what_somebody_changed(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    array = zarr.open_array(str(tmp_path / "out.zarr/g/relink"), mode="r+")
+    array[0, 0] = 999
+    (tmp_path / "out.zarr/notes.txt").write_text("mine")
+    outcome = zarrlift.undo(tmp_path / "out.zarr")
+    assert [problem.key for problem in outcome.problems] == ["g/relink/c/0/0"]
+    assert set(tree(tmp_path / "out.zarr")) == {"g/relink/c/0/0", "notes.txt"}
+
+
+def test_undo_after_overwrite_was_interrupted_brings_the_old_tree_back(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.zarr").mkdir()
+    (tmp_path / "out.zarr/old").write_text("old")
+    (source / "g/relink/0.0").write_bytes(b"garbage")
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", overwrite=True)
+    assert not outcome.ok
+    zarrlift.undo(tmp_path / "out.zarr")
+    assert tree(tmp_path / "out.zarr") == {"old": b"old"}
+
+
+def test_an_array_at_the_root(tmp_path: Path) -> None:
+    array = zarr.create_array(str(tmp_path / "a.zarr"), shape=(5,), chunks=(2,), dtype="<i8", zarr_format=2)
+    array[...] = np.arange(5)
+    assert zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr").ok
+    assert zarr.open_array(str(tmp_path / "b.zarr"), mode="r")[...].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_stores_that_live_in_this_process(tmp_path: Path) -> None:
+    store, result = zarr.storage.MemoryStore(), zarr.storage.MemoryStore()
+    group = zarr.create_group(store, zarr_format=2)
+    group.create_array("x", shape=(5,), chunks=(2,), dtype="<i8")[...] = np.arange(5)
+    outcome = zarrlift.migrate(store, result, job=tmp_path / "memory.zarrlift.db")
+    assert outcome.ok, outcome.problems
+    assert zarr.open_group(result, mode="r")["x"][...].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_drop_empty_leaves_out_chunks_of_fill(tmp_path: Path) -> None:
+    array = zarr.create_array(
+        str(tmp_path / "a.zarr"), shape=(6, 2), chunks=(2, 2), dtype="<f8", fill_value=0, zarr_format=2,
+        config={"write_empty_chunks": True},
+    )  # fmt: skip
+    array[...] = 0.0
+    array[2, 0] = -0.0  # equal to the fill value, but not its bits
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(drop_empty=True))
+    outcome = zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr", recipe=recipe)
+    assert outcome.dropped == 2
+    assert [file.parent.name for file in (tmp_path / "b.zarr/c").rglob("*") if file.is_file()] == ["1"]

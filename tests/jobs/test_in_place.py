@@ -1,0 +1,96 @@
+"""In place: only `zarr.json` files are added; finish removes the old documents, undo brings them back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import zarr
+
+import zarrlift
+from zarrlift import ArrayRecipe, Recipe
+from zarrstack.core.errors import JobError, UsageError
+
+from .conftest import tree, values
+
+DOCUMENTS = {".zarray", ".zattrs", ".zgroup", ".zmetadata"}
+
+
+def test_only_zarr_json_files_are_added(source: Path) -> None:
+    before = tree(source)
+    wanted = values(source, 2)
+    outcome = zarrlift.migrate(source, in_place=True)
+    assert outcome.ok, outcome.problems
+    after = tree(source)
+    assert {name: after[name] for name in before} == before
+    assert {Path(name).name for name in after.keys() - before.keys()} == {"zarr.json"}
+    assert values(source, 3) == values(source, 2) == wanted
+    assert {array.route.name for array in outcome.plan.arrays} == {"stay"}
+
+
+def test_a_second_call_changes_nothing(source: Path) -> None:
+    zarrlift.migrate(source, in_place=True)
+    before = tree(source)
+    assert zarrlift.migrate(source, in_place=True).state == "nothing to do"
+    assert tree(source) == before
+
+
+def test_finish_needs_a_verification(source: Path) -> None:
+    zarrlift.migrate(source, in_place=True)
+    with pytest.raises(JobError, match="verified"):
+        zarrlift.finish(source)
+    assert zarrlift.verify(source).ok
+    outcome = zarrlift.finish(source)
+    assert outcome.state == "finished"
+    assert not {Path(name).name for name in tree(source)} & DOCUMENTS
+    assert zarrlift.finish(source).state == "nothing to do"
+
+
+def test_undo_after_finish_gives_back_every_byte(source: Path) -> None:
+    before = tree(source)
+    zarrlift.migrate(source, in_place=True)
+    zarrlift.verify(source, full=True)
+    zarrlift.finish(source)
+    outcome = zarrlift.undo(source)
+    assert outcome.restored == outcome.plan is not None and outcome.restored > 0 or outcome.restored > 0
+    assert tree(source) == before
+
+
+def test_undo_before_finish_deletes_what_was_added(source: Path) -> None:
+    before = tree(source)
+    zarrlift.migrate(source, in_place=True)
+    assert zarrlift.undo(source).state == "undone"
+    assert tree(source) == before
+
+
+def test_undo_keeps_a_document_that_somebody_changed(source: Path) -> None:
+    zarrlift.migrate(source, in_place=True)
+    zarr.open_array(str(source / "g/relink"), mode="r+", zarr_format=3).attrs["new"] = 1
+    outcome = zarrlift.undo(source)
+    assert [problem.key for problem in outcome.problems] == ["g/relink/zarr.json"]
+    assert (source / "g/relink/zarr.json").exists()
+
+
+def test_finish_refuses_a_legacy_document_that_changed(source: Path) -> None:
+    zarrlift.migrate(source, in_place=True)
+    zarrlift.verify(source)
+    (source / "g/.zattrs").write_text('{"late": 1}')
+    (source / "g/relink/.zarray").write_text("{}")
+    outcome = zarrlift.finish(source)
+    assert not outcome.ok
+    assert (source / "g/recode/.zarray").exists()
+
+
+def test_a_recipe_that_changes_chunks_is_refused(source: Path) -> None:
+    for recipe in (ArrayRecipe(codecs="zstd:3"), ArrayRecipe(dtype="float64"), ArrayRecipe(order="F")):
+        with pytest.raises(UsageError):
+            zarrlift.migrate(source, in_place=True, recipe=Recipe(base=recipe))
+    assert not list(source.rglob("zarr.json"))
+
+
+def test_excluded_nodes_do_not_hold_the_others_back(source: Path) -> None:
+    (source / ".zmetadata").unlink()
+    (source / "g/recode/.zarray").write_text("{")
+    outcome = zarrlift.migrate(source, in_place=True, recipe=Recipe(exclude=("g/recode",)))
+    assert outcome.ok, outcome.problems
+    assert "g/relink" in values(source, 3)
