@@ -98,12 +98,17 @@ class ExpectedArray:
 
     @property
     def written(self) -> npt.NDArray[Any]:
-        """The values once written: the same as `values` but where the old writer misreads its own data."""
+        """The values once written: the same as `values` but where the old writer misreads its own data.
+
+        Given for an unreadable array too, where they are known (`misread` says so).
+        """
+        if self.unreadable is not None and not self.misread:
+            raise ValueError(f"{self.id}: {self.unreadable}")
         return self._values(self._entry.get("written", self._entry))
 
     @property
     def misread(self) -> bool:
-        """Whether the old writer reads other values than were written, without any lossy filter."""
+        """Whether `written` differs: the old writer reads other values, or none, without any lossy filter."""
         return "written" in self._entry
 
     @property
