@@ -47,7 +47,7 @@ def verify(
     full: bool = False,
     recipe: Recipe | None = None,
     job: str | os.PathLike[str] | None = None,
-    format: Format | None = None,  # noqa: A002 - the word users know
+    format: Format | None = None,
     storage_options: Mapping[str, Any] | None = None,
     dest_storage_options: Mapping[str, Any] | None = None,
     follow_links: bool = False,

@@ -24,7 +24,7 @@ class Watcher(Protocol):
     def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
         """The comparison begins."""
 
-    def advance(self, chunks: int, bytes: int) -> None:  # noqa: A002 - the word users know
+    def advance(self, chunks: int, bytes: int) -> None:
         """So many more chunks were compared, which decoded to so many bytes."""
 
 

@@ -28,7 +28,7 @@ from .verifying_differences import Differences, compare_attributes
 from .verifying_documents import VARIABLE, fill_difference, type_difference
 from .verifying_sample import a_missing_chunk, first_look
 from .verifying_tree import FoundNode, key_below
-from .verifying_values import Values
+from .verifying_values import Values, part_of
 from .verifying_zarr import (
     chunk_shape,
     data_type_name,
@@ -160,8 +160,8 @@ class ArrayComparison:
                         continue
                     values = leaves.fill(tuple(axis.stop - axis.start for axis in part))
                 else:
-                    values = values[(*within(part, whole), ...)]
-                inside = found[(*within(part, region), ...)]
+                    values = part_of(values, within(part, whole))
+                inside = part_of(found, within(part, region))
                 problems += expect.compare(inside, values, self.path, key, part)
             except ZarrstackError as error:
                 problems.append(error.at(node=self.path, key=leaves.key(place)).problem)

@@ -14,7 +14,7 @@ from zarrstack.core.pipeline import Pipeline
 from .archive import Layout
 from .storage import Storage
 from .verifying_documents import VARIABLE, scalar_array
-from .verifying_values import Values, kind, matches_json_text, mismatch, region_text, shown
+from .verifying_values import Values, kind, matches_json_text, mismatch, part_of, region_text, shown
 from .verifying_zarr import open_array, parse, read_regions, reading_store, words
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ class SourceLeaves:
         data = self.storage.get(self.key(coordinates))
         if data is None:
             return None
-        # The ellipsis keeps a 0-d array an array.
-        return self._pipeline.decode(data)[(*self.grid.valid(coordinates), ...)]
+        return part_of(self._pipeline.decode(data), self.grid.valid(coordinates))
 
     def fill(self, shape: tuple[int, ...]) -> Values:
         """What a missing chunk reads as."""

@@ -195,6 +195,12 @@ def jsonable(value: object) -> object:
     return value
 
 
+def part_of(values: Values, region: tuple[slice, ...]) -> Values:
+    """A view of a region; unlike plain indexing, also of a 0-d array (numpy would give its scalar)."""
+    place: tuple[Any, ...] = (*region, ...)
+    return np.asarray(values[place])
+
+
 def region_text(region: tuple[slice, ...]) -> str:
     """A region as readers write it, such as `[0:64, 128:192]`."""
     return "[" + ", ".join(f"{axis.start}:{axis.stop}" for axis in region) + "]"
