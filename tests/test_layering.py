@@ -25,7 +25,10 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("archive", ("archive", "storage*", "places", "credentials")),
     ("recipe", ("recipe*", "codec_text", "casting*", "portable*")),
     ("formats, conventions", ("formats*", "conventions*")),
-    ("route, planning", ("route*", "destination*", "inventory*", "scanning", "planning*", "plans*", "documents*")),
+    (
+        "route, planning",
+        ("route*", "destination*", "inventory*", "scanning", "planning*", "plans*", "documents*"),
+    ),
     ("move", ("move*", "job", "objects", "writing", "worker", "verifying*")),
     (
         "run",
