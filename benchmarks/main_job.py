@@ -10,72 +10,17 @@ from __future__ import annotations
 
 import platform
 import shutil
+import subprocess
 import sys
 import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
-import zarr
 from harness import Command, Figures, measure, remover
-from numcodecs import Blosc
 
+SOURCES = Path(__file__).with_name("main_job_sources.py")
 ZARRLIFT = str(Path(sys.executable).with_name("zarrlift"))
 ZARR = str(Path(sys.executable).with_name("zarr"))
-
-
-def microscopy(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """uint16 that compresses as camera images do: a smooth scene and a few bits of noise."""
-    axes = np.ogrid[tuple(slice(0, n) for n in shape)]
-    scene = sum(np.sin(axis / 17.0) for axis in axes)
-    return (scene * 500 + 2000).astype("<u2") + rng.integers(0, 32, shape, dtype="<u2")
-
-
-def write_large(path: Path) -> None:
-    """512 MiB of uint16 in 64^3 blosc chunks."""
-    rng = np.random.default_rng(1)
-    shape = (512, 512, 1024)
-    array = zarr.create_array(
-        str(path),
-        shape=shape,
-        chunks=(64, 64, 64),
-        dtype="<u2",
-        zarr_format=2,
-        compressors=Blosc("lz4", 5, 1),
-    )
-    for start in range(0, shape[0], 64):
-        array[start : start + 64] = microscopy((64, *shape[1:]), rng)
-
-
-def write_tiny(path: Path) -> None:
-    """20,000 chunks of some 4 KB."""
-    rng = np.random.default_rng(2)
-    array = zarr.create_array(
-        str(path),
-        shape=(20_000, 2048),
-        chunks=(1, 2048),
-        dtype="<u2",
-        zarr_format=2,
-        compressors=Blosc("lz4", 5, 1),
-    )
-    group = rng.integers(0, 65536, (1, 2048), dtype="<u2")
-    array[:1] = group
-    chunk = (path / "0.0").read_bytes()
-    for index in range(1, 20_000):
-        (path / f"{index}.0").write_bytes(chunk)
-
-
-def write_many(path: Path) -> None:
-    """2,000 arrays in 200 groups."""
-    root = zarr.create_group(str(path), zarr_format=2)
-    for number in range(200):
-        group = root.create_group(f"group{number:03}", attributes={"number": number})
-        for name in range(10):
-            array = group.create_array(f"array{name}", shape=(10, 10), chunks=(5, 5), dtype="<f4")
-            array.attrs["units"] = "m"
-    some = root["group000/array0"]
-    assert isinstance(some, zarr.Array)
-    some[...] = 1
 
 
 def line(what: str, figures: Figures, limit: float | None = None) -> str:
@@ -96,9 +41,7 @@ def main() -> None:
     )
     try:
         large, tiny, many = base / "large.zarr", base / "tiny.zarr", base / "many.zarr"
-        write_large(large)
-        write_tiny(tiny)
-        write_many(many)
+        subprocess.run((sys.executable, str(SOURCES), str(base)), check=True)
         out, job = base / "out.zarr", base / "out.zarr.zarrlift.db"
         clear = remover(out, job)
 
@@ -137,7 +80,7 @@ def main() -> None:
         print(
             line("  zarrlift migrate --link hard", figures["large link"], figures["large cpl"].median + 0.5)
         )
-        print(line("20,000 chunks of 4 KB: cp -r", figures["tiny cp"]))
+        print(line("20,384 chunks of 4 KB: cp -r", figures["tiny cp"]))
         print(line("  zarrlift migrate", figures["tiny lift"], figures["tiny cp"].median * 2 + 0.5))
         print(line("2,000 arrays in place: zarrlift", figures["many lift"], 1.5))
         print(line("  zarr migrate v3", figures["many zarr"]))

@@ -33,7 +33,7 @@ def test_the_installed_command_is_this_one():
     from importlib.metadata import entry_points
 
     (entry,) = entry_points(group="console_scripts", name="zarrlift")
-    assert entry.value == "zarrlift.cli:main"
+    assert entry.value == "zarrlift.cli:entry"
 
 
 FAKE = """

@@ -35,7 +35,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("run", "merging", "outcome", "progress", "publishing", "ends", "replacing", "migration", "finish*"),
     ),
     ("report", ("report*",)),
-    ("cli", ("cli*", "")),
+    ("cli", ("cli*", "__main__", "")),
 )
 """Patterns of `zarrlift` stand without the package's name; "" is the package itself."""
 

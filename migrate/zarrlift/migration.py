@@ -21,10 +21,10 @@ from .outcome import NodeStatus, Outcome, Status
 from .places import Place, open_storage
 from .planning import Inventories
 from .plans import Plan
+from .progress import Progress
 from .recipe import Recipe
 from .replacing import set_aside, sweep_aside
 from .run import Run, RunOptions, VerifyLevel
-from .progress import Progress
 
 Link: TypeAlias = Literal["auto", "hard"]
 PathText: TypeAlias = str | os.PathLike[str]

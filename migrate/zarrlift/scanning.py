@@ -60,8 +60,7 @@ class _Scan:
     ) -> None:
         self.storage = storage
         self.path = path
-        self.grid = layout.grid
-        self.counts = self.grid.counts
+        self.counts = layout.grid.counts
         self.passed_over = METADATA | children
         self.follow_links = follow_links
         self.found = Found()
@@ -82,15 +81,23 @@ class _Scan:
 
     def _flat(self, directory: str, decode: Decoder) -> None:
         """Keys without a slash: one directory holds them all."""
-        index = self.grid.index
         with os.scandir(directory) as entries:
             for entry in entries:
                 position = decode(entry.name)
-                number = None if position is None else index(position)
+                number = None if position is None else self._index(position)
                 if number is not None:
                     self._accept(entry, number, entry.name)
                 elif entry.name not in self.passed_over:
                     self.found.stray(entry.name)
+
+    def _index(self, position: tuple[int, ...]) -> int | None:
+        """`Grid.index`, with the counts at hand."""
+        index = 0
+        for number, count in zip(position, self.counts, strict=True):
+            if number >= count:
+                return None
+            index = index * count + number
+        return index
 
     def _deep(self, directory: str, axis: int, base: int, prefix: str) -> None:
         """Keys with slashes: a level of directories for each axis, files at the last."""
@@ -105,7 +112,7 @@ class _Scan:
                         self.found.stray(prefix + name)
                 elif last:
                     self._accept(entry, base * count + number, prefix + name)
-                elif self._leads_away(entry, prefix + name):
+                elif entry.is_symlink() and self._leads_away(entry, prefix + name):
                     continue
                 elif entry.is_dir():
                     self._deep(entry.path, axis + 1, base * count + number, f"{prefix}{name}/")
@@ -113,7 +120,7 @@ class _Scan:
                     self.found.stray(prefix + name)
 
     def _accept(self, entry: os.DirEntry[str], index: int, name: str) -> None:
-        if self._leads_away(entry, name):
+        if entry.is_symlink() and self._leads_away(entry, name):
             return
         facts = entry.stat()
         if not stat.S_ISREG(facts.st_mode):
@@ -124,9 +131,7 @@ class _Scan:
         self.found.times.append(facts.st_mtime_ns)
 
     def _leads_away(self, entry: os.DirEntry[str], name: str) -> bool:
-        """Whether an entry is a link that leaves the root (unless that is meant), or leads nowhere."""
-        if not entry.is_symlink():
-            return False
+        """Whether a link leaves the root (unless that is meant), or leads nowhere."""
         target = os.path.realpath(entry.path)
         leaves = self.storage.leaves_root(target) and not self.follow_links
         if leaves or not os.path.exists(target):

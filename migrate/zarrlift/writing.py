@@ -229,15 +229,17 @@ class LocalWriter(Writer):
         parent = target.rpartition(os.sep)[0]
         if parent in self._made:
             return
-        missing = parent
-        while self.fsync and not os.path.isdir(missing):
-            missing = os.path.dirname(missing)
-        os.makedirs(parent, exist_ok=True)
+        try:
+            os.mkdir(parent)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            self._make_parent(parent)
+            with contextlib.suppress(FileExistsError):  # another thread was faster
+                os.mkdir(parent)
         if self.fsync:
-            while parent != missing:
-                parent = os.path.dirname(parent)
-                _fsync_directory(parent)
-        self._made.add(target.rpartition(os.sep)[0])
+            _fsync_directory(os.path.dirname(parent))
+        self._made.add(parent)
 
     def _temporary(self) -> str:
         name: str | None = getattr(self._local, "name", None)

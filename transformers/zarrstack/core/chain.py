@@ -103,6 +103,8 @@ class CodecSpec:
         return data
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, CodecSpec):
             return NotImplemented
         return canonical(self.to_json()) == canonical(other.to_json())

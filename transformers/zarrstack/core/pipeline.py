@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Pipeline:
     """A compiled chain for leaves of one shape and data type; shared by threads freely."""
 
-    __slots__ = ("_array_codec", "_bytes_codecs", "_inverse", "_native", "_order", "_shape", "chain", "sizes")
+    __slots__ = ("_array_codec", "_bytes_codecs", "_first", "_inverse", "_native", "_order", "_shape", "chain", "sizes")
 
     chain: Chain
     sizes: tuple[Size, ...]
@@ -54,6 +54,7 @@ class Pipeline:
         """
         middle = chain.middle
         self.chain = chain
+        self._first = middle + 1
         self._shape = shape
         self._native = data_type.numpy
         self._order = _composed([_axes(spec, len(shape)) for spec in chain.codecs[:middle]], len(shape))
@@ -83,7 +84,7 @@ class Pipeline:
 
         Raises ChunkError for whatever is wrong with the payload.
         """
-        data = self.undo(data, self.chain.middle + 1)
+        data = self.undo(data, self._first)
         try:
             array = self._array_codec.decode(data)
         except (ZarrstackError, MemoryError):
@@ -103,11 +104,11 @@ class Pipeline:
             raise CastError("not an array of this leaf", found=str(array.shape), expected=str(self._shape))
         if self._order is not None:
             array = array.transpose(self._order)
-        return self.apply(self._array_codec.encode(array), self.chain.middle + 1)
+        return self.apply(self._array_codec.encode(array), self._first)
 
     def undo(self, data: Buffer, start: int) -> Buffer:
         """What the payload is at position `start`, with `chain.codecs[start:]` undone."""
-        first = self.chain.middle + 1
+        first = self._first
         for index in range(len(self.chain.codecs) - 1, self._place(start) - 1, -1):
             try:
                 data = self._bytes_codecs[index - first].decode(data, self.sizes[index])
@@ -119,7 +120,7 @@ class Pipeline:
 
     def apply(self, data: Buffer, start: int) -> Buffer:
         """The payload of what lies at position `start`: the inverse of `undo`."""
-        for codec in self._bytes_codecs[self._place(start) - self.chain.middle - 1 :]:
+        for codec in self._bytes_codecs[self._place(start) - self._first :]:
             data = codec.encode(data)
         return data
 
@@ -130,7 +131,7 @@ class Pipeline:
         their own ends. False: only decoding can tell (see `BytesCodec.check`); then
         `undo` to the innermost position that matters, or `check_whole`.
         """
-        first = self.chain.middle + 1
+        first = self._first
         certain = True
         for index in range(len(self.chain.codecs) - 1, first - 1, -1):
             codec = self._bytes_codecs[index - first]
@@ -147,7 +148,7 @@ class Pipeline:
             self.decode(data)
 
     def _place(self, start: int) -> int:
-        if not self.chain.middle < start <= len(self.chain.codecs):
+        if not self._first <= start <= len(self.chain.codecs):
             raise ValueError(f"position {start} is not behind the array-to-bytes codec of {self.chain}")
         return start
 

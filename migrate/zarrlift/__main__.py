@@ -1,0 +1,8 @@
+"""`python -m zarrlift`."""
+
+from __future__ import annotations
+
+from .cli import entry
+
+if __name__ == "__main__":
+    entry()
