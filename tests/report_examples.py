@@ -9,7 +9,7 @@ from zarrlift.outcome import NodeStatus, Outcome, Status
 from zarrlift.plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
 from zarrlift.recipe import Recipe
 from zarrlift.route import route_between
-from zarrlift.verifying_report import VerificationReport
+from zarrlift.verifying.report import VerificationReport
 from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import Problem

@@ -197,7 +197,7 @@ def test_every_kind_of_problem_is_in_the_catalogue() -> None:
 
 
 def test_the_exit_codes_of_the_docs_are_those_of_the_code() -> None:
-    from zarrlift import cli_session
+    from zarrlift.cli import session as cli_session
 
     rows = re.findall(r"^\| `(\d+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)
     codes = (cli_session.DONE, cli_session.PARTLY, cli_session.USAGE, cli_session.INTERRUPTED)

@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 import report_examples as examples
 
-from zarrlift import report_archive, report_outcome, report_plan, report_status
 from zarrlift.report import Page
-from zarrlift.report_units import columns
+from zarrlift.report import archive as report_archive
+from zarrlift.report import outcome as report_outcome
+from zarrlift.report import plan as report_plan
+from zarrlift.report import status as report_status
+from zarrlift.report.units import columns
 
 GOLDEN = Path(__file__).parent / "golden" / "reports"
 REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {

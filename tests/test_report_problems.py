@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zarrlift.report import Page
-from zarrlift.report_problems import lines, summary
+from zarrlift.report.problems import lines, summary
 from zarrstack.core.errors import Problem
 
 PAGE = Page(width=70)

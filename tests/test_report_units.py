@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrlift.report_table import Column, table, wrap
-from zarrlift.report_units import bytes_text, columns, count_text, duration_text, rate_text, safe, shape_text
+from zarrlift.report.table import Column, table, wrap
+from zarrlift.report.units import bytes_text, columns, count_text, duration_text, rate_text, safe, shape_text
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from zarrlift.plans import ArrayPlan, Move
 from zarrlift.route import Route
 from zarrlift.storage import LocalStorage
 from zarrlift.verifying import Sampler, compare_chunks, document_problems, recheck_decoded
-from zarrlift.verifying_codecs import decode
-from zarrlift.verifying_sample import MOST_LEAVES, a_missing_chunk, first_look
-from zarrlift.verifying_values import matches_json_text, mismatch, same
+from zarrlift.verifying.codecs import decode
+from zarrlift.verifying.sample import MOST_LEAVES, a_missing_chunk, first_look
+from zarrlift.verifying.values import matches_json_text, mismatch, same
 from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.grid import Grid

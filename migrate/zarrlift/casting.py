@@ -117,9 +117,7 @@ def _to_integer(array: Array, dtype: np.dtype[Any], casting: Casting) -> Array:
         _refuse(below | above, array, dtype, "a value is out of range", "clamp")
     if array.dtype.kind == "f":
         outside = below | above
-        _refuse(
-            ~outside & (values != np.trunc(values)), array, dtype, "a value is no integer", "round"
-        )
+        _refuse(~outside & (values != np.trunc(values)), array, dtype, "a value is no integer", "round")
         values = np.where(outside, 0.0, values)
     result = np.asarray(values).astype(dtype)
     if "clamp" in casting:
@@ -215,9 +213,7 @@ def _text(array: Array, dtype: np.dtype[Any]) -> Array:
     return result
 
 
-def _refuse(
-    bad: Array, array: Array, dtype: np.dtype[Any], message: str, remedy: str | None = None
-) -> None:
+def _refuse(bad: Array, array: Array, dtype: np.dtype[Any], message: str, remedy: str | None = None) -> None:
     if not bad.any():
         return
     first = np.argwhere(bad)[0] if array.ndim else ()

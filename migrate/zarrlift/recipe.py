@@ -60,9 +60,7 @@ class ArrayRecipe:
         """The fields that differ from the defaults; a chain in normal form, as a list."""
         default = ArrayRecipe()
         changed = {name: getattr(self, name) for name in FIELDS}
-        return {
-            name: _to_json(value) for name, value in changed.items() if value != getattr(default, name)
-        }
+        return {name: _to_json(value) for name, value in changed.items() if value != getattr(default, name)}
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
@@ -113,9 +111,7 @@ class Recipe:
 
     def globs(self) -> tuple[str, ...]:
         """Every path glob the recipe holds, in order, each once."""
-        return tuple(
-            dict.fromkeys((*(glob for glob, _ in self.sections), *self.include, *self.exclude))
-        )
+        return tuple(dict.fromkeys((*(glob for glob, _ in self.sections), *self.include, *self.exclude)))
 
     def unmatched(self, paths: Iterable[str]) -> tuple[str, ...]:
         """The globs that match none of `paths`: most likely a slip of the pen."""

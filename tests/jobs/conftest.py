@@ -24,7 +24,9 @@ def write_archive(path: Path) -> Path:
     """blosc (relink), zlib (recode), Delta (rewrite); missing chunks; consolidated metadata."""
     rng = np.random.default_rng(7)
     root = zarr.open_group(str(path), mode="w", zarr_format=2, attributes={"title": "a job's archive"})
-    relinked = root.create_array("g/relink", shape=(60, 70), chunks=(8, 9), dtype="<u2", compressors=Blosc("lz4"))
+    relinked = root.create_array(
+        "g/relink", shape=(60, 70), chunks=(8, 9), dtype="<u2", compressors=Blosc("lz4")
+    )
     relinked[...] = rng.integers(0, 50, (60, 70))
     recoded = root.create_array("g/recode", shape=(400,), chunks=(7,), dtype=">i4", compressors=Zlib(1))
     recoded[:300] = rng.integers(0, 1000, 300)

@@ -30,7 +30,11 @@ def test_the_finished_tree_holds_nothing_but_the_archive(source: Path, tmp_path:
     zarrlift.migrate(source, tmp_path / "out.zarr")
     names = {Path(name).name for name in tree(tmp_path / "out.zarr")}
     assert all(name == "zarr.json" or name.isdigit() for name in names)
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["out.zarr", "out.zarr.zarrlift.db", "source.zarr"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
+        "out.zarr",
+        "out.zarr.zarrlift.db",
+        "source.zarr",
+    ]
 
 
 def test_each_array_takes_the_cheapest_route(source: Path, tmp_path: Path) -> None:

@@ -26,7 +26,13 @@ def test_a_bad_chunk_keeps_back_its_array_and_no_other(source: Path, tmp_path: P
         ("g/relink", "g/relink/4.4", "chunk"),
     ]
     result = zarr.open_group(str(tmp_path / "out.zarr"), mode="r")
-    assert {name for name, _ in result.members(max_depth=None)} == {"empty", "g", "g/recode", "h", "h/rewrite"}
+    assert {name for name, _ in result.members(max_depth=None)} == {
+        "empty",
+        "g",
+        "g/recode",
+        "h",
+        "h/rewrite",
+    }
     assert not (tmp_path / "out.zarr/g/relink/zarr.json").exists()
 
 

@@ -30,7 +30,17 @@ if TYPE_CHECKING:
 class Pipeline:
     """A compiled chain for leaves of one shape and data type; shared by threads freely."""
 
-    __slots__ = ("_array_codec", "_bytes_codecs", "_first", "_inverse", "_native", "_order", "_shape", "chain", "sizes")
+    __slots__ = (
+        "_array_codec",
+        "_bytes_codecs",
+        "_first",
+        "_inverse",
+        "_native",
+        "_order",
+        "_shape",
+        "chain",
+        "sizes",
+    )
 
     chain: Chain
     sizes: tuple[Size, ...]

@@ -19,17 +19,14 @@ from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.grid import Grid
 from zarrstack.core.keys import KeyEncoding
 
-from .archive import ArrayNode, Layout
-from .recipe import ArrayRecipe
-from .storage import Storage
-from .verifying_blocks import Region, list_chunks, overlapping, parts, within
-from .verifying_chunks import Expectation, SourceLeaves
-from .verifying_differences import Differences, compare_attributes
-from .verifying_documents import VARIABLE, fill_difference, type_difference
-from .verifying_sample import a_missing_chunk, first_look
-from .verifying_tree import FoundNode, key_below
-from .verifying_values import Values, part_of
-from .verifying_zarr import (
+from ..archive import ArrayNode, Layout
+from ..recipe import ArrayRecipe
+from ..storage import Storage
+from .blocks import Region, list_chunks, overlapping, parts, within
+from .chunks import Expectation, SourceLeaves
+from .differences import Differences, compare_attributes
+from .documents import VARIABLE, fill_difference, type_difference
+from .parsing import (
     chunk_shape,
     data_type_name,
     native,
@@ -37,6 +34,9 @@ from .verifying_zarr import (
     read_regions,
     reading_store,
 )
+from .sample import a_missing_chunk, first_look
+from .tree import FoundNode, key_below
+from .values import Values, part_of
 
 _BATCH_BYTES: Final = 16 << 20
 """Decoded bytes of one side that one thread holds at a time."""
@@ -111,9 +111,7 @@ class ArrayComparison:
         if self._grid.total == 0:
             return
         try:
-            leaves = SourceLeaves(
-                self.source, self.path, self.layout, allow_pickle=self.recipe.allow_pickle
-            )
+            leaves = SourceLeaves(self.source, self.path, self.layout, allow_pickle=self.recipe.allow_pickle)
             blocks = self._blocks(full=full)
         except ZarrstackError as error:
             self.differences.add([error.problem])

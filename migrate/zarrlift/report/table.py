@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .report_units import columns
+from .units import columns
 
 _GAP: Final = 2
 _NARROWEST: Final = 16
@@ -90,9 +90,7 @@ def _fit(shape: Sequence[Column], widths: Sequence[int], room: int) -> list[int]
     return fitted
 
 
-def _flat(
-    shape: Sequence[Column], row: Sequence[str], widths: Sequence[int], indent: int
-) -> Iterator[str]:
+def _flat(shape: Sequence[Column], row: Sequence[str], widths: Sequence[int], indent: int) -> Iterator[str]:
     cells = [
         wrap(cell, width) if column.wraps else [cell]
         for column, cell, width in zip(shape, row, widths, strict=True)

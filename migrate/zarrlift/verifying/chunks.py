@@ -11,15 +11,15 @@ from zarrstack.core.dtypes import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.pipeline import Pipeline
 
-from .archive import Layout
-from .storage import Storage
-from .verifying_documents import VARIABLE, scalar_array
-from .verifying_values import Values, kind, matches_json_text, mismatch, part_of, region_text, shown
-from .verifying_zarr import open_array, parse, read_regions, reading_store, words
+from ..archive import Layout
+from ..storage import Storage
+from .documents import VARIABLE, scalar_array
+from .parsing import open_array, parse, read_regions, reading_store, words
+from .values import Values, kind, matches_json_text, mismatch, part_of, region_text, shown
 
 if TYPE_CHECKING:
-    from .plans import ArrayPlan
-    from .recipe import Casting
+    from ..plans import ArrayPlan
+    from ..recipe import Casting
 
 _BATCH_BYTES: Final = 32 << 20
 """Decoded bytes of the destination in memory at a time."""
@@ -36,9 +36,7 @@ class SourceLeaves:
         self._pipeline = Pipeline(
             layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=allow_pickle
         )
-        self._fill = scalar_array(
-            fill_from_json(layout.fill_value, layout.data_type), layout.data_type.numpy
-        )
+        self._fill = scalar_array(fill_from_json(layout.fill_value, layout.data_type), layout.data_type.numpy)
 
     def key(self, coordinates: tuple[int, ...]) -> str:
         """The storage key of a chunk."""
@@ -153,7 +151,7 @@ class Expectation:
         if self._texts:
             return _compare_texts(found, values, path, key, region)
         if self._casting is not None:
-            from .casting import cast
+            from ..casting import cast
 
             try:
                 values = cast(values, self._target, self._casting)
@@ -162,9 +160,7 @@ class Expectation:
         differs = mismatch(found, values)
         if differs is None:
             return []
-        place = tuple(
-            axis.start + offset for axis, offset in zip(region, differs.index, strict=False)
-        )
+        place = tuple(axis.start + offset for axis, offset in zip(region, differs.index, strict=False))
         where = f"at {list(place)}"
         if differs.count > 1:
             where = f"{differs.count} of them, first {where}"

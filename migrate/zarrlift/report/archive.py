@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.jsons import canonical
 
-from . import report_problems
-from .report_table import Column
-from .report_units import count_text, safe, shape_text
+from . import problems as report_problems
+from .table import Column
+from .units import count_text, safe, shape_text
 
 if TYPE_CHECKING:
-    from .archive import Archive, ArrayNode, Node
-    from .report import Page
+    from ..archive import Archive, ArrayNode, Node
+    from . import Page
 
 _NODES: Final = 200
 """Rows of the tree before the rest is only counted; about what a terminal scrolls back easily."""

@@ -9,13 +9,13 @@ from typing import Protocol
 
 from zarrstack.core.errors import Problem
 
-from .archive import Archive, ArrayNode, GroupNode, Node
-from .recipe import Recipe, parents
-from .storage import Storage
-from .verifying_arrays import ArrayComparison
-from .verifying_differences import Differences, compare_attributes
-from .verifying_report import VerificationReport
-from .verifying_tree import FoundNode, consolidated_problems, find_nodes, key_below
+from ..archive import Archive, ArrayNode, GroupNode, Node
+from ..recipe import Recipe, parents
+from ..storage import Storage
+from .arrays import ArrayComparison
+from .differences import Differences, compare_attributes
+from .report import VerificationReport
+from .tree import FoundNode, consolidated_problems, find_nodes, key_below
 
 
 class Watcher(Protocol):
@@ -110,15 +110,18 @@ class _Comparison:
         if node.refused:
             reasons = [problem for problem in node.problems if problem.severity == "refusal"]
             reason = str(reasons[0]) if reasons else None
-            self.add(path, [
-                Problem(
-                    kind="verify-refused",
-                    message=f"{kind} that cannot be migrated is not compared",
-                    node=path,
-                    found="nothing" if found is None else "a node",
-                    expected=reason,
-                )
-            ])
+            self.add(
+                path,
+                [
+                    Problem(
+                        kind="verify-refused",
+                        message=f"{kind} that cannot be migrated is not compared",
+                        node=path,
+                        found="nothing" if found is None else "a node",
+                        expected=reason,
+                    )
+                ],
+            )
             return
         if found is None:
             self.add(path, [_structure(path, "a node is missing", "nothing", kind)])

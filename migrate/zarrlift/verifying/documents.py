@@ -13,14 +13,14 @@ from zarrstack.core.dtypes import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.jsons import JSON, JSONObject, canonical
 
-from .archive import Layout
-from .verifying_values import Values, kind, mismatch
-from .verifying_zarr import chunk_shape, data_type_name, native, parse, words
+from ..archive import Layout
+from .parsing import chunk_shape, data_type_name, native, parse, words
+from .values import Values, kind, mismatch
 
 if TYPE_CHECKING:
     from zarr.core.metadata.v3 import ArrayV3Metadata
 
-    from .plans import ArrayPlan
+    from ..plans import ArrayPlan
 
 VARIABLE: Final = {
     "string": "string",
@@ -86,14 +86,16 @@ def _key(path: str) -> str:
 
 def _text(layout: Layout) -> str:
     """One text per layout but for its shape; cheaper than canonical JSON of every part."""
-    return repr((
-        layout.data_type,
-        layout.fill_value,
-        layout.chunk_shape,
-        layout.chain,
-        layout.keys,
-        layout.dimension_names,
-    ))
+    return repr(
+        (
+            layout.data_type,
+            layout.fill_value,
+            layout.chunk_shape,
+            layout.chain,
+            layout.keys,
+            layout.dimension_names,
+        )
+    )
 
 
 def _shape(document: JSONObject, layout: Layout) -> list[_Difference]:

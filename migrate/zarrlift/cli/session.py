@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from zarrstack.core.jsons import JSON, JSONObject
 
-    from .report import Page
+    from ..report import Page
 
 DONE: Final = 0
 PARTLY: Final = 1
@@ -102,7 +102,7 @@ class Session:
         if self.json:
             self._document(code, {"error": problem.to_json()})
         else:
-            from .report_units import safe
+            from ..report.units import safe
 
             say(f"zarrlift: {safe(str(problem))}")  # one line, unbroken, that can be searched for
         return code
@@ -111,7 +111,7 @@ class Session:
         write_json(self.command, code, content)
 
     def _print(self, lines: Callable[[Page], Iterable[str]], stream: Any) -> None:
-        from .report import Page
+        from ..report import Page
 
         page = Page.of(stream, everything=self.everything)
         write("".join(line + "\n" for line in lines(page)), stream)
@@ -145,7 +145,7 @@ class Session:
 
 def write_json(command: str | None, code: int, content: JSONObject) -> None:
     """The one document of a command given `--json`."""
-    from . import __version__
+    from .. import __version__
 
     head = {"zarrlift": __version__, "command": command, "exit_code": code}
     # Bare NaN, which attributes may hold, is no JSON: other programs would choke on the document.

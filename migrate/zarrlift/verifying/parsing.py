@@ -19,8 +19,8 @@ import numpy as np
 from zarrstack.core.errors import MetadataError
 from zarrstack.core.jsons import JSONObject
 
-from .storage import Storage
-from .verifying_values import Values
+from ..storage import Storage
+from .values import Values
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -90,9 +90,7 @@ def open_array(metadata: ArrayV3Metadata, store: Store, path: str) -> Array[Any]
     return Array(AsyncArray(metadata, StorePath(store, path)))
 
 
-def read_regions(
-    array: Array[Any], regions: Sequence[tuple[slice, ...]]
-) -> list[Values | Exception]:
+def read_regions(array: Array[Any], regions: Sequence[tuple[slice, ...]]) -> list[Values | Exception]:
     """The values of several regions, or what went wrong with each.
 
     They are read concurrently, all in one go: the caller bounds how much that is.

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from . import cli_options as o
-from .cli_session import DONE, PARTLY, Answer, Session
+from . import options as o
+from .session import DONE, PARTLY, Answer, Session
 
 
 def inspect(
@@ -23,7 +23,8 @@ def inspect(
     def work() -> Answer:
         import zarrlift
 
-        from . import report_archive, report_json
+        from ..report import archive as report_archive
+        from ..report import json as report_json
 
         archive = zarrlift.inspect(
             source,
@@ -75,7 +76,8 @@ def plan(
     def work() -> Answer:
         import zarrlift
 
-        from . import report_json, report_plan
+        from ..report import json as report_json
+        from ..report import plan as report_plan
 
         made = zarrlift.plan(
             source,
@@ -103,12 +105,10 @@ def status(target: o.Target, job: o.Job = None, show_all: o.All = False, as_json
     def work() -> Answer:
         import zarrlift
 
-        from . import report_status
+        from ..report import status as report_status
 
         found = zarrlift.status(target, job=job)
-        return Answer(
-            code=DONE, text=lambda page: report_status.lines(found, page), data=found.to_json
-        )
+        return Answer(code=DONE, text=lambda page: report_status.lines(found, page), data=found.to_json)
 
     return Session(command="status", json=as_json, everything=show_all).run(work)
 
@@ -134,8 +134,8 @@ def verify(
     def work() -> Answer:
         import zarrlift
 
-        from . import report_outcome
-        from .progress import progress_for
+        from ..progress import progress_for
+        from ..report import outcome as report_outcome
 
         progress = progress_for(quiet=quiet)
         try:

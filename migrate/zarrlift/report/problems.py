@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from .report_units import count_text, node_text, safe
+from .units import count_text, node_text, safe
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
-    from .report import Page, Tone
+    from . import Page, Tone
 
 _PLACES: Final = 3
 """How many places of equal problems are shown before the rest is counted."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .plans import layout_to_json
+from ..plans import layout_to_json
 
 if TYPE_CHECKING:
     from zarrstack.core.jsons import JSONObject
 
-    from .archive import Archive, Node
-    from .plans import Plan
+    from ..archive import Archive, Node
+    from ..plans import Plan
 
 
 def archive_json(archive: Archive) -> JSONObject:

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from .report_outcome import command
-from .report_table import Column
-from .report_units import bytes_text, count_text, node_text, safe
+from .outcome import command
+from .table import Column
+from .units import bytes_text, count_text, node_text, safe
 
 if TYPE_CHECKING:
-    from .outcome import NodeStatus, Status
-    from .report import Page
+    from ..outcome import NodeStatus, Status
+    from . import Page
 
 _NODES: Final = 20
 """Rows before the rest is only counted; what failed stands first."""

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, TextIO, TypeAlias
 
-from .report_table import Column, table, wrap
-from .report_units import columns
+from .table import Column, table, wrap
+from .units import columns
 
 Tone: TypeAlias = Literal["title", "good", "warning", "bad", "quiet"]
 _CODES: Final[dict[str, str]] = {"title": "1", "good": "32", "warning": "33", "bad": "31", "quiet": "2"}

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from zarrstack.core.grid import Grid
 
-from .archive import Layout
+from ..archive import Layout
 
 if TYPE_CHECKING:
-    from .plans import ArrayPlan
+    from ..plans import ArrayPlan
 
 MOST_LEAVES: Final = 64
 """Leaves a job reads again, but for one of every kind it meets after that."""
@@ -73,15 +73,17 @@ class Sampler:
 
 
 def _kind(plan: ArrayPlan) -> str:
-    return repr((
-        plan.route.name,
-        plan.source.chain,
-        plan.destination.chain,
-        plan.source.data_type,
-        plan.destination.data_type,
-        plan.source.keys,
-        plan.destination.keys,
-    ))
+    return repr(
+        (
+            plan.route.name,
+            plan.source.chain,
+            plan.destination.chain,
+            plan.source.data_type,
+            plan.destination.data_type,
+            plan.source.keys,
+            plan.destination.keys,
+        )
+    )
 
 
 def leaf_bytes(layout: Layout) -> int:
@@ -92,9 +94,7 @@ def leaf_bytes(layout: Layout) -> int:
     return items * (layout.data_type.itemsize or 16)
 
 
-def first_look(
-    grid: Grid, present: npt.NDArray[Any], rng: random.Random, *, random_leaves: int
-) -> list[int]:
+def first_look(grid: Grid, present: npt.NDArray[Any], rng: random.Random, *, random_leaves: int) -> list[int]:
     """The first, the last, an edge chunk and some random ones of those present, the telling ones first."""
     if len(present) == 0:
         return []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import typer
 
-from .cli_choices import (
+from .choices import (
     Attributes,
     Check,
     Conventions,
@@ -25,7 +25,7 @@ from .cli_choices import (
 if TYPE_CHECKING:
     from zarrstack.core.jsons import JSONObject
 
-    from .recipe import Recipe
+    from ..recipe import Recipe
 
 
 _FIELDS: Final = (
@@ -106,12 +106,8 @@ Dtype: TypeAlias = Annotated[
 Clamp: TypeAlias = Annotated[
     bool, _option("--clamp", help="With --dtype: values out of range become the nearest one.")
 ]
-Round: TypeAlias = Annotated[
-    bool, _option("--round", help="With --dtype: values may be rounded.")
-]
-EndianOption: TypeAlias = Annotated[
-    Endian | None, _option("--endian", help="Byte order of the result.")
-]
+Round: TypeAlias = Annotated[bool, _option("--round", help="With --dtype: values may be rounded.")]
+EndianOption: TypeAlias = Annotated[Endian | None, _option("--endian", help="Byte order of the result.")]
 OrderOption: TypeAlias = Annotated[
     Order | None, _option("--order", help="Memory order within the result's chunks.")
 ]
@@ -214,7 +210,7 @@ def _object(text: str, name: str) -> JSONObject:
 
 def load_recipe(path: str) -> Recipe:
     """The recipe in a TOML file; raises UsageError."""
-    from .recipe_toml import load_recipe as load
+    from ..recipe_toml import load_recipe as load
 
     return load(path)
 
@@ -226,7 +222,7 @@ def recipe(given: Mapping[str, Any]) -> Recipe:
     """
     from dataclasses import replace
 
-    from .recipe import Recipe
+    from ..recipe import Recipe
 
     result = Recipe()
     if given["recipe_file"] is not None:
@@ -234,7 +230,7 @@ def recipe(given: Mapping[str, Any]) -> Recipe:
     fields = {name: value(given[name]) for name in _FIELDS}
     base: dict[str, Any] = {name: choice for name, choice in fields.items() if choice not in (None, False)}
     if given["codecs"] is not None:
-        from .codec_text import parse_codecs
+        from ..codec_text import parse_codecs
 
         parse_codecs(given["codecs"])  # so that a slip is told before anything is read
         base["codecs"] = given["codecs"]

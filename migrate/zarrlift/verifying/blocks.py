@@ -13,8 +13,8 @@ import numpy.typing as npt
 from zarrstack.core.grid import Grid
 from zarrstack.core.keys import KeyEncoding
 
-from .storage import Storage
-from .verifying_tree import key_below
+from ..storage import Storage
+from .tree import key_below
 
 Region: TypeAlias = tuple[slice, ...]
 """One slice with start and stop per axis, in the array's coordinates."""
@@ -31,9 +31,7 @@ def within(part: Region, whole: Region) -> Region:
     return tuple(slice(a.start - b.start, a.stop - b.start) for a, b in zip(part, whole, strict=True))
 
 
-def parts(
-    region: Region, itemsize: int, leaf: tuple[int, ...], most_bytes: int
-) -> Iterator[Region]:
+def parts(region: Region, itemsize: int, leaf: tuple[int, ...], most_bytes: int) -> Iterator[Region]:
     """A region, cut along its first axes into parts of at most `most_bytes`, on leaf boundaries."""
     size = itemsize * prod(axis.stop - axis.start for axis in region)
     if size > most_bytes:

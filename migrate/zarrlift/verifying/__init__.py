@@ -1,8 +1,8 @@
 """Whether a migration kept everything: the checks of a job, and `verify` for two archives.
 
-The parts: `verifying_documents` (a `zarr.json` against its plan), `verifying_sample` (which
-chunks), `verifying_chunks` (chunks of a job), `verifying_codecs` (our codecs against
-numcodecs), `verifying_archives` (two whole archives), `verifying_report` (what was found).
+The parts: `documents` (a `zarr.json` against its plan), `sample` (which
+chunks), `chunks` (chunks of a job), `codecs` (our codecs against
+numcodecs), `archives` (two whole archives), `report` (what was found).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 from zarrstack.core.errors import JobError, UsageError
 
-from .archive import Format
-from .job import Job, find_job
-from .recipe import Recipe
-from .verifying_archives import Watcher, verify_archives
-from .verifying_chunks import compare_chunks
-from .verifying_codecs import recheck_decoded
-from .verifying_documents import document_problems
-from .verifying_report import VerificationReport
-from .verifying_sample import Sampler
+from ..archive import Format
+from ..job import Job, find_job
+from ..recipe import Recipe
+from .archives import Watcher, verify_archives
+from .chunks import compare_chunks
+from .codecs import recheck_decoded
+from .documents import document_problems
+from .report import VerificationReport
+from .sample import Sampler
 
 if TYPE_CHECKING:
-    from .places import Place
+    from ..places import Place
 
 __all__ = [
     "Sampler",
@@ -63,8 +63,8 @@ def verify(
     that it passed is noted in it, which `finish` asks for. Raises UsageError if there is no archive,
     JobError if there is no job, StorageError where listing fails; differences are in the report.
     """
-    from .formats import describe
-    from .places import open_storage
+    from ..formats import describe
+    from ..places import open_storage
 
     known = _known_job(source, destination, job)
     if destination is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import cli_options as o
-from .cli_choices import Check, Link
-from .cli_session import DONE, PARTLY, Answer, Session
+from . import options as o
+from .choices import Check, Link
+from .session import DONE, PARTLY, Answer, Session
 
 
 def migrate(
@@ -165,7 +165,7 @@ def _check_places(destination: str | None, *, in_place: bool) -> None:
 
 def _moving(session: Session, work: Callable[[Any], Any], *, target: str, job: str | None) -> int:
     """Run what gives an Outcome: with a progress bar, and with advice if it is interrupted."""
-    from . import report_outcome
+    from ..report import outcome as report_outcome
 
     def go_on(known: str | None) -> str:
         import zarrlift
@@ -179,7 +179,7 @@ def _moving(session: Session, work: Callable[[Any], Any], *, target: str, job: s
         return f"Go on with: {report_outcome.command(again, path)}"
 
     def answer() -> Answer:
-        from .progress import progress_for
+        from ..progress import progress_for
 
         progress = progress_for(quiet=session.quiet)
         try:

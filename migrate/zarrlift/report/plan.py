@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from . import report_problems
-from .report_table import Column
-from .report_units import bytes_text, count_text, node_text, safe, shape_text
+from . import problems as report_problems
+from .table import Column
+from .units import bytes_text, count_text, node_text, safe, shape_text
 
 if TYPE_CHECKING:
-    from .plans import ArrayPlan, Plan
-    from .report import Page
+    from ..plans import ArrayPlan, Plan
+    from . import Page
 
 _ROWS: Final = 12
 """Arrays that a group lists one by one; more are put together by shape and data type."""

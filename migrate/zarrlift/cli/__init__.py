@@ -8,8 +8,9 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from . import cli_look, cli_move
-from .cli_session import DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, write_json
+from . import look as cli_look
+from . import move as cli_move
+from .session import DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, write_json
 
 _HELP: Final = f"""Lift legacy chunked-array archives to Zarr v3.
 
@@ -82,7 +83,7 @@ def entry() -> NoReturn:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from . import __version__
+        from .. import __version__
 
         print(f"zarrlift {__version__}")  # noqa: T201 - asked for
         raise typer.Exit
@@ -108,7 +109,3 @@ for _command, _summary in (
     (cli_move.undo, "In place: take the migration back."),
 ):
     app.command(short_help=_summary)(_command)
-
-
-if __name__ == "__main__":
-    entry()

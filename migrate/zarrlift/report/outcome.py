@@ -6,15 +6,15 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from . import report_problems
-from .report_units import bytes_text, count_text, duration_text, rate_text, safe
+from . import problems as report_problems
+from .units import bytes_text, count_text, duration_text, rate_text, safe
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
-    from .outcome import Outcome
-    from .report import Page
-    from .verifying_report import VerificationReport
+    from ..outcome import Outcome
+    from ..verifying.report import VerificationReport
+    from . import Page
 
 
 def lines(outcome: Outcome, page: Page) -> Iterator[str]:

@@ -15,10 +15,10 @@ import numpy as np
 from zarrstack.core.chain import CodecSpec
 from zarrstack.core.errors import Problem
 
-from .verifying_values import Values, mismatch
+from .values import Values, mismatch
 
 if TYPE_CHECKING:
-    from .archive import Layout
+    from ..archive import Layout
 
 
 class DecodedPlan(Protocol):
@@ -43,14 +43,16 @@ _V3: Final[Mapping[str, str]] = {
 }
 """Core codec -> numcodecs id."""
 _SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
-_OBJECTS: Final = frozenset({
-    "vlen-utf8",
-    "vlen-bytes",
-    "numcodecs.json2",
-    "numcodecs.msgpack2",
-    "numcodecs.vlen-array",
-    "numcodecs.object-categorize",
-})
+_OBJECTS: Final = frozenset(
+    {
+        "vlen-utf8",
+        "vlen-bytes",
+        "numcodecs.json2",
+        "numcodecs.msgpack2",
+        "numcodecs.vlen-array",
+        "numcodecs.object-categorize",
+    }
+)
 
 
 def recheck_decoded(plan: DecodedPlan, payload: bytes, decoded: Values) -> tuple[Problem, ...]:

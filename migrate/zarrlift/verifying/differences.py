@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from zarrstack.core.errors import Problem
 
-from .recipe import ArrayRecipe
-from .verifying_attributes import attribute_differences, expected_attributes
-from .verifying_tree import FoundNode, key_below
+from ..recipe import ArrayRecipe
+from .attributes import attribute_differences, expected_attributes
+from .tree import FoundNode, key_below
 
 MOST_LISTED: Final = 20
 """Differences listed per node; all are counted."""
@@ -33,16 +33,18 @@ class Differences:
 
     def say(self, what: str, found: object, expected: object, *, kind: str = "verify-metadata") -> None:
         """Take one about the node's document."""
-        self.add([
-            Problem(
-                kind=kind,
-                message=f"the {what} differs",
-                node=self.node,
-                key=key_below(self.node),
-                found=str(found),
-                expected=str(expected),
-            )
-        ])
+        self.add(
+            [
+                Problem(
+                    kind=kind,
+                    message=f"the {what} differs",
+                    node=self.node,
+                    key=key_below(self.node),
+                    found=str(found),
+                    expected=str(expected),
+                )
+            ]
+        )
 
 
 def compare_attributes(

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from zarrstack.core.errors import MetadataError, Problem, ZarrstackError
 from zarrstack.core.jsons import JSONObject, canonical
 
-from .storage import Storage
-from .verifying_zarr import parse, words
+from ..storage import Storage
+from .parsing import parse, words
 
 if TYPE_CHECKING:
     from zarr.core.metadata.v3 import ArrayV3Metadata

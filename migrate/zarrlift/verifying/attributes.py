@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from zarrstack.core.jsons import JSON, JSONObject, canonical
 
-from .recipe import ArrayRecipe
+from ..recipe import ArrayRecipe
 
 DIMENSIONS = "_ARRAY_DIMENSIONS"
 
