@@ -44,8 +44,10 @@ def descend(store: Store, *, through: type[Store] = WrapperStore) -> Iterator[St
 
 
 def serves_sync(store: Store) -> bool:
-    """Whether a store reads, writes and deletes without an event loop right now (zarr 3.3+)."""
-    import zarr.abc.store as contract
+    """Whether a store reads, writes and deletes without an event loop right now.
 
-    ask = getattr(contract, "_store_supports_sync_io", None)
-    return ask is not None and bool(ask(store))
+    The rule of zarr 3.4.2's private `_store_supports_sync_io`, which 3.1.6 does not have.
+    """
+    methods = ("get_sync", "set_sync", "delete_sync")
+    has_all = all(callable(getattr(store, method, None)) for method in methods)
+    return has_all and bool(getattr(store, "_supports_sync_io", True))

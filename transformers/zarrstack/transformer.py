@@ -38,7 +38,6 @@ that is made without a store waits for `stack()` to give it one.
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
 
@@ -50,6 +49,7 @@ from zarr.storage import WrapperStore
 from .below import UNBOUND, descend, serves_sync
 from .core.errors import UsageError
 from .core.jsons import JSONObject
+from .options import Described
 
 Values: TypeAlias = list[Buffer | None]
 LayerType = TypeVar("LayerType", bound=Store)
@@ -57,17 +57,16 @@ LayerType = TypeVar("LayerType", bound=Store)
 SYNC_TWINS: Final[Mapping[str, str]] = {"get": "get_sync", "set": "set_sync", "delete": "delete_sync"}
 
 
-class StorageTransformer(WrapperStore[Store]):
+class StorageTransformer(Described, WrapperStore[Store]):
     """A layer over a store; see the module for which methods to override.
 
     Subclasses set `name`, and take the store below first (None: not yet known) and options by
     keyword only.
     """
 
-    name: ClassVar[str]
-    """The name in `storage_transformers`, on the command line and in messages."""
-    secrets: ClassVar[frozenset[str]] = frozenset()
-    """Options that are neither shown nor written as JSON, such as a key."""
+    in_metadata: ClassVar[bool] = False
+    """Whether an array's metadata may name this layer. Anybody may have written that metadata: say
+    True only if no configuration makes the layer touch anything but the store below."""
 
     # Not inherited from WrapperStore, whose versions forward past `get`, `set` and `delete`.
     # None is how a class says that it does not have an optional method: `isinstance(layer,
@@ -76,20 +75,11 @@ class StorageTransformer(WrapperStore[Store]):
     set_sync: ClassVar[Any] = None
     delete_sync: ClassVar[Any] = None
 
-    _options: dict[str, Any]
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if any(method in vars(cls) and twin not in vars(cls) for method, twin in SYNC_TWINS.items()):
             for twin in SYNC_TWINS.values():
                 setattr(cls, twin, None)
-
-    def __new__(cls, store: Store | None = None, **options: Any) -> Self:
-        """An instance that remembers its options; `__init__` checks them."""
-        del store  # `__init__` takes it
-        layer = super().__new__(cls)
-        layer._options = options
-        return layer
 
     def __init__(self, store: Store | None = None) -> None:
         super().__init__(UNBOUND if store is None else store)
@@ -101,76 +91,30 @@ class StorageTransformer(WrapperStore[Store]):
         """The store under this layer."""
         return self._store
 
-    @property
-    def options(self) -> Mapping[str, Any]:
-        """The keyword arguments that make an equal layer. Override to give them in normal form."""
-        return self._options
-
-    @property
-    def configuration(self) -> JSONObject:
-        """The options as JSON; override it where an option is no JSON value as it stands."""
-        return {name: value for name, value in self.options.items() if name not in self.secrets}
-
-    def to_json(self) -> JSONObject:
-        """The layer as `storage_transformers` names it: `{"name": ..., "configuration": {...}}`.
-
-        Source: Zarr v3.0 core specification, "Extension definition"
-        (https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html).
-        UsageError for an option that has no JSON form, such as a callback.
-        """
-        import json
-
-        for option, value in self.configuration.items():
-            try:
-                json.dumps(value)
-            except (TypeError, ValueError):
-                raise UsageError(
-                    f"layer {self.name!r}: option {option!r} has no JSON form",
-                    found=type(value).__name__,
-                    advice="Such a layer works in Python, but cannot be named in metadata.",
-                ) from None
-        return {"name": self.name, "configuration": dict(self.configuration)}
-
-    @classmethod
-    def from_json(cls, data: JSONObject, store: Store | None = None) -> Self:
-        """The layer that `to_json` described, over `store`; UsageError for a wrong configuration."""
-        configuration = data.get("configuration", {})
-        known = tuple(inspect.signature(cls.__init__).parameters.values())[2:]
-        names = [option.name for option in known if option.kind is option.KEYWORD_ONLY]
-        required = [option.name for option in known if option.default is option.empty]
-        if unknown := sorted(set(configuration) - set(names)):
-            raise UsageError(
-                f"layer {cls.name!r} has no option {unknown[0]!r}",
-                expected=", ".join(names) or "no options",
-            )
-        if missing := sorted(set(required) & set(names) - set(configuration)):
-            raise UsageError(f"layer {cls.name!r} needs the option {missing[0]!r}")
-        return cls(store, **configuration)
-
     def check_below(self, layer: StorageTransformer) -> str | None:
         """Why `layer` may not lie under this one, at any depth; None when it may."""
+        return None
+
+    @classmethod
+    def for_array(cls, configuration: JSONObject, path: str, document: JSONObject) -> Self:
+        """The layer, without a store, that the metadata of one array names.
+
+        `path` is the array's in the store ("" for the root), `document` its `zarr.json`. Keys that
+        the layer sees are whole: `path/c/0/0`. UsageError where configuration and array do not fit.
+        """
+        return cls.from_json({"name": cls.name, "configuration": configuration})
+
+    def check_change(self, old: JSONObject, new: JSONObject) -> str | None:
+        """Why this layer cannot follow its array from one `zarr.json` to another; None when it can.
+
+        Asked before the new document is written. zarr-python deletes the chunks outside a smaller
+        shape before that, so a layer should be able to follow every smaller shape.
+        """
         return None
 
     def inner(self, kind: type[LayerType]) -> LayerType | None:
         """The first store of this type from here down, this one included; None if there is none."""
         return next((store for store in descend(self) if isinstance(store, kind)), None)
-
-    def __eq__(self, value: object) -> bool:
-        return (
-            isinstance(value, StorageTransformer)
-            and type(self) is type(value)
-            and self.options == value.options
-            and self._store == value._store
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def describe(self) -> str:
-        """The layer without its store, as in `Cache(budget=1000)`."""
-        shown = (
-            f"{name}={'...' if name in self.secrets else repr(value)}" for name, value in self.options.items()
-        )
-        return f"{type(self).__name__}({', '.join(shown)})"
 
     def __repr__(self) -> str:
         if self._store is UNBOUND:
@@ -181,6 +125,16 @@ class StorageTransformer(WrapperStore[Store]):
 
     def __str__(self) -> str:
         return f"{self.name} > {self._store}"
+
+    def __eq__(self, value: object) -> bool:
+        return (
+            isinstance(value, StorageTransformer)
+            and type(self) is type(value)
+            and self.options == value.options
+            and self._store == value._store
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     # -- copies ------------------------------------------------------------------------------
 
