@@ -19,6 +19,8 @@ import zarrstack
 FUNCTIONS = ("finish", "inspect", "migrate", "plan", "resume", "status", "undo", "verify")
 """The verbs of the command line, with the same words in Python."""
 
+LAYERS = ("Cache", "Checksum", "Log", "Overlay", "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle")
+
 DATA = (
     "Archive", "ArrayNode", "GroupNode", "Layout",
     "ArrayRecipe", "Recipe",
@@ -29,7 +31,7 @@ DATA = (
 
 PUBLIC = {
     "zarrlift": {*FUNCTIONS, *DATA},
-    "zarrstack": set(),
+    "zarrstack": {"StorageTransformer", "stack", "open", "create_array", *LAYERS},
 }
 """Change this only together with CHANGELOG.md: a name that goes breaks somebody."""
 
