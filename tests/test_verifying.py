@@ -15,9 +15,10 @@ from zarrlift.archive import Layout
 from zarrlift.plans import ArrayPlan, Move
 from zarrlift.route import Route
 from zarrlift.storage import LocalStorage
-from zarrlift.verifying import Sampler, compare_chunks, document_problems, recheck_decoded
-from zarrlift.verifying.codecs import decode
-from zarrlift.verifying.sample import MOST_LEAVES, a_missing_chunk, first_look
+from zarrlift.verifying.chunks import compare_chunks
+from zarrlift.verifying.codecs import decode, recheck_decoded
+from zarrlift.verifying.documents import document_problems
+from zarrlift.verifying.sample import MOST_LEAVES, Sampler, a_missing_chunk, first_look
 from zarrlift.verifying.values import matches_json_text, mismatch, same
 from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType

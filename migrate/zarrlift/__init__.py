@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from .plans import Plan
     from .recipe import ArrayRecipe, Recipe
     from .run import Interrupted
-    from .verifying import VerificationReport, verify
+    from .verifying.report import VerificationReport
+    from .verifying.verification import verify
 
 __version__ = "0.1.0"
 
@@ -32,7 +33,7 @@ _HOMES = {
     "Plan": "plans",
     "Recipe": "recipe",
     "Status": "outcome",
-    "VerificationReport": "verifying",
+    "VerificationReport": "verifying.report",
     "finish": "finishing",
     "inspect": "migration",
     "migrate": "migration",
@@ -40,7 +41,7 @@ _HOMES = {
     "resume": "migration",
     "status": "migration",
     "undo": "finishing",
-    "verify": "verifying",
+    "verify": "verifying.verification",
 }
 
 __all__ = [

@@ -24,7 +24,8 @@ from .plans import Plan
 from .progress import Progress
 from .recipe import Recipe
 from .replacing import set_aside, sweep_aside
-from .run import Run, RunOptions, VerifyLevel
+from .run import Run, RunOptions
+from .verifying.checks import Checks, VerifyLevel, checks_for
 
 Link: TypeAlias = Literal["auto", "hard"]
 PathText: TypeAlias = str | os.PathLike[str]
@@ -105,17 +106,18 @@ def migrate(
             return _resume(path, options, ends, progress)
     if not in_place and not overwrite:
         refuse_existing(ends.destination)
-    made, inventories = ends.plan(recipe, format, follow_links)
-    if not made.arrays and not made.groups and not made.refusals:
-        raise UsageError(
-            "there is nothing to migrate", key=ends.source.url, advice="Check --include and --exclude."
-        )
     facts = {"link": link, "source_place": ends.lasting_place}
     if overwrite and not in_place:
         facts["overwrite"] = "yes"
-    with Job.create(path, made, facts=facts, fsync=fsync) as created:
-        set_aside(created, ends.destination)
-        return _run(created, made, ends, options, inventories, progress)
+    with checks_for(ends.source, ends.destination, verify) as checks:
+        made, inventories = ends.plan(recipe, format, follow_links)
+        if not made.arrays and not made.groups and not made.refusals:
+            raise UsageError(
+                "there is nothing to migrate", key=ends.source.url, advice="Check --include and --exclude."
+            )
+        with Job.create(path, made, facts=facts, fsync=fsync) as created:
+            set_aside(created, ends.destination)
+            return _run(created, made, ends, options, checks, inventories, progress)
 
 
 def resume(
@@ -225,7 +227,11 @@ def _earlier(path: Path, ends: Ends, recipe: Recipe, *, overwrite: bool) -> bool
 
 
 def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | None) -> Outcome:
-    with Job.open(path, fsync=options.fsync) as job:
+    # The checks come first: a process apart must not inherit the lock on the job.
+    with (
+        checks_for(ends.source, ends.destination, options.verify) as checks,
+        Job.open(path, fsync=options.fsync) as job,
+    ):
         if job.state == "undone":
             raise JobError("this job was undone", key=str(path), advice="Start a new one with migrate.")
         if job.state != "incomplete":
@@ -234,7 +240,7 @@ def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | No
         old = job.plan()
         fresh, inventories = ends.plan(old.recipe, old.format, old.follow_links)
         merged = merge(job, old, fresh, inventories, ends.destination)
-        return _run(job, merged, ends, options, inventories, progress)
+        return _run(job, merged, ends, options, checks, inventories, progress)
 
 
 def _nothing_to_do(job: Job) -> Outcome:
@@ -256,6 +262,7 @@ def _run(
     made: Plan,
     ends: Ends,
     options: RunOptions,
+    checks: Checks,
     inventories: Inventories,
     progress: Progress | None,
 ) -> Outcome:
@@ -267,6 +274,7 @@ def _run(
         ends.destination,
         options,
         spec=ends.spec(job.id, options),
+        checks=checks,
         inventories=inventories,
         progress=progress,
     )()

@@ -234,7 +234,7 @@ class Mover:
         """Decode one leaf in a hundred a second time, by other code."""
         if not self.recheck or index % RECHECK_EVERY:
             return
-        from .verifying import recheck_decoded
+        from .verifying.codecs import recheck_decoded
 
         decoded = self._reader.decode(payload) if array is None else array
         problems = recheck_decoded(self.move, payload, decoded)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import numpy as np
 
@@ -27,15 +27,16 @@ from .plans import ArrayPlan, Plan
 from .progress import Progress, Silent
 from .publishing import Publisher
 from .storage import LocalStorage, Storage
+from .verifying.checks import Checks, VerifyLevel, unforeseen
 from .worker import Worker, WorkerSpec, move
 from .writing import DestinationError, Writer, writer_for
-
-VerifyLevel: TypeAlias = Literal["none", "sample", "full"]
 
 _COMMIT_SECONDS: Final = 0.5
 """How much work a killed process may have to repeat."""
 _SMALL: Final = 32 << 10
 """Below this mean chunk size one thread is faster than two: files cost more than bytes."""
+_BATCH: Final = 250
+"""Arrays without work that are verified together."""
 _MOST_PROBLEMS: Final = 1000
 """Problems kept per array; the count in the message tells of the rest."""
 
@@ -91,6 +92,7 @@ class Run:
         options: RunOptions,
         *,
         spec: WorkerSpec | None = None,
+        checks: Checks,
         inventories: Inventories | None = None,
         progress: Progress | None = None,
     ) -> None:
@@ -105,7 +107,7 @@ class Run:
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync)
         self._publisher = Publisher(job, plan, destination, self.writer)
         self.moved = [0, 0, 0, 0]
-        self._sampler: object | None = None
+        self.checks = checks
         self._committed = time.monotonic()
 
     def __call__(self) -> Outcome:
@@ -150,9 +152,13 @@ class Run:
             sum(array.chunks for _, array in pending if array.tasks),
         )
         self.progress.advance(sum(t.chunks for t in done), sum(t.bytes_in for t in done))
-        still = [pair for pair in pending if not pair[1].tasks]
-        for row, array in still:
-            self._finish(_Array(row, array, np.empty(0, dtype=np.int64), all_submitted=True))
+        still = [
+            _Array(row, array, np.empty(0, dtype=np.int64), all_submitted=True)
+            for row, array in pending
+            if not array.tasks
+        ]
+        for start in range(0, len(still), _BATCH):
+            self._finish(still[start : start + _BATCH])
         moving = [pair for pair in pending if pair[1].tasks]
         if moving:
             self._move(moving)
@@ -163,7 +169,7 @@ class Run:
         running: dict[Future[Moved], tuple[_Array, Task]] = {}
         tasks = self._tasks(pending)
         if self.options.verify != "none":
-            import numcodecs  # noqa: F401 - before the workers: a package may not be imported twice at once
+            self.checks.prepare_workers()
         try:
             exhausted = False
             while not exhausted or running:
@@ -176,15 +182,14 @@ class Run:
                 if not running:
                     break
                 if self.options.verify != "none":
-                    # Loading zarr takes as long as moving half a gigabyte; both go on at once.
-                    import zarr  # noqa: F401
+                    self.checks.prepare()
                 finished, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in finished:
                     array, task = running.pop(future)
                     array.open_tasks -= 1
                     self._record(array, task, future)
                     if array.all_submitted and array.open_tasks == 0:
-                        self._finish(array)
+                        self._finish([array])
         finally:
             if own:
                 executor.shutdown(wait=True, cancel_futures=True)
@@ -236,14 +241,14 @@ class Run:
             if inventory.fingerprint != plan.fingerprint:
                 array.fail((source_changed(plan.path),))
                 array.all_submitted = True
-                self._finish(array)
+                self._finish([array])
                 continue
             done = self.job.tasks_done(row.id)
             cuts = np.searchsorted(inventory.indexes, plan.bounds)
             numbers = [number for number in range(plan.tasks) if number not in done]
             if not numbers:
                 array.all_submitted = True
-                self._finish(array)
+                self._finish([array])
             for number in numbers:
                 array.open_tasks += 1
                 array.all_submitted = number == numbers[-1]
@@ -296,44 +301,32 @@ class Run:
             self.job.commit()
             self._committed = now
 
-    def _finish(self, array: _Array) -> None:
-        """The last chunk is written: verify, then publish, or record what failed."""
-        plan = array.plan
-        if not array.failures:
-            try:
-                array.fail(self._verify(array))
-            except ZarrstackError as error:
-                array.fail((error.at(node=plan.path).problem,))
-            except Exception as error:  # noqa: BLE001 - see `unforeseen`
-                array.fail((unforeseen(plan.path, error),))
-        if array.failures:
+    def _finish(self, arrays: list[_Array]) -> None:
+        """Every chunk of these is written: verify, then publish, or record what failed."""
+        self._verify([array for array in arrays if not array.failures])
+        for array in arrays:
+            if not array.failures:
+                try:
+                    published = self._publisher.publish(array.plan.path, array.plan.document)
+                except JobError as error:
+                    array.fail((error.at(node=array.plan.path).problem,))
+                else:
+                    self.job.record_node(array.row.id, "done", published_ns=published)
+                    continue
             self.job.record_node(array.row.id, "failed", problems=array.problems)
-            return
-        try:
-            published = self._publisher.publish(plan.path, plan.document)
-        except JobError as error:
-            self.job.record_node(array.row.id, "failed", problems=(error.at(node=plan.path).problem,))
-            return
-        self.job.record_node(array.row.id, "done", published_ns=published)
         self._commit_sometimes()
 
-    def _verify(self, array: _Array) -> tuple[Problem, ...]:
-        if self.options.verify == "none":
-            return ()
-        from .verifying import Sampler, compare_chunks, document_problems
-
-        problems = document_problems(array.plan)
-        if problems or not array.plan.chunks:
-            return problems
-        if array.plan.tasks == 0:  # nothing was moved; the listing was made while planning
-            array.present = self._inventory(array.plan).indexes
-        if self.options.verify == "full":
-            return compare_chunks(array.plan, self.source, self.destination, tuple(array.present.tolist()))
-        if self._sampler is None:
-            self._sampler = Sampler(self.job.id)
-        assert isinstance(self._sampler, Sampler)
-        chosen = self._sampler.choose(array.plan, array.present)
-        return compare_chunks(array.plan, self.source, self.destination, chosen) if chosen else ()
+    def _verify(self, arrays: list[_Array]) -> None:
+        level = self.options.verify
+        if level == "none" or not arrays:
+            return
+        items = []
+        for array in arrays:
+            if array.plan.chunks and not array.plan.tasks:  # nothing was moved, so nothing was listed
+                array.present = self._inventory(array.plan).indexes
+            items.append((array.plan, array.present))
+        for array, problems in zip(arrays, self.checks(self.job.id, level, items), strict=True):
+            array.fail(problems)
 
     # The end
 
@@ -381,19 +374,3 @@ def _submit_quietly(pool: Executor, spec: WorkerSpec, task: Task) -> Future[Move
         return pool.submit(move, spec, task)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def unforeseen(path: str, error: Exception) -> Problem:
-    """What nobody thought of, in one array: it fails, is named, and the others go on.
-
-    A job of ten thousand arrays that runs for weeks must not end at the first surprise.
-    """
-    if isinstance(error, MemoryError):
-        return Problem(kind="memory", node=path, message="not enough memory for a chunk")
-    return Problem(
-        kind="unforeseen",
-        node=path,
-        message="an error that zarrlift did not foresee",
-        found=f"{type(error).__name__}: {error}",
-        advice="Please report it, with the array's metadata.",
-    )

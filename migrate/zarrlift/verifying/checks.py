@@ -1,0 +1,197 @@
+"""The checks of a job, before an array appears: in this process, or in one apart.
+
+Loading zarr-python takes as long as moving half a gigabyte. A run that starts from
+nothing, as the command line does, therefore lets a process apart load it while the
+archive is still being read, and asks that process afterwards; the reader that judges the
+result then shares no memory with the code that wrote it. Where that is not possible (zarr
+is loaded already, other threads run, stores that live in this process, no `fork`), the
+same checks run here.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, BinaryIO, Literal, Self, TypeAlias, cast
+
+from zarrstack.core.errors import Problem, ZarrstackError
+
+from ..inventory import Indexes
+from ..plans import ArrayPlan
+from ..storage import LocalStorage, Storage
+
+if TYPE_CHECKING:
+    from .sample import Sampler
+
+VerifyLevel: TypeAlias = Literal["none", "sample", "full"]
+Items: TypeAlias = Sequence[tuple[ArrayPlan, Indexes]]
+"""Plans, and the linear indexes of the chunks their sources have."""
+Found: TypeAlias = list[tuple[Problem, ...]]
+"""What is wrong with each, in the same order."""
+
+
+class Checks(ABC):
+    """Compares what a job wrote with its source."""
+
+    @abstractmethod
+    def __call__(self, job_id: str, level: VerifyLevel, items: Items) -> Found:
+        """The problems of each array; raises nothing."""
+
+    def prepare_workers(self) -> None:
+        """Load what workers and checks share, before there are workers.
+
+        A package that two threads import at once is seen half-made by one of them.
+        """
+        import numcodecs  # noqa: F401
+
+    def prepare(self) -> None:  # noqa: B027 - a process apart has done so by itself
+        """Load what the checks need, while others are at work."""
+
+    def close(self) -> None:  # noqa: B027
+        """No more checks will be asked for."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ChecksHere(Checks):
+    """Checks in this process."""
+
+    def __init__(self, source: Storage, destination: Storage) -> None:
+        self.source = source
+        self.destination = destination
+        self._sampler: Sampler | None = None
+
+    def __call__(self, job_id: str, level: VerifyLevel, items: Items) -> Found:
+        """Documents first; chunks only of arrays whose documents are right."""
+        return [self._check(job_id, level, plan, present) for plan, present in items]
+
+    def prepare(self) -> None:
+        """Load zarr."""
+        import zarr  # noqa: F401
+
+    def _check(
+        self, job_id: str, level: VerifyLevel, plan: ArrayPlan, present: Indexes
+    ) -> tuple[Problem, ...]:
+        from .chunks import compare_chunks
+        from .documents import document_problems
+        from .sample import Sampler
+
+        try:
+            problems = document_problems(plan)
+            if problems or not len(present):
+                return problems
+            if level == "full":
+                return compare_chunks(plan, self.source, self.destination, tuple(present.tolist()))
+            if self._sampler is None:
+                self._sampler = Sampler(job_id)
+            chosen = self._sampler.choose(plan, present)
+            return compare_chunks(plan, self.source, self.destination, chosen) if chosen else ()
+        except ZarrstackError as error:
+            return (error.at(node=plan.path).problem,)
+        except Exception as error:  # noqa: BLE001 - see `unforeseen`
+            return (unforeseen(plan.path, error),)
+
+
+class ChecksApart(Checks):
+    """Checks in a process apart, which ends with this one."""
+
+    def __init__(self, source: LocalStorage, destination: LocalStorage) -> None:
+        self.source = source
+        self.destination = destination
+        self._here: ChecksHere | None = None
+        asked, asking = os.pipe()
+        answered, answering = os.pipe()
+        self._child = os.fork()
+        if self._child == 0:
+            # Only this thread lives on here. Nothing of the parent's is flushed or closed.
+            code = 1
+            try:
+                os.close(asking)
+                os.close(answered)
+                _serve(source, destination, os.fdopen(asked, "rb"), os.fdopen(answering, "wb"))
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(asked)
+        os.close(answering)
+        self._asking = os.fdopen(asking, "wb")
+        self._answered = os.fdopen(answered, "rb")
+
+    def __call__(self, job_id: str, level: VerifyLevel, items: Items) -> Found:
+        """Ask the process apart; if it died, do its work here."""
+        if self._here is None:
+            try:
+                pickle.dump((job_id, level, list(items)), self._asking)
+                self._asking.flush()
+                return cast("Found", pickle.load(self._answered))  # noqa: S301 - our own process wrote it
+            except (OSError, EOFError, pickle.UnpicklingError):
+                self._here = ChecksHere(self.source, self.destination)
+        return self._here(job_id, level, items)
+
+    def close(self) -> None:
+        """The end of its input ends the process."""
+        for pipe in (self._asking, self._answered):
+            try:
+                pipe.close()
+            except OSError:  # it died before it was told to
+                continue
+        try:
+            os.waitpid(self._child, 0)
+        except ChildProcessError:
+            return
+
+
+def checks_for(source: Storage, destination: Storage, level: VerifyLevel) -> Checks:
+    """The checks of a run; apart where that saves time and can be done safely."""
+    if (
+        level != "none"
+        and isinstance(source, LocalStorage)
+        and isinstance(destination, LocalStorage)
+        and sys.platform == "linux"  # elsewhere a forked process may not use what the system loaded before
+        and "zarr" not in sys.modules
+        and threading.active_count() == 1
+    ):
+        return ChecksApart(source, destination)
+    return ChecksHere(source, destination)
+
+
+def _serve(source: LocalStorage, destination: LocalStorage, asked: BinaryIO, answering: BinaryIO) -> None:
+    # Ctrl-C reaches the whole group; the parent decides when the work ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    checks = ChecksHere(source, destination)
+    checks.prepare()
+    from . import chunks  # noqa: F401 - loaded while nothing is asked for yet
+
+    while True:
+        try:
+            job_id, level, items = pickle.load(asked)  # noqa: S301 - our own process wrote it
+        except EOFError:
+            return
+        pickle.dump(checks(job_id, level, items), answering)
+        answering.flush()
+
+
+def unforeseen(path: str, error: Exception) -> Problem:
+    """What nobody thought of, in one array: it fails, is named, and the others go on.
+
+    A job of ten thousand arrays that runs for weeks must not end at the first surprise.
+    """
+    if isinstance(error, MemoryError):
+        return Problem(kind="memory", node=path, message="not enough memory for a chunk")
+    return Problem(
+        kind="unforeseen",
+        node=path,
+        message="an error that zarrlift did not foresee",
+        found=f"{type(error).__name__}: {error}",
+        advice="Please report it, with the array's metadata.",
+    )

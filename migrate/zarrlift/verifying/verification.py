@@ -1,0 +1,113 @@
+"""`verify`: a legacy archive against its Zarr v3 counterpart."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zarrstack.core.errors import JobError, UsageError
+
+from ..archive import Format
+from ..job import Job, find_job
+from ..recipe import Recipe
+from .archives import Watcher, verify_archives
+from .report import VerificationReport
+
+if TYPE_CHECKING:
+    from ..places import Place
+
+
+def verify(
+    source: Place,
+    destination: Place | None = None,
+    *,
+    full: bool = False,
+    recipe: Recipe | None = None,
+    job: str | os.PathLike[str] | None = None,
+    format: Format | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    dest_storage_options: Mapping[str, Any] | None = None,
+    follow_links: bool = False,
+    progress: Watcher | None = None,
+) -> VerificationReport:
+    """Compare a legacy archive with its Zarr v3 counterpart; see `verify_archives`.
+
+    Source and destination may be the same place (work in place). Without a destination, `source`
+    is a job, or a place that a job concerns, and the job says the rest. Without `full`, the first,
+    the last, an edge, a missing and some random chunks of every array are compared.
+
+    Of a job only its recipe is believed (which changes were asked for), unless `recipe` is given;
+    that it passed is noted in it, which `finish` asks for. Raises UsageError if there is no archive,
+    JobError if there is no job, StorageError where listing fails; differences are in the report.
+    """
+    from ..formats import describe
+    from ..places import open_storage
+
+    known = _known_job(source, destination, job)
+    if destination is None:
+        if known is None:
+            raise UsageError("a destination is needed", advice="Name one, or give a job.")
+        source = known.source
+        destination = known.source if known.in_place else known.destination
+    first = open_storage(source, storage_options=storage_options, follow_links=follow_links)
+    options = dest_storage_options
+    if known is not None and known.in_place and options is None:
+        options = storage_options
+    second = open_storage(destination, storage_options=options, follow_links=follow_links)
+    if known is not None and (known.source, known.destination) != (first.url, second.url):
+        known = None
+    if known is not None:
+        recipe = known.recipe if recipe is None else recipe
+        follow_links = follow_links or known.follow_links
+        format = known.format if format is None else format  # noqa: A001
+    if first.url == second.url and format is None:
+        format = "zarr2"  # noqa: A001 - in place both formats' documents lie at every node
+    archive = describe(first, format=format, follow_links=follow_links)
+    report = verify_archives(archive, first, second, full=full, recipe=recipe, progress=progress)
+    if known is not None and report.ok:
+        with Job.open(known.path) as opened:
+            opened.note(verified="full" if full else "sample")
+            opened.commit()
+    return report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KnownJob:
+    """What a job says about a comparison."""
+
+    path: Path
+    source: str
+    destination: str
+    in_place: bool
+    format: Format
+    follow_links: bool
+    recipe: Recipe
+
+
+def _known_job(
+    source: Place, destination: Place | None, job: str | os.PathLike[str] | None
+) -> _KnownJob | None:
+    """The job that made a destination, if it is found; JobError only where one was asked for."""
+    target = source if destination is None else destination
+    asked = destination is None or job is not None
+    if not isinstance(target, (str, os.PathLike)):
+        if job is None:
+            return None
+        target = ""
+    try:
+        path = find_job(target, job)
+        with Job.open(path, write=False) as opened:
+            plan = json.loads(opened.fact("plan") or "{}")
+        return _KnownJob(
+            path=path,
+            recipe=Recipe.from_json(plan["recipe"]),
+            **{name: plan[name] for name in ("source", "destination", "in_place", "format", "follow_links")},
+        )
+    except (JobError, KeyError):
+        if asked:
+            raise
+        return None
