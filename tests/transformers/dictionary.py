@@ -148,10 +148,10 @@ def operations(
     keys: st.SearchStrategy[str],
     *,
     text_prefixes: bool = True,
-    values: st.SearchStrategy[bytes] = st.binary(max_size=6),
     most: int = 25,
 ) -> st.SearchStrategy[list[Operation]]:
     """Sequences over `keys`; without `text_prefixes`, listings ask for whole folders only."""
+    values = st.binary(max_size=6)
     number = st.integers(0, 8)
     parts = (
         st.none()

@@ -102,9 +102,7 @@ async def list_names(
             yield name
 
 
-async def _leads_somewhere(
-    store: Store, path: str, list_prefix: Callable[[str], AsyncIterator[str]]
-) -> bool:
+async def _leads_somewhere(store: Store, path: str, list_prefix: Callable[[str], AsyncIterator[str]]) -> bool:
     async for _ in list_prefix(path + "/"):
         return True
     return await store.exists(path)

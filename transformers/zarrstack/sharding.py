@@ -7,26 +7,23 @@ zarr-python 2.18.7 reads and writes it; see `core.shard` for the bytes, `chunk_n
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Coroutine, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final, Self
+from collections.abc import AsyncIterator, Hashable, Iterable, Sequence
+from typing import Any, Self
 
-from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
-from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype
 
 from .below import descend
 from .chunk_names import ChunkEncoding, ChunkNames
-from .core.errors import ChunkError, UsageError
+from .core.errors import UsageError
 from .core.jsons import JSON, JSONObject
-from .core.shard import IndexFormat, ShardIndex
+from .core.shard import IndexFormat
 from .shard_listing import list_below, list_names
 from .shard_locks import SharedLock, lock_of, place_of
-from .shard_object import Change, Place, ShardForm, apply
+from .shard_object import Change, Place, ShardForm
+from .shard_store import StoredShard, content
+from .shard_writing import ShardWriters, to_the_end
 from .transformer import StorageTransformer, Values
-
-PROOF_BYTES: Final = 2**16
-"""How far a read may go on past a chunk to see that its shard is long enough, instead of a second read."""
 
 
 class Sharding(StorageTransformer):
@@ -67,8 +64,7 @@ class Sharding(StorageTransformer):
         encoding = ChunkEncoding.from_json(chunk_key_encoding)
         self._names = ChunkNames(path, len(self._form.chunks), encoding)
         self._options = self._normal_options()
-        self._guard = threading.Lock()
-        self._waiting: dict[str, list[_Ticket]] = {}
+        self._writers = ShardWriters()
         self._place_below: Hashable = None
 
     def _normal_options(self) -> dict[str, Any]:
@@ -122,8 +118,7 @@ class Sharding(StorageTransformer):
             return await self._store.get(key, prototype, byte_range)
         shard, place = self._locate(chunk)
         async with self._lock(shard).reading():
-            index = await self._index(shard)
-            return await self._part(shard, index, place, prototype, byte_range)
+            return await (await self._shard(shard).open()).get(place, prototype, byte_range)
 
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
@@ -145,10 +140,9 @@ class Sharding(StorageTransformer):
 
         async def sharded(shard: str, parts: list[tuple[int, Place, ByteRequest | None]]) -> None:
             async with self._lock(shard).reading():
-                index = await self._index(shard)
-                found = await asyncio.gather(
-                    *(self._part(shard, index, place, prototype, part) for _, place, part in parts)
-                )
+                opened = await self._shard(shard).open()
+                wanted_parts = (opened.get(place, prototype, part) for _, place, part in parts)
+                found = await asyncio.gather(*wanted_parts)
             for (number, _, _), value in zip(parts, found, strict=True):
                 values[number] = value
 
@@ -164,8 +158,7 @@ class Sharding(StorageTransformer):
             return await self._store.exists(key)
         shard, place = self._locate(chunk)
         async with self._lock(shard).reading():
-            index = await self._index(shard)
-        return index is not None and index.get(place) is not None
+            return place in await self._shard(shard).open()
 
     async def getsize(self, key: str) -> int:
         """Length of the value in bytes; of a chunk, by the index of its shard."""
@@ -174,63 +167,10 @@ class Sharding(StorageTransformer):
             return await self._store.getsize(key)
         shard, place = self._locate(chunk)
         async with self._lock(shard).reading():
-            index = await self._index(shard)
-            part = index.get(place) if index is not None else None
-            # An empty range costs one small read, which shows that the index is no nonsense.
-            empty = RangeByteRequest(0, 0)
-            read = await self._part(shard, index, place, default_buffer_prototype(), empty)
-        if part is None or read is None:
+            size = await (await self._shard(shard).open()).getsize(place)
+        if size is None:
             raise FileNotFoundError(key)
-        return int(part.stop) - int(part.start)
-
-    async def _index(self, shard: str) -> ShardIndex | None:
-        """The index of a shard, by one ranged read; None where there is no shard."""
-        size = self._form.index_size
-        at_end = self._form.index.location == "end"
-        where = SuffixByteRequest(size) if at_end else RangeByteRequest(0, size)
-        data = await self._store.get(shard, default_buffer_prototype(), where)
-        if data is None:
-            return None
-        with self._named(shard):
-            return self._form.parse_index(data.to_bytes())
-
-    async def _part(
-        self,
-        shard: str,
-        index: ShardIndex | None,
-        place: Place,
-        prototype: BufferPrototype,
-        byte_range: ByteRequest | None,
-    ) -> Buffer | None:
-        """A chunk or a range of it, after a proof that the shard is as long as its index says.
-
-        A shard cut short or an offset that is too large would otherwise show bytes of the index,
-        or none, as a chunk. The proof is the last byte that must be there: it is read together with
-        the chunk where it is near, else by a read of its own at the same time.
-        """
-        chunk = index.get(place) if index is not None else None
-        if chunk is None:
-            return None
-        first, last = _bounds(byte_range, chunk.stop - chunk.start)
-        start, stop, needed = chunk.start + first, chunk.start + last, self._form.needed(chunk.stop)
-        if needed - stop <= PROOF_BYTES:
-            data = await self._store.get(shard, prototype, RangeByteRequest(start, needed))
-            complete = data is None or len(data) == needed - start
-        else:
-            wanted = [RangeByteRequest(start, stop), RangeByteRequest(needed - 1, needed)]
-            data, proof = await asyncio.gather(
-                *(self._store.get(shard, prototype, each) for each in wanted)
-            )
-            complete = data is None or (len(data) == stop - start and proof is not None and len(proof) == 1)
-        if not complete:
-            raise ChunkError(
-                f"layer {self.name!r}: a chunk lies outside its shard",
-                node=self._names.path,
-                key=shard,
-                found=f"chunk {place}: offset {chunk.start}, length {chunk.stop - chunk.start}",
-                expected=f"an object of {needed} bytes or more",
-            )
-        return None if data is None else data[: stop - start]
+        return size
 
     # -- writing ------------------------------------------------------------------------------
 
@@ -249,7 +189,7 @@ class Sharding(StorageTransformer):
             await (self._store.set_if_not_exists if if_absent else self._store.set)(key, value)
             return
         shard, place = self._locate(chunk)
-        await self._change(shard, [Change(place, _content(value), if_absent)])
+        await self._change(shard, [Change(place, content(value), if_absent)])
 
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
         """Write several values, each shard once."""
@@ -261,7 +201,7 @@ class Sharding(StorageTransformer):
                 others.append((key, value))
             else:
                 shard, place = self._locate(chunk)
-                shards.setdefault(shard, []).append(Change(place, _content(value)))
+                shards.setdefault(shard, []).append(Change(place, content(value)))
         await asyncio.gather(
             *(self._store.set(key, value) for key, value in others),
             *(self._change(shard, changes) for shard, changes in shards.items()),
@@ -283,7 +223,7 @@ class Sharding(StorageTransformer):
         folder = prefix.rstrip("/") + "/" if prefix.strip("/") else ""
         if self._names.region.startswith(folder):
             async with self._lock("").writing():
-                await _to_the_end(self._remove_all(folder))
+                await to_the_end(self._remove_all(folder))
             return
         keys = [key async for key in self.list_prefix(folder)]
         await asyncio.gather(*(self.delete(key) for key in keys))
@@ -297,58 +237,9 @@ class Sharding(StorageTransformer):
             await self._store.clear()  # `delete_dir("")` of a LocalStore removes its root
 
     async def _change(self, shard: str, changes: list[Change]) -> None:
-        """Have changes made to a shard, together with all others that wait for it meanwhile."""
-        ticket = _Ticket(changes)
-        with self._guard:
-            self._waiting.setdefault(shard, []).append(ticket)
-        try:
-            # The empty name is that of all shards: `delete_dir` takes it alone.
-            async with self._lock("").reading():
-                await asyncio.sleep(0)  # tasks that were started together come along
-                async with self._lock(shard).writing():
-                    if not ticket.done:
-                        await _to_the_end(self._serve(shard))
-        finally:
-            self._forget(shard, [ticket])
-        if ticket.error is not None:
-            raise ticket.error
-
-    async def _serve(self, shard: str) -> None:
-        """Make the changes that wait for a shard; the caller holds its lock."""
-        with self._guard:
-            tickets = list(self._waiting.get(shard, ()))
-        error = None
-        try:
-            await self._rewrite(shard, [change for ticket in tickets for change in ticket.changes])
-        except Exception as problem:  # noqa: BLE001 it is raised by everybody whose change failed
-            error = problem
-        for ticket in tickets:
-            ticket.error, ticket.done = error, True
-        self._forget(shard, tickets)
-
-    def _forget(self, shard: str, tickets: Iterable[_Ticket]) -> None:
-        with self._guard:
-            left = [each for each in self._waiting.get(shard, ()) if each not in tickets]
-            if left:
-                self._waiting[shard] = left
-            else:
-                self._waiting.pop(shard, None)
-
-    async def _rewrite(self, shard: str, changes: list[Change]) -> None:
-        chunks: dict[Place, Any] = {}
-        known = not self._form.replaces_all(changes)
-        if known:
-            old = await self._store.get(shard, default_buffer_prototype())
-            if old is not None:
-                with self._named(shard):
-                    chunks.update(self._form.open(_content(old)))
-        if not apply(chunks, changes) and known:
-            return
-        if chunks:
-            new = default_buffer_prototype().buffer.from_bytes(self._form.close(chunks))
-            await self._store.set(shard, new)
-        else:
-            await self._store.delete(shard)
+        # All shards of the array have a lock too: `delete_dir` takes it alone.
+        async with self._lock("").reading():
+            await self._writers.change(self._shard(shard), self._lock(shard), changes)
 
     # -- listing ------------------------------------------------------------------------------
 
@@ -363,7 +254,7 @@ class Sharding(StorageTransformer):
     async def _keys_in(self, key: str, shard: Place) -> list[str]:
         """The keys of the chunks that a shard holds."""
         async with self._lock(key).reading():
-            index = await self._index(key)
+            index = (await self._shard(key).open()).index
         return [] if index is None else [self._names.key(c) for c in self._form.members(shard, index)]
 
     # -- helpers ------------------------------------------------------------------------------
@@ -372,6 +263,9 @@ class Sharding(StorageTransformer):
         shard, place = self._form.locate(chunk)
         return self._names.key(shard), place
 
+    def _shard(self, key: str) -> StoredShard:
+        return StoredShard(store=self._store, key=key, form=self._form, node=self._names.path)
+
     def _lock(self, shard: str) -> SharedLock:
         """The lock of a shard; that of the empty name stands for all shards of this array."""
         if self._place_below is None:
@@ -379,73 +273,3 @@ class Sharding(StorageTransformer):
             # Shards of shards may have the names of the outer ones: the depth keeps them apart.
             self._place_below = (place_of(self._store), depth)
         return lock_of((self._place_below, "" if shard else self._names.region), shard)
-
-    @contextmanager
-    def _named(self, shard: str) -> Iterator[None]:
-        """Put the key and the layer into what is said about a shard's bytes."""
-        try:
-            yield
-        except ChunkError as error:
-            told = error.problem
-            raise ChunkError(
-                f"layer {self.name!r}: {told.message}",
-                node=self._names.path,
-                key=shard,
-                found=told.found,
-                expected=told.expected,
-                advice=told.advice,
-            ) from None
-
-
-class _Ticket:
-    """Changes that wait for their shard, and what became of them."""
-
-    __slots__ = ("changes", "done", "error")
-
-    def __init__(self, changes: list[Change]) -> None:
-        self.changes = changes
-        self.done = False
-        self.error: Exception | None = None
-
-
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await work that goes on to its end when the caller is cancelled.
-
-    A thread that writes a file cannot be stopped: to let go of the lock before it is done would let
-    the next writer's file be overwritten by this one.
-    """
-    task = asyncio.ensure_future(work)
-    cancelled = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
-    task.result()
-
-
-def _content(value: Buffer) -> memoryview:
-    """The bytes of a buffer, not copied where they lie in memory; TypeError for anything else."""
-    if not isinstance(value, Buffer):
-        raise TypeError(f"`value` must be a Buffer instance. Got an instance of {type(value)} instead.")
-    return memoryview(value.as_numpy_array())  # type: ignore[arg-type]
-
-
-def _bounds(byte_range: ByteRequest | None, length: int) -> tuple[int, int]:
-    """Start and stop of a request within a value of so many bytes, cut to the value.
-
-    What MemoryStore of zarr 3.1.6 and 3.4.2 gives: past the end there is nothing, and that is no error.
-    """
-    match byte_range:
-        case None:
-            return 0, length
-        case RangeByteRequest(start, end):
-            return min(start, length), max(min(start, length), min(end, length))
-        case OffsetByteRequest(offset):
-            return min(offset, length), length
-        case SuffixByteRequest(suffix):
-            return max(0, length - suffix), length
-        case _:
-            raise ValueError(f"Unexpected byte_range, got {byte_range}.")
