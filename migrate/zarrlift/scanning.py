@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from array import array
 from collections.abc import Callable
@@ -152,13 +153,10 @@ def _decoder(keys: KeyEncoding, ndim: int) -> Decoder:
     if keys.name != "v2" or keys.separator != "." or ndim == 0:
         return lambda name: keys.coordinates(name, ndim)
 
+    number = "(?:0|[1-9][0-9]*)"
+    dotted = re.compile(rf"{number}(?:\.{number}){{{ndim - 1}}}").fullmatch
+
     def decode(name: str) -> tuple[int, ...] | None:
-        position = []
-        for part in name.split("."):
-            number = _number(part)
-            if number is None:
-                return None
-            position.append(number)
-        return tuple(position) if len(position) == ndim else None
+        return tuple(map(int, name.split("."))) if dotted(name) else None
 
     return decode

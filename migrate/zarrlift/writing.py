@@ -128,13 +128,20 @@ class LocalWriter(Writer):
         except FileNotFoundError:
             return None
         try:
-            first = os.read(reading, _IN_ONE_READ)
-            if len(first) < _IN_ONE_READ:
+            size = os.fstat(reading).st_size
+            # Asking for what is there and no more: a larger buffer costs three page faults a file.
+            first = os.read(reading, min(size, _IN_ONE_READ) + 1)
+            if len(first) <= _IN_ONE_READ:
+                if len(first) != size:
+                    raise ChunkError(
+                        "the chunk changed while it was read",
+                        found=f"{len(first)} bytes",
+                        expected=f"{size} bytes",
+                    )
                 if not look.check(Ends.of(first)):
                     look.check_whole(first)
                 self.write(key, first)
-                return len(first)
-            size = os.fstat(reading).st_size
+                return size
             tail = os.pread(reading, TAIL_BYTES, size - TAIL_BYTES)
             if not look.check(Ends(first[:HEAD_BYTES], tail, size)):
                 look.check_whole(_whole(source))
