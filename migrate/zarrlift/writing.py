@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import shutil
 import threading
 from abc import ABC, abstractmethod
@@ -97,6 +98,8 @@ class LocalWriter(Writer):
         self.storage = storage
         self.fsync = fsync
         self.scratch = storage.path(directory_of(job_id))
+        # Workers on several machines share the directory; process ids and thread ids may meet there.
+        self._token = secrets.token_hex(4)
         self._made: set[str] = set()
         self._local = threading.local()
         self._no_reflink: set[tuple[int, int]] = set()
@@ -252,7 +255,7 @@ class LocalWriter(Writer):
         name: str | None = getattr(self._local, "name", None)
         if name is None:
             os.makedirs(self.scratch, exist_ok=True)
-            name = self._local.name = f"{self.scratch}/{os.getpid()}-{threading.get_ident()}"
+            name = self._local.name = f"{self.scratch}/{self._token}-{threading.get_ident()}"
         return name
 
     def _failed(self, temporary: str | None, key: str, error: OSError) -> DestinationError:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
+from .. import process
 from . import look as cli_look
 from . import move as cli_move
 from .session import DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, write_json
@@ -72,6 +73,7 @@ def entry() -> NoReturn:
 
     Everything is written and closed by then; only worker threads of libraries remain.
     """
+    process.ours = True
     code = main()
     try:
         sys.stdout.flush()

@@ -3,9 +3,9 @@
 Loading zarr-python takes as long as moving half a gigabyte. A run that starts from
 nothing, as the command line does, therefore lets a process apart load it while the
 archive is still being read, and asks that process afterwards; the reader that judges the
-result then shares no memory with the code that wrote it. Where that is not possible (zarr
-is loaded already, other threads run, stores that live in this process, no `fork`), the
-same checks run here.
+result then shares no memory with the code that wrote it. Where that is not possible (a
+library's caller owns the process, zarr is loaded already, other threads run, stores that
+live in this process, no `fork`), the same checks run here.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, Self, TypeAlias, cast
 
 from zarrstack.core.errors import Problem, ZarrstackError
 
+from .. import process
 from ..inventory import Indexes
 from ..plans import ArrayPlan
 from ..storage import LocalStorage, Storage
@@ -153,7 +154,8 @@ class ChecksApart(Checks):
 def checks_for(source: Storage, destination: Storage, level: VerifyLevel) -> Checks:
     """The checks of a run; apart where that saves time and can be done safely."""
     if (
-        level != "none"
+        process.ours
+        and level != "none"
         and isinstance(source, LocalStorage)
         and isinstance(destination, LocalStorage)
         and sys.platform == "linux"  # elsewhere a forked process may not use what the system loaded before
