@@ -1,0 +1,171 @@
+"""A layer that does something around every operation: write it down, repeat it, slow it down.
+
+Each call is handed to the same method of the store below, so that what the store does at once
+(`set_if_not_exists`, `delete_dir`, a size without reading) stays one operation. Calls for many
+values or ranges are made of `get` and `set`: one operation for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer.core import default_buffer_prototype
+
+from .transformer import StorageTransformer
+
+T = TypeVar("T")
+
+
+class Call(NamedTuple):
+    """One operation, before it is done."""
+
+    operation: str
+    """The method of the store, such as "get"; its synchronous twin bears the same name."""
+    key: str
+    """The key, or the prefix of a listing or a removal."""
+    part: ByteRequest | None = None
+    """The byte range asked for; None for the whole value."""
+    sent: int | None = None
+    """Bytes to be written; None for what writes no value."""
+
+
+class Around(StorageTransformer):
+    """Override `_run`, `_run_sync` and `_stream`; each does the operation, and what comes around it."""
+
+    async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
+        """The operation's result; `act()` does it, and may be called again."""
+        return await act()
+
+    def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
+        """As `_run`, in a thread of its own."""
+        return act()
+
+    async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
+        """The keys or names of a listing; `begin()` starts it, and may be called again."""
+        async for name in begin():
+            yield name
+
+    # -- one value ------------------------------------------------------------------------------
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """The value or a range of it; None when the key is missing."""
+        return await self._run(
+            Call("get", key, byte_range), partial(self._store.get, key, prototype, byte_range)
+        )
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Write a whole value."""
+        self._check_writable()
+        await self._run(Call("set", key, None, size_of(value)), partial(self._store.set, key, value))
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Write a value where there is none, as surely as the store below does it."""
+        self._check_writable()
+        act = partial(self._store.set_if_not_exists, key, value)
+        await self._run(Call("set_if_not_exists", key, None, size_of(value)), act)
+
+    async def delete(self, key: str) -> None:
+        """Remove a key; a missing one is no error."""
+        self._check_writable()
+        await self._run(Call("delete", key), partial(self._store.delete, key))
+
+    async def exists(self, key: str) -> bool:
+        """Whether the key has a value."""
+        return await self._run(Call("exists", key), partial(self._store.exists, key))
+
+    async def getsize(self, key: str) -> int:
+        """Length of the value in bytes; FileNotFoundError when it is missing."""
+        return await self._run(Call("getsize", key), partial(self._store.getsize, key))
+
+    def get_sync(
+        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """As `get`, without an event loop (zarr 3.3+)."""
+        below: Any = self._store
+        prototype = default_buffer_prototype() if prototype is None else prototype
+        act = partial(below.get_sync, key, prototype=prototype, byte_range=byte_range)
+        value: Buffer | None = self._run_sync(Call("get", key, byte_range), act)
+        return value
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """As `set`, without an event loop (zarr 3.3+)."""
+        self._check_writable()
+        below: Any = self._store
+        self._run_sync(Call("set", key, None, size_of(value)), partial(below.set_sync, key, value))
+
+    def delete_sync(self, key: str) -> None:
+        """As `delete`, without an event loop (zarr 3.3+)."""
+        self._check_writable()
+        below: Any = self._store
+        self._run_sync(Call("delete", key), partial(below.delete_sync, key))
+
+    # -- folders --------------------------------------------------------------------------------
+
+    def list(self) -> AsyncIterator[str]:
+        """Every key."""
+        return self._stream(Call("list", ""), self._store.list)
+
+    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Every key that starts with this text."""
+        return self._stream(Call("list_prefix", prefix), partial(self._store.list_prefix, prefix))
+
+    def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """The names right below a path."""
+        return self._stream(Call("list_dir", prefix), partial(self._store.list_dir, prefix))
+
+    async def is_empty(self, prefix: str) -> bool:
+        """Whether no key lies below a path."""
+        return await self._run(Call("is_empty", prefix), partial(self._store.is_empty, prefix))
+
+    async def getsize_prefix(self, prefix: str) -> int:
+        """Length in bytes of all values below a path."""
+        return await self._run(Call("getsize_prefix", prefix), partial(self._store.getsize_prefix, prefix))
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Remove every key below a path."""
+        self._check_writable()
+        await self._run(Call("delete_dir", prefix), partial(self._store.delete_dir, prefix))
+
+    async def clear(self) -> None:
+        """Remove everything."""
+        self._check_writable()
+        await self._run(Call("clear", ""), self._store.clear)
+
+
+def size_of(value: Any) -> int | None:
+    """Bytes of a value; None for what the store below will refuse."""
+    return len(value) if isinstance(value, Buffer) else None
+
+
+def span(part: ByteRequest | None) -> tuple[int, int | None] | None:
+    """A byte range as start and stop of a Python slice; None for the whole value."""
+    match part:
+        case RangeByteRequest(start, end):
+            return start, end
+        case OffsetByteRequest(offset):
+            return offset, None
+        case SuffixByteRequest(suffix):
+            return -suffix, None
+        case _:
+            return None
+
+
+def cut(value: Buffer, part: ByteRequest | None) -> Buffer:
+    """The asked-for range of a whole value; TypeError for what is no range, as zarr's stores say it."""
+    match part:
+        case None:
+            return value
+        case RangeByteRequest(start, end):
+            return value[start:end]
+        case OffsetByteRequest(offset):
+            return value[offset:]
+        case SuffixByteRequest(suffix):
+            return value[max(0, len(value) - suffix) :]
+        case _:
+            raise TypeError(f"Unexpected byte_range, got {part}.")
