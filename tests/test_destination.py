@@ -362,8 +362,8 @@ def test_what_makes_no_sense_is_said_at_once(recipe: Any, words: str) -> None:
         (node(LITTLE, null=True), {"drop_empty": True}, "no fill value"),
         (
             node(BIG),
-            {"codecs": '[{"name": "numcodecs.delta", "configuration": {"dtype": ">i4"}}, "bytes"]'},
-            "byte order",
+            {"codecs": '[{"name": "numcodecs.delta", "configuration": {"dtype": ">f4"}}, "bytes"]'},
+            "another data type than the array",
         ),
     ],
     ids=["array-to-bytes", "transpose", "null fill", "filter"],

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal
 
-from zarrstack.core.chain import ARRAY_FILTERS, ARRAY_TO_BYTES, Chain, CodecSpec
+from zarrstack.core.array_filters import ARRAY_FILTERS
+from zarrstack.core.chain import ARRAY_TO_BYTES, Chain, CodecSpec
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.jsons import JSON, canonical
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from zarrstack.core.chain import ARRAY_FILTERS, CodecSpec
+from zarrstack.core.array_filters import ARRAY_FILTERS
+from zarrstack.core.chain import CodecSpec
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import Problem, UnsupportedError
 

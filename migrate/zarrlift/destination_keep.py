@@ -7,11 +7,12 @@ document with zarr-python 3.1.6 and 3.4.2 (`tests/test_destination_keep.py` does
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from zarrstack.core.chain import ARRAY_FILTERS, CodecSpec
+from zarrstack.core.array_filters import ARRAY_FILTERS, decoded_type, resolved_type
+from zarrstack.core.chain import CodecSpec
 from zarrstack.core.errors import Problem, ZarrstackError
 
 from .archive import Layout
@@ -21,13 +22,16 @@ Reason: TypeAlias = tuple[str, tuple[CodecSpec, ...]]
 """What is wrong, and with which codecs."""
 
 _ADVICE: Final = "A copy without --codecs keep re-encodes it."
-_STORED_TYPE: Final = {
-    "numcodecs.delta": ("astype", "dtype"),
-    "numcodecs.fixedscaleoffset": ("astype", "dtype"),
-    "numcodecs.quantize": ("astype", "dtype"),
-    "numcodecs.astype": ("encode_dtype",),
+_XZ, _RAW = 1, 3
+"""Numbers of lzma formats: numcodecs' default, and streams without a header."""
+_NAMED: Final = {
+    "numcodecs.delta": ("dtype",),
+    "numcodecs.fixedscaleoffset": ("offset", "scale", "dtype"),
+    "numcodecs.quantize": ("digits", "dtype"),
+    "numcodecs.astype": ("encode_dtype", "decode_dtype"),
+    "numcodecs.categorize": (),
 }
-"""Array filter -> the members of its configuration that say what it stores, first found counts."""
+"""Array filter -> what its configuration must hold; numcodecs itself insists on it."""
 
 
 def keep_problems(layout: Layout, advice: str = _ADVICE) -> Iterator[Problem]:
@@ -55,41 +59,70 @@ def _reasons(layout: Layout) -> Iterator[Reason]:
             yield f"no v3 reader knows codec {spec.name!r}", (spec,)
         elif problem is not None:
             yield f"{spec.name}: {problem[0]}", (spec,)
+        elif spec.name == "numcodecs.lzma" and _undecodable_lzma(spec):
+            yield "numcodecs does not decode lzma with filters in this format", (spec,)
     filters = tuple(spec for spec in tail if spec.name in ARRAY_FILTERS)
     try:
         layout.chain.to_json()
-        yield from _filter_reasons(middle, filters)
+        yield from _filter_reasons(middle, filters, layout.data_type.numpy)
     except ZarrstackError as error:
         yield error.problem.message, tail
     except (TypeError, ValueError):
         yield "a filter has a malformed configuration", filters
 
 
-def _filter_reasons(middle: CodecSpec, filters: tuple[CodecSpec, ...]) -> Iterator[Reason]:
+def _undecodable_lzma(spec: CodecSpec) -> bool:
+    """Numcodecs hands the filters to the decoder too, which takes them of a raw stream only."""
+    return spec.configuration.get("filters") is not None and spec.configuration.get("format", _XZ) != _RAW
+
+
+def _filter_reasons(
+    middle: CodecSpec, filters: tuple[CodecSpec, ...], item: np.dtype[Any]
+) -> Iterator[Reason]:
+    """`item` is the array's native type. That its byte order fits is `Chain.to_json`'s to say."""
     if not filters:
         return
     if middle.name != "bytes":
         yield "an array filter cannot be named beside text of variable length", filters
         return
-    order: Literal["<", ">"] = ">" if middle.configuration.get("endian", "little") == "big" else "<"
+    current, outermost = item, True
     for spec in filters:
-        if spec.name != "numcodecs.quantize":
+        if spec.name == "numcodecs.bitround":
             continue
-        dtype, stored = (spec.configuration.get(name) for name in ("dtype", "astype"))
-        if stored is not None and dtype is not None and np.dtype(stored) != np.dtype(dtype):
-            # Both zarr-pythons: "cannot reshape array", they take the stored type for the array's.
-            yield "zarr-python does not read quantize that stores another data type", (spec,)
-        elif order == ">":
-            # zarr-python 3.4.2 brings chunks to native order first; quantize then swaps again.
-            yield "zarr-python 3.4.2 reads big-endian quantize wrongly", (spec,)
-    stored_type = _stored_type(filters[-1])
-    if stored_type is not None and stored_type != stored_type.newbyteorder(order):
-        # v3 says one byte order, that of what the last filter stores: 3.1.6 does not look, 3.4.2 does.
-        yield "a filter stores another byte order than the array's", (filters[-1],)
+        if spec.name == "numcodecs.packbits":
+            if not outermost or item != np.dtype(bool):
+                # zarr-python: "Packbits filter requires bool dtype".
+                yield "zarr-python reads packbits only right behind booleans", (spec,)
+            decoded, current = current, np.dtype(np.uint8)
+        else:
+            missing = [name for name in _NAMED[spec.name] if name not in spec.configuration]
+            if missing:
+                yield f"zarr-python reads no {spec.name} without {missing[0]}", (spec,)
+                return
+            decoded = decoded_type(spec) or current
+            if outermost and not _same_values(decoded, item):
+                # Zarr v2 views the filter's bytes as the array's type, v3 converts its values.
+                yield "a filter gives items of another data type than the array's", (spec,)
+            elif decoded.itemsize != current.itemsize:
+                yield "a filter gives items of another size than the next one takes", (spec,)
+            current = _stored_type(spec) or decoded
+        outermost = False
+    resolved = resolved_type(filters) or item
+    if item.itemsize == 1 < resolved.itemsize:
+        # 3.1.6, and 3.4.2 for little-endian ones: they drop `endian`, and then miss it.
+        yield "zarr-python does not read filters that make larger items of single bytes", filters
+    if resolved.itemsize != current.itemsize:
+        # Both zarr-pythons: "cannot reshape array", they take the array's type for the stored one.
+        yield "zarr-python does not see what data type quantize stores", filters
 
 
-def _stored_type(spec: CodecSpec) -> np.dtype[np.generic] | None:
-    for name in _STORED_TYPE.get(spec.name, ()):
-        if spec.configuration.get(name) is not None:
-            return np.dtype(spec.configuration[name])
-    return None
+def _same_values(decoded: np.dtype[Any], item: np.dtype[Any]) -> bool:
+    """Whether a conversion from one type to the other changes no bit but the byte order."""
+    if decoded.kind in "iu" and item.kind in "iumM":
+        return decoded.itemsize == item.itemsize
+    return decoded.newbyteorder("=") == item
+
+
+def _stored_type(spec: CodecSpec) -> np.dtype[Any] | None:
+    text = spec.configuration.get("encode_dtype", spec.configuration.get("astype"))
+    return None if text is None else np.dtype(text)

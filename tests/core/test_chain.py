@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrstack.core.chain import ARRAY_FILTERS, ARRAY_TO_BYTES, Chain, CodecSpec
+from zarrstack.core.array_filters import ARRAY_FILTERS
+from zarrstack.core.chain import ARRAY_TO_BYTES, Chain, CodecSpec
 from zarrstack.core.errors import MetadataError, UnsupportedError
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -86,6 +87,62 @@ def test_a_filter_behind_a_compressor_cannot_be_written():
     chain = Chain(tuple(map(CodecSpec.from_json, (BYTES, ZSTD, DELTA))))
     with pytest.raises(UnsupportedError):
         chain.to_json()
+
+
+def filters(*texts):
+    """Array filters from texts such as "delta dtype=>i4 astype=<i2"."""
+    specs = []
+    for text in texts:
+        name, *members = text.split()
+        specs.append(CodecSpec(f"numcodecs.{name}", dict(member.split("=") for member in members)))
+    return tuple(specs)
+
+
+@pytest.mark.parametrize(
+    ("inside", "array_filters", "written"),
+    [
+        ("big", ["delta dtype=>i4"], "little"),  # no astype: the array's own type, native
+        ("big", ["delta dtype=>i4 astype=>i4"], "big"),
+        ("little", ["delta dtype=<i4 astype=>i2"], "big"),
+        ("big", ["delta dtype=>i4 astype=|i1"], "big"),  # single bytes: it says nothing
+        ("big", ["fixedscaleoffset dtype=>f8 astype=<i2"], "little"),
+        ("big", ["quantize dtype=>f4 astype=>f4"], "little"),  # its astype is passed over
+        ("big", ["astype decode_dtype=>f8 encode_dtype=>f4"], "big"),
+        ("big", ["bitround keepbits=9"], "big"),  # views nothing
+        ("little", ["delta dtype=<i4 astype=>i4", "bitround keepbits=9"], "big"),
+        ("big", ["quantize dtype=>f4", "delta dtype=>i4 astype=<i2"], "little"),
+        ("big", ["astype decode_dtype=>f8 encode_dtype=>i4", "delta dtype=<i4"], "big"),
+        ("little", ["packbits"], "little"),
+    ],
+    ids=str,
+)
+def test_beside_array_filters_bytes_states_what_zarr_python_wants(inside, array_filters, written):
+    specs = filters(*array_filters)
+    chain = Chain((CodecSpec("bytes", {"endian": inside}), *specs))
+    document = chain.to_json()
+    assert document[len(specs)] == {"name": "bytes", "configuration": {"endian": written}}
+    assert Chain.from_json(document) == chain
+
+
+@pytest.mark.parametrize("endian", ["little", "big"])
+def test_what_zarr_pythons_read_differently_is_refused(endian):
+    other = {"little": "<", "big": ">"}[{"little": "big", "big": "little"}[endian]]
+    delta = filters(f"delta dtype={other}i4 astype={other}i4")[0].to_json()
+    with pytest.raises(UnsupportedError, match=r"3\.1\.6 and 3\.4\.2 read this byte order"):
+        Chain.from_json([delta, {"name": "bytes", "configuration": {"endian": endian}}])
+
+
+def test_a_filter_of_another_byte_order_than_the_array_cannot_be_written():
+    chain = Chain((CodecSpec("bytes", {"endian": "big"}), *filters("delta dtype=<i4")))
+    with pytest.raises(UnsupportedError, match="another byte order"):
+        chain.to_json()
+
+
+@pytest.mark.parametrize("dtype", ["float99", "", 4, ["<i4"]])
+def test_a_filter_with_a_nonsensical_type_is_refused(dtype):
+    delta = {"name": "numcodecs.delta", "configuration": {"dtype": dtype}}
+    with pytest.raises(MetadataError, match="dtype is no data type"):
+        Chain.from_json([delta, BYTES])
 
 
 def test_key_order_and_empty_configurations_do_not_count():

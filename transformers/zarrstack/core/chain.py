@@ -9,23 +9,19 @@ and the array filters of numcodecs (`numcodecs.delta` and the like), which zarr-
 lists before the array-to-bytes codec, stand after it: in Zarr v2 every filter takes and
 gives a buffer, and the array's data type is a view of the outermost one
 (https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#filters; zarr-python 2.18
-`Array._decode_chunk`). `to_json` puts them back where zarr-python wants them.
+`Array._decode_chunk`). `to_json` puts them back where zarr-python wants them, and has `bytes`
+state the byte order that it wants beside them (see `array_filters`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from .array_filters import ARRAY_FILTERS, Endian, endian_from_json, endian_to_json
 from .errors import MetadataError, UnsupportedError
 from .jsons import JSON, canonical, excerpt
-
-ARRAY_FILTERS: Final = frozenset(
-    f"numcodecs.{name}"
-    for name in ("delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize")
-)
-"""numcodecs filters that zarr-python 3 lists before the array-to-bytes codec."""
 
 ARRAY_TO_BYTES: Final = frozenset(
     {
@@ -151,7 +147,8 @@ class Chain:
         """Read the `codecs` of a v3 document, and normalise the order of array filters.
 
         UnsupportedError for an array filter that stands before a transpose: it works on the
-        elements in another order there, which the normal form cannot say.
+        elements in another order there, which the normal form cannot say; and for a byte order
+        beside array filters that zarr-pythons read differently.
         """
         if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
             raise MetadataError("codecs are a list", found=excerpt(data), expected="[...]")
@@ -165,10 +162,14 @@ class Chain:
                 found=" > ".join(codec.name for codec in codecs),
                 expected="transpose first, then filters",
             )
-        return cls((*head, *codecs[middle : middle + 1], *filters, *codecs[middle + 1 :]))
+        packing = [_turned(codec, filters, endian_from_json) for codec in codecs[middle : middle + 1]]
+        return cls((*head, *packing, *filters, *codecs[middle + 1 :]))
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The `codecs` of a v3 document."""
+        """The `codecs` of a v3 document.
+
+        UnsupportedError where array filters do not stand, or do not work, as v3 can say it.
+        """
         middle = self.middle
         tail = self.codecs[middle + 1 :]
         count = 0
@@ -178,7 +179,8 @@ class Chain:
             raise UnsupportedError(
                 "an array filter behind a bytes-to-bytes codec cannot be named in v3", found=self._names()
             )
-        order = (*self.codecs[:middle], *tail[:count], self.codecs[middle], *tail[count:])
+        packing = _turned(self.codecs[middle], tail[:count], endian_to_json)
+        order = (*self.codecs[:middle], *tail[:count], packing, *tail[count:])
         return [codec.to_json() for codec in order]
 
     @property
@@ -200,3 +202,17 @@ class Chain:
 
     def __str__(self) -> str:
         return " > ".join(str(codec) for codec in self.codecs)
+
+
+def _turned(
+    packing: CodecSpec, filters: Sequence[CodecSpec], turn: Callable[[Endian, Sequence[CodecSpec]], Endian]
+) -> CodecSpec:
+    """The array-to-bytes codec with its byte order as seen from the other side of the filters."""
+    # A missing byte order is little, as everywhere (codecs/fixed.py).
+    endian = packing.configuration.get("endian", "little")
+    if not filters or packing.name != "bytes" or endian not in ("little", "big"):
+        return packing
+    turned = turn(endian, filters)
+    if turned == endian:
+        return packing
+    return replace(packing, configuration={**packing.configuration, "endian": turned})
