@@ -1,93 +1,108 @@
 """The main job beside the machine's own limits: `cp -r`, `cp -rl`, and zarr's own migration.
 
-    python benchmarks/main_job.py [DIRECTORY] [ROUNDS]
+    python benchmarks/main_job.py [--directory /dev/shm] [--rounds 5] [--write]
 
-DIRECTORY is best on a memory file system (default: /dev/shm). Start-up is part of every
-figure and shown by itself as `zarrlift --version`.
+The directory is best on a memory file system. Start-up is part of every figure and shown
+by itself as `zarrlift --version`. With `--write` the table goes into docs/speed.md.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
 from harness import Command, Figures, measure, remover
 
 SOURCES = Path(__file__).with_name("main_job_sources.py")
+PAGE = Path(__file__).parent.parent / "docs" / "speed.md"
 ZARRLIFT = str(Path(sys.executable).with_name("zarrlift"))
 ZARR = str(Path(sys.executable).with_name("zarr"))
+MOST_MEGABYTES = 150
 
 
-def line(what: str, figures: Figures, limit: float | None = None) -> str:
-    """A row of the table."""
-    allowed = (
-        "" if limit is None else f"   limit {limit:.2f} s: {'holds' if figures.median <= limit else 'BROKEN'}"
+def machine() -> str:
+    """What was measured on."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("zarrlift", "zarr", "numcodecs", "numpy"))
+    return f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {packages}"
+
+
+def commands(base: Path) -> tuple[Command, ...]:
+    """Every contender, in the order in which a round runs them."""
+    large, tiny, many = base / "large.zarr", base / "tiny.zarr", base / "many.zarr"
+    out = base / "out.zarr"
+    clear = remover(out, base / "out.zarr.zarrlift.db")
+
+    def fresh_copy() -> None:
+        clear()
+        shutil.copytree(many, out)
+
+    def run(name: str, *argv: object, prepare: Callable[[], None] = clear) -> Command:
+        return Command(name=name, argv=tuple(map(str, argv)), prepare=prepare)
+
+    return (
+        run("start", ZARRLIFT, "--version"),
+        run("large cp", "cp", "-r", large, out),
+        run("large lift", ZARRLIFT, "migrate", large, out),
+        run("large cpl", "cp", "-rl", large, out),
+        run("large link", ZARRLIFT, "migrate", large, out, "--link", "hard"),
+        run("tiny cp", "cp", "-r", tiny, out),
+        run("tiny lift", ZARRLIFT, "migrate", tiny, out),
+        run("many lift", ZARRLIFT, "migrate", out, "--in-place", prepare=fresh_copy),
+        run("many zarr", ZARR, "migrate", "v3", out, prepare=fresh_copy),
     )
-    return f"{what:42} {figures}{allowed}"
+
+
+def table(figures: dict[str, Figures]) -> Iterator[str]:
+    """The rows, each with what it may take where something was promised."""
+
+    def row(what: str, name: str, limit: float | None = None) -> str:
+        found = figures[name]
+        promise = ""
+        if limit is not None:
+            promise = f"   at most {limit:.2f} s: {'holds' if found.median <= limit else 'BROKEN'}"
+        return f"{what:32} {found}{promise}"
+
+    yield row("zarrlift --version", "start")
+    yield row("512 MiB, 64^3 blosc: cp -r", "large cp")
+    yield row("  zarrlift migrate", "large lift", figures["large cp"].median * 1.5 + 0.5)
+    yield row("  cp -rl", "large cpl")
+    yield row("  zarrlift migrate --link hard", "large link", figures["large cpl"].median + 0.5)
+    yield row("20,384 chunks of 4 KB: cp -r", "tiny cp")
+    yield row("  zarrlift migrate", "tiny lift", figures["tiny cp"].median * 2 + 0.5)
+    yield row("2,000 arrays in place: zarrlift", "many lift", 1.5)
+    yield row("  zarr migrate v3", "many zarr")
+    peak = max(found.peak for name, found in figures.items() if name.endswith(("lift", "link")))
+    holds = "holds" if peak < MOST_MEGABYTES else "BROKEN"
+    yield f"peak memory of zarrlift: {peak:.0f} MB   at most {MOST_MEGABYTES} MB: {holds}"
 
 
 def main() -> None:
     """Write the sources, run everything, print the table."""
-    base = Path(tempfile.mkdtemp(dir=sys.argv[1] if len(sys.argv) > 1 else "/dev/shm"))
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-    print(
-        f"{platform.machine()}, Python {platform.python_version()}, zarr {version('zarr')}, "
-        f"numcodecs {version('numcodecs')}, {rounds} rounds\n"
-    )
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--directory", default="/dev/shm")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--write", action="store_true")
+    asked = parser.parse_args()
+    base = Path(tempfile.mkdtemp(dir=asked.directory))
     try:
-        large, tiny, many = base / "large.zarr", base / "tiny.zarr", base / "many.zarr"
         subprocess.run((sys.executable, str(SOURCES), str(base)), check=True)
-        out, job = base / "out.zarr", base / "out.zarr.zarrlift.db"
-        clear = remover(out, job)
-
-        def fresh_copy() -> None:
-            clear()
-            shutil.copytree(many, out)
-
-        def lift(name: str, source: Path, *options: str) -> Command:
-            return Command(
-                name=name, argv=(ZARRLIFT, "migrate", str(source), str(out), *options), prepare=clear
-            )
-
-        def copy(name: str, source: Path, flag: str) -> Command:
-            return Command(name=name, argv=("cp", flag, str(source), str(out)), prepare=clear)
-
-        figures = measure(
-            (
-                Command(name="start", argv=(ZARRLIFT, "--version")),
-                copy("large cp", large, "-r"),
-                lift("large lift", large),
-                copy("large cpl", large, "-rl"),
-                lift("large link", large, "--link", "hard"),
-                copy("tiny cp", tiny, "-r"),
-                lift("tiny lift", tiny),
-                Command(
-                    name="many lift", argv=(ZARRLIFT, "migrate", str(out), "--in-place"), prepare=fresh_copy
-                ),
-                Command(name="many zarr", argv=(ZARR, "migrate", "v3", str(out)), prepare=fresh_copy),
-            ),
-            rounds,
-        )
-        print(line("zarrlift --version", figures["start"]))
-        print(line("512 MiB, 64^3 blosc: cp -r", figures["large cp"]))
-        print(line("  zarrlift migrate", figures["large lift"], figures["large cp"].median * 1.5 + 0.5))
-        print(line("  cp -rl", figures["large cpl"]))
-        print(
-            line("  zarrlift migrate --link hard", figures["large link"], figures["large cpl"].median + 0.5)
-        )
-        print(line("20,384 chunks of 4 KB: cp -r", figures["tiny cp"]))
-        print(line("  zarrlift migrate", figures["tiny lift"], figures["tiny cp"].median * 2 + 0.5))
-        print(line("2,000 arrays in place: zarrlift", figures["many lift"], 1.5))
-        print(line("  zarr migrate v3", figures["many zarr"]))
-        peak = max(figures[name].peak for name in figures if name.split()[-1] in ("lift", "link"))
-        print(f"peak memory of zarrlift {peak:.0f} MB   limit 150 MB: {'holds' if peak < 150 else 'BROKEN'}")
+        figures = measure(commands(base), asked.rounds)
     finally:
         shutil.rmtree(base)
+    text = "\n".join((f"{machine()}, {asked.rounds} rounds", "", *table(figures)))
+    print(text)
+    if asked.write:
+        page = PAGE.read_text()
+        PAGE.write_text(re.sub(r"(?s)```text\n.*?```", lambda _: f"```text\n{text}\n```", page, count=1))
 
 
 if __name__ == "__main__":
