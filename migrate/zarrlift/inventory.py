@@ -44,6 +44,8 @@ class Inventory:
     stray_count: int = 0
     bad_links: tuple[tuple[str, str], ...] = ()
     """(key, target) of links that lead out of the archive, or nowhere."""
+    no_files: tuple[tuple[str, str], ...] = ()
+    """(key, what is there) where no file stands in the place of a chunk."""
 
     @property
     def total_bytes(self) -> int | None:
@@ -102,6 +104,7 @@ def _inventory(found: Found, *, sized: bool) -> Inventory:
         strays=tuple(found.strays),
         stray_count=found.stray_count,
         bad_links=tuple(found.bad_links),
+        no_files=tuple(found.no_files),
     )
 
 

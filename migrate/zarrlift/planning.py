@@ -179,7 +179,11 @@ def _plan_array(
     convention = recognise(node, recipe)
     problems.extend(problem.at(node=node.path) for problem in convention.problems)
     destination, notes = destination_layout(node, recipe, in_place=in_place)
-    problems.extend(problem.at(node=node.path) for problem in notes)
+    # A refusal is about what the array's document says, which is the first of its documents.
+    key = node.documents[0].key if node.documents else None
+    problems.extend(
+        problem.at(node=node.path, key=key if problem.severity == "refusal" else None) for problem in notes
+    )
     if convention.dimension_names is not None:
         destination = replace(destination, dimension_names=convention.dimension_names)
     attributes, notes = _attributes(convention.attributes, recipe, node.path)
@@ -270,6 +274,18 @@ def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -
                 message="a link leads out of the archive, or nowhere",
                 found=target,
                 advice="Use --follow-links if that is meant.",
+            )
+        )
+    for key, what in inventory.no_files:
+        problems.append(
+            Problem(
+                kind="chunk",
+                node=node.path,
+                key=key,
+                message="what stands in the place of a chunk cannot be one",
+                found=what,
+                expected="a file, or nothing",
+                advice="Restore the chunk, move away what is there, or exclude the array.",
             )
         )
     return problems

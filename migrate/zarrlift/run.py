@@ -333,8 +333,10 @@ class Run:
     def _outcome(self, seconds: float, stopped: Problem | None) -> Outcome:
         rows = self.job.nodes()
         refused = [problem for refusal in self.plan.refusals for problem in refusal.problems]
+        # What is wrong with the archive as a whole, such as a key that leads out of it.
+        whole_archive = [problem for problem in self.plan.problems if problem.severity == "refusal"]
         failed = [problem for row in rows if row.state == "failed" for problem in row.problems]
-        whole = stopped is None and all(row.state == "done" for row in rows)
+        whole = stopped is None and not whole_archive and all(row.state == "done" for row in rows)
         if whole and self.job.state == "incomplete":
             self.job.note(state="done", verified=None)
             self.job.commit()
@@ -350,7 +352,9 @@ class Run:
             bytes_out=bytes_out,
             dropped=dropped,
             seconds=seconds,
-            problems=(*refused, *failed, *((stopped,) if stopped else ())),
+            problems=tuple(
+                dict.fromkeys((*whole_archive, *refused, *failed, *((stopped,) if stopped else ())))
+            ),
             plan=self.plan,
         )
 

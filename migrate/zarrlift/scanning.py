@@ -17,6 +17,7 @@ from .storage import LocalStorage, storage_error
 METADATA: Final = frozenset({".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json"})
 """Names beside chunks that are no chunks."""
 _STRAYS_NAMED: Final = 5
+_NO_FILES_NAMED: Final = 20
 
 Decoder: TypeAlias = Callable[[str], tuple[int, ...] | None]
 
@@ -31,6 +32,7 @@ class Found:
         self.strays: list[str] = []
         self.stray_count = 0
         self.bad_links: list[tuple[str, str]] = []
+        self.no_files: list[tuple[str, str]] = []
 
     def stray(self, name: str) -> None:
         """A name that belongs to no chunk; the first few are kept."""
@@ -118,18 +120,24 @@ class _Scan:
                 elif entry.is_dir():
                     self._deep(entry.path, axis + 1, base * count + number, f"{prefix}{name}/")
                 else:
-                    self.found.stray(prefix + name)
+                    self._no_file(prefix + name, "a file where a directory of chunks belongs")
 
     def _accept(self, entry: os.DirEntry[str], index: int, name: str) -> None:
         if entry.is_symlink() and self._leads_away(entry, name):
             return
         facts = entry.stat()
         if not stat.S_ISREG(facts.st_mode):
-            self.found.stray(name)
+            what = "a directory" if stat.S_ISDIR(facts.st_mode) else "a pipe, socket or device"
+            self._no_file(name, what)
             return
         self.found.indexes.append(index)
         self.found.sizes.append(facts.st_size)
         self.found.times.append(facts.st_mtime_ns)
+
+    def _no_file(self, name: str, what: str) -> None:
+        """Keep what stands where a chunk belongs: taken for a missing chunk, it would read as fill values."""
+        if len(self.found.no_files) < _NO_FILES_NAMED:
+            self.found.no_files.append((f"{self.path}/{name}" if self.path else name, what))
 
     def _leads_away(self, entry: os.DirEntry[str], name: str) -> bool:
         """Whether a link leaves the root (unless that is meant), or leads nowhere."""

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from zarrstack.core.errors import Problem, StorageError
@@ -92,8 +93,13 @@ def bad_name(name: str) -> str | None:
 
 
 def name_problems(path: str) -> list[Problem]:
-    """What is to say about the last name of a path."""
-    name = path.rpartition("/")[2]
+    """What is to say about the last name of a path, and about those above it that keep it back."""
+    *above, name = path.split("/")
+    for other in above:
+        if bad_name(other) is not None:
+            message = "a node lies below one whose name Zarr v3 does not allow"
+            advice = "Rename or exclude that one."
+            return [Problem(kind="name", message=message, node=path, found=repr(other), advice=advice)]
     wrong = bad_name(name) if path else None
     if wrong is not None:
         return [
@@ -106,7 +112,7 @@ def name_problems(path: str) -> list[Problem]:
 
 
 def inside(storage: Storage, path: str, documents: Sequence[str]) -> list[str]:
-    """Paths of directories in an array's own that hold documents: nodes where none may be.
+    """Keys of documents in the directories of an array's own, one each: nodes where none may be.
 
     Local archives only; elsewhere they show as strays when the array's chunks are listed.
     """
@@ -114,11 +120,13 @@ def inside(storage: Storage, path: str, documents: Sequence[str]) -> list[str]:
         return []
     names = [name for name in storage.directories(path) if not _CHUNK.fullmatch(name)]
     places = [join(path, name) for name in names if name not in _PASSED_OVER]
-    return [
-        place
-        for place in places
-        if any(content is not None for content in storage.get_many([join(place, key) for key in documents]))
-    ]
+    result = []
+    for place in places:
+        keys = [join(place, name) for name in documents]
+        contents = storage.get_many(keys)
+        there = (key for key, content in zip(keys, contents, strict=True) if content is not None)
+        result.extend(islice(there, 1))
+    return result
 
 
 def chunk_root(path: str, found: dict[str, Found]) -> str:

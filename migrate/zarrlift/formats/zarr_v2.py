@@ -136,7 +136,7 @@ class _Reader:
         for path in list(nodes):
             for above in _above(path):
                 if above not in nodes:
-                    problems = found[above].problems if above in found else []
+                    problems = found[above].problems if above in found else name_problems(above)
                     nodes[above] = GroupNode(path=above, implicit=True, problems=tuple(problems))
         self._note_strays(found, nodes)
         return tuple(nodes[path] for path in sorted(nodes))
@@ -207,7 +207,7 @@ class _Reader:
             fill_is_null=facts.fill_is_null,
             documents=_documents(place),
             extra=facts.extra,
-            problems=tuple(problem.at(node=place.path) for problem in problems),
+            problems=_placed(problems, place),
         )
 
     # ----- groups
@@ -233,7 +233,7 @@ class _Reader:
             attributes=attributes,
             documents=_documents(place),
             implicit=GROUP not in place.documents,
-            problems=tuple(problem.at(node=place.path) for problem in problems),
+            problems=_placed(problems, place),
         )
 
     # ----- both
@@ -304,9 +304,11 @@ class _Reader:
             except StorageError as error:
                 described[path][3].append(error.problem)  # type: ignore[index]
                 continue
-            for place in inner:
+            for key in inner:
                 message = "a node lies inside an array"
-                problem = Problem(kind="metadata", message=message, node=place, found=f"/{path} is an array")
+                place = key.rpartition("/")[0]
+                found = f"/{path} is an array"
+                problem = Problem(kind="metadata", message=message, node=place, key=key, found=found)
                 described[place] = ArrayNode(path=place, problems=(problem,))
 
     def _note_strays(self, found: dict[str, Found], nodes: dict[str, Node]) -> None:
@@ -350,6 +352,16 @@ def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
         problems.append(
             Problem(kind="metadata", severity="warning", message=message, key=key, found=excerpt(extra))
         )
+
+
+def _placed(problems: Iterable[Problem], place: Found) -> tuple[Problem, ...]:
+    """Problems with their node; a refusal about no key in particular is about the node's document."""
+    name = next((name for name in (ARRAY, GROUP) if name in place.documents), None)
+    key = None if name is None else join(place.path, name)
+    return tuple(
+        problem.at(node=place.path, key=key if problem.severity == "refusal" else None)
+        for problem in problems
+    )
 
 
 def _documents(place: Found) -> tuple[Document, ...]:

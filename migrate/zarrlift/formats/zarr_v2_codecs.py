@@ -17,7 +17,7 @@ import numpy as np
 from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.dtypes_v2 import parse_v2_dtype
-from zarrstack.core.errors import UnsupportedError, ZarrstackError
+from zarrstack.core.errors import MetadataError, UnsupportedError, ZarrstackError
 from zarrstack.core.jsons import JSON, JSONObject, excerpt
 
 Dtype = np.dtype[Any]
@@ -43,6 +43,8 @@ FILTERS: Final = frozenset(
 )
 """Codecs from buffer to buffer that may stand anywhere behind the array."""
 
+_WHOLE: Final = frozenset("biumM")
+"""Kinds of types whose items are whole numbers of bits."""
 _SHAPED: Final = frozenset({"json2", "msgpack2"})
 """Object codecs that store a chunk's shape and its items in C order, whatever `order` says."""
 _BLOSC_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
@@ -204,14 +206,41 @@ def _encoded_item(codec: JSONObject, item: Dtype, problems: list[ZarrstackError]
     """Numcodecs 0.16.6, `encode` of each filter: what its result's items are."""
     match codec["id"]:
         case "delta" | "fixedscaleoffset" | "quantize":
-            return _item_of(codec, "astype", _item_of(codec, "dtype", item, problems), problems)
+            stated = _item_of(codec, "dtype", item, problems)
+            _check_fit(codec, "dtype", stated, item, problems)
+            return _item_of(codec, "astype", stated, problems)
         case "categorize":
             return _item_of(codec, "astype", np.dtype("u1"), problems)
         case "astype":
+            _check_fit(codec, "decode_dtype", _item_of(codec, "decode_dtype", item, problems), item, problems)
             return _item_of(codec, "encode_dtype", item, problems)
         case "bitround":
             return item
     return np.dtype(np.uint8)
+
+
+def _check_fit(
+    codec: JSONObject, member: str, stated: Dtype, item: Dtype, problems: list[ZarrstackError]
+) -> None:
+    """A problem where a filter takes the items it is given for items of quite another type.
+
+    numcodecs views them as the stated type whatever they are. Differences of whole numbers are
+    undone exactly under any view of the same size, so that times as int64 and the like are fine;
+    what computes with numbers of another kind gives numbers that nobody wrote.
+    """
+    exact = codec["id"] == "delta" and stated.kind in _WHOLE
+    kinds = stated.kind == item.kind or {stated.kind, item.kind} <= _WHOLE
+    bytes_of = item.kind == "u" and item.itemsize == 1 and stated.kind in _WHOLE
+    if bytes_of or (stated.itemsize == item.itemsize and (exact or kinds)):
+        return
+    problems.append(
+        MetadataError(
+            f"{codec['id']}: {member} is not what the filter is given",
+            found=stated.str,
+            expected=f"a type such as {item.str}",
+            advice="If the array was written so, nobody can tell what its values were; exclude it.",
+        )
+    )
 
 
 def _item_of(codec: JSONObject, member: str, default: Dtype, problems: list[ZarrstackError]) -> Dtype:
