@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
+from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from zarr.abc.store import Store
@@ -90,11 +91,14 @@ class Log(Around):
         super().close()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         for sink in self._sinks:
             sink.close()
-        super().__exit__(kind, error, trace)
+        super().__exit__(exc_type, exc_value, traceback)
 
     async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
         with _Record(self, call) as record:

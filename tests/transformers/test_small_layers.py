@@ -1,0 +1,55 @@
+"""The layers that leave every value as it is keep the contract, over memory and over a folder."""
+
+from __future__ import annotations
+
+import pytest
+from zarr.storage import LocalStore
+
+from zarrstack.log import Log
+from zarrstack.retry import Retry
+from zarrstack.testing import LayerTests
+from zarrstack.throttle import Throttle
+
+
+class OverMemory(LayerTests):
+    """The default of the suite."""
+
+
+class OverFolder(LayerTests):
+    examples = 6
+    steps = 10
+    leaves_folders = True
+
+    def below(self, place, *, read_only=False):
+        return LocalStore(place.folder, read_only=read_only)
+
+
+class TestLogOverMemory(OverMemory):
+    def layers(self):
+        return [Log(label="outer"), Log()]
+
+
+class TestLogOverFolder(OverFolder):
+    def layers(self):
+        return [Log(logger="somewhere", level="INFO")]
+
+
+class TestRetryOverMemory(OverMemory):
+    def layers(self):
+        return [Retry(attempts=3, budget=5)]
+
+
+class TestThrottleOverMemory(OverMemory):
+    def layers(self):
+        return [Throttle(bytes_per_second="1TB/s", requests_per_second=1e9, in_flight=2)]
+
+
+class TestThrottleOverFolder(OverFolder):
+    def layers(self):
+        return [Throttle(in_flight=1)]
+
+
+@pytest.mark.parametrize("kind", [Log, Retry, Throttle])
+def test_options_that_are_the_defaults_are_no_difference(kind):
+    assert kind() == kind(clock=None)
+    assert kind().configuration == {}
