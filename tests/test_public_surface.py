@@ -19,7 +19,9 @@ import zarrstack
 FUNCTIONS = ("finish", "inspect", "migrate", "plan", "resume", "status", "undo", "verify")
 """The verbs of the command line, with the same words in Python."""
 
-LAYERS = ("Cache", "Checksum", "Log", "Overlay", "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle")
+LAYERS = (
+    "Cache", "Checksum", "Log", "Overlay", "PerArray", "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
+)  # fmt: skip
 
 DATA = (
     "Archive", "ArrayNode", "GroupNode", "Layout",

@@ -21,6 +21,7 @@ _HOMES = {
     "Checksum": "checksum",
     "Log": "log",
     "Overlay": "overlay",
+    "PerArray": "per_array",
     "ReadOnly": "readonly",
     "Rekey": "rekey",
     "Retry": "retry",

@@ -1,0 +1,73 @@
+"""Arrays whose metadata names storage transformers: opened and created through zarr-python.
+
+    array = zarrstack.create_array(
+        "images.zarr", name="a", shape=(10_000, 10_000), chunks=(100, 100), dtype="uint16",
+        storage_transformers=[Sharding(chunks_per_shard=[10, 10])],
+    )
+    array = zarrstack.open("images.zarr", "a")
+
+What comes back is zarr-python's own array or group. Its `store` is a `PerArray` layer; give that to
+whatever else should see such arrays, such as xarray.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import zarr
+from zarr.core.sync import sync
+from zarr.storage import StorePath
+from zarr.storage._common import make_store_path
+
+from .core.jsons import JSON
+from .per_array import PerArray, as_entries
+
+if TYPE_CHECKING:
+    from zarr.storage import StoreLike
+
+    from .transformer import StorageTransformer
+
+
+def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
+    store: StoreLike, path: str = "", *, mode: Any = None, **options: Any
+) -> zarr.Array[Any] | zarr.Group:
+    """The array or group at a path of a store, as `zarr.open` gives it, storage transformers honoured.
+
+    `mode` is "r+" by default (what exists, for reading and writing), "r" for a read-only store; with
+    "w" and "a" something new may be made, without transformers. UnsupportedError for an array that
+    names an unknown transformer, MetadataError for a wrong configuration; both name the array.
+    """
+    place = _place(store, path, create=mode in {"a", "w", "w-"})
+    if mode is None:
+        mode = "r" if place.store.read_only else "r+"
+    return zarr.open(store=place.store, path=place.path, mode=mode, **options)
+
+
+def create_array(
+    store: StoreLike,
+    *,
+    name: str | None = None,
+    storage_transformers: Iterable[StorageTransformer | JSON] = (),
+    **options: Any,
+) -> zarr.Array[Any]:
+    """A new array, as `zarr.create_array` makes it, that is stored through these layers.
+
+    They are given from the array down to the store, as layers without a store or as their JSON, and
+    written to the array's `zarr.json`. UnsupportedError for a layer that metadata may not name.
+    """
+    place = _place(store, name or "", create=True)
+    place.store.declare(place.path, as_entries(storage_transformers))
+    return zarr.create_array(place.store, name=place.path or None, zarr_format=3, **options)
+
+
+class _Place(StorePath):
+    store: PerArray
+
+
+def _place(store: StoreLike, path: str, *, create: bool) -> _Place:
+    """A place in a store, with a `PerArray` over it."""
+    place = sync(make_store_path(store, path=path, mode="a" if create else None))
+    found = place.store
+    layer = found if isinstance(found, PerArray) else PerArray(found)
+    return _Place(layer, place.path)
