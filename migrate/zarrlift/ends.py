@@ -12,7 +12,7 @@ from zarrstack.core.errors import JobError, UsageError
 
 from .archive import Format
 from .formats import describe
-from .places import Place, open_storage
+from .places import Place, is_url, open_storage
 from .planning import Inventories, free_space, make_plan
 from .plans import Plan
 from .recipe import Recipe
@@ -33,7 +33,7 @@ class Ends:
     named: bool
     """Whether a destination was given at all."""
     source_place: str | None
-    """As given, if it can be opened elsewhere too."""
+    """As given, if it can be opened elsewhere too; a path is made absolute."""
     destination_place: str | None
     source_options: str
     destination_options: str
@@ -91,9 +91,7 @@ class Ends:
     def lasting_place(self) -> str:
         """What opens the source again from another directory; free of credentials."""
         place = self.source_place
-        if place is None or "://" in place or "::" in place:
-            return self.source.url
-        return os.path.abspath(os.path.expanduser(place))
+        return self.source.url if place is None or is_url(place) else place
 
     @property
     def name(self) -> str:
@@ -117,7 +115,11 @@ class Ends:
 
 
 def _text(place: Place) -> str | None:
-    return os.fspath(place) if isinstance(place, (str, os.PathLike)) else None
+    """A path or URL as text that means the same in other directories."""
+    if not isinstance(place, (str, os.PathLike)):
+        return None
+    text = os.fspath(place)
+    return text if isinstance(place, str) and is_url(text) else os.path.abspath(os.path.expanduser(text))
 
 
 def _refuse_nested(source: Storage, destination: Storage) -> None:

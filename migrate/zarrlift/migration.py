@@ -234,6 +234,7 @@ def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | No
     ):
         if job.state == "undone":
             raise JobError("this job was undone", key=str(path), advice="Start a new one with migrate.")
+        _still_there(job, ends)
         if job.state != "incomplete":
             return _nothing_to_do(job)
         set_aside(job, ends.destination)
@@ -241,6 +242,29 @@ def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | No
         fresh, inventories = ends.plan(old.recipe, old.format, old.follow_links)
         merged = merge(job, old, fresh, inventories, ends.destination)
         return _run(job, merged, ends, options, checks, inventories, progress)
+
+
+def _still_there(job: Job, ends: Ends) -> None:
+    """JobError where the destination has lost what the job wrote: nobody would write it again.
+
+    Somebody deleted or moved it, or it lay in the memory of a process that has ended. Looked at
+    are one published document and whether there is anything at all, not every chunk.
+    """
+    done = next((row.path for row in job.nodes() if row.state == "done"), None)
+    written = any(total.chunks > total.dropped for total in job.totals().values())
+    if done is not None:
+        key = f"{done}/zarr.json" if done else "zarr.json"
+        lost = ends.destination.get(key) is None
+    else:
+        key = ""
+        lost = written and next(iter(ends.destination.list_dir("")), None) is None
+    if lost:
+        raise JobError(
+            "what this job wrote is gone",
+            key=key or None,
+            found=f"nothing at {ends.destination.url}",
+            advice=f"Put it back, or delete the job file {job.path} and migrate again.",
+        )
 
 
 def _nothing_to_do(job: Job) -> Outcome:

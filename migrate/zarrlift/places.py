@@ -55,11 +55,16 @@ def open_storage(
     """
     if isinstance(place, Storage):
         return place
-    if isinstance(place, str) and ("://" in place or "::" in place):
+    if isinstance(place, str) and is_url(place):
         return _from_url(place, storage_options, mode)
     if isinstance(place, str | os.PathLike):
         return _from_path(os.fspath(place), storage_options, mode)
     return _from_store(place)
+
+
+def is_url(place: str) -> bool:
+    """Whether a text names a place by URL, chained or not; everything else is a path."""
+    return "://" in place or "::" in place
 
 
 def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:

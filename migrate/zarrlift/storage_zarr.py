@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import threading
 import weakref
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
@@ -264,7 +265,22 @@ def _url(store: Any) -> str:
         return path if "://" in path else f"{protocol}://{path.lstrip('/') if protocol != 'file' else path}"
     if _is_zip(store):
         return os.path.abspath(str(store.path))
-    return f"{type(store).__name__}:{id(store):x}"
+    return f"{type(store).__name__}:{_token(store)}"
+
+
+_tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
+
+
+def _token(store: Any) -> str:
+    """A word for a store that lives in this process, which no other store ever has.
+
+    Jobs outlive stores, and `id` is given again: a later store would pass for an earlier one's
+    finished destination.
+    """
+    known = _tokens.get(id(store))
+    if known is None or known[0]() is not store:
+        known = _tokens[id(store)] = (weakref.ref(store), secrets.token_hex(4))
+    return known[1]
 
 
 def _own(store: Store) -> Store:
