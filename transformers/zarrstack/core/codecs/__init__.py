@@ -3,7 +3,7 @@
 The two tables below say which class reads which name; a module is imported when a chain
 first names its codec. Names without a prefix are those of the Zarr v3 specification and of
 zarr-extensions; `numcodecs.*` are zarr-python's names for the codecs of numcodecs, with
-numcodecs' configuration less its `id`.
+numcodecs' configuration less its `id`. `lz4_block` and `lz4_bare` are ours, for N5.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ BYTES_CODECS: Final[Mapping[str, str]] = {
     "blosc": "blosc:Blosc",
     "crc32c": "checksums:Crc32c",
     "gzip": "gzip:Gzip",
+    "lz4_bare": "lz4_bare:Lz4Bare",
+    "lz4_block": "lz4_block:Lz4Block",
     "zstd": "zstd:Zstd",
     "numcodecs.adler32": "checksums:Adler32",
     "numcodecs.astype": "elementwise:AsType",
