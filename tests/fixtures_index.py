@@ -6,6 +6,12 @@
 
     bad_cases()                         # damaged archives, with what is wrong where
 
+These are Zarr v2. The other formats are asked for by name, and their archives' names begin with it:
+
+    for array in arrays(format="n5"): ...
+    archive("zarr_v1/zarr-1.1/arrays")
+    bad_cases("zarr_v3_draft")
+
 Used with pytest as `@pytest.mark.parametrize("array", arrays(), ids=str)`.
 How the expectations are written is said in `fixtures/writers/recording.py`.
 """
@@ -24,6 +30,8 @@ import numpy as np
 import numpy.typing as npt
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
+Format = Literal["zarr_v2", "n5", "zarr_v1", "zarr_v3_draft"]
+FORMATS: tuple[Format, ...] = ("zarr_v2", "n5", "zarr_v1", "zarr_v3_draft")
 _SUFFIX = ".expected.json"
 
 
@@ -49,6 +57,8 @@ class ExpectedArray:
     """Why the old writer itself cannot read the array; None if it can. Then there are no values."""
     refused_by_writer: str | None = None
     """Why the writer refuses a document that was edited by hand; the values are those of before the edit."""
+    blocks: Mapping[str, bytes] = field(repr=False, default_factory=dict)
+    """N5 blocks that are no chunk of an array (varlength, object), as the writer reads them: bytes by key."""
     _entry: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
     @property
@@ -119,6 +129,10 @@ class ExpectedArray:
         bits = np.unpackbits(self.archive.blobs()[self._entry["mask"]])
         return bits[: int(np.prod(self.shape))].astype(bool).reshape(self.shape)
 
+    def in_axes(self, axes: Literal["kept", "reversed"]) -> npt.NDArray[Any]:
+        """The values in the axis order stored ("kept") or in its reverse; a matter of N5 only."""
+        return self.values if axes == self.archive.axes else self.values.T
+
     def _values(self, entry: Mapping[str, Any]) -> npt.NDArray[Any]:
         if "objects" in entry:
             out = np.empty(len(entry["objects"]), dtype=object)
@@ -141,6 +155,9 @@ class ExpectedArchive:
     kind: Literal["directory", "zip"]
     prefix: str
     """Where in a zip file the root lies; "" mostly."""
+    axes: Literal["kept", "reversed"]
+    """Which axis order shape, chunks and values have in the expectations: that of the metadata, or its
+    reverse (N5 by zarr-python and z5py, which show (z, y, x))."""
     writer: Mapping[str, str]
     groups: Mapping[str, Mapping[str, Any]]
     """Attributes by path; "" is the root, unless an array lies there."""
@@ -154,21 +171,29 @@ class ExpectedArchive:
 
     def blobs(self) -> Mapping[str, npt.NDArray[np.uint8]]:
         """The raw values of the arrays, by the names the expectations use."""
-        return _blobs(FIXTURES / "zarr_v2" / (self.name + ".expected.npz"))
+        return _blobs(_beside(self.name, ".expected.npz"))
 
 
 @cache
-def archives() -> tuple[ExpectedArchive, ...]:
-    """Every archive, sorted by name."""
-    root = FIXTURES / "zarr_v2"
-    names = (p.relative_to(root).as_posix().removesuffix(_SUFFIX) for p in root.rglob("*" + _SUFFIX))
+def archives(format: Format = "zarr_v2") -> tuple[ExpectedArchive, ...]:
+    """Every archive of a format, sorted by name."""
+    root = FIXTURES if format != "zarr_v2" else FIXTURES / format
+    # `sharded.expected.json` of the draft has a form of its own, which the sharding layer's tests read.
+    files = [p for p in (FIXTURES / format).rglob("*" + _SUFFIX) if p.name != "sharded" + _SUFFIX]
+    names = (p.relative_to(root).as_posix().removesuffix(_SUFFIX) for p in files)
     return tuple(archive(name) for name in sorted(names))
+
+
+def _beside(name: str, suffix: str) -> Path:
+    """The file of an archive's expectations."""
+    root = FIXTURES if name.partition("/")[0] in FORMATS else FIXTURES / "zarr_v2"
+    return root / (name + suffix)
 
 
 @cache
 def archive(name: str) -> ExpectedArchive:
-    """The archive of this name, such as `zarr-2.18/people/ocean`."""
-    file = FIXTURES / "zarr_v2" / (name + _SUFFIX)
+    """The archive of this name, such as `zarr-2.18/people/ocean` or `n5/z5py/types`."""
+    file = _beside(name, _SUFFIX)
     document = json.loads(file.read_text(encoding="utf-8"))
     location = document["location"]
     found: dict[str, ExpectedArray] = {}
@@ -177,6 +202,7 @@ def archive(name: str) -> ExpectedArchive:
         path=file.parent / location["path"],
         kind=location["kind"],
         prefix=location["prefix"],
+        axes=location.get("axes", "kept"),
         writer=document["writer"],
         groups=document["groups"],
         arrays=found,
@@ -194,14 +220,17 @@ def archive(name: str) -> ExpectedArchive:
             lossy=entry.get("lossy", False),
             unreadable=entry.get("unreadable"),
             refused_by_writer=entry.get("refused_by_writer"),
+            blocks={key: bytes.fromhex(text) for key, text in entry.get("blocks", {}).items()},
             _entry=entry,
         )
     return out
 
 
-def arrays(keep: Callable[[ExpectedArray], bool] = lambda array: True) -> tuple[ExpectedArray, ...]:
-    """Every expected array of every archive that `keep` accepts."""
-    return tuple(a for one in archives() for a in one.arrays.values() if keep(a))
+def arrays(
+    keep: Callable[[ExpectedArray], bool] = lambda array: True, *, format: Format = "zarr_v2"
+) -> tuple[ExpectedArray, ...]:
+    """Every expected array of every archive of a format that `keep` accepts."""
+    return tuple(a for one in archives(format) for a in one.arrays.values() if keep(a))
 
 
 def unpack(packed: Any) -> Any:
@@ -290,21 +319,22 @@ class BadCase:
     readable: bool
     """Reading the true values is as right as refusing; reading others never is."""
     zarr_2_18: Mapping[str, str]
-    """What zarr-python 2.18 makes of the damaged nodes: "reads", "reads other values", or its error."""
+    """What zarr-python 2.18 makes of the damaged nodes: "reads", "reads other values", or its error.
+    Of Zarr v2, drafts and N5 only, and only where it was asked."""
 
     def __str__(self) -> str:
         return self.name
 
 
 @cache
-def bad_cases() -> tuple[BadCase, ...]:
-    """Every damaged archive that `fixtures/writers/bad.py` wrote, sorted by name."""
-    folder = FIXTURES / "zarr_v2" / "bad"
+def bad_cases(format: Format = "zarr_v2") -> tuple[BadCase, ...]:
+    """Every damaged archive of a format, as `fixtures/writers/bad*.py` wrote them, sorted by name."""
+    folder = FIXTURES / format / "bad"
     table = json.loads((folder / "cases.json").read_text(encoding="utf-8"))
     return tuple(
         BadCase(
             name=name,
-            path=folder / f"{name}.zarr",
+            path=folder / (name + (".n5" if format == "n5" else ".zarr")),
             damaged=tuple(about["damaged"]),
             what=about["what"],
             keys=tuple(about["keys"]),

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numcodecs
 import numpy as np
 import pytest
 from fixtures_index import (
     FIXTURES,
+    FORMATS,
     ExpectedArchive,
     archive,
     archives,
@@ -110,3 +113,23 @@ def test_links_are_made_in_a_folder_of_the_test(tmp_path: Path) -> None:
 def test_no_two_arrays_share_an_id() -> None:
     ids = [array.id for array in arrays()]
     assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("one", [a for f in FORMATS[1:] for a in archives(f)], ids=str)
+def test_expectations_of_the_other_formats_load_too(one: ExpectedArchive) -> None:
+    assert one.path.exists()
+    for array in one.arrays.values():
+        if array.unreadable is None:
+            assert array.values.shape == array.shape
+            assert array.in_axes("kept").shape in {array.shape, array.shape[::-1]}
+
+
+def test_zarr_1_writes_column_major_chunks_under_blosc_only() -> None:
+    one = archive("zarr_v1/zarr-1.1/arrays")
+    for name, order in (("none", "C"), ("zlib", "C"), ("default", "F")):
+        array = one[f"compressions/F/{name}"]
+        assert json.loads((one.path / array.path / "meta").read_bytes())["order"] == "F"
+        stored = (one.path / array.path / "0.0").read_bytes()
+        chunk = array.values[:4, :3].tobytes(order)
+        decoded = {"none": bytes, "zlib": zlib.decompress, "default": numcodecs.Blosc().decode}[name](stored)
+        assert bytes(decoded) == chunk
