@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 from zarr.abc.store import ByteRequest, Store
@@ -32,7 +32,6 @@ from .cache_source import source_digest, source_of
 from .cache_state import MEMORY, MISS, SHARED, CacheState, Figures
 from .cache_versions import Place
 from .core.errors import StorageError
-from .core.jsons import JSONObject
 from .transformer import StorageTransformer
 
 
@@ -69,6 +68,7 @@ class Cache(StorageTransformer):
     """
 
     name = "cache"
+    short = "disk"
 
     def __init__(
         self,
@@ -105,11 +105,10 @@ class Cache(StorageTransformer):
         )
 
     @property
-    def configuration(self) -> JSONObject:
-        """The options as JSON; a folder as text."""
-        given = super().configuration
+    def options(self) -> Mapping[str, Any]:
+        """What makes an equal cache; a folder is the same however it was given."""
         folder = self._state.folder
-        return given if folder is None else {**given, "disk": folder}
+        return self._options if folder is None else {**self._options, "disk": folder}
 
     def figures(self) -> Figures:
         """Hits, misses, bytes and evictions so far; shared by read-only copies."""
@@ -379,7 +378,7 @@ def _found(value: Buffer | None, started: float, stamp: int | None) -> Found:
     return Found(data=data, stored=started, stamp=-1 if stamp is None else stamp)
 
 
-def _copy(value: Buffer) -> memoryview | None:
+def _copy(value: Any) -> memoryview | None:
     """The bytes as they are now: the caller may change its array while they are written."""
     return memoryview(value.to_bytes()) if isinstance(value, Buffer) else None
 

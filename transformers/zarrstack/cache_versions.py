@@ -113,7 +113,7 @@ class Place(NamedTuple):
         return self.stamp()
 
     def end(self, begun: int) -> int | None:
-        """A change is done; the stamp for what it wrote, or None if another one touched the path meanwhile."""
+        """A change is done; the stamp for what it wrote, or None if another one came between."""
         self.table.step(self.slots[-1], _END)
         stamp = self.quiet()
         return stamp if stamp == begun + _END else None
