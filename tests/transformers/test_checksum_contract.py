@@ -1,0 +1,33 @@
+"""`Checksum` keeps the contract of layers, wherever it keeps its records."""
+
+from __future__ import annotations
+
+from zarr.storage import LocalStore
+
+from zarrstack.checksum import Checksum
+from zarrstack.testing import LayerTests
+
+
+class TestBesideInMemory(LayerTests):
+    def layers(self):
+        return [Checksum()]
+
+
+class TestManifestInMemory(LayerTests):
+    examples = 12
+
+    def layers(self):
+        return [Checksum(keep="manifest")]
+
+
+class TestBesideInAFolder(LayerTests):
+    test_zarr_store_state_machine = None  # it makes keys that are folders of others
+    examples = 5
+    steps = 8
+    leaves_folders = True
+
+    def layers(self):
+        return [Checksum(unknown="pass")]
+
+    def below(self, place, *, read_only=False):
+        return LocalStore(place.folder, read_only=read_only)
