@@ -23,6 +23,9 @@ async def open_tiers(state: CacheState, source: str) -> None:
 
     UsageError for a place that is not a cache's.
     """
+    if state.folder is None and state.store is None:
+        state.ready = True
+        return
     if state.store is None:
         await asyncio.to_thread(open_tiers_sync, state, source)
         return

@@ -24,14 +24,14 @@ def part_of(request: ByteRequest) -> Part:
 
 
 def cut(found: Found, part: Part) -> Found | None:
-    """A range of a whole value; None where it begins behind the end, which each store answers in its way."""
+    """A range of a whole value; None where each store answers in its own way."""
     if part is None or found.data is None:
         return found
     kind, first, second = part
     size = len(found.data)
     if kind == "s":
         data = found.data[max(0, size - first) :]
-    elif first >= size:
+    elif kind == "?" or first >= size:
         return None
     else:
         data = found.data[first : second if kind == "r" else size]
