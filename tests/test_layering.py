@@ -23,13 +23,13 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("core", ("zarrstack.core", "zarrstack.core.*")),
     ("transformers", ("zarrstack", "zarrstack.*")),
     ("archive", ("archive", "process", "storage*", "places", "credentials")),
-    ("recipe", ("recipe*", "codec_text", "casting*", "portable*")),
+    ("recipe", ("recipe*", "codec_text", "casting*", "objects", "portable*")),
     ("formats, conventions", ("formats*", "conventions*")),
     (
         "route, planning",
         ("route*", "destination*", "inventory*", "scanning", "planning*", "plans*", "documents*"),
     ),
-    ("move", ("move*", "job", "objects", "writing", "worker", "verifying*")),
+    ("move", ("move*", "server_copy", "job", "writing", "worker", "verifying*")),
     (
         "run",
         ("run", "merging", "outcome", "progress", "publishing", "ends", "replacing", "migration", "finish*"),

@@ -23,7 +23,7 @@ from .planning import Inventories
 from .plans import Plan
 from .progress import Progress
 from .recipe import Recipe
-from .replacing import set_aside, sweep_aside
+from .replacing import left_aside, set_aside, sweep_aside
 from .run import Run, RunOptions
 from .verifying.checks import Checks, VerifyLevel, checks_for
 
@@ -304,4 +304,6 @@ def _run(
     )()
     if outcome.state == "done":
         sweep_aside(job, ends.destination)
-    return replace(outcome, seconds=time.monotonic() - started)
+    aside = left_aside(job, ends.destination)
+    problems = outcome.problems if aside is None else (*outcome.problems, aside)
+    return replace(outcome, seconds=time.monotonic() - started, problems=problems)

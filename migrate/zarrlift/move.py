@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,10 @@ from .inventory import Indexes
 from .objects import to_strings
 from .plans import Move
 from .storage import LocalStorage, Storage, storage_error
-from .writing import DestinationError, LocalWriter, Writer
+from .writing import DestinationError, LocalWriter, StoreWriter, Writer
+
+if TYPE_CHECKING:
+    from .server_copy import ServerCopy
 
 _MOST_PROBLEMS: Final = 100
 """Problems reported of one task; a thousand bad chunks are as clear as a hundred."""
@@ -76,6 +79,11 @@ class Mover:
             move.source.chain, move.source.chunk_shape, move.source.data_type, allow_pickle=move.allow_pickle
         )
         self._transform = self._transformation()
+        self._copy: ServerCopy | None = None
+        if self._transform is None and isinstance(writer, StoreWriter):
+            from .server_copy import server_copy  # asyncio is not for files
+
+            self._copy = server_copy(source, writer.storage)
 
     def __call__(self, task: Task) -> Moved:
         """Move the task's chunks; raises DestinationError, everything else is in `problems`."""
@@ -85,6 +93,8 @@ class Mover:
             and isinstance(self.writer, LocalWriter)
         ):
             moved = self._files(task, self.source, self.writer)
+        elif self._copy is not None:
+            moved = self._within(task, self._copy)
         else:
             moved = self._payloads(task)
         self.writer.settle()
@@ -116,8 +126,25 @@ class Mover:
                 raise
             except OSError as error:
                 counts.problem(storage_error("cannot read", before, error), self.move.path, before)
+            except MemoryError:
+                counts.problem(_no_memory(), self.move.path, before)
             except ZarrstackError as error:
                 counts.problem(error, self.move.path, before)
+        return counts.moved()
+
+    def _within(self, task: Task, copy: ServerCopy) -> Moved:
+        """Payloads that stay as they are, within one object store."""
+        counts = _Counts()
+        keys = [(before, after) for _, before, after in self._keys(task.indexes)]
+        for start in range(0, len(keys), _BATCH):
+            part = keys[start : start + _BATCH]
+            for (before, _), carried in zip(part, copy(part, self._reader), strict=True):
+                if isinstance(carried, int):
+                    counts.add(carried, carried)
+                elif carried is not None:
+                    counts.problem(carried, self.move.path, before)
+                elif task.certain:
+                    counts.problem(_vanished(), self.move.path, before)
         return counts.moved()
 
     def _payloads(self, task: Task) -> Moved:
@@ -130,6 +157,9 @@ class Mover:
                 result = self._change(index, payload)
             except ZarrstackError as error:
                 counts.problem(error, self.move.path, before)
+                continue
+            except MemoryError:
+                counts.problem(_no_memory(), self.move.path, before)
                 continue
             size = len(payload)
             if result is None:
@@ -290,4 +320,10 @@ def _vanished() -> ChunkError:
     return ChunkError(
         "a chunk that was listed is gone; the source changed",
         advice="Let no one write to the source while it is migrated; then start a new job.",
+    )
+
+
+def _no_memory() -> ChunkError:
+    return ChunkError(
+        "not enough memory to decode a chunk", advice="Resume with fewer workers, or on a larger machine."
     )

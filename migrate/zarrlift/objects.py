@@ -7,6 +7,7 @@ is written as JSON text where the user asked for it (`--objects json`).
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any, Literal
 
@@ -38,15 +39,18 @@ def to_strings(array: npt.NDArray[Any], objects: Literal["refuse", "json"]) -> n
 
 
 def plain(value: Any) -> Any:
-    """A value in terms of JSON; numbers JSON lacks become the strings that fill values use."""
+    """A value in terms of JSON; what JSON lacks takes the form that fill values have in v3.
+
+    Arrays are lists, structs are objects, complex numbers are pairs, long doubles are decimal
+    text, times are whole numbers of their unit, bytes are base64, and what is not finite is
+    "NaN", "Infinity", "-Infinity" or "NaT".
+    """
     if isinstance(value, np.ndarray):
         return [plain(item) for item in value]
     if isinstance(value, np.void) and value.dtype.names:
         return {name: plain(value[name]) for name in value.dtype.names}
-    if isinstance(value, np.longdouble) and not isinstance(value, np.float64):
-        return np.format_float_scientific(value, trim="0")
     if isinstance(value, np.generic):
-        return plain(value.item())
+        return _plain_scalar(value)
     if isinstance(value, float) and not np.isfinite(value):
         return "NaN" if np.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if isinstance(value, complex):
@@ -57,6 +61,21 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
     raise CastError(
         "an object has no JSON form", found=f"{type(value).__name__} {value!r:.80}", expected="JSON values"
     )
+
+
+def _plain_scalar(value: np.generic) -> Any:
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return "NaT" if np.isnat(value) else int(value.view("i8"))
+    if value.dtype.kind == "c":
+        complex_value: Any = value
+        return [plain(complex_value.real), plain(complex_value.imag)]
+    if value.dtype.char == "g" and np.isfinite(value):
+        return np.format_float_scientific(value, trim="0")  # type: ignore[arg-type]
+    if value.dtype.kind == "f":
+        return plain(float(value))
+    return plain(value.tobytes() if value.dtype.kind == "V" else value.item())

@@ -17,6 +17,8 @@ from .conventions import recognise
 from .destination import destination_layout
 from .documents import array_document, group_document, strict_attributes
 from .inventory import Inventory, take_inventory, task_bounds
+from .planning_chunks import memory_problem, object_problem
+from .planning_readers import reader_problems
 from .plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
 from .recipe import ArrayRecipe, Recipe
 from .route import Route, route_between
@@ -145,12 +147,14 @@ def _plan_group(
         refusals.append(Refusal(path=node.path, kind="group", problems=node.problems))
         return
     attributes, problems = _attributes(node.attributes, recipe, node.path)
+    document = group_document(attributes)
+    told = reader_problems(document, [legacy.content for legacy in node.documents])
     groups.append(
         GroupPlan(
             path=node.path,
-            document=group_document(attributes),
+            document=document,
             source_digests=digests(node.documents),
-            problems=(*node.problems, *problems),
+            problems=(*node.problems, *problems, *(problem.at(node=node.path) for problem in told)),
         )
     )
 
@@ -198,6 +202,14 @@ def _plan_array(
         )
     inventory = take_inventory(storage, node.path, source, children=children, follow_links=follow_links)
     problems.extend(_inventory_problems(node, source, inventory))
+    if (large := memory_problem(source, inventory)) is not None:
+        problems.append(large.at(node=node.path, key=key))
+    elif source.data_type.name == "object" and recipe.objects == "refuse" and route.name == "rewrite":
+        other = object_problem(node.path, storage, source, inventory)
+        problems.extend([] if other is None else [other])
+    document = array_document(destination, attributes)
+    contents = [legacy.content for legacy in node.documents]
+    problems.extend(problem.at(node=node.path) for problem in reader_problems(document, contents))
     known = inventory.total_bytes
     raw = prod(source.chunk_shape) * (source.data_type.itemsize or 32)
     bytes_in = known if known is not None else len(inventory.indexes) * raw // _DENSE
@@ -212,7 +224,7 @@ def _plan_array(
             allow_pickle=recipe.allow_pickle,
             drop_empty=recipe.drop_empty,
         ),
-        document=array_document(destination, attributes),
+        document=document,
         fill_is_null=node.fill_is_null,
         chunks=len(inventory.indexes),
         bytes_in=bytes_in,

@@ -53,9 +53,10 @@ class Publisher:
     def groups(self) -> None:
         """Groups, children first, the root last, with consolidated metadata if wanted."""
         rows = self.job.nodes()
-        if self.plan.in_place and any(
+        held_back = any(problem.severity == "refusal" for problem in self.plan.problems) or any(
             row.state in ("failed", "refused", "pending") and row.kind != "group" for row in rows
-        ):
+        )
+        if self.plan.in_place and held_back:
             return
         state = {row.path: row for row in rows if row.kind == "group"}
         groups: list[GroupPlan] = sorted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from zarrstack.core.errors import JobError
+from zarrstack.core.errors import JobError, Problem
 
 from .job import Job
 from .storage import LocalStorage, Storage, storage_error
@@ -55,6 +55,22 @@ def sweep_aside(job: Job, destination: Storage) -> None:
         shutil.rmtree(old, ignore_errors=True)
     elif os.path.lexists(old):
         os.unlink(old)
+
+
+def left_aside(job: Job, destination: Storage) -> Problem | None:
+    """A note that says where the old tree is while it is kept; None if there is none."""
+    if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
+        return None
+    old = _name(job, destination)
+    if not os.path.lexists(old):
+        return None
+    return Problem(
+        kind="aside",
+        severity="note",
+        message="the old tree is kept until the new one is whole",
+        found=old,
+        advice="Resume once the cause is gone, or rename it back yourself.",
+    )
 
 
 def _name(job: Job, destination: LocalStorage) -> str:

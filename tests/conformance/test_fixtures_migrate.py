@@ -64,7 +64,7 @@ LIMITS: dict[str, tuple[tuple[str, str], ...]] = {
 REFUSED: tuple[tuple[str, str], ...] = (
     (r"names_hostile:\.\.\.$", "a node's name is made of periods only"),
     (r"/base64$", "unknown codec"),
-    (r"/U_too_long$", "a fill value is too long"),
+    (r"/vlen_bytes_3_str$", "may mean two things"),
     (r":dtype_generic_time$", "cannot read this fill value"),
     (r":shape_float$", "shape is no list of lengths"),
     (r"/F/(json2|msgpack2)$", "order F"),
@@ -73,7 +73,6 @@ REFUSED: tuple[tuple[str, str], ...] = (
 
 DISPUTED: tuple[tuple[str, str], ...] = (
     (r":[SU]_fill_int$", "zarr-python 2 shows the integer fill 0 of a string type as '0', we as ''"),
-    (r"/vlen_bytes_3_str$", "a plain text as fill value of bytes objects is decoded as base64"),
 )
 """Arrays whose missing chunks do not read as the old writer shows them."""
 

@@ -10,11 +10,9 @@ from zarrlift.formats import describe
 from zarrlift.places import open_storage
 
 REASONS = (
-    "has no v3 name",  # long double
-    "a sub-array field has no v3 data type",
     "no reader knows a data type of zero bytes",
     "with order F: what zarr-python reads is not what was written",  # json2, msgpack2
-    "a fill value is too long",
+    "the fill value of an array of bytes may mean two things",
     "cannot read this fill value of a datetime without unit",
     "an array of objects without an object codec",  # numcodecs before 0.6: json, msgpack without a shape
     "a node's name is made of periods only",

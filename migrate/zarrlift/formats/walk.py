@@ -120,7 +120,7 @@ def inside(storage: Storage, path: str, documents: Sequence[str]) -> list[str]:
         return []
     names = [name for name in storage.directories(path) if not _CHUNK.fullmatch(name)]
     places = [join(path, name) for name in names if name not in _PASSED_OVER]
-    result = []
+    result: list[str] = []
     for place in places:
         keys = [join(place, name) for name in documents]
         contents = storage.get_many(keys)

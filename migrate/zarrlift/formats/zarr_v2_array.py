@@ -19,7 +19,8 @@ from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.jsons import JSON, JSONObject, canonical, excerpt
 from zarrstack.core.keys import Separator
 
-from .zarr_v2_codecs import read_chain, unknown_codecs
+from ..objects import plain
+from .zarr_v2_codecs import is_beyond_v3, read_chain, unknown_codecs
 from .zarr_v2_deviations import DEVIATIONS, DTYPE_DEVIATIONS, undo
 
 MEMBERS: Final = frozenset(
@@ -183,6 +184,9 @@ def _typed(described: Described, document: JSONObject, dtype: np.dtype[Any]) -> 
     try:
         if data_type.name in ("string", "bytes"):
             value: Any = v2_object_fill(fill, data_type)
+        elif data_type.name == "object" and not dtype.hasobject:
+            zero = np.zeros((), dtype=dtype.newbyteorder("="))[()]
+            value = plain(zero if fill is None else v2_fill_to_scalar(fill, dtype))
         elif fill is None:
             value = zero_fill(data_type)
         else:
@@ -211,7 +215,7 @@ def _dtype(document: JSONObject, problems: list[Problem]) -> np.dtype[Any] | Non
             found, expected = f"{dtype.itemsize} bytes", f"{_MOST_ITEM_BYTES} at most"
             problems.append(_problem("an element is too large", found=found, expected=expected))
             return None
-        if not dtype.hasobject:
+        if not dtype.hasobject and not is_beyond_v3(dtype):
             # Names what v3 cannot hold; the strict reading would call it malformed.
             DataType.from_numpy(dtype)
         return dtype
@@ -229,7 +233,7 @@ def _strict(document: JSONObject, *, known_dtype: bool) -> list[Problem]:
 
     shown = dict(document)
     if known_dtype:
-        shown["dtype"] = _with_unit(shown["dtype"])
+        shown["dtype"] = _smoothed(shown["dtype"])
     read: Callable[..., Any] = read_repaired_node_metadata_v2
     result = []
     for problem in read({".zarray": shown}).reading.problems:
@@ -242,16 +246,20 @@ def _strict(document: JSONObject, *, known_dtype: bool) -> list[Problem]:
     return result
 
 
-def _with_unit(dtype: JSON) -> JSON:
-    """Times without unit (`<M8`: a type of its own, which numpy writes so) with one put in.
+def _smoothed(dtype: JSON, *, field: bool = False) -> JSON:
+    """The dtype in words that zarr-metadata knows; the core has read it before.
 
-    zarr-metadata insists on a unit, and on a name for each field of a struct it reads; the core
-    has read the type before, so that only what the two see differently is smoothed here.
+    Times without unit (`<M8`: a type of its own, which numpy writes so) get one, long doubles
+    become doubles, or in a struct, whose size counts, raw bytes.
     """
     if isinstance(dtype, list):
-        return [[item[0], _with_unit(item[1]), *item[2:]] for item in dtype]
-    if isinstance(dtype, str) and dtype[1:].replace("[generic]", "") in ("M8", "m8"):
+        return [[item[0], _smoothed(item[1], field=True), *item[2:]] for item in dtype]
+    if not isinstance(dtype, str):
+        return dtype
+    if dtype[1:].replace("[generic]", "") in ("M8", "m8"):
         return f"{dtype[:3]}[s]"
+    if dtype[1:] in ("f12", "f16", "c24", "c32"):
+        return f"|V{dtype[2:]}" if field else dtype[:2] + ("8" if dtype[1] == "f" else "16")
     return dtype
 
 

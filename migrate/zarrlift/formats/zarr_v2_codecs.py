@@ -73,12 +73,8 @@ def read_chain(document: JSONObject, dtype: Dtype) -> tuple[Chain, DataType, lis
         if head is not None and head.name == "numcodecs.object-categorize":
             item = _item_of(filters[0], "astype", np.dtype("u1"), problems)
     else:
-        head, data_type, first, item = (
-            _array_head(document["dtype"], dtype),
-            DataType.from_numpy(dtype),
-            0,
-            dtype,
-        )
+        head, data_type = _array_head(document["dtype"], dtype)
+        first, item = 0, dtype
 
     specs = []
     for place, codec in list(zip(places, filters, strict=False))[first:]:
@@ -116,7 +112,24 @@ def _located(error: ZarrstackError, place: str) -> ZarrstackError:
 # ----- the head: from the array to bytes
 
 
-def _array_head(text: JSON, dtype: Dtype) -> CodecSpec:
+def _array_head(text: JSON, dtype: Dtype) -> tuple[CodecSpec, DataType]:
+    """The codec and the data type of fixed-size items; objects where v3 cannot name the type."""
+    if is_beyond_v3(dtype):
+        return CodecSpec("numpy_bytes", {"dtype": text}), DataType("object")
+    return _bytes(text, dtype), DataType.from_numpy(dtype)
+
+
+def is_beyond_v3(dtype: Dtype) -> bool:
+    """Whether a type is, or has a field that is, a long double or a sub-array of a fixed size."""
+    if dtype.subdtype is not None:
+        return True
+    if dtype.names is not None and dtype.fields is not None:
+        inner = [dtype.fields[name][0] for name in dtype.names]
+        return not dtype.hasobject and all(i.itemsize for i in inner) and any(map(is_beyond_v3, inner))
+    return dtype.char in "gG"
+
+
+def _bytes(text: JSON, dtype: Dtype) -> CodecSpec:
     if dtype.names is not None:
         if _is_big(dtype):
             return CodecSpec("numpy_bytes", {"dtype": text})

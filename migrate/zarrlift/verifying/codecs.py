@@ -117,7 +117,13 @@ def _order(codec: CodecSpec) -> tuple[int, ...]:
 def _array(codec: CodecSpec, layout: Layout, data: Any) -> Values:
     """What the codec in the middle of the chain makes of its bytes, as one flat array."""
     if codec.name == "numpy_bytes":
-        return _view(data, _v2_dtype(codec.configuration["dtype"]))
+        items = _view(data, _v2_dtype(codec.configuration["dtype"]))
+        if layout.data_type.name != "object":
+            return items
+        objects: Values = np.empty(len(items), dtype=object)
+        for index, item in enumerate(items.astype(items.dtype.newbyteorder("="))):
+            objects[index] = item
+        return objects
     if codec.name == "bytes":
         endian = codec.configuration.get("endian")
         native = layout.data_type.numpy

@@ -7,6 +7,7 @@ gives them as numpy's `StringDType` or as objects, whichever its version likes.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import struct
@@ -135,6 +136,9 @@ def same(found: object, expected: object) -> bool:
     found, expected = _plain(found), _plain(expected)
     if isinstance(found, np.ndarray) and isinstance(expected, np.ndarray):
         return mismatch(found, expected) is None
+    if isinstance(found, np.generic) and isinstance(expected, np.generic):
+        # What Python has no type for: structs, long doubles, times.
+        return found.dtype == expected.dtype and same(jsonable(found), jsonable(expected))
     if type(found) is not type(expected):
         return False
     if isinstance(found, float) and isinstance(expected, float):
@@ -174,16 +178,29 @@ def jsonable(value: object) -> object:
     """A value as strict JSON can say it.
 
     Arrays are lists, structs are objects, complex numbers are pairs, long doubles are decimal
-    text and non-finite numbers are "NaN", "Infinity" and "-Infinity".
+    text, times are whole numbers or "NaT", bytes are base64, and non-finite numbers are "NaN",
+    "Infinity" and "-Infinity".
     """
     if isinstance(value, np.ndarray):
         return [jsonable(item) for item in value]
     if isinstance(value, np.void) and value.dtype.names is not None:
         return {name: jsonable(value[name]) for name in value.dtype.names}
-    if isinstance(value, np.longdouble) and not isinstance(value, np.float64):
-        return np.format_float_scientific(value, trim="0")
     if isinstance(value, np.generic):
+        array = np.asarray(value)
+        match array.dtype.char:
+            case "M" | "m":
+                return "NaT" if np.isnat(array) else int(array.astype("i8"))
+            case "F" | "D" | "G":
+                return [jsonable(array.real[()]), jsonable(array.imag[()])]
+            case "g" if np.isfinite(array):
+                return np.format_float_scientific(value, trim="0")  # type: ignore[arg-type]
+            case "g":
+                return jsonable(float(array))
+            case "V":
+                return jsonable(array.tobytes())
         return jsonable(value.item())
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, complex):

@@ -212,8 +212,9 @@ def v2_object_fill(data: JSON, data_type: DataType) -> str | bytes:
     """The fill value of an object array that becomes `string` or `bytes`, from its JSON.
 
     null, "" and the integer 0 are '' and b'': zarr-python 2 writes 0 whenever nothing was asked for
-    (seen in 2.4 and 2.18). Text is itself for `string`; for `bytes` it is base64, as zarr-python
-    3.1.6 and 3.4.2 write and read it. MetadataError for anything else.
+    (seen in 2.4 and 2.18). Text is itself for `string`. For `bytes` nobody can tell what it is:
+    zarr-python 2.18 writes and reads plain text, 3.1.6 and 3.4.2 base64; UnsupportedError names
+    both readings. MetadataError for anything else.
     """
     if data is None or data == "" or (type(data) is int and data == 0):
         zero: str | bytes = zero_fill(data_type)
@@ -221,11 +222,21 @@ def v2_object_fill(data: JSON, data_type: DataType) -> str | bytes:
     if isinstance(data, str):
         if data_type.name == "string":
             return data
-        try:
-            return base64.b64decode(data.encode("ascii"), validate=True)
-        except ValueError:
-            pass
+        raise UnsupportedError(
+            "the fill value of an array of bytes may mean two things",
+            found=f"{excerpt(data)}: the text as it stands (zarr-python 2), or {_as_base64(data)} "
+            "(zarr-python 3)",
+            expected='null, 0 or ""',
+            advice="Set fill_value to null if no chunk is missing, or exclude the array.",
+        )
     raise MetadataError("bad fill value", found=excerpt(data), expected=f"a value of {data_type}")
+
+
+def _as_base64(text: str) -> str:
+    try:
+        return f"base64 of {excerpt(repr(base64.b64decode(text.encode('ascii'), validate=True)))}"
+    except ValueError:
+        return "broken base64"
 
 
 def _fill(data: JSON, dtype: np.dtype[Any]) -> Any:

@@ -6,7 +6,9 @@ It covers every fixed-size type here: text (`fixed_length_utf32`), times and str
 A missing `endian` is little, as zarr-python writes and reads structs without one.
 
 `numpy_bytes` is this project's own name for what Zarr v2 can say and v3 cannot: its
-configuration is a v2 dtype, whose struct fields may differ in byte order.
+configuration is a v2 dtype, whose struct fields may differ in byte order. With the data type
+`object` it reads items that no v3 type holds (long doubles, structs with sub-arrays) as numpy
+scalars, one object each; such a leaf is never written.
 """
 
 from __future__ import annotations
@@ -93,11 +95,27 @@ class NumpyBytes(Bytes):
         from ..dtypes_v2 import parse_v2_dtype
 
         config = Configuration(spec, ("dtype",))
+        if leaf.data_type.name == "object":
+            stored = parse_v2_dtype(config.value("dtype"))
+            if stored.hasobject:
+                raise config.wrong("dtype", config.value("dtype"), "a type of fixed size")
+            return cls(spec, leaf, stored)
         native = _fixed_type(spec, leaf)
         stored = parse_v2_dtype(config.value("dtype"))
         if not np.can_cast(stored, native, "equiv"):
             raise config.wrong("dtype", config.value("dtype"), f"{native} but for byte order")
         return cls(spec, leaf, stored)
+
+    def decode(self, data: Buffer) -> Array:
+        """As `bytes`; of a leaf of objects, an array with a numpy scalar in every place."""
+        items = Bytes.decode(self, data)
+        if self.leaf.data_type.name != "object":
+            return items
+        result = np.empty(items.shape, dtype=object)
+        flat, native = result.reshape(-1), items.reshape(-1).astype(self.stored.newbyteorder("="))
+        for index in range(items.size):
+            flat[index] = native[index]
+        return result
 
 
 def _fixed_type(spec: CodecSpec, leaf: Leaf) -> np.dtype[Any]:

@@ -1,0 +1,90 @@
+"""What chunks themselves must answer before an array is accepted: one look, while planning.
+
+Arrays of objects become text only if every value is a str, and nothing but a chunk tells
+what is in it; chunks that are larger than this machine's memory can be neither decoded nor
+verified here. Both are better said in the plan than in the middle of a run.
+"""
+
+from __future__ import annotations
+
+import os
+from math import prod
+from typing import Final
+
+from zarrstack.core.errors import CastError, Problem, ZarrstackError
+from zarrstack.core.pipeline import Pipeline
+
+from .archive import Layout
+from .inventory import Inventory
+from .objects import to_strings
+from .storage import Storage
+
+_SHAPED: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
+"""Object codecs that hold values of any kind. Variable-length text and bytes are what they are."""
+_COPIES: Final = 2
+"""How often a chunk stands in memory at least: as it was stored, decoded or encoded, and to be compared."""
+
+
+def object_problem(path: str, storage: Storage, source: Layout, inventory: Inventory) -> Problem | None:
+    """A refusal if the first chunk of an array of objects holds anything but str.
+
+    A chunk that cannot be read or decoded is the run's to report.
+    """
+    if source.chain.codecs[source.chain.middle].name not in _SHAPED or not len(inventory.indexes):
+        return None
+    place = source.grid.coordinates(int(inventory.indexes[0]))
+    key = source.keys.key(place)
+    key = f"{path}/{key}" if path else key
+    try:
+        payload = storage.get(key)
+        if payload is None:
+            return None
+        values = Pipeline(source.chain, source.chunk_shape, source.data_type).decode(payload)
+        to_strings(values[source.grid.valid(place)], "refuse")
+    except CastError as error:
+        return error.at(node=path, key=key).problem
+    except (ZarrstackError, MemoryError):
+        return None
+    return None
+
+
+def memory_problem(source: Layout, inventory: Inventory, *, room: int | None = None) -> Problem | None:
+    """A refusal if a stored chunk says that it unpacks to more than this machine has memory for.
+
+    `room` is the memory in bytes; None asks the machine.
+    """
+    if not len(inventory.indexes):
+        return None
+    size = prod(source.chunk_shape) * (source.data_type.itemsize or 1)
+    if size <= _ALWAYS:
+        return None
+    room = machine_memory() if room is None else room
+    if size * _COPIES <= room:
+        return None
+    return Problem(
+        kind="memory",
+        message="a chunk is too large for the memory of this machine",
+        found=f"chunks of {size} bytes",
+        expected=f"at most {room // _COPIES} bytes",
+        advice="If the chunk shape is right, migrate on a machine with more memory.",
+    )
+
+
+_ALWAYS: Final = 256 << 20
+"""Bytes of a chunk that are never asked about."""
+
+
+def machine_memory() -> int:
+    """Bytes of memory that a process here may have: of the machine, or of its control group if less."""
+    limits = []
+    try:
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):  # not a Unix
+        limits.append(8 << 30)
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            with open(name, encoding="ascii") as file:
+                limits.append(int(file.read()))
+        except (OSError, ValueError):  # no such control group, or "max"
+            continue
+    return min(limits)
