@@ -61,20 +61,25 @@ class Rekey(StorageTransformer):
 
     def _learn(self, store: Store) -> None:
         """Tell the rules that ask for them which arrays the store has, from the lowest rule up."""
-        if not any(isinstance(rule, Chunks) and rule.arrays is None for rule in self._rules):
+        asking = [
+            place for place, rule in enumerate(self._rules) if isinstance(rule, Chunks) and not rule.knows
+        ]
+        if not asking:
             return
         from zarr.core.sync import sync
 
-        documents = sync(documents_of_arrays(store))
+        last = asking[-1]
+        below = self._rules[last + 1 :]
+        documents = sync(documents_of_arrays(store, lambda key: _up(key, below)))
         learned: list[Rule] = []
-        for rule in reversed(self._rules):
-            if isinstance(rule, Chunks) and rule.arrays is None:
+        for rule in reversed(self._rules[: last + 1]):
+            if isinstance(rule, Chunks) and not rule.knows:
                 paths = ((array_of(key), ndim) for key, ndim in documents.items())
                 rule = rule.with_arrays({path: ndim for path, ndim in paths if path is not None})  # noqa: PLW2901
             learned.append(rule)
             # Rules further up see the documents where this rule shows them.
             documents = {shown: n for key, n in documents.items() if (shown := rule.up(key)) is not None}
-        self._rules = tuple(reversed(learned))
+        self._rules = (*reversed(learned), *below)
 
     # -- keys -----------------------------------------------------------------------------------
 
@@ -89,12 +94,7 @@ class Rekey(StorageTransformer):
 
     def up(self, key: str) -> str | None:
         """The key under which one of the store below is seen; None if it is not."""
-        found: str | None = key
-        for rule in reversed(self._rules):
-            if found is None:
-                return None
-            found = rule.up(found)
-        return found
+        return _up(key, self._rules)
 
     def _place(self, key: str) -> str:
         place = self.down(key)
@@ -220,6 +220,15 @@ class Rekey(StorageTransformer):
             # A local store keeps empty folders.
             if await self._store.is_empty(below):
                 await (self._store.delete_dir(below) if below else self._store.clear())
+
+
+def _up(key: str, rules: Sequence[Rule]) -> str | None:
+    found: str | None = key
+    for rule in reversed(rules):
+        if found is None:
+            return None
+        found = rule.up(found)
+    return found
 
 
 def parse_rule(data: Rule | JSON) -> Rule:

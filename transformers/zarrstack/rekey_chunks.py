@@ -51,6 +51,11 @@ class Chunks(Exchange):
         for side in (0, 1):
             _apart([names[side] for names in self._names.values()], self.name)
 
+    @property
+    def knows(self) -> bool:
+        """Whether it has been said which arrays there are."""
+        return self.arrays is not None
+
     def with_arrays(self, arrays: Arrays) -> Self:
         """The same rule for these arrays."""
         rule = type(self)(above=self.above, below=self.below)
