@@ -13,11 +13,9 @@ is, since every test runs a loop of its own. Override `below` for another store 
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
 import pickle
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,20 +23,21 @@ from typing import Any, ClassVar
 import pytest
 import zarr
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+from hypothesis.strategies import DataObject
 from zarr.abc.store import Store
 from zarr.core.buffer import Buffer, cpu, default_buffer_prototype
-from zarr.core.sync import sync
 from zarr.storage import MemoryStore
-from zarr.testing.stateful import ZarrHierarchyStateMachine, ZarrStoreStateMachine
-from zarr.testing.store import StoreTests
+from zarr.testing.stateful import ZarrHierarchyStateMachine
 
 from .below import serves_sync
 from .core.errors import UsageError
+from .testing_fit import Blocking, StoreMachine, ZarrTests
 from .testing_operations import KEYS, expected, operations, perform
 from .transformer import StorageTransformer, stack
 
-__all__ = ["KEYS", "LayerTests", "Place"]
+__all__ = ["KEYS", "PIPELINES", "LayerTests", "Place", "compare"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,47 +64,7 @@ class _Maker:
         return store
 
 
-@dataclass(frozen=True, slots=True)
-class _Blocking:
-    """Synchronous methods for a stack that has none, so that zarr's rules for them hold of it too."""
-
-    store: Store
-
-    def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Buffer | None:
-        return sync(self.store.get(key, prototype or default_buffer_prototype(), byte_range))
-
-    def set_sync(self, key: str, value: Buffer) -> None:
-        sync(self.store.set(key, value))
-
-    def delete_sync(self, key: str) -> None:
-        sync(self.store.delete(key))
-
-
-def _blocking(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        async def body() -> None:
-            await test(*args, **kwargs)
-
-        asyncio.run(body())
-
-    return run
-
-
-class _ZarrTests(StoreTests[Any, Any]):
-    """zarr's tests, fitted to stacks."""
-
-    buffer_cls = cpu.Buffer
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        for name in dir(cls):
-            test = getattr(cls, name)
-            if name.startswith("test") and inspect.iscoroutinefunction(test):
-                setattr(cls, name, _blocking(test))
-
-
-class LayerTests(_ZarrTests):
+class LayerTests(ZarrTests):
     """Subclass it with a name that starts with `Test`, and say which `layers` to test."""
 
     keys: ClassVar[Sequence[str]] = KEYS
@@ -178,7 +137,7 @@ class LayerTests(_ZarrTests):
 
     @staticmethod
     def _require_get_sync(store: Any) -> Any:
-        return store if serves_sync(store) else _Blocking(store)
+        return store if serves_sync(store) else Blocking(store)
 
     _require_set_sync = _require_get_sync
     _require_delete_sync = _require_get_sync
@@ -273,28 +232,17 @@ class LayerTests(_ZarrTests):
         """Every data method says what a dictionary would, after any sequence of them."""
 
         @settings(max_examples=self.examples * 2, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(operations(self.keys))
-        def check(sequence: list[tuple[Any, ...]]) -> None:
+        @given(st.data())
+        def check(draw: DataObject) -> None:
             with tempfile.TemporaryDirectory() as folder:
                 store = self.make(Place(Path(folder)))
-
-                async def run() -> None:
-                    model: dict[str, bytes] = {}
-                    for operation in sequence:
-                        wanted = expected(model, operation)
-                        found = await perform(store, operation)
-                        if self.leaves_folders and operation[0] == "list_dir":
-                            empty = [name for name in found if await store.is_empty(f"{operation[1]}/{name}")]
-                            found = [name for name in found if name in wanted or name not in empty]
-                        assert found == wanted, operation
-
-                asyncio.run(run())
+                compare(store, draw, self.keys, leaves_folders=self.leaves_folders)
 
         check()
 
     def test_zarr_store_state_machine(self) -> None:
         """Zarr's stateful test of a store."""
-        self._machine(ZarrStoreStateMachine)
+        self._machine(StoreMachine)
 
     def test_zarr_hierarchy_state_machine(self) -> None:
         """Zarr's stateful test of groups and arrays in a store."""
@@ -339,6 +287,28 @@ class LayerTests(_ZarrTests):
                 assert int(read[...].sum()) == 7 * 48 + 6
             stored[name] = _dump(self.make(place))
         assert all(each == stored["batched"] for each in stored.values())
+
+
+def compare(
+    store: Store, draw: DataObject, keys: Sequence[str] = KEYS, *, leaves_folders: bool = False
+) -> None:
+    """Do the same random operations on an empty store and on a dictionary; AssertionError if they differ.
+
+    `draw` is what `hypothesis.strategies.data()` gives; the other arguments are as in `LayerTests`.
+    """
+    sequence = draw.draw(operations(keys), label="operations")
+
+    async def run() -> None:
+        model: dict[str, bytes] = {}
+        for operation in sequence:
+            wanted = expected(model, operation)
+            found = await perform(store, operation)
+            if leaves_folders and operation[0] == "list_dir":
+                empty = [name for name in found if await store.is_empty(f"{operation[1]}/{name}")]
+                found = [name for name in found if name in wanted or name not in empty]
+            assert found == wanted, operation
+
+    asyncio.run(run())
 
 
 def _pipelines() -> dict[str, str]:
