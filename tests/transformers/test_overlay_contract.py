@@ -15,7 +15,8 @@ class OverlayTests(LayerTests):
     """The place of a test is where writes go; the archive below is given."""
 
     def layers(self):
-        return [Overlay(writes=MemoryStore())]
+        place = getattr(self, "_place", None)
+        return [Overlay(writes=MemoryStore() if place is None else self.upper(place, read_only=False))]
 
     def upper(self, place, *, read_only):
         return MemoryStore(place.memory, read_only=read_only)
@@ -36,7 +37,9 @@ class TestOverAnEmptiedArchive(OverlayTests):
 
     def archive(self):
         value = cpu.Buffer.from_bytes(b"old")
-        return MemoryStore(dict.fromkeys((*self.keys, "foo", "foo/bar", "c/0", "k", "k2", "zarr.json"), value))
+        return MemoryStore(
+            dict.fromkeys((*self.keys, "foo", "foo/bar", "c/0", "k", "k2", "zarr.json"), value)
+        )
 
     def upper(self, place, *, read_only):
         place.memory.setdefault(".overlay/folders/.gone", cpu.Buffer.from_bytes(b""))

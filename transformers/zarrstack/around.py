@@ -125,7 +125,9 @@ class Around(StorageTransformer):
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Length in bytes of all values below a path."""
-        return await self._run(Call("getsize_prefix", prefix), partial(self._store.getsize_prefix, prefix))
+        # zarr 3.1.6 takes a prefix without a slash for text that siblings may begin with too.
+        folder = prefix if prefix in {"", "/"} or prefix.endswith("/") else prefix + "/"
+        return await self._run(Call("getsize_prefix", prefix), partial(self._store.getsize_prefix, folder))
 
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path."""

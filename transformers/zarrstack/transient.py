@@ -131,17 +131,20 @@ def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
 
 def _status(error: BaseException) -> int | None:
     """The HTTP status that an error carries, wherever its library puts it."""
-    response = getattr(error, "response", None)
-    places = (
-        _answer(error).get("HTTPStatusCode"),
-        *(getattr(error, name, None) for name in ("status", "status_code", "code")),
-        getattr(response, "status_code", None),
-    )
-    for found in places:
+    # One after the other: aiohttp's `code` warns that it is deprecated, beside its `status`.
+    for found in _places(error):
         text = str(found) if isinstance(found, int | str) and not isinstance(found, bool) else ""
         if len(text) == 3 and text.isdigit():
             return int(text)
     return None
+
+
+def _places(error: BaseException) -> Iterator[Any]:
+    yield _answer(error).get("HTTPStatusCode")
+    for name in ("status", "status_code"):
+        yield getattr(error, name, None)
+    yield getattr(getattr(error, "response", None), "status_code", None)
+    yield getattr(error, "code", None)
 
 
 def _code(error: BaseException) -> str | None:
@@ -150,7 +153,7 @@ def _code(error: BaseException) -> str | None:
     if isinstance(response, dict) and isinstance(response.get("Error"), dict):
         code = response["Error"].get("Code")
     else:
-        code = getattr(error, "error_code", None) or getattr(error, "code", None)
+        code = getattr(error, "error_code", None)
     return code if isinstance(code, str) else None
 
 
