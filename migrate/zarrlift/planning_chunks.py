@@ -21,8 +21,10 @@ from .storage import Storage
 
 _SHAPED: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
 """Object codecs that hold values of any kind. Variable-length text and bytes are what they are."""
-_COPIES: Final = 2
-"""How often a chunk stands in memory at least: as it was stored, decoded or encoded, and to be compared."""
+_COPIES: Final = 4
+"""How often a chunk stands in memory at times: decoded and encoded, read back, and all of it in two threads."""
+_OBJECT_BYTES: Final = 64
+"""Bytes of memory of one str or bytes, at least (CPython 3.11: 49 and 33, and the reference)."""
 
 
 def object_problem(path: str, storage: Storage, source: Layout, inventory: Inventory) -> Problem | None:
@@ -55,7 +57,7 @@ def memory_problem(source: Layout, inventory: Inventory, *, room: int | None = N
     """
     if not len(inventory.indexes):
         return None
-    size = prod(source.chunk_shape) * (source.data_type.itemsize or 1)
+    size = prod(source.chunk_shape) * (source.data_type.itemsize or _OBJECT_BYTES)
     if size <= _ALWAYS:
         return None
     room = machine_memory() if room is None else room

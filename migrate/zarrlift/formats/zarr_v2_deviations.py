@@ -321,7 +321,7 @@ DEVIATIONS: Final = (
     ),
     Deviation(
         name="text-too-long",
-        writer="zarr-python 2.18, which stores what it was given; it, 3.1.6 and 3.4.2 all cut it as they read",
+        writer="zarr-python 2.18, which stores what it was given; it, 3.1.6 and 3.4.2 cut it as they read",
         looks='"dtype": "<U2", "fill_value": "longer"',
         means='"fill_value": "lo"',
         severity="warning",

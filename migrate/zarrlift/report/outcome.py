@@ -36,7 +36,9 @@ def _problems(outcome: Outcome, page: Page) -> Iterator[str]:
     yield from report_problems.lines(refused, page, refusal="refused")
     yield from report_problems.lines(failed, page, refusal="failed")
     # Notes were for the plan; a warning changes what the result is worth, so it is said again.
-    yield from report_problems.lines((p for p in planned if p.severity == "warning"), page)
+    said = set(outcome.problems)
+    again = (problem for problem in planned if problem.severity == "warning" and problem not in said)
+    yield from report_problems.lines(again, page)
 
 
 def command(*words: str) -> str:

@@ -85,12 +85,19 @@ def compare_chunks(
     problems: list[Problem] = []
     places = [plan.source.grid.coordinates(index) for index in indexes]
     for batch in _batches(places, plan.source):
-        regions = [plan.source.grid.region(place) for place in batch]
-        for place, region, found in zip(batch, regions, read_regions(array, regions), strict=True):
+        sources: dict[tuple[int, ...], Values | None] = {}
+        for place in batch:
+            # Ours come first: they are bounded, and a payload that we refuse is shown to nobody else.
+            try:
+                sources[place] = leaves.read(place)
+            except ZarrstackError as error:
+                problems.append(error.at(node=plan.path, key=leaves.key(place)).problem)
+        regions = [plan.source.grid.region(place) for place in sources]
+        for place, region, found in zip(sources, regions, read_regions(array, regions), strict=True):
             name = plan.destination.keys.key(place)
             key = f"{plan.path}/{name}" if plan.path else name
+            values = sources[place]
             try:
-                values = leaves.read(place)
                 if values is None and plan.fill_is_null:
                     continue
                 if values is None and one_to_one and destination.get(key) is not None:

@@ -8,12 +8,13 @@ a common prefix need only exchange their rests.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from .codecs import compile_array_codec, compile_bytes_codec
-from .codecs.base import OBJECT_LIMIT, Ends, Leaf, Options, Size
+from .codecs.base import OBJECT_LIMIT, Ends, Leaf, Options, Size, memory
 from .codecs.layout import in_c_order
 from .errors import CastError, ChunkError, MetadataError, ZarrstackError
 from .jsons import canonical
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
     from .jsons import JSON
 
     Array = np.ndarray[Any, Any]
+
+
+_FLOOR: Final = 64 << 20
+_PER_ITEM: Final = 8
+_RATIO: Final = 64
+"""What a leaf of variable-length data may unpack to: the largest of so many bytes (and so many for
+each item, whose lengths alone are 4) and so many times its stored size. Text that was meant
+compresses to a twentieth; a bomb of a kilobyte for every megabyte must not fill the memory before
+its first item is looked at."""
 
 
 class Pipeline:
@@ -119,9 +129,12 @@ class Pipeline:
     def undo(self, data: Buffer, start: int) -> Buffer:
         """What the payload is at position `start`, with `chain.codecs[start:]` undone."""
         first = self._first
+        sizes = self.sizes
+        if not sizes[first].exact:
+            sizes = self._sizes_of(memory(data).nbytes)
         for index in range(len(self.chain.codecs) - 1, self._place(start) - 1, -1):
             try:
-                data = self._bytes_codecs[index - first].decode(data, self.sizes[index])
+                data = self._bytes_codecs[index - first].decode(data, sizes[index])
             except (ZarrstackError, MemoryError):
                 raise
             except Exception as error:
@@ -156,6 +169,11 @@ class Pipeline:
         """As `check` for a payload in memory, decoding it where nothing less can tell."""
         if not self.check(Ends.of(data)):
             self.decode(data)
+
+    def _sizes_of(self, stored: int) -> tuple[Size, ...]:
+        """`sizes` for one payload of variable-length data, of which more is not believed."""
+        most = max(_FLOOR + _PER_ITEM * prod(self._shape), _RATIO * stored)
+        return tuple(size if size.exact else Size(min(size.at_most, most), exact=False) for size in self.sizes)
 
     def _place(self, start: int) -> int:
         if not self._first <= start <= len(self.chain.codecs):
