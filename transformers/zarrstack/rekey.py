@@ -115,13 +115,14 @@ class Rekey(StorageTransformer):
             one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes)
         ]
 
-    def _same_folder(self, prefix: str) -> str | None:
+    def _folder_below(self, prefix: str, *, same_names: bool = False) -> str | None:
+        """The path below of the folder that holds just the keys of this one, if there is one."""
         found: str | None = prefix.strip("/") + "/" if prefix.strip("/") else ""
         for rule in self._rules:
-            if found is None:
+            if found is None or (same_names and rule.renames(found)):
                 return None
-            found = rule.same_folder(found)
-        return found
+            found = rule.image(found)
+        return None if found is None else found.rstrip("/")
 
     # -- values ---------------------------------------------------------------------------------
 
@@ -198,28 +199,24 @@ class Rekey(StorageTransformer):
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """The names right below a path, each once."""
-        same = self._same_folder(prefix)
-        return self._list_dir(prefix) if same is None else self._store.list_dir(same.rstrip("/"))
+        same = self._folder_below(prefix, same_names=True)
+        return self._list_dir(prefix) if same is None else self._store.list_dir(same)
 
     async def is_empty(self, prefix: str) -> bool:
         """Whether no key lies below a path."""
-        same = self._same_folder(prefix)
+        same = self._folder_below(prefix)
         return await super().is_empty(prefix) if same is None else await self._store.is_empty(same)
 
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path, and no other."""
         self._check_writable()
-        same = self._same_folder(prefix)
+        same = self._folder_below(prefix)
         if same is not None:
+            # `delete_dir("")` of a LocalStore removes its root.
             await (self._store.delete_dir(same) if same else self._store.clear())
             return
-        folder = prefix.strip("/") + "/" if prefix.strip("/") else ""
-        keys = [key async for key in self.list_prefix(folder)]
+        keys = [key async for key in self.list_prefix(prefix.strip("/") + "/" if prefix.strip("/") else "")]
         await asyncio.gather(*(self.delete(key) for key in keys))
-        for below in self._cover(folder):
-            # A local store keeps empty folders.
-            if await self._store.is_empty(below):
-                await (self._store.delete_dir(below) if below else self._store.clear())
 
 
 def _up(key: str, rules: Sequence[Rule]) -> str | None:

@@ -100,12 +100,14 @@ class Chunks(Exchange):
         folder = folder_of(prefix) if array is None else array + "/" if array else ""
         return (folder, *(tree + folder for tree in sorted(trees)))
 
-    def same_folder(self, folder: str) -> str | None:
-        """As `Rule.same_folder`: above every array's folder."""
-        if self.above.root or self.below.root or self.cover(folder) != (folder,):
-            return None
-        # Of an array's own folder the keys are the same below, but not their names.
-        return None if folder[:-1] in self._names else folder
+    def image(self, folder: str) -> str | None:
+        """As `Rule.image`: chunks stay in their array's folder."""
+        plain = not self.above.root and not self.below.root
+        return folder if plain and self.cover(folder) == (folder,) else None
+
+    def renames(self, folder: str) -> bool:
+        """As `Rule.renames`: in an array's own folder."""
+        return folder[:-1] in self._names
 
     @property
     def configuration(self) -> JSONObject:
@@ -178,8 +180,8 @@ class Draft(Chunks):
         documents = META_ROOT + "/" + beside if found[0] else "meta/"
         return (found[0], DRAFT_ROOT + "/" + found[0], documents)
 
-    def same_folder(self, folder: str) -> str | None:
-        """As `Rule.same_folder`: documents lie in another tree, so there is none."""
+    def image(self, folder: str) -> str | None:
+        """As `Rule.image`: documents lie in another tree, so there is none."""
         return None
 
     @property

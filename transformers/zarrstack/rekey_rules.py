@@ -41,12 +41,16 @@ class Rule:
         """
         return ("",)
 
-    def same_folder(self, folder: str) -> str | None:
-        """The folder below that holds just the keys of this folder ("" or `a/`) under the same names.
+    def image(self, folder: str) -> str | None:
+        """The folder below that holds just the keys of this folder ("" or `a/`).
 
         None where there is none, or where that is not known.
         """
         return None
+
+    def renames(self, folder: str) -> bool:
+        """Whether what lies right in a folder that has an image has other names there."""
+        return False
 
     @property
     def configuration(self) -> JSONObject:
@@ -140,8 +144,8 @@ class Prefix(Rule):
             return (folder_of(prefix), self.above, self.below)
         return (prefix,)
 
-    def same_folder(self, folder: str) -> str | None:
-        """As `Rule.same_folder`."""
+    def image(self, folder: str) -> str | None:
+        """As `Rule.image`."""
         if folder.startswith((self.above, self.below)):
             return self.down(folder)
         return None if self.above.startswith(folder) or self.below.startswith(folder) else folder
@@ -204,8 +208,8 @@ class Keys(Exchange):
                 return
             yield key
 
-    def same_folder(self, folder: str) -> str | None:
-        """As `Rule.same_folder`."""
+    def image(self, folder: str) -> str | None:
+        """As `Rule.image`."""
         return folder if next(self._affected(folder), None) is None else None
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +22,8 @@ Place: TypeAlias = tuple[int, ...]
 
 MAX_CHUNKS: Final = 2**26
 """Chunks of one shard: their index takes 1 GiB, and whatever asks for more is not meant."""
+REMEMBERED_BYTES: Final = 2**14
+"""Indexes up to this size, of 1,024 chunks, are remembered once they are checked."""
 UNKNOWN_LENGTH: Final = 2**62
 """Stands for the length of an object that was not asked for; no object is as long."""
 
@@ -91,9 +94,9 @@ class ShardForm:
         ChunkError for a wrong length, a wrong checksum, half-missing or overlapping chunks, and for
         chunks outside the object.
         """
-        index = ShardIndex.from_bytes(data, self.chunks, self.index)
-        index.check(object_length, self.index)
-        return index
+        if len(data) <= REMEMBERED_BYTES:
+            return _parse(self, bytes(data), object_length)
+        return _parse.__wrapped__(self, data, object_length)
 
     def needed(self, stop: int) -> int:
         """Length that an object must have for a chunk to end at `stop`."""
@@ -125,6 +128,17 @@ class ShardForm:
     def replaces_all(self, changes: Iterable[Change]) -> bool:
         """Whether nothing of the old shard can be left, so that it need not be read."""
         return len({change.chunk for change in changes if not change.if_absent}) == prod(self.chunks)
+
+
+@lru_cache(maxsize=64)
+def _parse(form: ShardForm, data: Any, object_length: int) -> ShardIndex:
+    """The checked index of these bytes; nobody changes what is given back.
+
+    Checking takes longer than reading from memory: the same bytes, chunk after chunk, are checked once.
+    """
+    index = ShardIndex.from_bytes(data, form.chunks, form.index)
+    index.check(object_length, form.index)
+    return index
 
 
 def apply(chunks: dict[Place, Any], changes: Iterable[Change]) -> bool:

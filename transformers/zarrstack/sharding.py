@@ -226,13 +226,12 @@ class Sharding(StorageTransformer):
                 await to_the_end(self._remove_all(folder))
             return
         keys = [key async for key in self.list_prefix(folder)]
+        # Empty folders stay: another writer may be putting a shard there. No listing shows them.
         await asyncio.gather(*(self.delete(key) for key in keys))
-        if await self._store.is_empty(prefix):
-            await self._store.delete_dir(prefix)  # empty folders of a local store
 
     async def _remove_all(self, folder: str) -> None:
         if folder:
-            await self._store.delete_dir(folder)
+            await self._store.delete_dir(folder.rstrip("/"))
         else:
             await self._store.clear()  # `delete_dir("")` of a LocalStore removes its root
 
