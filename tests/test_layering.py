@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "route, planning",
         ("route*", "destination*", "inventory*", "scanning", "planning*", "plans*", "documents*"),
     ),
-    ("move", ("move*", "server_copy", "job", "writing", "worker", "verifying*")),
+    ("move", ("move*", "server_copy", "job*", "writing", "worker", "verifying*")),
     (
         "run",
         ("run", "merging", "outcome", "progress", "publishing", "ends", "replacing", "migration", "finish*"),

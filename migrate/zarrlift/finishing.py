@@ -14,7 +14,8 @@ from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.jsons import JSONObject, document
 
 from .inventory import take_inventory
-from .job import Job, find_job
+from .job import Job
+from .job_files import find_job
 from .outcome import Outcome
 from .places import open_storage
 from .planning import digest

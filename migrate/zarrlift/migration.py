@@ -15,7 +15,8 @@ from zarrstack.core.errors import JobError, UsageError
 from .archive import Archive, Format
 from .ends import Ends, Options, refuse_existing
 from .formats import describe
-from .job import Job, find_job, job_path
+from .job import Job
+from .job_files import find_job, job_path
 from .merging import merge
 from .outcome import NodeStatus, Outcome, Status
 from .places import Place, open_storage

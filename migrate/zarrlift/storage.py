@@ -181,10 +181,14 @@ class LocalStorage(Storage):
         return not link.startswith(self.real.rstrip(os.sep) + os.sep)
 
     def zarr_store(self) -> Store:
-        """A `LocalStore`; zarr is imported here, since moving bytes does not need it."""
-        from zarr.storage import LocalStore
+        """A `LocalStore`; zarr is imported here, since moving bytes does not need it.
 
-        return LocalStore(self.root)
+        Before the first object is written it is an empty store: zarr-python 3.1.6 and 3.4.2 refuse
+        to read below a directory that does not exist, where an array without chunks is all there is.
+        """
+        from zarr.storage import LocalStore, MemoryStore
+
+        return LocalStore(self.root) if self.root.is_dir() else MemoryStore()
 
 
 def storage_error(what: str, key: str, error: OSError) -> StorageError:

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 
-from .storage_zarr import _collect, loop
+from .storage_loop import loop
+from .storage_zarr import _collect
 
 T = TypeVar("T")
 

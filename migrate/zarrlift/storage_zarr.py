@@ -1,33 +1,29 @@
 """Any zarr-python 3 store as `Storage`: memory, zip, fsspec, or a stack of transformers.
 
-zarr's stores are asynchronous, the engine is not. All of them live in one event loop on
-one thread of our own: an fsspec file system keeps its connections in the loop it was
-first used in, and zarr's own loop is zarr's.
+zarr's stores are asynchronous, the engine is not; they live in an event loop of our own
+(`storage_loop`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 import secrets
-import threading
 import weakref
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from zarrstack.core.errors import StorageError, UsageError
 
 from .credentials import redact
 from .storage import Entry, Storage
+from .storage_loop import bounded, close_soon, run
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
+    from zarr.storage import FsspecStore
 
 T = TypeVar("T")
 
-CONCURRENCY: Final = 64
-"""Requests in flight at once; zarr's own stores were measured at 64 (docs/design, speed)."""
 _UNLISTED: Final = frozenset({"http", "https"})
 """Protocols that cannot list: an HTML page of links is no listing to rely on."""
 
@@ -52,35 +48,35 @@ class StoreStorage(Storage):
         self._names: dict[str, dict[str, bool]] | None = None
         if self._store is not store:
             # A file system of our own: nobody else will close its connections.
-            weakref.finalize(self, _close, getattr(self._store, "fs", None))
+            weakref.finalize(self, close_soon, getattr(self._store, "fs", None))
 
     def get(self, key: str) -> bytes | None:
         """The object, or None where the store says that there is none."""
-        return _run(self._get(self._key(key)))
+        return run(self.fetch(key))
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """Up to `CONCURRENCY` requests at once."""
-        return _run(_bounded([self._get(self._key(key)) for key in keys]))
+        return run(bounded([self.fetch(key) for key in keys]))
 
     def put(self, key: str, data: bytes) -> None:
         """Hand the object to the store; whether that is atomic is the store's own property."""
-        _run(self._put(key, data))
+        run(self.store(key, data))
 
     def put_many(self, items: Sequence[tuple[str, bytes]]) -> None:
         """Up to `CONCURRENCY` requests at once."""
-        _run(_bounded([self._put(key, data) for key, data in items]))
+        run(bounded([self.store(key, data) for key, data in items]))
 
     def delete(self, key: str) -> None:
         """Remove the object; stores that insist on its presence are not listened to."""
-        _run(self._told("cannot delete", key, _forgiving(self._store.delete(self._key(key)))))
+        run(self.told("cannot delete", key, _forgiving(self._store.delete(self.key(key)))))
 
     def list_dir(self, prefix: str) -> Iterator[Entry]:
         """Names directly below a prefix; links do not exist here."""
-        yield from _run(self._list(prefix))
+        yield from run(self._list(prefix))
 
     def list_dirs(self, prefixes: Sequence[str]) -> list[list[Entry]]:
         """Up to `CONCURRENCY` listings at once."""
-        return _run(_bounded([self._list(prefix) for prefix in prefixes]))
+        return run(bounded([self._list(prefix) for prefix in prefixes]))
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         """Every key below a prefix, in one listing."""
@@ -90,7 +86,7 @@ class StoreStorage(Storage):
             if _is_fsspec(self._store)
             else _collect(self._store.list_prefix(full))
         )
-        for key in _run(self._told("cannot list", prefix, work)):
+        for key in run(self.told("cannot list", prefix, work)):
             yield key[len(self._prefix) :]
 
     def zarr_store(self) -> Store:
@@ -99,31 +95,39 @@ class StoreStorage(Storage):
 
         return BridgedStore(self._store, self._prefix)
 
+    @property
+    def fsspec(self) -> FsspecStore | None:
+        """The fsspec store below, where nothing else stands between; None for other stores."""
+        return cast("FsspecStore", self._store) if _is_fsspec(self._store) else None
+
     # ----- on the loop's thread
 
-    def _key(self, key: str) -> str:
+    def key(self, key: str) -> str:
+        """The key in the store below; UsageError where it would leave the archive's root."""
         if key.startswith("/") or ".." in key and ".." in key.split("/"):
             raise UsageError("a key may not leave the archive's root", key=key)
         return self._prefix + key
 
-    async def _get(self, key: str) -> bytes | None:
+    async def fetch(self, key: str) -> bytes | None:
+        """As `get`, in the loop."""
         from zarr.core.buffer import default_buffer_prototype
 
-        shown = key[len(self._prefix) :]
-        value = await self._told("cannot read", shown, self._store.get(key, default_buffer_prototype()))
+        work = self._store.get(self.key(key), default_buffer_prototype())
+        value = await self.told("cannot read", key, work)
         return None if value is None else value.to_bytes()
 
-    async def _put(self, key: str, data: bytes) -> None:
+    async def store(self, key: str, data: bytes) -> None:
+        """As `put`, in the loop."""
         from zarr.core.buffer import default_buffer_prototype
 
         buffer = default_buffer_prototype().buffer.from_bytes(data)
-        await self._told("cannot write", key, self._store.set(self._key(key), buffer))
+        await self.told("cannot write", key, self._store.set(self.key(key), buffer))
 
     async def _list(self, prefix: str) -> list[Entry]:
         if prefix:
-            self._key(prefix)
+            self.key(prefix)
         prefix = prefix.strip("/")
-        found = await self._told("cannot list", prefix, self._children(prefix))
+        found = await self.told("cannot list", prefix, self._children(prefix))
         return [Entry(name, is_dir) for name, is_dir in found.items()]
 
     async def _children(self, prefix: str) -> dict[str, bool]:
@@ -142,7 +146,7 @@ class StoreStorage(Storage):
         keys = await _collect(self._store.list_prefix(f"{full}/" if full else ""))
         return _tree([key[start:] for key in keys]).get("", {})
 
-    async def _told(self, what: str, key: str, work: Coroutine[Any, Any, T]) -> T:
+    async def told(self, what: str, key: str, work: Coroutine[Any, Any, T]) -> T:
         """Every failure of a store is a StorageError that names the key."""
         try:
             # zarr offers no public way to open a store that was made closed, such as a zip.
@@ -151,6 +155,7 @@ class StoreStorage(Storage):
         except (StorageError, UsageError):
             raise
         except Exception as error:
+            work.close()  # it may not have begun
             text = redact(f"{type(error).__name__}: {error}", self._secrets)
             raise StorageError(what, key=key, found=text[:500]) from error
 
@@ -210,24 +215,6 @@ async def _forgiving(work: Coroutine[Any, Any, None]) -> None:
         await work
     except (KeyError, FileNotFoundError):
         return
-
-
-async def _bounded(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Results in order, `CONCURRENCY` at a time; the first error stops the rest."""
-    gate = asyncio.Semaphore(CONCURRENCY)
-
-    async def one(work: Coroutine[Any, Any, T]) -> T:
-        async with gate:
-            return await work
-
-    tasks = [asyncio.ensure_future(one(work)) for work in works]
-    try:
-        return list(await asyncio.gather(*tasks))
-    except BaseException:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raise
 
 
 # ----- stores
@@ -298,51 +285,3 @@ def _own(store: Store) -> Store:
     return FsspecStore(
         fs, read_only=given.read_only, path=given.path, allowed_exceptions=given.allowed_exceptions
     )
-
-
-# ----- the loop
-
-_THREAD: Final = "zarrlift-storage"
-_lock = threading.Lock()
-_loop: asyncio.AbstractEventLoop | None = None
-_owner = -1
-
-
-def loop() -> asyncio.AbstractEventLoop:
-    """Our event loop, on its own daemon thread; a forked process gets its own."""
-    global _loop, _owner  # noqa: PLW0603 - one per process, made at first use
-    with _lock:
-        if _loop is None or _owner != os.getpid():
-            _loop = asyncio.new_event_loop()
-            _owner = os.getpid()
-            threading.Thread(target=_loop.run_forever, name=_THREAD, daemon=True).start()
-        return _loop
-
-
-def _close(fs: Any) -> None:
-    """Close the connections of a file system, in the loop that they live in."""
-    running = _loop
-    if running is None or _owner != os.getpid():
-        return
-
-    async def close() -> None:
-        # Where fsspec's http and gcsfs, and where s3fs keep them.
-        for holder in (getattr(fs, "_session", None), getattr(fs, "_s3", None)):
-            if holder is not None and hasattr(holder, "close"):
-                await holder.close()
-
-    future = asyncio.run_coroutine_threadsafe(close(), running)
-    if threading.current_thread().name != _THREAD:
-        with contextlib.suppress(Exception):
-            future.result(timeout=1)
-
-
-def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Do the work on the loop and wait for it."""
-    future = asyncio.run_coroutine_threadsafe(work, loop())
-    try:
-        return future.result()
-    except BaseException:
-        # Ctrl-C in the waiting thread: nobody wants the result any more.
-        future.cancel()
-        raise

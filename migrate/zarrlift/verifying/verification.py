@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from zarrstack.core.errors import JobError, UsageError
 
 from ..archive import Format
-from ..job import Job, find_job
+from ..job import Job
+from ..job_files import find_job
 from ..recipe import Recipe
 from .archives import Watcher, verify_archives
 from .report import VerificationReport

@@ -1,0 +1,109 @@
+"""Where the file of a job lies, and which job a place belongs to."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from zarrstack.core.errors import JobError
+
+from .credentials import redact
+from .job import SUFFIX, Job
+from .places import is_url
+
+
+def job_path(destination: Path | None, name: str, explicit: Path | None) -> Path:
+    """Where a job's file goes: as said, else beside a local destination, else in the working directory.
+
+    In place, `destination` is the source.
+    """
+    if explicit is not None:
+        return explicit
+    if destination is not None:
+        return destination.with_name(destination.name + SUFFIX)
+    return Path.cwd() / (name + SUFFIX)
+
+
+def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | None = None) -> Path:
+    """The job file that `target` means: itself, or that of a destination, or that of a source.
+
+    Looked for beside a local place and in the working directory. A file is taken for its name
+    only where it lies beside a local target; else the job has to concern the target, since
+    places far from here often share their last name.
+    Raises JobError that says where was looked.
+    """
+    if explicit is not None:
+        path = Path(explicit)
+        if not path.is_file():
+            raise JobError("there is no such job file", key=str(path))
+        return path
+    text = os.fspath(target)
+    path = Path(text)
+    if path.is_file() and path.name.endswith(SUFFIX):
+        return path.absolute()
+    local = _local(text)
+    wanted = _names(text)
+    folders = [Path.cwd()]
+    if local is not None:
+        beside = local.with_name(local.name + SUFFIX)
+        if beside.is_file() and (_is_local(beside) or _concerns(beside, wanted)):
+            return beside
+        if local.parent not in folders:
+            folders.insert(0, local.parent)
+    found = [
+        file for folder in folders for file in sorted(folder.glob("*" + SUFFIX)) if _concerns(file, wanted)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise JobError(
+            "several jobs concern this place",
+            key=redact(text),
+            found=", ".join(str(file) for file in found),
+            advice="Name one of them.",
+        )
+    name = redact(text).rstrip("/").rpartition("/")[2]
+    raise JobError(
+        "no job was found for this place",
+        key=redact(text),
+        expected=" or ".join(str(folder / (name + SUFFIX)) for folder in folders),
+        advice="Give the job file itself.",
+    )
+
+
+def _local(text: str) -> Path | None:
+    """The path that a target means, None for a URL of another kind."""
+    if text.startswith("file://") and "::" not in text:
+        return Path(unquote(urlsplit(text).path))
+    return None if is_url(text) else Path(os.path.abspath(os.path.expanduser(text)))
+
+
+def _names(text: str) -> set[str]:
+    """What a job may call this place."""
+    local = _local(text)
+    if local is not None:
+        return {str(local), os.path.realpath(local)}
+    return {redact(text).rstrip("/")}
+
+
+def _plan_of(file: Path) -> tuple[str, set[str]]:
+    """(destination, every place that a job names), or nothing for what is no job."""
+    try:
+        with Job.open(file, write=False) as job:
+            plan = json.loads(job.fact("plan") or "{}")
+            places = (plan.get("source"), plan.get("destination"), job.fact("source_place"))
+    except JobError:
+        return "", set()
+    names = set().union(*(_names(place) for place in places if place))
+    return str(plan.get("destination")), names
+
+
+def _is_local(file: Path) -> bool:
+    destination, _ = _plan_of(file)
+    return bool(destination) and not is_url(destination)
+
+
+def _concerns(file: Path, wanted: set[str]) -> bool:
+    return bool(_plan_of(file)[1] & wanted)
