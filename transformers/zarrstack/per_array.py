@@ -28,6 +28,7 @@ from .array_documents import (
     node_of,
     parse,
 )
+from .byte_ranges import cut
 from .core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
 from .core.jsons import JSON, JSONObject
 from .registry import find, split_entry
@@ -248,12 +249,7 @@ class PerArray(StorageTransformer):
         if path is None:
             return await (await self._target(key)).get(key, prototype, byte_range)
         value = await self._get_document(path, prototype)
-        if value is None or byte_range is None:
-            return value
-        from zarr.storage._utils import _normalize_byte_range_index
-
-        start, stop = _normalize_byte_range_index(value, byte_range)
-        return value[start:stop]
+        return None if value is None else cut(value, byte_range)
 
     async def set(self, key: str, value: Buffer) -> None:
         """Write a value; a document with the transformers of its arrays."""

@@ -1,0 +1,12 @@
+import os
+
+from zarrstack_encrypt import Encrypt
+
+from zarrstack.testing import LayerTests
+
+os.environ["ZARR_KEY"] = 32 * "5a"
+
+
+class TestEncrypt(LayerTests):
+    def layers(self):
+        return [Encrypt()]

@@ -1,0 +1,62 @@
+"""The conformance suite fails for layers that are wrong: each of these is a mistake that was made somewhere."""
+
+from __future__ import annotations
+
+import pytest
+from example_layers import Mask
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from zarr.core.buffer import cpu
+from zarr.storage import MemoryStore, WrapperStore
+
+from zarrstack import stack
+from zarrstack.testing import compare
+
+
+class DropsRange(Mask):
+    async def get(self, key, prototype, byte_range=None):
+        return await super().get(key, prototype)
+
+
+class KeepsFirst(Mask):
+    """A cache that no write invalidates."""
+
+    def __init__(self, store=None):
+        super().__init__(store)
+        self.kept = {}
+
+    async def get(self, key, prototype, byte_range=None):
+        if (key, byte_range) not in self.kept:
+            self.kept[key, byte_range] = await super().get(key, prototype, byte_range)
+        return self.kept[key, byte_range]
+
+
+class DeletesTooMuch(Mask):
+    async def delete_dir(self, prefix):
+        for key in [key async for key in self.list_prefix(prefix)]:  # "a" takes "ab" along
+            await self.delete(key)
+
+
+class ListsWhatIsGone(Mask):
+    async def delete(self, key):
+        await self.set(key, cpu.Buffer.from_bytes(b""))
+
+
+def forwards(method):
+    """A layer that inherits zarr's forward of one method."""
+    return type(f"Forwards_{method}", (Mask,), {method: vars(WrapperStore)[method]})
+
+
+FORWARDED = ("_get_many", "_set_many", "get_partial_values", "set_if_not_exists")
+WRONG = [DropsRange, KeepsFirst, DeletesTooMuch, ListsWhatIsGone, *map(forwards, FORWARDED)]
+
+
+@pytest.mark.parametrize("layer", WRONG, ids=lambda layer: layer.__name__)
+def test_a_wrong_layer_is_found(layer):
+    @settings(max_examples=300, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
+    @given(st.data())
+    def check(data):
+        compare(stack(MemoryStore(), layer()), data)
+
+    with pytest.raises(AssertionError):
+        check()
