@@ -38,8 +38,9 @@ class Sharding(StorageTransformer):
     over the same place, whatever their thread or event loop. Several writing processes must each
     have shards of their own.
 
-    A shard that is not one is a ChunkError that names its key: for reading, for listing, and for
-    changing a part of it. Replacing or removing all of its chunks at once does not read it.
+    A shard that is not one is a ChunkError that names its key: for reading, and for changing a part of
+    it. Listings and `exists` see the index alone, not whether the object is as long as it says.
+    Replacing or removing all of its chunks at once does not read it.
     """
 
     name = "sharding"
