@@ -1,4 +1,4 @@
-"""The conformance suite fails for layers that are wrong: each of these is a mistake that was made somewhere."""
+"""The conformance suite fails for layers that are wrong: mistakes that are easily made."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ WRONG = [DropsRange, KeepsFirst, DeletesTooMuch, ListsWhatIsGone, *map(forwards,
 
 @pytest.mark.parametrize("layer", WRONG, ids=lambda layer: layer.__name__)
 def test_a_wrong_layer_is_found(layer):
-    @settings(max_examples=300, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None)
+    # The same examples every time: whether a mistake is found must not depend on luck.
+    @settings(
+        max_examples=500, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
     @given(st.data())
     def check(data):
         compare(stack(MemoryStore(), layer()), data)

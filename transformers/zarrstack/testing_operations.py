@@ -36,32 +36,58 @@ KEYS: Final = (
 PROTOTYPE = default_buffer_prototype()
 
 
-def operations(keys: Sequence[str], *, most: int = 30) -> st.SearchStrategy[list[Operation]]:
-    """Sequences of operations over these keys."""
+def operations(keys: Sequence[str], *, most: int = 40) -> st.SearchStrategy[list[Operation]]:
+    """Sequences of operations over a few of these keys, and at last a look at each.
+
+    A few, and often neighbours, so that an operation meets what another has left.
+    """
+    some = st.lists(st.sampled_from(keys), min_size=1, max_size=5, unique=True)
+    neighbours = st.integers(0, len(keys) - 1).map(lambda start: keys[start : start + 5])
+    return st.one_of(some, neighbours).flatmap(lambda few: _over(few, most))
+
+
+def _over(keys: Sequence[str], most: int) -> st.SearchStrategy[list[Operation]]:
     key = st.sampled_from(keys)
     folders = sorted({key[: place + 1] for key in keys for place, each in enumerate(key) if each == "/"})
     folder = st.sampled_from(["", *folders])
-    path = st.sampled_from(["", "missing", *(name.rstrip("/") for name in folders)])
+    paths = [name.rstrip("/") for name in folders]
+    path = st.sampled_from(["", "missing", *paths, *paths])
     value = st.binary(max_size=12)
     part = st.one_of(
         st.none(),
         st.tuples(st.integers(0, 6), st.integers(0, 9)).map(lambda two: RangeByteRequest(two[0], sum(two))),
         st.builds(OffsetByteRequest, st.integers(0, 6)),
     )
-    parts = st.lists(st.tuples(key, part), max_size=5)
-    one_of = st.one_of(
-        st.tuples(st.sampled_from(["set", "set", "set", "set_if_not_exists", "set_sync"]), key, value),
-        st.tuples(st.just("_set_many"), st.dictionaries(key, value, max_size=6).map(_items)),
-        st.tuples(st.sampled_from(["delete", "delete_sync", "exists", "getsize"]), key),
-        st.tuples(st.sampled_from(["get", "get_sync"]), key, part),
-        st.tuples(st.just("suffix"), key, st.integers(1, 4)),
-        st.tuples(st.sampled_from(["get_partial_values", "_get_many"]), parts.map(tuple)),
-        st.tuples(st.just("get_ranges"), key, st.lists(part, min_size=1, max_size=4).map(tuple)),
-        st.tuples(st.sampled_from(["delete_dir", "is_empty", "getsize_prefix", "list_dir"]), path),
-        st.tuples(st.just("list_prefix"), folder),
-        st.tuples(st.sampled_from(["list", "list", "clear"])),
-    )
-    return st.lists(one_of, max_size=most)
+    several = st.lists(st.tuples(key, part), max_size=5).map(tuple)
+    pairs = st.dictionaries(key, value, max_size=6).map(_items)
+    arguments: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
+        "set": (key, value),
+        "set_sync": (key, value),
+        "set_if_not_exists": (key, value),
+        "_set_many": (pairs,),
+        "delete": (key,),
+        "delete_sync": (key,),
+        "delete_dir": (path,),
+        "clear": (),
+        "get": (key, part),
+        "get_sync": (key, part),
+        "suffix": (key, st.integers(1, 4)),
+        "get_partial_values": (several,),
+        "_get_many": (several,),
+        "get_ranges": (key, st.lists(part, min_size=1, max_size=4).map(tuple)),
+        "exists": (key,),
+        "getsize": (key,),
+        "getsize_prefix": (path,),
+        "is_empty": (path,),
+        "list": (),
+        "list_prefix": (folder,),
+        "list_dir": (path,),
+    }
+    # Much has to be written for the rest to mean something.
+    names = [*arguments, "set", "set", "_set_many", "_set_many", "delete_dir", "delete_dir"]
+    one_of = st.sampled_from(names).flatmap(lambda name: st.tuples(st.just(name), *arguments[name]))
+    look: list[Operation] = [("list",), *(("get", key, None) for key in keys)]
+    return st.lists(one_of, min_size=8, max_size=most).map(lambda drawn: drawn + look)
 
 
 def _items(values: dict[str, bytes]) -> tuple[tuple[str, bytes], ...]:
