@@ -57,6 +57,8 @@ class ExpectedArray:
     """Why the old writer itself cannot read the array; None if it can. Then there are no values."""
     refused_by_writer: str | None = None
     """Why the writer refuses a document that was edited by hand; the values are those of before the edit."""
+    needs: str | None = None
+    """The option without which the array is refused by name; None mostly."""
     blocks: Mapping[str, bytes] = field(repr=False, default_factory=dict)
     """N5 blocks that are no chunk of an array (varlength, object), as the writer reads them: bytes by key."""
     _entry: Mapping[str, Any] = field(repr=False, default_factory=dict)
@@ -220,6 +222,7 @@ def archive(name: str) -> ExpectedArchive:
             lossy=entry.get("lossy", False),
             unreadable=entry.get("unreadable"),
             refused_by_writer=entry.get("refused_by_writer"),
+            needs=entry.get("needs"),
             blocks={key: bytes.fromhex(text) for key, text in entry.get("blocks", {}).items()},
             _entry=entry,
         )
