@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,7 +17,7 @@ from .places import Place, is_url, open_storage
 from .planning import Inventories, free_space, make_plan
 from .plans import Plan
 from .recipe import Recipe
-from .run import RunOptions
+from .run import RunOptions, out_of_reach
 from .storage import LocalStorage, Storage
 from .worker import WorkerSpec
 
@@ -98,9 +99,18 @@ class Ends:
         """Last name of the destination's path or URL."""
         return self.destination.url.rstrip("/").rpartition("/")[2] or "archive"
 
+    def check_reach(self, options: RunOptions) -> None:
+        """JobError where other processes are asked for that cannot reach both ends."""
+        elsewhere = options.processes or not isinstance(options.executor, ThreadPoolExecutor | None)
+        if elsewhere and self.spec("", options) is None:
+            raise out_of_reach()
+
     def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
         """What workers elsewhere need; None for a store that lives in this process."""
         if self.source_place is None or self.destination_place is None:
+            return None
+        if self.source.in_process or self.destination.in_process:
+            # Each process has a `memory://` of its own: it would read nothing, or write into nowhere.
             return None
         return WorkerSpec(
             job_id=job_id,

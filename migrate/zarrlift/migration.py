@@ -101,6 +101,7 @@ def migrate(
         fsync=fsync,
         hard_links=link == "hard",
     )
+    ends.check_reach(options)
     if path.exists():
         earlier = _earlier(path, ends, recipe, overwrite=overwrite)
         if earlier:
@@ -158,6 +159,7 @@ def resume(
         dest_storage_options,
         header["follow_links"],
     )
+    ends.check_reach(options)
     return _resume(path, replace(options, hard_links=link == "hard"), ends, progress)
 
 

@@ -28,7 +28,7 @@ from .progress import Progress, Silent
 from .publishing import Publisher
 from .storage import LocalStorage, Storage
 from .verifying.checks import Checks, VerifyLevel, unforeseen
-from .worker import Worker, WorkerSpec, move
+from .worker import Worker, WorkerSpec, end_with_coordinator, move
 from .writing import DestinationError, Writer, writer_for
 
 _COMMIT_SECONDS: Final = 0.5
@@ -209,27 +209,29 @@ class Run:
 
     def _executor(self, workers: int) -> tuple[Executor, Callable[[Task], Future[Moved]], bool]:
         options = self.options
-        if options.executor is not None or options.processes:
-            spec = self.spec
-            if spec is None:
-                raise JobError(
-                    "processes cannot reach a store that lives in this one",
-                    advice="Use threads, or name both ends by URL.",
-                )
-            if options.executor is not None:
-                given = options.executor
-                return given, lambda task: given.submit(move, spec, task), False
-            from concurrent.futures import ProcessPoolExecutor
-            from multiprocessing import get_context
-
-            pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
-            return pool, lambda task: _submit_quietly(pool, spec, task), True
         worker = Worker(
             self.source,
             self.writer,
             hard_links=options.hard_links,
             recheck=options.verify != "none",
         )
+        if isinstance(options.executor, ThreadPoolExecutor):
+            mine = options.executor
+            return mine, lambda task: mine.submit(worker.run, task), False
+        if options.executor is not None or options.processes:
+            spec = self.spec
+            if spec is None:
+                raise out_of_reach()
+            if options.executor is not None:
+                given = options.executor
+                return given, lambda task: given.submit(move, spec, task), False
+            from concurrent.futures import ProcessPoolExecutor
+            from multiprocessing import get_context
+
+            pool = ProcessPoolExecutor(
+                workers, mp_context=get_context("spawn"), initializer=end_with_coordinator
+            )
+            return pool, lambda task: _submit_quietly(pool, spec, task), True
         threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift")
         return threads, lambda task: threads.submit(worker.run, task), True
 
@@ -357,6 +359,14 @@ class Run:
             ),
             plan=self.plan,
         )
+
+
+def out_of_reach() -> JobError:
+    """Processes are asked for, and an end that only this one has."""
+    return JobError(
+        "processes cannot reach a store that lives in this one",
+        advice="Use threads, or name both ends by URL.",
+    )
 
 
 def source_changed(path: str) -> Problem:

@@ -39,6 +39,8 @@ class Storage(ABC):
 
     url: str
     can_list: bool = True
+    in_process: bool = False
+    """Whether what lies here lives and dies with this process."""
 
     @abstractmethod
     def get(self, key: str) -> bytes | None:

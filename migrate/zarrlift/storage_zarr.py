@@ -44,7 +44,9 @@ class StoreStorage(Storage):
         self._secrets = tuple(secrets)
         text = "/".join(filter(None, (_url(store), self.base))) if url is None else url
         self.url = redact(text, self._secrets)
-        self.can_list = store.supports_listing and not _protocols(store) & _UNLISTED
+        protocols = _protocols(store)
+        self.can_list = store.supports_listing and not protocols & _UNLISTED
+        self.in_process = "memory" in protocols
         self._names: dict[str, dict[str, bool]] | None = None
         if self._store is not store:
             # A file system of our own: nobody else will close its connections.

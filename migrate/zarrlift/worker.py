@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
+import os
+import threading
 from dataclasses import dataclass
 
 from .move import Moved, Mover, Task
@@ -53,6 +55,25 @@ class Worker:
                 recheck=self._recheck,
             )
         return mover(task)
+
+
+def end_with_coordinator() -> None:
+    """Start watching the process that started this one, and end at once when it is gone.
+
+    The workers of a killed coordinator would wait for ever, or go on writing beside whoever
+    resumes the job. What they leave half-written lies in the job's own directory.
+    """
+    from multiprocessing import connection, parent_process
+
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="zarrlift-parent", daemon=True).start()
 
 
 def move(spec: WorkerSpec, task: Task) -> Moved:
