@@ -7,7 +7,6 @@ reader (zarr-python 2.18, tensorstore 0.1.86, Java's imglib2 loaders).
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from .dtypes import DataType, fill_to_json
 from .dtypes_v2 import parse_v2_dtype
 from .errors import MetadataError, Problem, UnsupportedError, ZarrstackError
 from .jsons import JSON, JSONObject, excerpt
+from .lengths import MOST_ELEMENTS, read_lengths, require_same_axes
 from .n5 import Axes, BlockHeader, N5Keys, Shape, turned
 from .n5_compression import read_compression
 
@@ -37,8 +37,6 @@ STANDARD: Final = frozenset(
 _BY_ZARR: Final = frozenset({"bool", "float16", "complex64", "complex128"})
 _TIME: Final = re.compile(r"(datetime|timedelta)64(\[[0-9]*[a-zA-Z]+\])?")
 _VERSION: Final = re.compile(r"([0-9]{1,9})(\.[0-9]+)*(-\S*)?")
-_MOST_AXES: Final = 32
-_MOST_ELEMENTS: Final = 2**63 - 1
 _MOST_IN_BLOCK: Final = 2**31 - 1
 """Java keeps a block in one of its arrays."""
 
@@ -134,16 +132,13 @@ def describe_dataset(attributes: Mapping[str, JSON]) -> tuple[N5Dataset | None, 
     `attributes` is what `attributes.json` holds. Nothing is raised for whatever it may be.
     """
     problems: list[Problem] = []
-    dimensions = _lengths(attributes, "dimensions", 0, problems)
-    block_size = _lengths(attributes, "blockSize", 1, problems)
-    if dimensions is not None and block_size is not None and len(dimensions) != len(block_size):
-        problems.append(
-            _problem(
-                "blockSize has another number of axes than dimensions",
-                found=f"dimensions {excerpt(dimensions)}, blockSize {excerpt(block_size)}",
-                expected="one length per axis in each",
-            )
-        )
+    dimensions = _lengths(attributes, "dimensions", 0, MOST_ELEMENTS, problems)
+    block_size = _lengths(attributes, "blockSize", 1, _MOST_IN_BLOCK, problems)
+    try:
+        if dimensions is not None and block_size is not None:
+            require_same_axes(block_size, dimensions, "blockSize", whole="dimensions")
+    except MetadataError as error:
+        problems.append(error.problem)
     data_type = _data_type(attributes, problems)
     compression = None
     try:
@@ -167,32 +162,17 @@ def describe_dataset(attributes: Mapping[str, JSON]) -> tuple[N5Dataset | None, 
     return dataset, tuple(problems)
 
 
-def _lengths(attributes: Mapping[str, JSON], name: str, least: int, problems: list[Problem]) -> Shape | None:
+def _lengths(
+    attributes: Mapping[str, JSON], name: str, least: int, most: int, problems: list[Problem]
+) -> Shape | None:
     if name not in attributes:
         problems.append(_problem(f"{name} is missing"))
         return None
-    value = attributes[name]
-    if not isinstance(value, list) or not all(type(n) is int and n >= least for n in value):
-        problems.append(
-            _problem(
-                f"{name} is no list of lengths",
-                found=excerpt(value),
-                expected=f"a list of whole numbers from {least} upwards",
-            )
-        )
+    try:
+        return read_lengths(attributes[name], name, least=least, most=most)
+    except MetadataError as error:
+        problems.append(error.problem)
         return None
-    if len(value) > _MOST_AXES:
-        problems.append(
-            _problem(f"{name} has too many axes", found=str(len(value)), expected=f"{_MOST_AXES} at most")
-        )
-        return None
-    most = _MOST_ELEMENTS if least == 0 else _MOST_IN_BLOCK
-    if math.prod(n or 1 for n in value) > most:
-        problems.append(
-            _problem(f"{name} has too many elements", found=excerpt(value), expected=f"{most} at most")
-        )
-        return None
-    return tuple(value)
 
 
 def _data_type(attributes: Mapping[str, JSON], problems: list[Problem]) -> DataType | None:
