@@ -368,6 +368,17 @@ def test_offline_serves_what_is_there_at_any_age_and_nothing_else(tmp_path) -> N
     run(body)
 
 
+def test_an_array_can_be_read_offline_when_its_disk_is_gone(tmp_path) -> None:
+    array = zarr.create_array(LocalStore(tmp_path / "a"), shape=(9,), chunks=(3,), dtype="i4", fill_value=5)
+    array[:6] = np.arange(6)
+    online = Cache(LocalStore(tmp_path / "a"), disk=tmp_path / "tier")
+    first = zarr.open_array(online, mode="r", zarr_format=3)[:]
+    online.close()
+    (tmp_path / "a").rename(tmp_path / "elsewhere")
+    store = Cache(LocalStore(tmp_path / "a", read_only=True), disk=tmp_path / "tier", offline=True)
+    assert (zarr.open_array(store, mode="r", zarr_format=3)[:] == first).all()
+
+
 # -- budget ---------------------------------------------------------------------------------------
 
 

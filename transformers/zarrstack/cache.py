@@ -135,6 +135,20 @@ class Cache(StorageTransformer):
         self._state.close()
         super().close()
 
+    # Offline, the store below is not even opened: its disk may be gone.
+
+    async def _open(self) -> None:
+        if not self._state.offline:
+            await super()._open()
+
+    async def _ensure_open(self) -> None:
+        if not self._state.offline:
+            await super()._ensure_open()
+
+    @property
+    def _is_open(self) -> bool:  # type: ignore[misc, override]  # WrapperStore's setter only raises
+        return self._state.offline or self._store._is_open  # noqa: SLF001
+
     @property
     def read_only(self) -> bool:
         """As the store below; offline always."""
