@@ -9,18 +9,19 @@ process, and a power failure is what `--fsync` is for.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from zarrstack.core.errors import JobError, Problem
-from zarrstack.core.jsons import JSONObject
+from zarrstack.core.jsons import JSONObject, excerpt
 
 from .plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
 
@@ -37,6 +38,8 @@ CREATE TABLE task (
     PRIMARY KEY (node, number)) WITHOUT ROWID;
 CREATE TABLE legacy (key TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
 """
+
+_BROKEN: Final = "Restore it, or move it away and migrate with --overwrite."
 
 State: TypeAlias = Literal["incomplete", "done", "finished", "undone"]
 NodeState: TypeAlias = Literal["pending", "failed", "done", "refused"]
@@ -75,12 +78,22 @@ class Job:
         self._db = connection
         self._lock = lock
         self._meta = dict(connection.execute("SELECT name, value FROM meta"))
-        if self._meta.get("version") != _VERSION:
+        if not {"version", "id", "state", "plan"} <= self._meta.keys():
+            raise JobError("this is no job file", key=str(path), found="no job in it", advice=_BROKEN)
+        try:
+            header = json.loads(self._meta["plan"])
+        except ValueError:
+            header = None
+        if not isinstance(header, dict):
+            found = excerpt(self._meta["plan"])
+            raise JobError("the job file is damaged", key=str(path), found=found, advice=_BROKEN)
+        if self._meta["version"] != _VERSION:
             raise JobError(
                 "the job file is of another version",
                 key=str(path),
-                found=self._meta.get("version"),
+                found=self._meta["version"],
                 expected=_VERSION,
+                advice="Go on with the zarrlift that made it, or move it away and migrate with --overwrite.",
             )
 
     @classmethod
@@ -88,7 +101,7 @@ class Job:
         cls, path: Path, plan: Plan, *, facts: Mapping[str, str] | None = None, fsync: bool = False
     ) -> Self:
         """A new job that holds a plan; appears whole or not at all. JobError if the file exists."""
-        if path.exists():
+        if os.path.lexists(path):
             raise JobError(
                 "a job file is there already", key=str(path), advice="Resume it, or undo it first."
             )
@@ -117,18 +130,21 @@ class Job:
             db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
             db.executemany("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", _node_rows(plan))
             db.execute("COMMIT")
-        except sqlite3.Error as error:
             db.close()
-            partial.unlink(missing_ok=True)
-            raise JobError("cannot write the job file", key=str(path), found=str(error)) from error
-        db.close()
-        os.replace(partial, path)
+            os.replace(partial, path)
+        except (OSError, sqlite3.Error) as error:
+            db.close()
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+                partial.with_name(partial.name + "-journal").unlink(missing_ok=True)
+            raise _unwritable(path, error) from error
         return cls.open(path, fsync=fsync)
 
     @classmethod
     def open(cls, path: Path, *, fsync: bool = False, write: bool = True) -> Self:
         """An existing job; JobError if it is none, or if another process is running it."""
         lock = _lock(path) if write else None
+        db = None
         try:
             # Readers open for writing too: after a kill the journal has to be rolled back first.
             mode = "rw" if write or os.access(path, os.W_OK) else "ro"
@@ -137,15 +153,23 @@ class Job:
             if write:
                 db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
             return cls(path, db, lock)
-        except sqlite3.Error as error:
+        except (JobError, sqlite3.Error) as error:
+            if db is not None:
+                db.close()
             if lock is not None:
                 os.close(lock)
-            raise JobError("this is no job file", key=str(path), found=str(error)) from error
+            if isinstance(error, JobError):
+                raise
+            message, advice = "this is no job file", _BROKEN
+            if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
+                message, advice = "cannot open the job file", "Mend the cause, then try again."
+            raise JobError(message, key=str(path), found=str(error), advice=advice) from error
 
     def close(self) -> None:
-        """Commit and release the file."""
-        if self._db.in_transaction:
-            self._db.execute("COMMIT")
+        """Commit and release the file. What cannot be committed any more is done again by a resume."""
+        with contextlib.suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self._db.execute("COMMIT")
         self._db.close()
         if self._lock is not None:
             os.close(self._lock)
@@ -180,33 +204,38 @@ class Job:
         for name, value in facts.items():
             if value is None:
                 self._meta.pop(name, None)
-                self._db.execute("DELETE FROM meta WHERE name = ?", (name,))
+                self._do("DELETE FROM meta WHERE name = ?", (name,))
             else:
                 self._meta[name] = value
-                self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+                self._do("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
     def plan(self) -> Plan:
         """The plan the job was made with."""
-        data: JSONObject = {**json.loads(self._meta["plan"]), "arrays": [], "groups": [], "refusals": []}
-        for kind, text in self._db.execute("SELECT kind, plan FROM node ORDER BY path"):
-            data[{"array": "arrays", "group": "groups", "refusal": "refusals"}[kind]].append(json.loads(text))
-        return Plan.from_json(data)
+        try:
+            data: JSONObject = {**json.loads(self._meta["plan"]), "arrays": [], "groups": [], "refusals": []}
+            for kind, text in self._rows("SELECT kind, plan FROM node ORDER BY path"):
+                place = {"array": "arrays", "group": "groups", "refusal": "refusals"}[kind]
+                data[place].append(json.loads(text))
+            return Plan.from_json(data)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            found = f"{type(error).__name__}: {error}"[:200]
+            raise JobError(
+                "the job file is damaged", key=str(self.path), found=found, advice=_BROKEN
+            ) from error
 
     def swap_node(self, path: str, node: Planned) -> None:
         """Plan a node anew: what was recorded of it is forgotten. Durable at the next commit."""
         self._begin()
-        for (number,) in self._db.execute("SELECT id FROM node WHERE path = ?", (path,)).fetchall():
-            self._db.execute("DELETE FROM task WHERE node = ?", (number,))
-            self._db.execute("DELETE FROM node WHERE id = ?", (number,))
-        self._db.execute("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", _node_row(node))
+        for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (path,)):
+            self._do("DELETE FROM task WHERE node = ?", (number,))
+            self._do("DELETE FROM node WHERE id = ?", (number,))
+        self._do("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", _node_row(node))
 
     # What is done
 
     def nodes(self) -> list[NodeRow]:
         """Every node, sorted by path."""
-        rows = self._db.execute(
-            "SELECT id, path, kind, state, published_ns, problems FROM node ORDER BY path"
-        )
+        rows = self._rows("SELECT id, path, kind, state, published_ns, problems FROM node ORDER BY path")
         return [
             NodeRow(
                 id=number,
@@ -221,11 +250,11 @@ class Job:
 
     def tasks_done(self, node: int) -> set[int]:
         """Numbers of the recorded tasks of a node."""
-        return {number for (number,) in self._db.execute("SELECT number FROM task WHERE node = ?", (node,))}
+        return {number for (number,) in self._rows("SELECT number FROM task WHERE node = ?", (node,))}
 
     def totals(self) -> dict[int, Totals]:
         """Sums of the recorded tasks, by node."""
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT node, count(*), sum(chunks), sum(bytes_in), sum(bytes_out), sum(dropped)"
             " FROM task GROUP BY node"
         )
@@ -239,7 +268,7 @@ class Job:
     ) -> None:
         """A task is done; durable at the next commit."""
         self._begin()
-        self._db.execute(
+        self._do(
             "INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)",
             (node, number, chunks, bytes_in, bytes_out, dropped),
         )
@@ -254,7 +283,7 @@ class Job:
     ) -> None:
         """A node is published, or failed; durable at the next commit."""
         self._begin()
-        self._db.execute(
+        self._do(
             "UPDATE node SET state = ?, published_ns = ?, problems = ? WHERE id = ?",
             (state, published_ns, json.dumps([problem.to_json() for problem in problems]), node),
         )
@@ -262,26 +291,52 @@ class Job:
     def commit(self) -> None:
         """Make what was recorded durable."""
         if self._db.in_transaction:
-            self._db.execute("UPDATE meta SET value = ? WHERE name = 'updated'", (repr(time.time()),))
-            self._db.execute("COMMIT")
+            self._do("UPDATE meta SET value = ? WHERE name = 'updated'", (repr(time.time()),))
+            self._do("COMMIT")
 
     # Legacy documents that `finish` removed
 
     def keep_legacy(self, documents: Iterable[tuple[str, bytes]]) -> None:
         """Keep documents before they are deleted; on disk, whatever `fsync` says, when this returns."""
         self.commit()
-        self._db.execute("PRAGMA synchronous=FULL")
-        self._db.execute("BEGIN")
-        self._db.executemany("INSERT OR REPLACE INTO legacy VALUES (?, ?)", documents)
-        self._db.execute("COMMIT")
+        self._do("PRAGMA synchronous=FULL")
+        self._do("BEGIN")
+        try:
+            self._db.executemany("INSERT OR REPLACE INTO legacy VALUES (?, ?)", documents)
+        except sqlite3.Error as error:
+            raise _unwritable(self.path, error) from error
+        self._do("COMMIT")
 
     def legacy(self) -> Iterator[tuple[str, bytes]]:
         """(key, content) of the documents kept."""
-        yield from self._db.execute("SELECT key, content FROM legacy ORDER BY key")
+        yield from self._rows("SELECT key, content FROM legacy ORDER BY key")
+
+    def _do(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self._db.execute(statement, values)
+        except sqlite3.Error as error:
+            raise _unwritable(self.path, error) from error
+
+    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        try:
+            return self._db.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise JobError(
+                "the job file is damaged", key=str(self.path), found=str(error), advice=_BROKEN
+            ) from error
 
     def _begin(self) -> None:
         if not self._db.in_transaction:
-            self._db.execute("BEGIN")
+            self._do("BEGIN")
+
+
+def _unwritable(path: Path, error: Exception) -> JobError:
+    return JobError(
+        "cannot write the job file",
+        key=str(path),
+        found=str(error),
+        advice="Make room, or let it be written there; what was done is kept. Then resume.",
+    )
 
 
 def _node_row(node: Planned) -> tuple[str, str, str, str]:

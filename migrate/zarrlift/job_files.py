@@ -48,8 +48,10 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
     folders = [Path.cwd()]
     if local is not None:
         beside = local.with_name(local.name + SUFFIX)
-        if beside.is_file() and (_is_local(beside) or _concerns(beside, wanted)):
-            return beside
+        if beside.is_file():
+            Job.open(beside, write=False).close()  # what is broken is said, not passed over
+            if _is_local(beside) or _concerns(beside, wanted):
+                return beside
         if local.parent not in folders:
             folders.insert(0, local.parent)
     found = [

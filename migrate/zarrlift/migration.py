@@ -102,7 +102,7 @@ def migrate(
         hard_links=link == "hard",
     )
     ends.check_reach(options)
-    if path.exists():
+    if os.path.lexists(path):
         earlier = _earlier(path, ends, recipe, overwrite=overwrite)
         if earlier:
             return _resume(path, options, ends, progress)

@@ -227,10 +227,8 @@ class Mover:
     def _rewrap(self, shared: int) -> Callable[[int, bytes], Buffer]:
         from zarrstack.core.codecs.deflate import rewrap_zlib_to_gzip
 
-        size = self._reader.sizes[shared]
-
         def rewrapped(index: int, payload: bytes) -> Buffer:
-            result = rewrap_zlib_to_gzip(payload, size)
+            result = rewrap_zlib_to_gzip(payload, self._reader.sizes_for(len(payload))[shared])
             self._again(index, payload, None)
             return result
 
@@ -249,7 +247,8 @@ class Mover:
         if move.source.data_type != target.data_type or move.drop_empty:
             # What pads an edge chunk is no value of the array: it is neither judged nor cast.
             inside = target.grid.valid(target.grid.coordinates(index))
-            part = convert(move, array[inside])
+            # The dots keep a 0-d array an array: numpy's scalars have no byte order.
+            part = np.asarray(convert(move, array[(*inside, ...)]))
             fill = fill_from_json(target.fill_value, target.data_type)
             if move.drop_empty and same_bits(part, np.full(part.shape, fill, dtype=part.dtype)):
                 return None

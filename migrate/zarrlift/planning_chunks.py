@@ -22,7 +22,7 @@ from .storage import Storage
 _SHAPED: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
 """Object codecs that hold values of any kind. Variable-length text and bytes are what they are."""
 _COPIES: Final = 4
-"""How often a chunk stands in memory at times: decoded and encoded, read back, and all of it in two threads."""
+"""How often a chunk stands in memory at times: decoded, encoded and read back, in two threads."""
 _OBJECT_BYTES: Final = 64
 """Bytes of memory of one str or bytes, at least (CPython 3.11: 49 and 33, and the reference)."""
 

@@ -119,7 +119,7 @@ class Run:
         try:
             self._arrays()
             self._publisher.groups()
-        except DestinationError as error:
+        except (DestinationError, JobError) as error:
             stopped = error.problem
         except BrokenExecutor as error:
             stopped = Problem(
@@ -129,14 +129,20 @@ class Run:
                 advice="It may have run out of memory. Resume with fewer workers.",
             )
         except KeyboardInterrupt:
-            self.job.commit()
             self.progress.close()
             raise Interrupted(str(self.job.path)) from None
         finally:
-            self.job.commit()
+            stopped = self._commit_at_the_end() or stopped
             self.writer.close()
         self.progress.close()
         return self._outcome(time.monotonic() - started, stopped)
+
+    def _commit_at_the_end(self) -> Problem | None:
+        try:
+            self.job.commit()
+        except JobError as error:  # what is not recorded will be done again
+            return error.problem
+        return None
 
     # Arrays
 

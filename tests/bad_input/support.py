@@ -61,13 +61,13 @@ def migrate(*words: str | Path) -> Ran:
     return run("migrate", *words, "--json")
 
 
-def write_array(path: Path, chunks: Mapping[str, bytes], **members: Any) -> Path:
+def write_array(path: Path, stored: Mapping[str, bytes], /, **members: Any) -> Path:
     """A Zarr v2 array with these stored chunks; `members` change its `.zarray`."""
     path.mkdir(parents=True, exist_ok=True)
     plain = {"shape": [8], "chunks": [4], "dtype": "<i4", "compressor": None, "filters": None}
     document = {"zarr_format": 2, **plain, "fill_value": 0, "order": "C", **members}
     (path / ".zarray").write_text(json.dumps(document))
-    for key, content in chunks.items():
+    for key, content in stored.items():
         (path / key).parent.mkdir(parents=True, exist_ok=True)
         (path / key).write_bytes(content)
     return path

@@ -1,4 +1,4 @@
-"""Every damaged archive of the fixtures: one clear error, every other array migrated, nothing wrong visible."""
+"""Every damaged archive of the fixtures: one clear error, all else migrated, nothing wrong visible."""
 
 from __future__ import annotations
 

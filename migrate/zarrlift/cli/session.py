@@ -94,6 +94,16 @@ class Session:
             traceback.print_exception(error)
         if isinstance(error, ZarrstackError):
             problem = error.problem
+        elif isinstance(error, OSError):
+            problem = Problem(
+                kind="storage",
+                message="reading or writing failed",
+                key=None if error.filename is None else os.fsdecode(error.filename),
+                found=error.strerror or str(error),
+                advice="Mend the cause, then run the command again.",
+            )
+        elif isinstance(error, MemoryError):
+            problem = Problem(kind="memory", message="there is not enough memory")
         else:
             text = " ".join(f"{type(error).__name__}: {error}".split())
             advice = f"This is a fault of zarrlift; {DEBUG}=1 shows the traceback to report."

@@ -14,6 +14,8 @@ from zarrstack.core.errors import MetadataError
 from zarrstack.core.jsons import JSON, JSONObject, excerpt
 
 _EXPECTED = "a JSON object in UTF-8"
+_MOST_LEVELS: Final = 100
+"""What is deeper can be read by one version of Python and not written by the next."""
 
 
 def parse_object(content: bytes, key: str) -> JSONObject:
@@ -40,15 +42,40 @@ def parse_object(content: bytes, key: str) -> JSONObject:
     except MetadataError as error:
         raise error.at(key=key) from None
     except RecursionError as error:
-        raise MetadataError("the document is nested too deeply", key=key) from error
+        raise _too_deep(key) from error
     except ValueError as error:
         # Python limits the digits of an integer it reads.
         raise MetadataError("the document cannot be read", key=key, found=str(error)) from error
+    if content.count(b"{") + content.count(b"[") > _MOST_LEVELS and _depth(data) > _MOST_LEVELS:
+        raise _too_deep(key)
     if not isinstance(data, dict):
         raise MetadataError(
             "the document is not a JSON object", key=key, found=excerpt(data), expected=_EXPECTED
         )
     return data
+
+
+def _too_deep(key: str) -> MetadataError:
+    return MetadataError(
+        "the document is nested too deeply",
+        key=key,
+        found=f"more than {_MOST_LEVELS} levels",
+        expected="objects and lists at most so deep",
+    )
+
+
+def _depth(data: JSON) -> int:
+    """How many objects and lists lie in one another; without recursion, which is what it guards."""
+    depth = 0
+    level = [data]
+    while level := [
+        inner
+        for item in level
+        if isinstance(item, dict | list)
+        for inner in (item.values() if isinstance(item, dict) else item)
+    ]:
+        depth += 1
+    return depth
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

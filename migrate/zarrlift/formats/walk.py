@@ -19,6 +19,8 @@ from zarrstack.core.errors import Problem, StorageError
 from ..storage import Entry, LocalStorage, Storage
 
 _CHUNK: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
+MOST_LEVELS: Final = 256
+"""Groups inside groups; real archives have ten. Paths that are longer than systems take end here too."""
 _PASSED_OVER: Final = frozenset({".git", ".ipynb_checkpoints", "__MACOSX", ".Trashes", ".fseventsd"})
 """Directories that other programs leave; no node has such a name."""
 
@@ -95,6 +97,9 @@ def bad_name(name: str) -> str | None:
 def name_problems(path: str) -> list[Problem]:
     """What is to say about the last name of a path, and about those above it that keep it back."""
     *above, name = path.split("/")
+    if len(above) >= MOST_LEVELS:
+        message = f"a node lies more than {MOST_LEVELS} levels deep"
+        return [Problem(kind="name", message=message, node=path, advice="Move it up, or exclude it.")]
     for other in above:
         if bad_name(other) is not None:
             message = "a node lies below one whose name Zarr v3 does not allow"
@@ -141,6 +146,8 @@ def chunk_root(path: str, found: dict[str, Found]) -> str:
 def _closed(place: Found) -> bool:
     """Whether a place is not to be looked into: where it leads is not below its parent."""
     if place.path.rpartition("/")[2] in ("", ".", "..") and place.above:
+        return True
+    if place.path.count("/") >= MOST_LEVELS:
         return True
     return any(problem.kind == "link" and problem.severity == "refusal" for problem in place.problems)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from zarrstack.core.errors import short
+
 from .units import count_text, node_text, safe
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ def _place(problem: Problem) -> str:
     """`/a/b, key 'a/b/.zarray'`, with what is known of it."""
     parts = []
     if problem.node is not None:
-        parts.append(node_text(problem.node))
+        parts.append(node_text(short(problem.node)))
     if problem.key is not None:
-        parts.append(f"key '{safe(problem.key)}'")
+        parts.append(f"key '{safe(short(problem.key))}'")
     return ", ".join(parts)

@@ -68,9 +68,9 @@ class Problem:
     def __str__(self) -> str:
         place = []
         if self.node is not None:
-            place.append("/" + self.node)
+            place.append("/" + short(self.node))
         if self.key is not None:
-            place.append(f"key {self.key!r}")
+            place.append(f"key {short(self.key)!r}")
         text = ", ".join(place) + ": " if place else ""
         text += self.message
         if self.found is not None:
@@ -80,6 +80,14 @@ class Problem:
         if self.advice is not None:
             text += f". {self.advice}"
         return text
+
+
+def short(path: str) -> str:
+    """A path as it is shown: a hostile one of many thousand characters is cut in the middle."""
+    return path if len(path) <= _SHOWN else f"{path[: _SHOWN // 2]}...{path[-_SHOWN // 2 :]}"
+
+
+_SHOWN: Final = 400
 
 
 class ZarrstackError(Exception):

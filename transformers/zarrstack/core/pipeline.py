@@ -129,9 +129,7 @@ class Pipeline:
     def undo(self, data: Buffer, start: int) -> Buffer:
         """What the payload is at position `start`, with `chain.codecs[start:]` undone."""
         first = self._first
-        sizes = self.sizes
-        if not sizes[first].exact:
-            sizes = self._sizes_of(memory(data).nbytes)
+        sizes = self.sizes_for(memory(data).nbytes)
         for index in range(len(self.chain.codecs) - 1, self._place(start) - 1, -1):
             try:
                 data = self._bytes_codecs[index - first].decode(data, sizes[index])
@@ -140,6 +138,15 @@ class Pipeline:
             except Exception as error:
                 raise _unforeseen(self.chain.codecs[index], error) from error
         return data
+
+    def sizes_for(self, stored: int) -> tuple[Size, ...]:
+        """`sizes` for one payload of `stored` bytes: of variable-length data, no more than is likely."""
+        if self.sizes[self._first].exact:
+            return self.sizes
+        most = max(_FLOOR + _PER_ITEM * prod(self._shape), _RATIO * stored)
+        return tuple(
+            size if size.exact else Size(min(size.at_most, most), exact=False) for size in self.sizes
+        )
 
     def apply(self, data: Buffer, start: int) -> Buffer:
         """The payload of what lies at position `start`: the inverse of `undo`."""
@@ -169,11 +176,6 @@ class Pipeline:
         """As `check` for a payload in memory, decoding it where nothing less can tell."""
         if not self.check(Ends.of(data)):
             self.decode(data)
-
-    def _sizes_of(self, stored: int) -> tuple[Size, ...]:
-        """`sizes` for one payload of variable-length data, of which more is not believed."""
-        most = max(_FLOOR + _PER_ITEM * prod(self._shape), _RATIO * stored)
-        return tuple(size if size.exact else Size(min(size.at_most, most), exact=False) for size in self.sizes)
 
     def _place(self, start: int) -> int:
         if not self._first <= start <= len(self.chain.codecs):
