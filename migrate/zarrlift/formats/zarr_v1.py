@@ -1,0 +1,324 @@
+"""A Zarr v1 archive as `Archive`: arrays in directories, and nothing else.
+
+Specification: https://zarr.readthedocs.io/en/stable/spec/v1.html ("Metadata", "Chunks",
+"Attributes"). What zarr 1.0.0 and 1.1.0 do (observed):
+
+- There are no groups; they came with v2. A directory that holds arrays is an implicit group.
+- With order F, chunks under zlib, bz2, lzma and none lie in C order all the same: the compressors
+  take `array.tobytes()`. Only blosc is handed the memory as it is. zarr 2's `migrate_1to2` and
+  the specification do not know that.
+- `compression="gzip"` is zlib, and stored under that name.
+- Fill values stand in JSON as Python writes them: bare NaN and Infinity, text for `S` and `U` as it
+  is (never base64, which v2 would read it as), a list for a struct.
+
+An array's document is put in Zarr v2's terms and described by v2's describer: what is left of the
+two formats' differences is the compressor's form and the places of documents.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from zarrstack.core.dtypes_v2 import parse_v2_dtype, v2_fill_to_scalar
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, UsageError, ZarrstackError
+from zarrstack.core.jsons import JSON, JSONObject, excerpt
+from zarrstack.core.keys import KeyEncoding
+
+from ..archive import Archive, ArrayNode, Document, GroupNode, Layout, Node
+from ..storage import Storage
+from .documents import parse_object
+from .walk import Found, chunk_root, inside, join, walk
+from .zarr_v2_array import Describer
+from .zarr_v2_deviations import specified_fill
+
+ARRAY: Final = "meta"
+ATTRIBUTES: Final = "attrs"
+_BEFORE: Final = "__zmeta__"
+"""Where zarr 0.x kept an array's metadata: as a pickle, which is not read."""
+_OTHERS: Final = {".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"}
+"""Where other formats keep metadata."""
+_MEMBERS: Final = frozenset(
+    {"zarr_format", "shape", "chunks", "dtype", "compression", "compression_opts", "fill_value", "order"}
+)
+_REALLY_F: Final = frozenset({"blosc"})
+"""Compressions whose chunks lie in the order that `order` says."""
+_STRAYS_NAMED: Final = 20
+_SILENT: Final = frozenset({ARRAY, ATTRIBUTES, ".DS_Store", "Thumbs.db", "desktop.ini"})
+
+
+def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
+    """Describe the archive.
+
+    `only` says that Zarr v1 was asked for: other formats' documents beside v1's are then passed over
+    instead of refused. `follow_links` lets links lead out of the archive.
+
+    Raises UsageError where there is no v1 archive, StorageError where the root cannot be read;
+    everything else is a problem of the archive or of a node.
+    """
+    names = (ARRAY, ATTRIBUTES, _BEFORE, *_OTHERS)
+    if storage.can_list:
+        leaves = frozenset({ARRAY, _BEFORE})
+        found = walk(storage, documents=names, leaves=leaves, follow_links=follow_links)
+    else:
+        contents = zip(names, storage.get_many(names), strict=True)
+        there = {name: content for name, content in contents if content is not None}
+        found = {"": Found(path="", documents=there)} if ARRAY in there else {}
+    reader = _Reader(storage=storage, only=only)
+    nodes = reader.nodes(found)
+    if not nodes:
+        raise UsageError("no Zarr v1 archive is here", found=storage.url, expected=ARRAY)
+    return Archive(url=storage.url, format="zarr1", nodes=nodes, problems=tuple(reader.strays))
+
+
+def in_v2_terms(document: Mapping[str, JSON]) -> JSONObject:
+    """A `meta` document as the `.zarray` that says the same of the same chunks.
+
+    Members that are missing stay missing, for v2's strict reading to name. Raises MetadataError and
+    UnsupportedError, with what was found, for a compression that makes no sense or is not known.
+    """
+    compression = document.get("compression")
+    result: JSONObject = {
+        name: value
+        for name, value in document.items()
+        if name not in ("zarr_format", "compression", "compression_opts")
+    }
+    result.update(zarr_format=2, filters=None, dimension_separator=".", compressor=_compressor(document))
+    if "order" in document and document["order"] == "F" and compression not in _REALLY_F:
+        result["order"] = "C"
+    if "fill_value" in document and "dtype" in document:
+        result["fill_value"] = _fill(document["fill_value"], document["dtype"])
+    return result
+
+
+def _compressor(document: Mapping[str, JSON]) -> JSONObject | None:
+    for name in ("compression", "compression_opts"):
+        if name not in document:
+            raise MetadataError(f"{name} is missing")
+    name, options = document["compression"], document["compression_opts"]
+    if name in (None, "none"):
+        if options is not None:
+            raise MetadataError("compression 'none' has no options", found=excerpt(options), expected="null")
+        return None
+    if name in ("zlib", "gzip", "bz2"):
+        level = 1 if options is None else options
+        if type(level) is not int or not (name == "bz2") <= level <= 9:
+            raise MetadataError(
+                f"compression_opts of {name} are a level",
+                found=excerpt(options),
+                expected="a whole number up to 9",
+            )
+        return {"id": "bz2" if name == "bz2" else "zlib", "level": level}
+    if name not in ("blosc", "lzma"):
+        raise UnsupportedError(
+            f"unknown compression {excerpt(name)}",
+            found=excerpt({"compression": name, "compression_opts": options}),
+            expected="blosc, zlib, bz2, lzma, none",
+        )
+    if not isinstance(options, dict | None):
+        raise MetadataError(
+            f"compression_opts of {name} are an object", found=excerpt(options), expected="{...}"
+        )
+    defaults: JSONObject = (
+        {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
+        if name == "blosc"
+        else {"format": 1, "check": 0, "preset": 1, "filters": None}
+    )
+    if unknown := sorted((options or {}).keys() - defaults.keys()):
+        raise MetadataError(f"unknown compression_opts of {name}", found=excerpt(unknown))
+    return {"id": name, **defaults, **(options or {})}
+
+
+def _fill(fill: JSON, data: JSON) -> JSON:
+    """A fill value in v2's form, where v2 would take it for something else."""
+    if not isinstance(fill, str | list):
+        return fill
+    try:
+        dtype = parse_v2_dtype(data)
+        if isinstance(fill, str):
+            return base64.b64encode(fill.encode("ascii")).decode("ascii") if dtype.kind == "S" else fill
+        return specified_fill(v2_fill_to_scalar(_by_name(fill, dtype), dtype), dtype) if dtype.names else fill
+    except (ZarrstackError, UnicodeEncodeError, RecursionError):
+        # v2's describer says what is wrong with the type, or with the value.
+        return fill
+
+
+def _by_name(fill: JSON, dtype: Any) -> JSON:
+    if dtype.names is None or not isinstance(fill, list) or len(fill) != len(dtype.names):
+        return fill
+    return {name: _by_name(item, dtype.fields[name][0]) for name, item in zip(dtype.names, fill, strict=True)}
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """Turns places into nodes, and keeps what concerns the archive as a whole."""
+
+    storage: Storage
+    only: bool
+    strays: list[Problem] = field(default_factory=list)
+    describer: Describer = field(default_factory=Describer)
+
+    def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
+        """Every node, sorted, implicit groups too."""
+        nodes: dict[str, Node] = {}
+        for path, place in found.items():
+            if ARRAY in place.documents or _BEFORE in place.documents:
+                nodes[path] = self._array(place)
+            elif any(problem.severity == "refusal" for problem in place.problems):
+                nodes[path] = GroupNode(path=path, implicit=True, problems=_placed(place.problems, place))
+        if not any(isinstance(node, ArrayNode) for node in nodes.values()):
+            return ()
+        for path, place in found.items():
+            root = chunk_root(path, found)
+            if place.chunk is not None and root and root not in nodes:
+                nodes[root] = ArrayNode(path=root, problems=(_chunks_alone(root, join(path, place.chunk)),))
+        for path in [path for path, node in nodes.items() if isinstance(node, ArrayNode)]:
+            for problem in self._inside(path):
+                nodes.setdefault(problem.node or "", ArrayNode(path=problem.node or "", problems=(problem,)))
+        for path in list(nodes):
+            for above in _above(path):
+                if above not in nodes:
+                    problems = found[above].problems if above in found else ()
+                    nodes[above] = GroupNode(path=above, implicit=True, problems=tuple(problems))
+        self._note_strays(found, nodes)
+        return tuple(nodes[path] for path in sorted(nodes))
+
+    def _array(self, place: Found) -> ArrayNode:
+        problems = [*place.problems, *self._other_format(place)]
+        attributes = self._parse(place, ATTRIBUTES, problems) if ATTRIBUTES in place.documents else None
+        layout: Layout | None = None
+        fill_is_null, extra = False, cast("JSONObject", {})
+        document = None
+        if ARRAY not in place.documents:
+            message = "an array of zarr 0.x, from before Zarr v1: its metadata is a pickle, which is not read"
+            key = join(place.path, _BEFORE)
+            problems.append(Problem(kind="unsupported", message=message, key=key))
+        else:
+            document = self._parse(place, ARRAY, problems)
+        if document is not None:
+            layout, fill_is_null, extra = self._describe(document, join(place.path, ARRAY), problems)
+        return ArrayNode(
+            path=place.path,
+            attributes=attributes or {},
+            layout=None if any(problem.severity == "refusal" for problem in problems) else layout,
+            fill_is_null=fill_is_null,
+            documents=tuple(
+                Document(key=join(place.path, name), content=content)
+                for name, content in place.documents.items()
+                if name in (ARRAY, ATTRIBUTES)
+            ),
+            extra=extra,
+            problems=_placed(problems, place),
+        )
+
+    def _describe(
+        self, document: JSONObject, key: str, problems: list[Problem]
+    ) -> tuple[Layout | None, bool, JSONObject]:
+        """Layout, whether the fill value is null, and members that are not known."""
+        version = document.get("zarr_format")
+        if type(version) is not int or version != 1:
+            found = excerpt(version) if "zarr_format" in document else "none"
+            problems.append(
+                Problem(kind="metadata", message="zarr_format is not 1", key=key, found=found, expected="1")
+            )
+            return None, False, {}
+        if missing := sorted({"fill_value", "order"} - document.keys()):
+            # v2's describer would take them for what some v2 writers leave out.
+            problems.append(Problem(kind="metadata", message=f"{', '.join(missing)} is missing", key=key))
+        try:
+            facts = self.describer.describe(in_v2_terms(document))
+        except ZarrstackError as error:
+            problems.append(error.problem.at(key=key))
+            return None, False, {}
+        problems.extend(problem.at(key=key) for problem in facts.problems)
+        if facts.shape == ():
+            # zarr 1.1.0 makes such an array, and cannot store its chunk under the key "".
+            message = "Zarr v1 has no key for the chunk of an array without axes"
+            problems.append(Problem(kind="metadata", severity="note", message=message, key=key))
+        if (
+            any(problem.severity == "refusal" for problem in problems)
+            or facts.shape is None
+            or facts.chunk_shape is None
+            or facts.data_type is None
+            or facts.chain is None
+        ):
+            return None, facts.fill_is_null, facts.extra
+        layout = Layout(
+            shape=facts.shape,
+            data_type=facts.data_type,
+            fill_value=facts.fill_value,
+            chunk_shape=facts.chunk_shape,
+            chain=facts.chain,
+            keys=KeyEncoding("v2", "."),
+        )
+        return layout, facts.fill_is_null, facts.extra
+
+    def _parse(self, place: Found, name: str, problems: list[Problem]) -> JSONObject | None:
+        key = join(place.path, name)
+        try:
+            return parse_object(place.documents[name], key)
+        except MetadataError as error:
+            problems.append(error.problem)
+            return None
+
+    def _other_format(self, place: Found) -> Iterator[Problem]:
+        for name, format_ in {} if self.only else _OTHERS.items():
+            if name in place.documents:
+                yield Problem(
+                    kind="format",
+                    message="a node has the metadata of two formats",
+                    key=join(place.path, name),
+                    found=f"zarr1 ({ARRAY}) and {format_} ({name})",
+                    advice="Say which one counts with --from.",
+                )
+
+    def _inside(self, path: str) -> Iterator[Problem]:
+        """An array has no children; what lies in one all the same is not left behind unsaid."""
+        for key in inside(self.storage, path, (ARRAY,)):
+            message = "a node lies inside an array"
+            node = key.rpartition("/")[0]
+            yield Problem(kind="metadata", message=message, node=node, key=key, found=f"/{path} is an array")
+
+    def _note_strays(self, found: dict[str, Found], nodes: dict[str, Node]) -> None:
+        strays = [
+            join(path, name)
+            for path, place in found.items()
+            if not isinstance(nodes.get(path), ArrayNode)
+            for name in (*place.files, *(place.documents.keys() & {ATTRIBUTES}))
+            if (name not in _SILENT or name in place.documents) and not name.startswith("._")
+        ]
+        for key in strays[:_STRAYS_NAMED]:
+            message = "a file that belongs to no node stays behind"
+            self.strays.append(Problem(kind="stray", severity="note", message=message, key=key))
+        if len(strays) > _STRAYS_NAMED:
+            message = f"{len(strays) - _STRAYS_NAMED} more files that belong to no node stay behind"
+            self.strays.append(Problem(kind="stray", severity="note", message=message))
+
+
+def _chunks_alone(root: str, key: str) -> Problem:
+    """Chunks say that an array was there; without its document its values are lost on us."""
+    return Problem(
+        kind="metadata",
+        message="chunks without an array",
+        node=root,
+        found=f"the key {key!r}",
+        expected=f"a document {join(root, ARRAY)!r}",
+        advice="Restore the document, or exclude the node.",
+    )
+
+
+def _placed(problems: list[Problem], place: Found) -> tuple[Problem, ...]:
+    """Problems with their node; a refusal about no key in particular is about the node's document."""
+    key = join(place.path, ARRAY) if ARRAY in place.documents else None
+    return tuple(
+        problem.at(node=place.path, key=key if problem.severity == "refusal" else None)
+        for problem in problems
+    )
+
+
+def _above(path: str) -> Iterator[str]:
+    while path:
+        path = path.rpartition("/")[0]
+        yield path
