@@ -132,7 +132,9 @@ class Around(StorageTransformer):
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path."""
         self._check_writable()
-        await self._run(Call("delete_dir", prefix), partial(self._store.delete_dir, prefix))
+        # A LocalStore that is asked for "" removes its root, and cannot be cleared after that.
+        act = partial(self._store.delete_dir, prefix) if prefix.strip("/") else self._store.clear
+        await self._run(Call("delete_dir", prefix), act)
 
     async def clear(self) -> None:
         """Remove everything."""
