@@ -7,7 +7,7 @@ How it stays right:
 - A whole value also serves ranges of it; a range is an entry of its own; a missing key is one too.
 - Values are copied on the way in and cannot be written to on the way out.
 
-What it cannot know: changes made past it. Give `ttl`, or open read-only data.
+What it cannot know: changes made past it. Give `ttl` for data that others change.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 
+from .cache_buffers import copied, found_in, size_of
 from .cache_changes import change, change_sync
 from .cache_control import LEAST_BUDGET, check_folder
 from .cache_disk import keep, keep_sync, look, look_sync, open_tiers, open_tiers_sync
@@ -33,6 +34,8 @@ from .cache_state import MEMORY, MISS, SHARED, CacheState, Figures
 from .cache_versions import Place
 from .core.errors import StorageError
 from .transformer import StorageTransformer
+
+Work: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Cache(StorageTransformer):
@@ -145,8 +148,8 @@ class Cache(StorageTransformer):
         if not self._state.offline:
             await super()._ensure_open()
 
-    @property
-    def _is_open(self) -> bool:  # type: ignore[misc, override]  # WrapperStore's setter only raises
+    @property  # type: ignore[misc]  # WrapperStore's setter only raises
+    def _is_open(self) -> bool:  # type: ignore[override]
         return self._state.offline or self._store._is_open  # noqa: SLF001
 
     @property
@@ -185,7 +188,7 @@ class Cache(StorageTransformer):
                 return await self._store.get(key, prototype, byte_range)
             found = await self._fetch(key, part, place, prototype, byte_range)
         else:
-            state.count(MEMORY, _size(found))
+            state.count(MEMORY, size_of(found))
         return None if found.data is None else prototype.buffer.from_bytes(found.data)
 
     async def _fetch(
@@ -198,7 +201,7 @@ class Cache(StorageTransformer):
                 break
             shared: Found | None = await wait_async(flight)
             if shared is not None:
-                state.count(SHARED, _size(shared))
+                state.count(SHARED, size_of(shared))
                 return shared
         try:
             # Another leader may have landed since the caller looked.
@@ -207,8 +210,8 @@ class Cache(StorageTransformer):
                 self._online(key)
                 stamp, started = place.quiet(), state.clock()
                 value = await self._store.get(key, prototype, byte_range)
-                found = _found(value, started, stamp)
-                state.count(MISS, _size(found))
+                found = found_in(value, started, stamp)
+                state.count(MISS, size_of(found))
                 if self._is_kept(part, found):
                     await keep(state, key, part, found, place)
         except BaseException as error:
@@ -253,7 +256,8 @@ class Cache(StorageTransformer):
     async def getsize_prefix(self, prefix: str) -> int:
         """Length in bytes of all values below a path, as the store below says."""
         self._online(prefix, "asks for what lies below a path")
-        return await self._store.getsize_prefix(prefix)
+        # Without the slash, zarr 3.1.6 counts `a/c/10` as below `a/c/1`.
+        return await self._store.getsize_prefix(prefix.rstrip("/") + "/" if prefix else "")
 
     async def is_empty(self, prefix: str) -> bool:
         """Whether no key lies below a path, as the store below says."""
@@ -280,7 +284,7 @@ class Cache(StorageTransformer):
     async def set(self, key: str, value: Buffer) -> None:
         """Write a whole value to the store below, then keep it."""
         self._check_writable()
-        kept = _copy(value) if self._keep_writes else None
+        kept = copied(value) if self._keep_writes else None
         await self._apply(key, lambda: self._store.set(key, value), kept)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
@@ -307,9 +311,7 @@ class Cache(StorageTransformer):
         self._check_writable()
         await self._apply("", self._store.clear)
 
-    async def _apply(
-        self, path: str, work: Callable[[], Awaitable[None]], kept: memoryview | None = None
-    ) -> None:
+    async def _apply(self, path: str, work: Work, kept: memoryview | None = None) -> None:
         await self._ensure_tiers()
         await change(self._state, path, work, kept)
 
@@ -336,7 +338,7 @@ class Cache(StorageTransformer):
                 return self._below_sync(key, prototype, byte_range)
             found = self._fetch_sync(key, part, place, prototype, byte_range)
         else:
-            state.count(MEMORY, _size(found))
+            state.count(MEMORY, size_of(found))
         return None if found.data is None else prototype.buffer.from_bytes(found.data)
 
     def _below_sync(
@@ -346,7 +348,7 @@ class Cache(StorageTransformer):
         return value
 
     @property
-    def _sync(self) -> Any:
+    def _sync(self) -> Any:  # zarr's Store does not name the synchronous methods
         return self._store
 
     def _fetch_sync(
@@ -358,15 +360,15 @@ class Cache(StorageTransformer):
             if leads:
                 break
             if (shared := flight.result.result()) is not None:
-                state.count(SHARED, _size(shared))
+                state.count(SHARED, size_of(shared))
                 return shared
         try:
             found = state.remembered(key, part) or look_sync(state, key, part, place)
             if found is None:
                 self._online(key)
                 stamp, started = place.quiet(), state.clock()
-                found = _found(self._below_sync(key, prototype, byte_range), started, stamp)
-                state.count(MISS, _size(found))
+                found = found_in(self._below_sync(key, prototype, byte_range), started, stamp)
+                state.count(MISS, size_of(found))
                 if self._is_kept(part, found):
                     keep_sync(state, key, part, found, place)
         except BaseException as error:
@@ -378,24 +380,10 @@ class Cache(StorageTransformer):
     def set_sync(self, key: str, value: Buffer) -> None:
         """As `set`."""
         self._check_writable()
-        kept = _copy(value) if self._keep_writes else None
+        kept = copied(value) if self._keep_writes else None
         self._apply_sync(key, lambda: self._sync.set_sync(key, value), kept)
 
     def delete_sync(self, key: str) -> None:
         """As `delete`."""
         self._check_writable()
         self._apply_sync(key, lambda: self._sync.delete_sync(key))
-
-
-def _found(value: Buffer | None, started: float, stamp: int | None) -> Found:
-    data = None if value is None else memoryview(value.to_bytes())
-    return Found(data=data, stored=started, stamp=-1 if stamp is None else stamp)
-
-
-def _copy(value: Any) -> memoryview | None:
-    """The bytes as they are now: the caller may change its array while they are written."""
-    return memoryview(value.to_bytes()) if isinstance(value, Buffer) else None
-
-
-def _size(found: Found) -> int:
-    return 0 if found.data is None else len(found.data)
