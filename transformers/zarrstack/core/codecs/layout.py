@@ -22,6 +22,7 @@ def in_c_order(array: Array, dtype: np.dtype[Any]) -> Array:
     A cast walks the target in order and so a transposed source in long strides; a large one
     is cast in blocks, each of which stays in the cache.
     """
+    array = np.asarray(array)  # a numpy scalar would pass for a 0-d array, and has no byte order
     if array.flags.c_contiguous or array.nbytes < _LARGE:
         return array.astype(dtype, order="C", copy=False)
     fastest = int(np.argmin(np.abs(array.strides)))
