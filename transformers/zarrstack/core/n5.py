@@ -9,7 +9,7 @@ tensorstore do, which needs a transpose).
 A block is a header, then the payload: big-endian values, compressed. All numbers of the header are
 big-endian: mode (uint16), number of axes (uint16), a length per axis (uint32), and in mode 1 the
 number of elements (uint32). Mode 2 has that number and no axes (Java's N5 4.0, `N5BlockCodecs`).
-Java reads the lengths as *signed*; whatever is not 1 up to the block size is refused here anyway.
+Java reads the lengths as *signed*; whatever is beyond the block size is refused here anyway.
 
 Edge blocks are truncated to the array (Java, z5 3.0) or padded to the block size (zarr-python's
 N5Store, tensorstore), also side by side in one array. Readers agree on what a shorter block leaves
@@ -78,7 +78,9 @@ class BlockHeader:
         """Read the header that begins `data`: a whole block, or its first `head_bytes`.
 
         ChunkError, before anything in it is believed, where it is cut short, names a mode or
-        number of axes that cannot be, or lengths other than 1 up to the block size.
+        number of axes that cannot be, or lengths beyond the block size. A length of 0 may stand: Java
+        writes blocks without elements if asked to (seen in 3.5.1 and 4.0.2), and reads zeros there;
+        the payload must then be empty too.
         """
         view = memory(data)[: head_bytes(len(block_size))].cast("B")
         _require(view, _START.size)
@@ -101,11 +103,11 @@ class BlockHeader:
         _require(view, head_bytes(ndim) - (_NUMBER.size if mode == DEFAULT else 0))
         numbers = struct.unpack_from(f">{ndim + mode}I", view, _START.size)
         shape = numbers[:ndim]
-        if any(not 0 < length <= most for length, most in zip(shape, block_size, strict=True)):
+        if any(length > most for length, most in zip(shape, block_size, strict=True)):
             raise ChunkError(
-                "an N5 block is not within its dataset's block size",
+                "an N5 block is larger than its dataset's block size",
                 found=" x ".join(map(str, shape)),
-                expected=f"at most {' x '.join(map(str, block_size))}, and no length of 0",
+                expected=f"at most {' x '.join(map(str, block_size))}",
             )
         return cls(mode=mode, shape=shape, elements=numbers[-1] if mode else math.prod(shape))
 
