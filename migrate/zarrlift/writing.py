@@ -254,7 +254,10 @@ class LocalWriter(Writer):
     def _temporary(self) -> str:
         name: str | None = getattr(self._local, "name", None)
         if name is None:
-            os.makedirs(self.scratch, exist_ok=True)
+            try:
+                os.makedirs(self.scratch, exist_ok=True)
+            except OSError as error:
+                raise self._failed(None, os.path.basename(self.scratch), error) from error
             name = self._local.name = f"{self.scratch}/{self._token}-{threading.get_ident()}"
         return name
 
