@@ -7,7 +7,7 @@ import json
 import zlib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numcodecs
 import numpy as np
@@ -16,6 +16,7 @@ from fixtures_index import (
     FIXTURES,
     FORMATS,
     ExpectedArchive,
+    Format,
     archive,
     archives,
     arrays,
@@ -126,10 +127,78 @@ def test_expectations_of_the_other_formats_load_too(one: ExpectedArchive) -> Non
 
 def test_zarr_1_writes_column_major_chunks_under_blosc_only() -> None:
     one = archive("zarr_v1/zarr-1.1/arrays")
-    for name, order in (("none", "C"), ("zlib", "C"), ("default", "F")):
+    orders: tuple[tuple[str, Literal["C", "F"]], ...] = (("none", "C"), ("zlib", "C"), ("default", "F"))
+    for name, order in orders:
         array = one[f"compressions/F/{name}"]
         assert json.loads((one.path / array.path / "meta").read_bytes())["order"] == "F"
         stored = (one.path / array.path / "0.0").read_bytes()
         chunk = array.values[:4, :3].tobytes(order)
         decoded = {"none": bytes, "zlib": zlib.decompress, "default": numcodecs.Blosc().decode}[name](stored)
         assert bytes(decoded) == chunk
+
+
+SOUND = {
+    "n5": ("good/attributes.json",),
+    "zarr_v1": ("good/meta",),
+    "zarr_v3_draft": ("meta/good.array.json", "meta/root/good.array.json"),
+}
+
+
+@pytest.mark.parametrize("form", FORMATS[1:])
+def test_every_damaged_archive_of_the_other_formats_has_its_sound_array_too(form: Format) -> None:
+    cases = bad_cases(form)
+    folders = {p.stem for p in (FIXTURES / form / "bad").iterdir() if p.is_dir()}
+    assert folders == {case.name for case in cases}
+    for case in cases:
+        assert case.name == "nothing" or any((case.path / key).is_file() for key in SOUND[form]), case.name
+
+
+@cache
+def n5_documents() -> tuple[tuple[str, dict[str, Any]], ...]:
+    """(writer, `attributes.json`) of every N5 dataset."""
+    return tuple(
+        (one.writer["name"], json.loads((one.path / path / "attributes.json").read_bytes()))
+        for one in archives("n5")
+        for path in one.arrays
+    )
+
+
+@pytest.mark.parametrize(
+    "data_type", [*(f"{k}{n}" for k in ("int", "uint") for n in (8, 16, 32, 64)), "float32", "float64"]
+)
+@pytest.mark.parametrize("writer", ["n5 (Java)", "z5py", "tensorstore", "zarr-python"])
+def test_every_n5_writer_wrote_every_data_type(writer: str, data_type: str) -> None:
+    assert any(name == writer and d["dataType"] == data_type for name, d in n5_documents())
+
+
+@pytest.mark.parametrize("compression", ["raw", "gzip", "bzip2", "xz", "lz4", "blosc", "zstd"])
+def test_java_wrote_every_compression(compression: str) -> None:
+    types = (
+        d["compression"]["type"] for name, d in n5_documents() if name == "n5 (Java)" and "compression" in d
+    )
+    assert compression in set(types)
+
+
+def test_n5_blocks_have_every_mode_and_edges_cut_padded_and_mixed() -> None:
+    modes = archive("n5/java-3.5.1/modes").path
+    for name, mode in (("varlength", 1), ("object", 2)):
+        assert int.from_bytes((modes / name / "raw" / "0" / "0").read_bytes()[:2], "big") == mode
+    sizes = {}
+    for edges in ("cut", "padded", "mixed"):
+        blocks = archive("n5/java-3.5.1/edges").path / edges / "all_raw"
+        last = ((blocks / "1" / str(y) / "0").read_bytes() for y in range(3))
+        sizes[edges] = {int.from_bytes(block[4:8], "big") for block in last}
+    assert sizes == {"cut": {3}, "padded": {4}, "mixed": {3, 4}}
+
+
+def test_what_cannot_be_an_array_has_its_blocks_instead_of_values() -> None:
+    found = arrays(lambda array: bool(array.blocks), format="n5")
+    assert {array.path.split("/")[0] for array in found} >= {"varlength", "object", "string", "paintera"}
+    assert all(array.unreadable is not None for array in found)
+    assert archive("n5/java-3.5.1/modes")["object/raw"].blocks == {"0/0": b"serialised object"}
+
+
+def test_a_fallback_is_needed_only_for_data_types_of_extensions() -> None:
+    for array in arrays(lambda array: array.needs is not None, format="zarr_v3_draft"):
+        document = json.loads((array.archive.path / "meta" / f"{array.path}.array.json").read_bytes())
+        assert isinstance(document["data_type"], dict)
