@@ -399,7 +399,7 @@ def test_fallbacks_that_lead_back_or_nowhere_are_refused(allow):
 REFUSED = {
     "an unknown member": ({"colour": 1}, "unknown members"),
     "a dimension_names of a later draft": ({"dimension_names": ["a", "b"]}, "unknown members"),
-    "no attributes": ({"attributes": None}, "attributes are an object"),
+    "attributes that are a list": ({"attributes": [1]}, "attributes are an object"),
     "an extension to understand": (
         {"extensions": [{"extension": "http://x/y", "must_understand": True}]}, "http://x/y"),
     "a negative shape": ({"shape": [-1, 2]}, "shape is no list"),

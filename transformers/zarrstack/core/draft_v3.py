@@ -238,8 +238,13 @@ def read_extensions(data: JSON) -> tuple[tuple[JSONObject, ...], list[Problem]]:
 
 
 def read_group(document: Mapping[str, JSON]) -> JSONObject:
-    """The attributes of an explicit group. MetadataError for other members: they are reserved."""
-    require_known(document, ("attributes",), "a group")
+    """The attributes of an explicit group. MetadataError for other members: they are reserved.
+
+    `extensions`, which zarrita and GDAL 3.5 write from an earlier state of the text, may stand if
+    none must be understood.
+    """
+    require_known(document, ("attributes", "extensions"), "a group")
+    read_extensions(document.get("extensions", []))
     return read_attributes(document)
 
 
@@ -249,8 +254,10 @@ def write_group(attributes: Mapping[str, JSON]) -> JSONObject:
 
 
 def read_attributes(document: Mapping[str, JSON]) -> JSONObject:
-    """The `attributes` member; it must be there."""
+    """The `attributes` member; it must be there. zarrita writes null where it was given none."""
     attributes = document.get("attributes")
+    if attributes is None and "attributes" in document:
+        return {}
     if not isinstance(attributes, dict):
         found = excerpt(attributes) if "attributes" in document else "none"
         raise MetadataError("attributes are an object", found=found, expected="{...}")
