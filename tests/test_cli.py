@@ -163,7 +163,7 @@ def test_every_option_of_migrate_arrives(fakes):
         " --objects json --allow-pickle --attributes keep --conventions none --from zarr2 --job j.db"
         " --workers 3 --processes --verify full --fsync --link hard --overwrite --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
-        ' --dest-storage-options {"a":{"b":1}}'
+        ' --dest-storage-options {"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
     )
     assert main(words.split()) == 0
     call = fakes["migrate"]
@@ -183,6 +183,8 @@ def test_every_option_of_migrate_arrives(fakes):
         "follow_links": True,
         "storage_options": {"anon": True, "endpoint_url": "http://x"},
         "dest_storage_options": {"a": {"b": 1}},
+        "source_through": "retry",
+        "dest_through": "log:x.jsonl",
     }
     assert recipe == zarrlift.Recipe(
         base=zarrlift.ArrayRecipe(

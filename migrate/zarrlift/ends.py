@@ -19,6 +19,7 @@ from .plans import Plan
 from .recipe import Recipe
 from .run import RunOptions, out_of_reach
 from .storage import LocalStorage, Storage
+from .through import lasting, through
 from .worker import WorkerSpec
 
 Options: TypeAlias = dict[str, Any] | None
@@ -38,6 +39,11 @@ class Ends:
     destination_place: str | None
     source_options: str
     destination_options: str
+    local_destination: Path | None
+    """The destination's directory, if it is one."""
+    source_through: str | None = None
+    destination_through: str | None = None
+    """Layers under either side, as text."""
 
     @classmethod
     def open(
@@ -48,6 +54,8 @@ class Ends:
         storage_options: Options,
         dest_storage_options: Options,
         follow_links: bool,
+        source_through: str | None = None,
+        dest_through: str | None = None,
     ) -> Ends:
         """Open what was asked for; UsageError where the two ends make no sense together."""
         if in_place and destination is not None:
@@ -60,9 +68,16 @@ class Ends:
         else:
             second = open_storage(destination, storage_options=dest_storage_options, mode="w")
             _refuse_nested(first, second)
+        if in_place and (source_through or dest_through):
+            raise UsageError(
+                "in place there are no two sides to put layers under", found=source_through or dest_through
+            )
         return cls(
-            source=first,
-            destination=second,
+            source=through(first, lasting(source_through)),
+            destination=through(second, lasting(dest_through)),
+            local_destination=second.root if isinstance(second, LocalStorage) else None,
+            source_through=source_through,
+            destination_through=dest_through,
             in_place=in_place,
             named=destination is not None,
             source_place=_text(source),
@@ -84,9 +99,10 @@ class Ends:
         )
 
     @property
-    def local_destination(self) -> Path | None:
-        """The destination's directory, if it is one."""
-        return self.destination.root if isinstance(self.destination, LocalStorage) else None
+    def layers(self) -> dict[str, str]:
+        """The layers under either side, as a job remembers them."""
+        texts = {"source_through": self.source_through, "dest_through": self.destination_through}
+        return {name: text for name, text in texts.items() if text is not None}
 
     @property
     def lasting_place(self) -> str:
@@ -118,6 +134,8 @@ class Ends:
             destination=self.destination_place,
             source_options=self.source_options,
             destination_options=self.destination_options,
+            source_through=self.source_through,
+            destination_through=self.destination_through,
             fsync=options.fsync,
             hard_links=options.hard_links,
             recheck=options.verify != "none",

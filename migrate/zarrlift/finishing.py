@@ -22,6 +22,7 @@ from .planning import digest
 from .plans import ArrayPlan, Plan
 from .replacing import bring_back
 from .storage import LocalStorage, Storage
+from .through import through
 from .writing import directory_of
 
 
@@ -109,7 +110,8 @@ def undo(
         if opened.state == "undone":
             return _outcome(opened, plan, "nothing to do", started)
         options = storage_options if plan.in_place else dest_storage_options
-        storage = open_storage(plan.destination, storage_options=options, mode="w")
+        place = open_storage(plan.destination, storage_options=options, mode="w")
+        storage = through(place, opened.fact("dest_through"))
         restored = 0
         for key, content in opened.legacy():
             if storage.get(key) is None:
@@ -121,9 +123,9 @@ def undo(
         if not plan.in_place:
             for array in plan.arrays:
                 removed += _chunks(array, storage, published.get(array.path), problems)
-        if isinstance(storage, LocalStorage):
-            _sweep(storage, opened, plan)
-        bring_back(opened, storage)
+        if isinstance(place, LocalStorage):
+            _sweep(place, opened, plan)
+        bring_back(opened, place)
         opened.note(state="undone", verified=None)
         opened.commit()
         return _outcome(opened, plan, "undone", started, problems, removed=removed, restored=restored)

@@ -52,13 +52,24 @@ def plan(
     format: Format | None = None,
     storage_options: Options = None,
     dest_storage_options: Options = None,
+    source_through: str | None = None,
+    dest_through: str | None = None,
     follow_links: bool = False,
 ) -> Plan:
     """What `migrate` would do, in full; nothing is written.
 
     `destination` may be left out: the plan is then for a copy to a place yet to be named.
     """
-    ends = Ends.open(source, destination, in_place, storage_options, dest_storage_options, follow_links)
+    ends = Ends.open(
+        source,
+        destination,
+        in_place,
+        storage_options,
+        dest_storage_options,
+        follow_links,
+        source_through,
+        dest_through,
+    )
     return ends.plan(recipe or Recipe(), format, follow_links)[0]
 
 
@@ -80,18 +91,31 @@ def migrate(
     follow_links: bool = False,
     storage_options: Options = None,
     dest_storage_options: Options = None,
+    source_through: str | None = None,
+    dest_through: str | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
     """Migrate an archive to Zarr v3, to a new place or in place.
 
     A second call with the same arguments goes on where the first one stopped, and changes
     nothing once all is done. Refused and failed nodes are in the outcome's `problems`.
+    `source_through` and `dest_through` put storage transformers under either side, such as
+    "retry,throttle:50MB/s" (see `zarrstack.registry.parse_stack`); the job remembers them.
     Raises UsageError, JobError (destination exists, other job), Interrupted (Ctrl-C).
     """
     if destination is None and not in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
     recipe = recipe or Recipe()
-    ends = Ends.open(source, destination, in_place, storage_options, dest_storage_options, follow_links)
+    ends = Ends.open(
+        source,
+        destination,
+        in_place,
+        storage_options,
+        dest_storage_options,
+        follow_links,
+        source_through,
+        dest_through,
+    )
     path = job_path(ends.local_destination, ends.name, None if job is None else Path(job))
     options = RunOptions(
         workers=workers,
@@ -111,6 +135,7 @@ def migrate(
     facts = {"link": link, "source_place": ends.lasting_place}
     if overwrite and not in_place:
         facts["overwrite"] = "yes"
+    facts.update(ends.layers)
     with checks_for(ends.source, ends.destination, verify) as checks:
         made, inventories = ends.plan(recipe, format, follow_links)
         if not made.arrays and not made.groups and not made.refusals:
@@ -150,6 +175,7 @@ def resume(
     with Job.open(path, write=False) as opened:
         header = json.loads(opened.fact("plan") or "{}")
         lasting = opened.fact("source_place") or header["source"]
+        layers = (opened.fact("source_through"), opened.fact("dest_through"))
         link: Link = "hard" if opened.fact("link") == "hard" else "auto"
     ends = Ends.open(
         lasting if source is None else source,
@@ -158,6 +184,7 @@ def resume(
         storage_options,
         dest_storage_options,
         header["follow_links"],
+        *layers,
     )
     ends.check_reach(options)
     return _resume(path, replace(options, hard_links=link == "hard"), ends, progress)

@@ -246,9 +246,9 @@ class Mover:
         target = move.destination
         if move.source.data_type != target.data_type or move.drop_empty:
             # What pads an edge chunk is no value of the array: it is neither judged nor cast.
-            inside = target.grid.valid(target.grid.coordinates(index))
             # The dots keep a 0-d array an array: numpy's scalars have no byte order.
-            part = np.asarray(convert(move, array[(*inside, ...)]))
+            inside: tuple[Any, ...] = (*target.grid.valid(target.grid.coordinates(index)), ...)
+            part = np.asarray(convert(move, array[inside]))
             fill = fill_from_json(target.fill_value, target.data_type)
             if move.drop_empty and same_bits(part, np.full(part.shape, fill, dtype=part.dtype)):
                 return None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from .move import Moved, Mover, Task
 from .places import open_storage
 from .storage import Storage
+from .through import through
 from .writing import Writer, writer_for
 
 
@@ -26,6 +27,8 @@ class WorkerSpec:
     destination: str
     source_options: str = "{}"
     destination_options: str = "{}"
+    source_through: str | None = None
+    destination_through: str | None = None
     fsync: bool = False
     hard_links: bool = False
     recheck: bool = True
@@ -87,6 +90,8 @@ def _worker(spec: WorkerSpec) -> Worker:
     destination = open_storage(
         spec.destination, storage_options=json.loads(spec.destination_options), mode="w"
     )
+    source = through(source, spec.source_through)
+    destination = through(destination, spec.destination_through)
     return Worker(
         source,
         writer_for(destination, spec.job_id, fsync=spec.fsync),

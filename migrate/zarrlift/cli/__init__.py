@@ -107,6 +107,7 @@ for _command, _summary in (
     (cli_move.resume, "Go on with a migration."),
     (cli_look.status, "Show how far a migration is."),
     (cli_look.verify, "Compare source and result."),
+    (cli_look.transformers, "List the storage transformers there are."),
     (cli_move.finish, "In place: delete the legacy metadata."),
     (cli_move.undo, "In place: take the migration back."),
 ):

@@ -50,6 +50,8 @@ def plan(
     follow_links: o.FollowLinks = False,
     storage_options: o.StorageOptions = None,
     dest_storage_options: o.DestOptions = None,
+    source_through: o.SourceThrough = None,
+    dest_through: o.DestThrough = None,
     recipe_file: o.RecipeFile = None,
     codecs: o.Codecs = None,
     dtype: o.Dtype = None,
@@ -87,6 +89,8 @@ def plan(
             format=o.value(from_),
             storage_options=o.storage_options(storage_options),
             dest_storage_options=o.storage_options(dest_storage_options, "--dest-storage-options"),
+            source_through=source_through,
+            dest_through=dest_through,
             follow_links=follow_links,
         )
         refused = any(problem.severity == "refusal" for problem in made.all_problems())
@@ -161,3 +165,23 @@ def verify(
         )
 
     return Session(command="verify", json=as_json, quiet=quiet, everything=show_all).run(work)
+
+
+def transformers(as_json: o.Json = False) -> int:
+    """List the storage transformers that --source-through, --dest-through and zarrstack know."""
+
+    def work() -> Answer:
+        from dataclasses import asdict
+
+        from zarrstack.registry import registered
+
+        from ..report import transformers as report_transformers
+
+        layers = registered()
+        return Answer(
+            code=PARTLY if any(layer.problem for layer in layers) else DONE,
+            text=lambda page: report_transformers.lines(layers, page),
+            data=lambda: {"transformers": [asdict(layer) for layer in layers]},
+        )
+
+    return Session(command="transformers", json=as_json).run(work)

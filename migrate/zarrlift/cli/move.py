@@ -20,6 +20,8 @@ def migrate(
     follow_links: o.FollowLinks = False,
     storage_options: o.StorageOptions = None,
     dest_storage_options: o.DestOptions = None,
+    source_through: o.SourceThrough = None,
+    dest_through: o.DestThrough = None,
     recipe_file: o.RecipeFile = None,
     codecs: o.Codecs = None,
     dtype: o.Dtype = None,
@@ -69,6 +71,8 @@ def migrate(
             follow_links=follow_links,
             storage_options=o.storage_options(storage_options),
             dest_storage_options=o.storage_options(dest_storage_options, "--dest-storage-options"),
+            source_through=source_through,
+            dest_through=dest_through,
             progress=progress,
         )
 

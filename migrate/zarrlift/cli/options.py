@@ -54,6 +54,17 @@ Destination: TypeAlias = Annotated[
 Target: TypeAlias = Annotated[
     str, typer.Argument(help="The job file, or the source or destination of the job.", metavar="TARGET")
 ]
+SourceThrough: TypeAlias = Annotated[
+    str | None,
+    _option(
+        "--source-through",
+        help="Storage transformers over the source, such as retry,throttle:50MB/s,log:events.jsonl.",
+        metavar="LAYERS",
+    ),
+]
+DestThrough: TypeAlias = Annotated[
+    str | None, _option("--dest-through", help="Storage transformers over the destination.", metavar="LAYERS")
+]
 InPlace: TypeAlias = Annotated[
     bool, _option("--in-place", help="Add v3 metadata to the source; its chunks stay.")
 ]

@@ -15,6 +15,7 @@ from ..archive import Format
 from ..job import Job
 from ..job_files import find_job
 from ..recipe import Recipe
+from ..through import through
 from .archives import Watcher, verify_archives
 from .report import VerificationReport
 
@@ -67,6 +68,8 @@ def verify(
         format = known.format if format is None else format  # noqa: A001
     if first.url == second.url and format is None:
         format = "zarr2"  # noqa: A001 - in place both formats' documents lie at every node
+    if known is not None:
+        first, second = through(first, known.source_through), through(second, known.dest_through)
     archive = describe(first, format=format, follow_links=follow_links)
     report = verify_archives(archive, first, second, full=full, recipe=recipe, progress=progress)
     if known is not None and report.ok:
@@ -87,6 +90,8 @@ class _KnownJob:
     format: Format
     follow_links: bool
     recipe: Recipe
+    source_through: str | None
+    dest_through: str | None
 
 
 def _known_job(
@@ -103,9 +108,12 @@ def _known_job(
         path = find_job(target, job)
         with Job.open(path, write=False) as opened:
             plan = json.loads(opened.fact("plan") or "{}")
+            source_through, dest_through = opened.fact("source_through"), opened.fact("dest_through")
         return _KnownJob(
             path=path,
             recipe=Recipe.from_json(plan["recipe"]),
+            source_through=source_through,
+            dest_through=dest_through,
             **{name: plan[name] for name in ("source", "destination", "in_place", "format", "follow_links")},
         )
     except (JobError, KeyError):

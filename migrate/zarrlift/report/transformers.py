@@ -1,0 +1,28 @@
+"""Which storage transformers are registered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from .table import Column
+from .units import count_text, safe
+
+if TYPE_CHECKING:
+    from zarrstack.registry import Registered
+
+    from . import Page
+
+_COLUMNS: Final = (
+    Column(title="name"),
+    Column(title="package"),
+    Column(title="what it does", wraps=True),
+)
+
+
+def lines(layers: Sequence[Registered], page: Page) -> Iterator[str]:
+    """The layers by name; what keeps one from being used stands in its place."""
+    rows = ((safe(layer.name), safe(layer.package), safe(layer.problem or layer.summary)) for layer in layers)
+    yield from page.table(_COLUMNS, rows)
+    yield ""
+    yield f"{count_text(len(layers), 'storage transformer')}."
