@@ -10,7 +10,7 @@ from zarrlift.archive import ArrayNode, GroupNode
 from zarrlift.formats import zarr_v1
 from zarrlift.places import open_storage
 from zarrstack.core.dtypes import fill_from_json
-from zarrstack.core.errors import ChunkError
+from zarrstack.core.errors import ChunkError, UsageError, ZarrstackError
 from zarrstack.core.pipeline import Pipeline
 
 ARCHIVES = fixtures_index.archives(format="zarr_v1")
@@ -75,3 +75,34 @@ def test_chunks_decode_to_what_the_old_writer_reads(expected):
             assert np.ascontiguousarray(part).tobytes() == native.tobytes(), (node.path, key)
             read += 1
     assert read
+
+
+@pytest.mark.parametrize("case", fixtures_index.bad_cases("zarr_v1"), ids=str)
+def test_damage_is_refused_at_its_key_or_gives_the_true_values(case):
+    storage = open_storage(case.path)
+    try:
+        nodes = {node.path: node for node in zarr_v1.read(storage).nodes}
+    except UsageError:
+        assert case.name == "nothing"
+        return
+    assert not nodes["good"].refused
+    for path in case.damaged:
+        node = nodes[path]
+        assert isinstance(node, ArrayNode), "a broken array is not taken for a group"
+        if node.layout is None:
+            assert {problem.key for problem in node.problems} & set(case.keys)
+            continue
+        layout = node.layout
+        values = np.full(layout.shape, fill_from_json(layout.fill_value, layout.data_type))
+        try:
+            pipeline = Pipeline(layout.chain, layout.chunk_shape, layout.data_type)
+            for index in range(layout.grid.total):
+                coordinates = layout.grid.coordinates(index)
+                payload = storage.get(f"{path}/{layout.keys.key(coordinates)}")
+                if payload is not None:
+                    pairs = zip(coordinates, layout.chunk_shape, strict=True)
+                    inside = values[tuple(slice(i * c, (i + 1) * c) for i, c in pairs)]
+                    inside[...] = pipeline.decode(payload)[tuple(slice(0, n) for n in inside.shape)]
+        except ZarrstackError:
+            continue
+        assert fixtures_index.same(values.astype("<i4"), fixtures_index.GOOD), case.what
