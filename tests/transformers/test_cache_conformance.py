@@ -32,7 +32,7 @@ class TestFolder(LayerTests):
     disk: Any = "/nowhere/zarrstack-cache"
 
     def layers(self):
-        return [Cache(disk=self.disk, source="x", disk_bytes=100_000, memory_bytes=600)]
+        return [Cache(disk=self.disk, source="x", disk_bytes=100_000, memory_bytes=2000)]
 
     def make(self, place: Place, *, read_only: bool = False):
         self.disk = place.folder.with_name(place.folder.name + "-tier")
@@ -56,7 +56,7 @@ class TestStore(LayerTests):
     disk: Any = None
 
     def layers(self):
-        return [Cache(disk=self.disk, source="x", disk_bytes=20_000, memory_bytes=600)]
+        return [Cache(disk=self.disk, source="x", disk_bytes=20_000, memory_bytes=2000)]
 
     def make(self, place: Place, *, read_only: bool = False):
         self.disk = MemoryStore()

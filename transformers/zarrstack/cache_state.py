@@ -43,7 +43,7 @@ class Figures:
     bytes_fetched: int
     """From the store below."""
     memory_bytes: int
-    """Held now, with 256 bytes and the key counted for each entry."""
+    """Held now, with 600 bytes and the key counted for each entry."""
     memory_entries: int
     disk_bytes: int
     """In the disk tier now, whoever put them there."""
