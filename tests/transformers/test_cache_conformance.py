@@ -44,6 +44,9 @@ class TestFolderOverFolder(TestFolder):
 
     examples = 3
     leaves_folders = True
+    # zarr 3.4.2's machine fails over a LocalStore alone: once an array's last chunk is deleted, `list_dir` still
+    # names the empty `c`, where its model does not. It runs over a MemoryStore in the other classes.
+    test_zarr_hierarchy_state_machine = None
 
     def below(self, place: Place, *, read_only: bool = False):
         return LocalStore(place.folder, read_only=read_only)
