@@ -44,7 +44,7 @@ class TestFolderOverFolder(TestFolder):
 
     examples = 3
     leaves_folders = True
-    # zarr 3.4.2's machine fails over a LocalStore alone: once an array's last chunk is deleted, `list_dir` still
+    # zarr 3.4.2's machine fails over a LocalStore alone: when an array's last chunk is gone, `list_dir` still
     # names the empty `c`, where its model does not. It runs over a MemoryStore in the other classes.
     test_zarr_hierarchy_state_machine = None
 
