@@ -148,6 +148,9 @@ class TestDraftBelow(LayerTests):
 class TestOverFiles(LayerTests):
     examples = 5
     leaves_folders = True
+    # zarr's machine fails over a LocalStore alone (3.4.2): when an array's last chunk is gone, it still
+    # lists the empty `c`, where its model does not. It runs over a MemoryStore in the other classes.
+    test_zarr_hierarchy_state_machine = None
 
     def below(self, place, *, read_only=False):
         return LocalStore(place.folder, read_only=read_only)

@@ -51,8 +51,12 @@ class Flights:
         with self._lock:
             flight = self._flights.get(what)
             if flight is not None and flight.stamp == stamp:
-                alone = flight.loop is None
-                if (alone and loop is None) if blocking else (alone or flight.loop.is_running()):
+                leader = flight.loop
+                if blocking:
+                    joins = leader is None and loop is None
+                else:
+                    joins = leader is None or leader.is_running()
+                if joins:
                     return flight, False
             flight = self._flights[what] = Flight(what, stamp, None if blocking else loop)
             return flight, True

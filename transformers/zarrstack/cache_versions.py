@@ -25,6 +25,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from .core.codecs.base import memory
+
 Slots: TypeAlias = tuple[int, ...]
 """The slots of a path, from the root of the store to the key."""
 
@@ -121,4 +123,4 @@ class Place(NamedTuple):
 
 def own_versions(lock: Callable[[], AbstractContextManager[object]]) -> Versions:
     """A table for this process alone."""
-    return Versions(memoryview(np.zeros(OWN_TABLE, dtype="u8")), lock)
+    return Versions(memory(np.zeros(OWN_TABLE, dtype="u8")), lock)
