@@ -8,6 +8,7 @@ since no other chunk will fare better.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -114,9 +115,10 @@ class Mover:
         counts = _Counts()
         pipeline = self._reader
         carry = writer.link if self.hard_links else writer.copy
+        root = source.path("") + os.sep  # our own keys need no look at whether they leave it
         for _, before, after in self._keys(task.indexes):
             try:
-                size = carry(source.path(before), after, pipeline)
+                size = carry(root + before, after, pipeline)
                 if size is None:
                     if task.certain:
                         raise _vanished()

@@ -52,10 +52,10 @@ class Flights:
             flight = self._flights.get(what)
             if flight is not None and flight.stamp == stamp:
                 leader = flight.loop
-                if blocking:
-                    joins = leader is None and loop is None
+                if leader is None:
+                    joins = loop is None or not blocking
                 else:
-                    joins = leader is None or leader.is_running()
+                    joins = not blocking and leader.is_running()
                 if joins:
                     return flight, False
             flight = self._flights[what] = Flight(what, stamp, None if blocking else loop)

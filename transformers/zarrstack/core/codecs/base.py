@@ -91,6 +91,8 @@ class Ends(NamedTuple):
     @classmethod
     def of(cls, data: Buffer) -> Ends:
         """The ends of a payload that is in memory."""
+        if isinstance(data, bytes):
+            return cls(data[:HEAD_BYTES], data[-TAIL_BYTES:], len(data))
         view = memory(data)
         return cls(bytes(view[:HEAD_BYTES]), bytes(view[-TAIL_BYTES:]), len(view))
 
