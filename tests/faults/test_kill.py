@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from job_archives import tree, write_archive
 
 import zarrlift
 
@@ -34,31 +35,6 @@ def run_and_kill(moment: int, directory: Path, *arguments: str) -> subprocess.Co
     )
 
 
-def write_source(path: Path) -> None:
-    """Several arrays, several routes: blosc (relink), zlib (recode), Delta (rewrite), missing chunks."""
-    from numcodecs import Blosc, Delta, Zlib
-
-    rng = np.random.default_rng(7)
-    root = zarr.open_group(str(path), mode="w", zarr_format=2, attributes={"title": "a"})
-    plain = root.create_array(
-        "g/relink", shape=(60, 70), chunks=(8, 9), dtype="<u2", compressors=Blosc("lz4")
-    )
-    plain[...] = rng.integers(0, 50, (60, 70))
-    recoded = root.create_array("g/recode", shape=(400,), chunks=(7,), dtype=">i4", compressors=Zlib(1))
-    recoded[:300] = rng.integers(0, 1000, 300)
-    filtered = root.create_array(
-        "h/rewrite", shape=(30, 20), chunks=(7, 7), dtype="<i4", filters=[Delta("<i4")], compressors=None
-    )
-    filtered[...] = rng.integers(0, 1000, (30, 20))
-    root.create_array("empty", shape=(4,), chunks=(2,), dtype="<f8")
-    zarr.consolidate_metadata(str(path), zarr_format=2)
-
-
-def tree(path: Path) -> dict[str, bytes]:
-    """Every file below a path, by relative name."""
-    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
-
-
 def assert_whole_where_visible(destination: Path, reference: dict[str, bytes]) -> None:
     """Whoever sees an array's zarr.json sees every one of its chunks."""
     for document in destination.rglob("zarr.json"):
@@ -73,8 +49,7 @@ def assert_whole_where_visible(destination: Path, reference: dict[str, bytes]) -
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("kill") / "source.zarr"
-    write_source(path)
-    return path
+    return write_archive(path)
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from job_archives import tree, values, write_archive
 
 import zarrlift
 from zarrstack.core.errors import JobError, UsageError
-
-from .conftest import tree, values, write_archive
 
 
 def test_a_copy_holds_every_value_and_leaves_the_source_alone(source: Path, tmp_path: Path) -> None:

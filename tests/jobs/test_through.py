@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from job_archives import tree, values
 
 import zarrlift
 from zarrlift.cli import main
 from zarrstack.core.errors import UsageError
-
-from .conftest import tree, values
 
 
 def test_the_result_is_the_same_and_every_read_is_seen(source: Path, tmp_path: Path) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 import zarr
+from job_archives import tree, values
 
 import zarrlift
 from zarrlift import writing
 from zarrlift.job import Job
-
-from .conftest import tree, values
 
 
 def test_a_bad_chunk_keeps_back_its_array_and_no_other(source: Path, tmp_path: Path) -> None:
