@@ -321,7 +321,9 @@ class Run:
                 else:
                     self.job.record_node(array.row.id, "done", published_ns=published)
                     continue
-            self.job.record_node(array.row.id, "failed", problems=array.problems)
+            # Tasks end in any order; a report reads the same each time.
+            told = sorted(array.problems, key=lambda problem: problem.key or "")
+            self.job.record_node(array.row.id, "failed", problems=told)
         self._commit_sometimes()
 
     def _verify(self, arrays: list[_Array]) -> None:
