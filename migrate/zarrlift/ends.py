@@ -19,7 +19,7 @@ from .plans import Plan
 from .recipe import Recipe
 from .run import RunOptions, out_of_reach
 from .storage import LocalStorage, Storage
-from .through import lasting, through
+from .through import through
 from .worker import WorkerSpec
 
 Options: TypeAlias = dict[str, Any] | None
@@ -73,8 +73,8 @@ class Ends:
                 "in place there are no two sides to put layers under", found=source_through or dest_through
             )
         return cls(
-            source=through(first, lasting(source_through)),
-            destination=through(second, lasting(dest_through)),
+            source=through(first, source_through),
+            destination=through(second, dest_through),
             local_destination=second.root if isinstance(second, LocalStorage) else None,
             source_through=source_through,
             destination_through=dest_through,
