@@ -16,6 +16,7 @@ from .formats import describe
 from .places import Place, is_url, open_storage
 from .planning import Inventories, free_space, make_plan
 from .plans import Plan
+from .read_options import ReadOptions
 from .recipe import Recipe
 from .run import RunOptions, out_of_reach
 from .storage import LocalStorage, Storage
@@ -88,7 +89,7 @@ class Ends:
 
     def plan(self, recipe: Recipe, format: Format | None, follow_links: bool) -> tuple[Plan, Inventories]:
         """The plan for what lies in the source now, and the listings made on the way."""
-        archive = describe(self.source, format=format, follow_links=follow_links)
+        archive = describe(self.source, format=format, options=ReadOptions(follow_links=follow_links))
         return make_plan(
             archive,
             self.source,

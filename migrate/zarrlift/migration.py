@@ -23,6 +23,7 @@ from .places import Place, open_storage
 from .planning import Inventories
 from .plans import Plan
 from .progress import Progress
+from .read_options import ReadOptions
 from .recipe import Recipe
 from .replacing import left_aside, set_aside, sweep_aside
 from .run import Run, RunOptions
@@ -40,7 +41,7 @@ def inspect(
     Reads metadata only. Raises UsageError if there is no archive, StorageError.
     """
     storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
-    return describe(storage, format=format, follow_links=follow_links)
+    return describe(storage, format=format, options=ReadOptions(follow_links=follow_links))
 
 
 def plan(

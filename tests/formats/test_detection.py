@@ -34,15 +34,18 @@ def test_zarr_v2_is_found(tmp_path, entries):
         ({"zarr.json": DRAFT}, "this is the 2022 draft of Zarr v3"),
         ({"attributes.json": {"n5": "2.5.1"}}, r"this is N5; .*attributes\.json"),
         ({"attributes.json": {"dimensions": [1], "blockSize": [1], "dataType": "uint8"}}, "this is N5"),
-        ({"meta": {"zarr_format": 1}, "attrs": {}}, "this is Zarr v1"),
         ({"photo.jpg": b"", "b/c.txt": b""}, r"found b/, photo\.jpg in .*expected one of \.zarray, \.zgroup"),
         ({}, "found nothing in"),
     ],
-    ids=["v3", "draft", "n5 group", "n5 dataset", "v1", "other files", "empty"],
+    ids=["v3", "draft", "n5 group", "n5 dataset", "other files", "empty"],
 )
 def test_anything_else_is_named(tmp_path, entries, said):
     with pytest.raises(UsageError, match=said):
         detect(tree(tmp_path, entries))
+
+
+def test_zarr_v1_is_found(tmp_path):
+    assert detect(tree(tmp_path, {"a/meta": {"zarr_format": 1}, "a/attrs": {}})) == "zarr1"
 
 
 def test_two_formats_are_refused_with_both_named_unless_one_is_asked_for(tmp_path):

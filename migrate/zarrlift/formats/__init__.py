@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..read_options import ReadOptions
+
 if TYPE_CHECKING:
     from ..archive import Archive, Format
     from ..storage import Storage
@@ -11,14 +13,25 @@ if TYPE_CHECKING:
 __all__ = ["describe"]
 
 
-def describe(storage: Storage, *, format: Format | None = None, follow_links: bool = False) -> Archive:
+def describe(
+    storage: Storage,
+    *,
+    format: Format | None = None,
+    options: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
+) -> Archive:
     """The archive that lies in a place, its format found out unless `format` names it.
 
     Raises UsageError where there is none, or where its format is not one that is read; problems
     of nodes are with the nodes.
     """
-    from . import zarr_v2
-    from .detection import detect
+    from importlib import import_module
 
-    detect(storage, format=format)
-    return zarr_v2.read(storage, follow_links=follow_links, only=format is not None)
+    from .detection import READERS, detect
+
+    reader = READERS[detect(storage, format=format)]
+    module = import_module(f".{reader.module}", __package__)
+    more = {name: getattr(options, name) for name in reader.options}
+    archive: Archive = module.read(
+        storage, follow_links=options.follow_links, only=format is not None, **more
+    )
+    return archive

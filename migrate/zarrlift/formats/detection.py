@@ -62,7 +62,29 @@ MARKERS: Final = (
     Marker(format="n5", key="attributes.json", what="N5", told_by=is_n5, certain=False),
     Marker(format="zarr1", key="meta", what="Zarr v1", told_by=_is_v1, certain=False),
 )
-READABLE: Final[tuple[Format, ...]] = ("zarr2",)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who describes archives of a format: a module of this package with
+
+        def read(storage, *, follow_links: bool, only: bool, ...) -> Archive
+
+    where `only` says that this format was asked for, so that other formats' documents beside its
+    own are passed over.
+    """
+
+    module: str
+    """Imported once it is needed."""
+    options: tuple[str, ...] = ()
+    """Further fields of `ReadOptions` that `read` takes, by the same names."""
+
+
+READERS: Final[Mapping[Format, Reader]] = {
+    "zarr1": Reader("zarr_v1"),
+    "zarr2": Reader("zarr_v2"),
+}
+READABLE: Final[tuple[Format, ...]] = tuple(READERS)
 """Formats that a reader describes."""
 _KEYS: Final = tuple(dict.fromkeys(marker.key for marker in MARKERS))
 

@@ -14,6 +14,7 @@ from zarrstack.core.errors import JobError, UsageError
 from ..archive import Format
 from ..job import Job
 from ..job_files import find_job
+from ..read_options import ReadOptions
 from ..recipe import Recipe
 from ..through import through
 from .archives import Watcher, verify_archives
@@ -70,7 +71,7 @@ def verify(
         format = "zarr2"  # noqa: A001 - in place both formats' documents lie at every node
     if known is not None:
         first, second = through(first, known.source_through), through(second, known.dest_through)
-    archive = describe(first, format=format, follow_links=follow_links)
+    archive = describe(first, format=format, options=ReadOptions(follow_links=follow_links))
     report = verify_archives(archive, first, second, full=full, recipe=recipe, progress=progress)
     if known is not None and report.ok:
         with Job.open(known.path) as opened:

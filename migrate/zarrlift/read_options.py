@@ -1,0 +1,37 @@
+"""How an archive is to be read, where its documents leave that open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self, TypeAlias
+
+from zarrstack.core.jsons import JSONObject
+
+Axes: TypeAlias = Literal["reversed", "kept"]
+AXES: Final[tuple[Axes, ...]] = ("reversed", "kept")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What a reader is told besides the storage; a job keeps it, so that every run reads alike."""
+
+    follow_links: bool = False
+    """Whether symbolic links may lead out of the archive."""
+    axes: Axes = "reversed"
+    """Which axis order N5 arrays are given: (z, y, x), or (x, y, z) as N5's documents have it."""
+    allow_fallback: bool = False
+    """Whether arrays of the 2022 draft may be read by their `fallback` data type."""
+
+    def to_json(self) -> JSONObject:
+        """Without loss."""
+        return {
+            "follow_links": self.follow_links,
+            "axes": self.axes,
+            "allow_fallback": self.allow_fallback,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`; other members are passed over, and missing ones have their defaults."""
+        return cls(**{name: data[name] for name in cls.__slots__ if name in data})
