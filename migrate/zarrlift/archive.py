@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from zarrstack.core.chain import Chain
+from zarrstack.core.chunk_keys import ChunkKeys
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import Problem
+from zarrstack.core.frames import Frame, Shards
 from zarrstack.core.grid import Grid
 from zarrstack.core.jsons import JSON, JSONObject
-from zarrstack.core.keys import KeyEncoding
 
 Format: TypeAlias = Literal["zarr1", "zarr2", "zarr3", "zarr3-draft", "n5"]
 
@@ -33,13 +34,40 @@ class Layout:
     """Shape of a leaf chunk, in elements."""
     chain: Chain
     """From the array to the stored bytes of a leaf; in normal form."""
-    keys: KeyEncoding
+    keys: ChunkKeys
+    """How objects are named, from their place in the grid of objects."""
+    frame: Frame | None = None
+    """What stands around the payloads in an object; None: an object is the payload of one leaf."""
+    root: str | None = None
+    """Where the objects lie, if not below the array's own path (`data/root/a/b` in the 2022 draft)."""
     dimension_names: tuple[str | None, ...] | None = None
 
     @property
     def grid(self) -> Grid:
         """The grid of leaf chunks."""
         return Grid(self.shape, self.chunk_shape)
+
+    @property
+    def object_shape(self) -> tuple[int, ...]:
+        """Shape of what one stored object holds, in elements: a leaf chunk, or a shard."""
+        if not isinstance(self.frame, Shards):
+            return self.chunk_shape
+        counts = self.frame.chunks_per_shard
+        return tuple(length * count for length, count in zip(self.chunk_shape, counts, strict=True))
+
+    @property
+    def objects(self) -> Grid:
+        """The grid of stored objects."""
+        return Grid(self.shape, self.object_shape)
+
+    def prefix(self, path: str) -> str:
+        """What the keys of its objects begin with, for the array at `path`: "" or a place and "/"."""
+        place = path if self.root is None else self.root
+        return f"{place}/" if place else ""
+
+    def key(self, path: str, place: tuple[int, ...]) -> str:
+        """The key of an object, relative to the archive's root."""
+        return self.prefix(path) + self.keys.key(place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,13 @@ from typing import Any, Final
 import numpy as np
 
 from zarrstack.core.chain import Chain, CodecSpec
+from zarrstack.core.chunk_keys import ChunkKeys
 from zarrstack.core.dtypes import DataType, fill_from_json, fill_to_json, zero_fill
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError
+from zarrstack.core.frames import Frame, Shards
 from zarrstack.core.jsons import JSON
 from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.n5 import N5Keys
 
 from .archive import ArrayNode, Layout
 from .casting import cast, cast_refusal
@@ -97,9 +100,11 @@ def destination_layout(
     try:
         if in_place or request.mode == "keep":
             layout, problems = replace(source, keys=keys), list(keep_problems(source))
+            if not in_place:
+                layout = replace(layout, frame=_frame(source, recipe), root=None)
         else:
             layout, problems = _copy(source, recipe, request)
-            layout = replace(layout, keys=keys)
+            layout = replace(layout, keys=keys, frame=_frame(source, recipe), root=None)
         if recipe.drop_empty and node.fill_is_null:
             problems.append(
                 Problem(
@@ -300,11 +305,24 @@ def _asked_head(head: tuple[CodecSpec, ...], data_type: DataType, ndim: int) -> 
     return (*head[:-1], last)
 
 
-# ----- keys, and who reads the result
+# ----- frames, keys, and who reads the result
 
 
-def _keys(source: KeyEncoding, recipe: ArrayRecipe, *, in_place: bool) -> KeyEncoding:
+def _frame(source: Layout, recipe: ArrayRecipe) -> Frame | None:
+    """Shards stay shards, with the index that is asked for; N5's headers come off."""
+    if not isinstance(source.frame, Shards):
+        return None
+    if recipe.shard_index is None:
+        return source.frame
+    return replace(source.frame, index=replace(source.frame.index, checksum=recipe.shard_index == "crc32c"))
+
+
+def _keys(source: ChunkKeys, recipe: ArrayRecipe, *, in_place: bool) -> KeyEncoding:
     if in_place:
+        if isinstance(source, N5Keys) and source.axes == "kept":
+            source = KeyEncoding("v2", "/")
+        if not isinstance(source, KeyEncoding):
+            raise UnsupportedError("the keys of the chunks are none that Zarr v3 has", found=str(source))
         if recipe.separator not in (None, source.separator):
             raise UsageError(
                 "in place chunks keep their keys",

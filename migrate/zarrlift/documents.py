@@ -11,7 +11,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from zarrstack.core.chain import Chain
 from zarrstack.core.errors import MetadataError, Problem
+from zarrstack.core.frames import Shards
 from zarrstack.core.jsons import JSON, JSONObject
 
 from .archive import Layout
@@ -25,20 +27,15 @@ def array_document(layout: Layout, attributes: Mapping[str, JSON]) -> JSONObject
     Encoder levels that readers would not take are brought into their range here: the stored
     bytes do not depend on them.
     """
-    chain = type(layout.chain)(
-        tuple(complete(within_limits(spec), layout.data_type) for spec in layout.chain.codecs)
-    )
+    chain = stored_chain(layout)
     codecs = chain.to_json()
-    for codec in codecs:
-        if codec["name"].startswith("numcodecs."):
-            # zarr-python 3.1.6 and 3.4.2 read no numcodecs codec without a configuration.
-            codec.setdefault("configuration", {})
+    _complete(codecs)
     result = {
         "zarr_format": 3,
         "node_type": "array",
         "shape": list(layout.shape),
         "data_type": layout.data_type.to_json(),
-        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(layout.chunk_shape)}},
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(layout.object_shape)}},
         "chunk_key_encoding": layout.keys.to_json(),
         "codecs": codecs,
         "fill_value": layout.fill_value,
@@ -48,6 +45,23 @@ def array_document(layout: Layout, attributes: Mapping[str, JSON]) -> JSONObject
         result["dimension_names"] = list(layout.dimension_names)
     result["attributes"] = dict(attributes)
     return result
+
+
+def stored_chain(layout: Layout) -> Chain:
+    """The chain from the array to a stored object, as the document states it."""
+    specs = tuple(complete(within_limits(spec), layout.data_type) for spec in layout.chain.codecs)
+    if isinstance(layout.frame, Shards):
+        return layout.frame.chain(layout.chunk_shape, Chain(specs))
+    return Chain(specs)
+
+
+def _complete(codecs: list[JSONObject]) -> None:
+    """What zarr-python 3.1.6 and 3.4.2 want: no numcodecs codec without a configuration."""
+    for codec in codecs:
+        if codec["name"].startswith("numcodecs."):
+            codec.setdefault("configuration", {})
+        if codec["name"] == "sharding_indexed":
+            _complete(codec["configuration"]["codecs"])
 
 
 def group_document(attributes: Mapping[str, JSON]) -> JSONObject:

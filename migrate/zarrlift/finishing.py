@@ -151,11 +151,10 @@ def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) 
 def _chunks(array: ArrayPlan, storage: Storage, published_ns: int | None, problems: list[Problem]) -> int:
     """Delete the chunks of one array; those written after its `zarr.json` are somebody else's."""
     layout = array.destination
-    prefix = f"{array.path}/" if array.path else ""
     removed = 0
     inventory = take_inventory(storage, array.path, layout)
     for index in inventory.indexes.tolist():
-        key = prefix + layout.keys.key(layout.grid.coordinates(index))
+        key = layout.key(array.path, layout.objects.coordinates(index))
         if _newer(storage, key, published_ns):
             problems.append(_stays("changed since the job wrote it, so it stays", array.path, key))
             continue

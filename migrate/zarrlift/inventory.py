@@ -32,7 +32,7 @@ class Inventory:
     """The chunks of one array that are present."""
 
     indexes: Indexes
-    """Linear indexes, ascending."""
+    """Linear indexes in the grid of stored objects, ascending."""
     sizes: Indexes | None
     """Stored bytes of each chunk; None where the store does not tell."""
     certain: bool
@@ -66,23 +66,23 @@ def take_inventory(
     `children` are names below the array that belong to other nodes and are passed over.
     Raises UnsupportedError for a grid of more than 2^63 chunks, StorageError.
     """
-    if layout.grid.total > _MOST_CHUNKS:
+    if layout.objects.total > _MOST_CHUNKS:
         raise UnsupportedError(
-            "the chunk grid is too large to count", node=path, found=f"{layout.grid.total} chunks"
+            "the chunk grid is too large to count", node=path, found=f"{layout.objects.total} chunks"
         )
     if isinstance(storage, LocalStorage):
         found = scan(storage, path, layout, children=children, follow_links=follow_links)
         return _inventory(found, sized=True)
     if storage.can_list:
         return _listed(storage, path, layout, children)
-    if layout.grid.total > _MOST_WALKED:
+    if layout.objects.total > _MOST_WALKED:
         raise UnsupportedError(
             "the store cannot list and the grid is too large to try every chunk",
             node=path,
-            found=f"{layout.grid.total} chunks",
+            found=f"{layout.objects.total} chunks",
             advice="Copy the archive to a place that can list.",
         )
-    everything = np.arange(layout.grid.total, dtype=np.int64)
+    everything = np.arange(layout.objects.total, dtype=np.int64)
     return Inventory(indexes=everything, sizes=None, certain=False, fingerprint="unlisted")
 
 
@@ -112,8 +112,8 @@ def _listed(storage: Storage, path: str, layout: Layout, children: frozenset[str
     """List an array over a store; sizes are not asked for, they would cost a request each."""
     found = Found()
     ndim = len(layout.shape)
-    grid = layout.grid
-    for key in _keys_below(storage, path):
+    grid = layout.objects
+    for key in _keys_below(storage, layout.prefix(path)):
         if key in METADATA or key.split("/", 1)[0] in children:
             continue
         position = layout.keys.coordinates(key, ndim)
@@ -125,8 +125,7 @@ def _listed(storage: Storage, path: str, layout: Layout, children: frozenset[str
     return _inventory(found, sized=False)
 
 
-def _keys_below(storage: Storage, path: str) -> Iterator[str]:
-    prefix = f"{path}/" if path else ""
+def _keys_below(storage: Storage, prefix: str) -> Iterator[str]:
     for key in storage.list_prefix(prefix):
         yield key.removeprefix(prefix)
 

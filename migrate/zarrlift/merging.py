@@ -67,7 +67,6 @@ def _drop_stale(now: ArrayPlan, inventories: Inventories, destination: Storage) 
         return
     layout = now.destination
     wanted = set(inventories[now.path].indexes.tolist())
-    prefix = f"{now.path}/" if now.path else ""
     for index in take_inventory(destination, now.path, layout).indexes.tolist():
         if index not in wanted:
-            destination.delete(prefix + layout.keys.key(layout.grid.coordinates(index)))
+            destination.delete(layout.key(now.path, layout.objects.coordinates(index)))

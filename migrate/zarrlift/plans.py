@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
 from zarrstack.core.chain import Chain, CodecSpec
+from zarrstack.core.chunk_keys import chunk_keys_from_json
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import Problem
+from zarrstack.core.frames import frame_from_json
 from zarrstack.core.jsons import JSONObject
-from zarrstack.core.keys import KeyEncoding
 
 from .archive import Format, Layout
+from .read_options import ReadOptions
 from .recipe import Casting, Recipe
 from .route import Route
 
@@ -25,6 +27,8 @@ def layout_to_json(layout: Layout) -> JSONObject:
         "chunk_shape": list(layout.chunk_shape),
         "codecs": [codec.to_json() for codec in layout.chain.codecs],
         "chunk_key_encoding": layout.keys.to_json(),
+        "frame": None if layout.frame is None else layout.frame.to_json(),
+        "root": layout.root,
         "dimension_names": None if layout.dimension_names is None else list(layout.dimension_names),
     }
 
@@ -38,7 +42,9 @@ def layout_from_json(data: JSONObject) -> Layout:
         fill_value=data["fill_value"],
         chunk_shape=tuple(data["chunk_shape"]),
         chain=Chain(tuple(CodecSpec.from_json(codec) for codec in data["codecs"])),
-        keys=KeyEncoding.from_json(data["chunk_key_encoding"]),
+        keys=chunk_keys_from_json(data["chunk_key_encoding"]),
+        frame=frame_from_json(data.get("frame")),
+        root=data.get("root"),
         dimension_names=None if names is None else tuple(names),
     )
 
@@ -235,7 +241,7 @@ class Plan:
     excluded: tuple[str, ...] = ()
     """Paths of the nodes that the recipe leaves out."""
     consolidate: bool = False
-    follow_links: bool = False
+    reading: ReadOptions = ReadOptions()  # noqa: RUF009 - frozen
     source_digests: tuple[tuple[str, str], ...] = ()
     """Documents that belong to no node, such as `.zmetadata`."""
     problems: tuple[Problem, ...] = ()
@@ -253,7 +259,7 @@ class Plan:
             "recipe": self.recipe.to_json(),
             "excluded": list(self.excluded),
             "consolidate": self.consolidate,
-            "follow_links": self.follow_links,
+            **self.reading.to_json(),
             "source_digests": [list(pair) for pair in self.source_digests],
             "problems": [problem.to_json() for problem in self.problems],
             "free_bytes": self.free_bytes,
@@ -271,10 +277,11 @@ class Plan:
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
         """The inverse of `to_json`."""
-        kept = ("source", "destination", "in_place", "format", "consolidate", "follow_links", "free_bytes")
+        kept = ("source", "destination", "in_place", "format", "consolidate", "free_bytes")
         return cls(
             **{name: data[name] for name in kept},
             recipe=Recipe.from_json(data["recipe"]),
+            reading=ReadOptions.from_json(data),
             arrays=tuple(ArrayPlan.from_json(item) for item in data["arrays"]),
             groups=tuple(GroupPlan.from_json(item) for item in data["groups"]),
             refusals=tuple(Refusal.from_json(item) for item in data["refusals"]),

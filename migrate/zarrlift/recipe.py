@@ -21,6 +21,7 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "order": ("C", "F", "keep"),
     "key_encoding": ("default", "v2"),
     "separator": (".", "/"),
+    "shard_index": ("bytes", "crc32c"),
     "objects": ("refuse", "json"),
     "attributes": ("strict", "keep"),
     "conventions": ("auto", "none"),
@@ -47,6 +48,8 @@ class ArrayRecipe:
     """None is "default" for copies and "v2" in place."""
     separator: Separator | None = None
     """None is the encoding's own default for copies, the source's in place."""
+    shard_index: Literal["bytes", "crc32c"] | None = None
+    """Whether the index of a shard has a checksum; None leaves it as it is."""
     drop_empty: bool = False
     """Leave out chunks whose bit pattern is all fill value."""
     objects: Literal["refuse", "json"] = "refuse"

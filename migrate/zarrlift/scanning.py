@@ -7,15 +7,21 @@ import re
 import stat
 from array import array
 from collections.abc import Callable
+from math import prod
 from typing import Final, TypeAlias
 
+from zarrstack.core.chunk_keys import ChunkKeys
+from zarrstack.core.draft_v3 import DraftKeys
 from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.n5 import N5Keys
 
 from .archive import Layout
 from .storage import LocalStorage, storage_error
 
-METADATA: Final = frozenset({".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json"})
-"""Names beside chunks that are no chunks."""
+METADATA: Final = frozenset(
+    {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
+)
+"""Names beside chunks that are no chunks, of all formats."""
 _STRAYS_NAMED: Final = 5
 _NO_FILES_NAMED: Final = 20
 
@@ -62,25 +68,26 @@ class _Scan:
         follow_links: bool,
     ) -> None:
         self.storage = storage
-        self.path = path
-        self.counts = layout.grid.counts
+        self.node = path
+        self.prefix = layout.prefix(path)
+        self.counts = layout.objects.counts
         self.passed_over = METADATA | children
         self.follow_links = follow_links
         self.found = Found()
         ndim = len(layout.shape)
-        prefixed = layout.keys.name == "default"
-        levels = layout.keys.separator == "/" and ndim > (0 if prefixed else 1)
-        root = f"{path}/c" if path else "c"
-        directory = storage.path(root if levels and prefixed else path)
+        nested = layout.keys.depth(ndim) > 1
+        head, self.lead = _head(layout.keys) if nested else ("", "")
+        self.axes = _axes(layout.keys, ndim)
+        directory = storage.path((self.prefix + head).rstrip("/"))
         if not os.path.isdir(directory) and not os.path.islink(directory):
             return
         try:
-            if levels:
-                self._deep(directory, 0, 0, "c/" if prefixed else "")
+            if nested:
+                self._deep(directory, 0, 0, head)
             else:
                 self._flat(directory, _decoder(layout.keys, ndim))
         except OSError as error:
-            raise storage_error("cannot list", path, error).at(node=path) from error
+            raise storage_error("cannot list", self.prefix, error).at(node=path) from error
 
     def _flat(self, directory: str, decode: Decoder) -> None:
         """Keys without a slash: one directory holds them all."""
@@ -102,23 +109,28 @@ class _Scan:
             index = index * count + number
         return index
 
-    def _deep(self, directory: str, axis: int, base: int, prefix: str) -> None:
-        """Keys with slashes: a level of directories for each axis, files at the last."""
-        count = self.counts[axis]
-        last = axis == len(self.counts) - 1
+    def _deep(self, directory: str, level: int, base: int, prefix: str) -> None:
+        """Keys with slashes: a level of directories for each axis, files at the last.
+
+        `base` is the linear index of what the levels above say.
+        """
+        axis = self.axes[level]
+        count, stride = self.counts[axis], prod(self.counts[axis + 1 :])
+        last = level == len(self.axes) - 1
+        lead = "" if level else self.lead
         with os.scandir(directory) as entries:
             for entry in entries:
                 name = entry.name
-                number = _number(name)
+                number = _number(name.removeprefix(lead)) if name.startswith(lead) else None
                 if number is None or number >= count:
-                    if axis > 0 or name not in self.passed_over:
+                    if level > 0 or name not in self.passed_over:
                         self.found.stray(prefix + name)
                 elif last:
-                    self._accept(entry, base * count + number, prefix + name)
+                    self._accept(entry, base + number * stride, prefix + name)
                 elif entry.is_symlink() and self._leads_away(entry, prefix + name):
                     continue
                 elif entry.is_dir():
-                    self._deep(entry.path, axis + 1, base * count + number, f"{prefix}{name}/")
+                    self._deep(entry.path, level + 1, base + number * stride, f"{prefix}{name}/")
                 else:
                     self._no_file(prefix + name, "a file where a directory of chunks belongs")
 
@@ -137,14 +149,14 @@ class _Scan:
     def _no_file(self, name: str, what: str) -> None:
         """Keep what stands where a chunk belongs: taken for a missing chunk, it would read as fill values."""
         if len(self.found.no_files) < _NO_FILES_NAMED:
-            self.found.no_files.append((f"{self.path}/{name}" if self.path else name, what))
+            self.found.no_files.append((self.prefix + name, what))
 
     def _leads_away(self, entry: os.DirEntry[str], name: str) -> bool:
         """Whether a link leaves the root (unless that is meant), or leads nowhere."""
         target = os.path.realpath(entry.path)
         leaves = self.storage.leaves_root(target) and not self.follow_links
         if leaves or not os.path.exists(target):
-            self.found.bad_links.append((f"{self.path}/{name}" if self.path else name, target))
+            self.found.bad_links.append((self.prefix + name, target))
             return True
         return False
 
@@ -156,9 +168,22 @@ def _number(text: str) -> int | None:
     return None
 
 
-def _decoder(keys: KeyEncoding, ndim: int) -> Decoder:
+def _head(keys: ChunkKeys) -> tuple[str, str]:
+    """Of keys in several levels: the directory above them all, and what the first name begins with."""
+    if isinstance(keys, DraftKeys):
+        return "", "c"
+    return ("c/" if isinstance(keys, KeyEncoding) and keys.name == "default" else ""), ""
+
+
+def _axes(keys: ChunkKeys, ndim: int) -> tuple[int, ...]:
+    """The axis that each level of directories counts."""
+    axes = tuple(range(ndim))
+    return axes[::-1] if isinstance(keys, N5Keys) and keys.axes == "reversed" else axes
+
+
+def _decoder(keys: ChunkKeys, ndim: int) -> Decoder:
     """`keys.coordinates`; faster for the dotted keys of Zarr v2, the most common ones."""
-    if keys.name != "v2" or keys.separator != "." or ndim == 0:
+    if not isinstance(keys, KeyEncoding) or keys.name != "v2" or keys.separator != "." or ndim == 0:
         return lambda name: keys.coordinates(name, ndim)
 
     number = "(?:0|[1-9][0-9]*)"

@@ -145,9 +145,9 @@ class ArrayComparison:
         if isinstance(found, Exception):
             return expect.compare(found, np.empty(0), self.path, key, region)
         problems = []
-        for place in overlapping(region, self.layout.chunk_shape):
+        for place in overlapping(region, self.layout.object_shape):
             try:
-                whole = self.layout.grid.region(place)
+                whole = self.layout.objects.region(place)
                 part = tuple(
                     slice(max(a.start, b.start), min(a.stop, b.stop))
                     for a, b in zip(whole, region, strict=True)
@@ -197,7 +197,7 @@ class ArrayComparison:
 
     def _places(self, *, full: bool) -> Iterator[tuple[int, ...]]:
         """Destination chunks that are stored on either side; or some of them and one that is not."""
-        aligned = self._grid.chunk_shape == self.layout.chunk_shape
+        aligned = self._grid.chunk_shape == self.layout.object_shape
         if not (self.source.can_list and self.destination.can_list):
             everything = range(self._grid.total)
             chosen: Iterable[int] = everything
@@ -207,8 +207,10 @@ class ArrayComparison:
                 chosen = sorted({0, last, *(rng.randint(0, last) for _ in range(_SAMPLED))})
             return map(self._grid.coordinates, chosen)
         encoding = KeyEncoding.from_json(self.metadata.chunk_key_encoding.to_dict())
-        stored = list_chunks(self.destination, self.path, encoding, self._grid)
-        legacy = list_chunks(self.source, self.path, self.layout.keys, self.layout.grid)
+        below = key_below(self.path, "")
+        stored = list_chunks(self.destination, below, encoding, self._grid)
+        prefix = self.layout.prefix(self.path)
+        legacy = list_chunks(self.source, prefix, self.layout.keys, self.layout.objects)
         wanted = np.union1d(stored, legacy if aligned else self._covering(legacy))
         if full:
             return (self._grid.coordinates(int(index)) for index in wanted)
@@ -223,7 +225,7 @@ class ArrayComparison:
         """Destination chunks that the given source chunks lie in."""
         covering: set[int] = set()
         for index in legacy:
-            region = self.layout.grid.region(self.layout.grid.coordinates(int(index)))
+            region = self.layout.objects.region(self.layout.objects.coordinates(int(index)))
             for place in overlapping(region, self._grid.chunk_shape):
                 inside = self._grid.index(place)
                 if inside is not None:

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from zarrstack.core.grid import Grid
-from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.chunk_keys import ChunkKeys
 
 from ..storage import Storage
-from .tree import key_below
 
 Region: TypeAlias = tuple[slice, ...]
 """One slice with start and stop per axis, in the array's coordinates."""
@@ -46,22 +45,22 @@ def parts(region: Region, itemsize: int, leaf: tuple[int, ...], most_bytes: int)
     yield region
 
 
-def list_chunks(storage: Storage, path: str, keys: KeyEncoding, grid: Grid) -> npt.NDArray[np.int64]:
-    """Linear indexes of an array's stored chunks, ascending.
+def list_chunks(storage: Storage, prefix: str, keys: ChunkKeys, grid: Grid) -> npt.NDArray[np.int64]:
+    """Linear indexes of the stored objects of an array, ascending; their keys begin with `prefix`.
 
     Listed apart from the migration's own listing: a chunk that one overlooked, the other finds.
     """
     ndim = len(grid.shape)
     found: list[int] = []
     waiting = [""]
-    deepest = ndim + (keys.name == "default") if keys.separator == "/" else 1
+    deepest = keys.depth(ndim)
     while waiting:
-        prefix = waiting.pop()
-        for entry in storage.list_dir(key_below(path, prefix) if prefix else path):
-            name = f"{prefix}/{entry.name}" if prefix else entry.name
+        above = waiting.pop()
+        for entry in storage.list_dir((prefix + above).rstrip("/")):
+            name = above + entry.name
             if entry.is_dir:
-                if name.count("/") + 1 < deepest and (entry.name.isdigit() or name == "c"):
-                    waiting.append(name)
+                if name.count("/") + 1 < deepest and (entry.name.removeprefix("c").isdigit() or name == "c"):
+                    waiting.append(name + "/")
                 continue
             place = keys.coordinates(name, ndim)
             index = None if place is None else grid.index(place)

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from zarrstack.core.chain import Chain
+from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.jsons import JSON, JSONObject, canonical
 
 from ..archive import Layout
+from ..documents import stored_chain
 from .parsing import chunk_shape, data_type_name, native, parse, words
 from .values import Values, kind, mismatch
 
@@ -93,6 +94,7 @@ def _text(layout: Layout) -> str:
             layout.chunk_shape,
             layout.chain,
             layout.keys,
+            layout.frame,
             layout.dimension_names,
         )
     )
@@ -117,12 +119,8 @@ def head_differences(document: JSONObject, layout: Layout) -> list[_Difference]:
         if mine != theirs:
             found.append(_Difference(what, str(mine), str(theirs)))
 
-    chain = Chain.from_json(document["codecs"])
-    inner = next((c for c in chain.codecs if c.name == "sharding_indexed"), None)
-    leaf = chunk_shape(metadata) if inner is None else tuple(inner.configuration["chunk_shape"])
-    compare("chunk shape", leaf, layout.chunk_shape)
-    if inner is None:
-        compare("codec chain", _decoding(chain), _decoding(layout.chain))
+    compare("chunk shape", chunk_shape(metadata), layout.object_shape)
+    compare("codec chain", _decoding(Chain.from_json(document["codecs"])), _decoding(stored_chain(layout)))
     stored = [codec["name"] for codec in document["codecs"]]
     compare("order of codecs", [str(codec.to_dict()["name"]) for codec in metadata.codecs], stored)
     compare("dimension names", _names(metadata.dimension_names), _names(layout.dimension_names))
@@ -143,10 +141,16 @@ def _decoding(chain: Chain) -> str:
     Levels do not; a document may hold other ones, where readers would not take the stored ones.
     What else decides (an element size, say) shows in the chunks that are compared.
     """
-    return " > ".join(
-        canonical([codec.name, codec.configuration.get("endian"), codec.configuration.get("order")])
-        for codec in chain.codecs
-    )
+    return " > ".join(map(_decoding_of, chain.codecs))
+
+
+def _decoding_of(codec: CodecSpec) -> str:
+    said = codec.configuration
+    if codec.name != "sharding_indexed":
+        return canonical([codec.name, said.get("endian"), said.get("order")])
+    index = {name: said.get(name) for name in ("index_codecs", "index_location")}
+    inner = _decoding(Chain.from_json(said["codecs"]))
+    return canonical([codec.name, list(said["chunk_shape"]), inner, index])
 
 
 def _names(names: Any) -> tuple[str | None, ...] | None:

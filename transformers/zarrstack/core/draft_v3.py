@@ -316,6 +316,10 @@ class DraftKeys:
             return () if key == self.scalar_key else None
         return self._plain.coordinates(key[1:], ndim) if key.startswith("c") else None
 
+    def depth(self, ndim: int) -> int:
+        """How many names a key is made of, between slashes."""
+        return self._plain.depth(ndim)
+
     @property
     def _plain(self) -> KeyEncoding:
         return KeyEncoding("v2", self.separator)

@@ -90,5 +90,11 @@ class KeyEncoding:
             return None
         return tuple(map(int, parts))
 
+    def depth(self, ndim: int) -> int:
+        """How many names a key is made of, between slashes."""
+        if self.separator == ".":
+            return 1
+        return ndim + 1 if self.name == "default" else max(ndim, 1)
+
     def __str__(self) -> str:
         return f"{self.name} {self.separator!r}"

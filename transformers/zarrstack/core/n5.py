@@ -199,6 +199,10 @@ class N5Keys:
         found = _KEPT.coordinates(key, ndim)
         return None if found is None else turned(found, self.axes)
 
+    def depth(self, ndim: int) -> int:
+        """How many names a key is made of, between slashes."""
+        return _KEPT.depth(ndim)
+
     def __str__(self) -> str:
         return f"n5, axes {self.axes}"
 

@@ -1,0 +1,88 @@
+"""What stands around the payloads of leaf chunks in a stored object. Pure data.
+
+Most objects are one payload and nothing else, which has no frame. An N5 block begins with a header
+(`n5.py`), and a shard holds the payloads of many leaves and an index of where they are (`shard.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+from .chain import Chain, CodecSpec
+from .errors import MetadataError
+from .jsons import JSON, JSONObject, excerpt
+from .n5 import Axes
+from .shard import IndexFormat
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class N5Blocks:
+    """Each object is a block: a header that says the block's lengths, then the payload of one leaf.
+
+    A block may be shorter than its cell; the rest of the cell is zeros.
+    """
+
+    axes: Axes
+    """How the array is shown; headers are always in N5's own order."""
+
+    def to_json(self) -> JSONObject:
+        """For saved plans."""
+        return {"name": "n5", "axes": self.axes}
+
+    def __str__(self) -> str:
+        return "N5 blocks"
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """Each object is a shard of so many leaf chunks along each axis."""
+
+    chunks_per_shard: Shape
+    index: IndexFormat
+
+    @property
+    def leaves(self) -> int:
+        """Leaf chunks in a full shard."""
+        return prod(self.chunks_per_shard)
+
+    def chain(self, leaf: Shape, inner: Chain) -> Chain:
+        """The chain of a whole shard as an array, as a v3 document has it.
+
+        `leaf` is the shape of a leaf chunk, `inner` the chain of its payload.
+        """
+        configuration = {
+            "chunk_shape": list(leaf),
+            "codecs": inner.to_json(),
+            **self.index.to_json(),
+        }
+        return Chain((CodecSpec("sharding_indexed", configuration),))
+
+    def to_json(self) -> JSONObject:
+        """For saved plans."""
+        return {
+            "name": "shards",
+            "chunks_per_shard": list(self.chunks_per_shard),
+            **self.index.to_json(),
+        }
+
+    def __str__(self) -> str:
+        return f"shards of {' x '.join(map(str, self.chunks_per_shard))} chunks, {self.index}"
+
+
+Frame: TypeAlias = N5Blocks | Shards
+
+
+def frame_from_json(data: JSON) -> Frame | None:
+    """The inverse of `to_json`; None for null. MetadataError for anything else."""
+    if data is None:
+        return None
+    match data:
+        case {"name": "n5", "axes": "reversed" | "kept" as axes}:
+            return N5Blocks(axes)
+        case {"name": "shards", "chunks_per_shard": list() as counts}:
+            return Shards(tuple(counts), IndexFormat.from_json(data))
+    raise MetadataError("not a frame", found=excerpt(data), expected='{"name": "n5" or "shards", ...}')
