@@ -291,7 +291,7 @@ def test_the_members_of_json_documents_are_stable(fakes, capsys):
         "group": common | {"implicit"},
         "array": common | {"layout", "fill_is_null", "extra"},
     }
-    assert members["inspect"] == {"url", "format", "consolidated", "nodes", "problems"}
+    assert members["inspect"] == {"url", "format", "consolidated", "conventions", "nodes", "problems"}
     assert members["plan"] >= {"source", "destination", "in_place", "format", "arrays", "groups", "refusals"}
     assert members["plan"] >= {"totals", "problems", "free_bytes", "excluded", "consolidate"}
     assert members["migrate"] >= {"job", "state", "arrays_done", "arrays_total", "problems", "seconds"}

@@ -120,6 +120,15 @@ Node: TypeAlias = GroupNode | ArrayNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenConvention:
+    """A convention of an application that was recognised."""
+
+    name: str
+    summary: str
+    """What of it was seen: "2 images, 1 plate"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
     """A tree of nodes and what was found on the way."""
 
@@ -133,6 +142,8 @@ class Archive:
     """Documents that belong to no node, such as `.zmetadata`."""
     problems: tuple[Problem, ...] = ()
     """Problems of the archive as a whole; those of a node are with the node."""
+    conventions: tuple[SeenConvention, ...] = ()
+    """What applications laid on top; filled in by `inspect`, not by readers."""
 
     def all_problems(self) -> tuple[Problem, ...]:
         """Every problem, the archive's first, then by node."""

@@ -13,7 +13,7 @@ from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 from zarrstack.core.jsons import JSON
 
 from .archive import Archive, ArrayNode, Document, GroupNode, Layout
-from .conventions import recognise
+from .conventions import Applied, apply_conventions
 from .destination import destination_layout
 from .documents import array_document, group_document, strict_attributes
 from .inventory import Inventory, take_inventory, task_bounds
@@ -65,20 +65,23 @@ def make_plan(
     chosen = {node.path for node in archive.nodes if recipe.selects(node.path)}
     needed = {parent for path in chosen for parent in _parents(path)} | chosen
     children = _children(archive)
+    applied = apply_conventions(archive, storage, recipe)
     for node in archive.nodes:
         if node.path not in needed:
             continue
         if isinstance(node, GroupNode):
-            _plan_group(node, recipe.for_array(node.path), groups, refusals)
+            _plan_group(node, recipe.for_array(node.path), applied, groups, refusals)
             continue
-        if node.refused:
-            refusals.append(Refusal(path=node.path, kind="array", problems=node.problems))
+        told = applied.told(node.path)
+        if node.refused or any(problem.severity == "refusal" for problem in told):
+            refusals.append(Refusal(path=node.path, kind="array", problems=(*node.problems, *told)))
             continue
         try:
             planned, inventory = _plan_array(
                 node,
                 storage,
                 recipe.for_array(node.path),
+                applied,
                 in_place=in_place,
                 children=children.get(node.path, frozenset()),
                 follow_links=follow_links,
@@ -110,6 +113,7 @@ def make_plan(
         consolidate=consolidate and root_is_group,
         follow_links=follow_links,
         source_digests=digests(archive.documents),
+        conventions=applied.seen,
         free_bytes=free_bytes,
     )
     need = sum(array.bytes_out for array in arrays)
@@ -141,20 +145,32 @@ def free_space(storage: Storage) -> int | None:
 
 
 def _plan_group(
-    node: GroupNode, recipe: ArrayRecipe, groups: list[GroupPlan], refusals: list[Refusal]
+    node: GroupNode,
+    recipe: ArrayRecipe,
+    applied: Applied,
+    groups: list[GroupPlan],
+    refusals: list[Refusal],
 ) -> None:
-    if node.refused:
-        refusals.append(Refusal(path=node.path, kind="group", problems=node.problems))
+    told = applied.told(node.path)
+    if node.refused or any(problem.severity == "refusal" for problem in told):
+        refusals.append(Refusal(path=node.path, kind="group", problems=(*node.problems, *told)))
         return
-    attributes, problems = _attributes(node.attributes, recipe, node.path)
+    change = applied.change(node.path)
+    meant = node.attributes if change.attributes is None else change.attributes
+    attributes, problems = _attributes(meant, recipe, node.path)
     document = group_document(attributes)
-    told = reader_problems(document, [legacy.content for legacy in node.documents])
+    readers = reader_problems(document, [legacy.content for legacy in node.documents])
     groups.append(
         GroupPlan(
             path=node.path,
             document=document,
             source_digests=digests(node.documents),
-            problems=(*node.problems, *problems, *(problem.at(node=node.path) for problem in told)),
+            problems=(
+                *node.problems,
+                *told,
+                *problems,
+                *(problem.at(node=node.path) for problem in readers),
+            ),
         )
     )
 
@@ -172,6 +188,7 @@ def _plan_array(
     node: ArrayNode,
     storage: Storage,
     recipe: ArrayRecipe,
+    applied: Applied,
     *,
     in_place: bool,
     children: frozenset[str],
@@ -179,18 +196,18 @@ def _plan_array(
 ) -> tuple[ArrayPlan, Inventory]:
     assert node.layout is not None  # refused nodes do not come here
     source = node.layout
-    problems = list(node.problems)
-    convention = recognise(node, recipe)
-    problems.extend(problem.at(node=node.path) for problem in convention.problems)
+    change = applied.change(node.path)
+    problems = [*node.problems, *applied.told(node.path)]
     destination, notes = destination_layout(node, recipe, in_place=in_place)
     # A refusal is about what the array's document says, which is the first of its documents.
     key = node.documents[0].key if node.documents else None
     problems.extend(
         problem.at(node=node.path, key=key if problem.severity == "refusal" else None) for problem in notes
     )
-    if convention.dimension_names is not None:
-        destination = replace(destination, dimension_names=convention.dimension_names)
-    attributes, notes = _attributes(convention.attributes, recipe, node.path)
+    if change.dimension_names is not None:
+        destination = replace(destination, dimension_names=change.dimension_names)
+    meant = node.attributes if change.attributes is None else change.attributes
+    attributes, notes = _attributes(meant, recipe, node.path)
     problems.extend(notes)
     route = route_between(source, destination, same_place=in_place, drop_empty=recipe.drop_empty)
     if in_place and route.name != "stay":

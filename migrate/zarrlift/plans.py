@@ -12,7 +12,7 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.frames import frame_from_json
 from zarrstack.core.jsons import JSONObject
 
-from .archive import Format, Layout
+from .archive import Format, Layout, SeenConvention
 from .read_options import ReadOptions
 from .recipe import Casting, Recipe
 from .route import Route
@@ -248,6 +248,8 @@ class Plan:
     """Of the archive as a whole."""
     free_bytes: int | None = None
     """Free space at the destination, where that can be told."""
+    conventions: tuple[SeenConvention, ...] = ()
+    """What applications laid on top, as far as the recipe asks for it."""
 
     def header_to_json(self) -> JSONObject:
         """Everything but the nodes; a job keeps those one by one."""
@@ -263,6 +265,7 @@ class Plan:
             "source_digests": [list(pair) for pair in self.source_digests],
             "problems": [problem.to_json() for problem in self.problems],
             "free_bytes": self.free_bytes,
+            "conventions": [{"name": seen.name, "summary": seen.summary} for seen in self.conventions],
         }
 
     def to_json(self) -> JSONObject:
@@ -286,6 +289,7 @@ class Plan:
             groups=tuple(GroupPlan.from_json(item) for item in data["groups"]),
             refusals=tuple(Refusal.from_json(item) for item in data["refusals"]),
             excluded=tuple(data["excluded"]),
+            conventions=tuple(SeenConvention(**seen) for seen in data.get("conventions", ())),
             source_digests=_digests(data),
             problems=_problems(data),
         )

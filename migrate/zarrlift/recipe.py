@@ -24,7 +24,6 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "shard_index": ("bytes", "crc32c"),
     "objects": ("refuse", "json"),
     "attributes": ("strict", "keep"),
-    "conventions": ("auto", "none"),
 }
 """The closed sets: option -> what it may be."""
 
@@ -57,7 +56,8 @@ class ArrayRecipe:
     allow_pickle: bool = False
     attributes: Literal["strict", "keep"] = "strict"
     """"strict" turns bare NaN and Infinity into strings."""
-    conventions: Literal["auto", "none"] = "auto"
+    conventions: str = "auto"
+    """"auto", "none", or names joined by commas; see `recipe_conventions.parse_conventions`."""
 
     def to_json(self) -> JSONObject:
         """The fields that differ from the defaults; a chain in normal form, as a list."""

@@ -25,6 +25,7 @@ from zarrstack.core.jsons import canonical
 
 from .codec_text import parse_codecs
 from .recipe import CHOICES, FIELDS, ArrayRecipe, Recipe, check_glob
+from .recipe_conventions import parse_conventions
 from .recipe_dtype import parse_data_type
 
 _TOP: Final = ("include", "exclude", "consolidate", "arrays")
@@ -105,6 +106,8 @@ def _value(name: str, value: Any) -> object:
     elif name in ("drop_empty", "allow_pickle"):
         if not isinstance(value, bool):
             raise UsageError("wrong type", found=repr(value), expected="true or false")
+    elif name == "conventions" and isinstance(value, list) and all(isinstance(n, str) for n in value):
+        value = ",".join(value) or "none"
     elif isinstance(value, list | dict):
         value = canonical(value)
     elif not isinstance(value, str):
@@ -113,6 +116,8 @@ def _value(name: str, value: Any) -> object:
         parse_codecs(value)
     if name == "dtype":
         parse_data_type(value)
+    if name == "conventions":
+        parse_conventions(value)
     return value
 
 

@@ -59,13 +59,6 @@ class Attributes(StrEnum):
     KEEP = "keep"
 
 
-class Conventions(StrEnum):
-    """Whether the conventions of applications are recognised."""
-
-    AUTO = "auto"
-    NONE = "none"
-
-
 class Check(StrEnum):
     """How much is verified before an array appears."""
 

@@ -12,7 +12,6 @@ import typer
 from .choices import (
     Attributes,
     Check,
-    Conventions,
     Encoding,
     Endian,
     Format,
@@ -150,8 +149,12 @@ AttributesOption: TypeAlias = Annotated[
     _option("--attributes", help="keep: write bare NaN and Infinity; strict makes them strings."),
 ]
 ConventionsOption: TypeAlias = Annotated[
-    Conventions | None,
-    _option("--conventions", help="none: change no attribute, such as _ARRAY_DIMENSIONS."),
+    str | None,
+    _option(
+        "--conventions",
+        help="auto, or names: what applications laid on top is carried over; none: no attribute changes.",
+        metavar="NAMES",
+    ),
 ]
 Consolidate: TypeAlias = Annotated[
     bool | None,
@@ -245,6 +248,10 @@ def recipe(given: Mapping[str, Any]) -> Recipe:
 
         parse_codecs(given["codecs"])  # so that a slip is told before anything is read
         base["codecs"] = given["codecs"]
+    if given["conventions"] is not None:
+        from ..recipe_conventions import parse_conventions
+
+        parse_conventions(given["conventions"])
     casting = "+".join(word for word, name in (("clamp", "clamp"), ("round", "round_")) if given[name])
     if casting:
         if given["recipe_file"] is None and "dtype" not in base:

@@ -1,40 +1,152 @@
 """What applications lay on top of an archive, one module per convention.
 
-A convention is a function from an array node to what it makes of it, or None where it sees
-nothing of its own. They are asked in order, each on what the one before left.
+A convention sees the whole described archive and says per node what it becomes; they are asked
+in order, each on what the one before left. `base` holds the contract that other packages fulfil
+too, `registry` finds them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Final, TypeAlias
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from ..archive import ArrayNode
-from ..recipe import ArrayRecipe
-from . import xarray
-from .base import Recognised
+from zarrstack.core.errors import Problem
 
-Convention: TypeAlias = Callable[[ArrayNode], Recognised | None]
+from ..archive import Archive, ArrayNode, Node, SeenConvention
+from ..recipe import Recipe
+from ..recipe_conventions import parse_conventions
+from ..storage import Storage
+from .base import Change, Convention, Recognised, View
+from .registry import chosen
 
-CONVENTIONS: Final[tuple[Convention, ...]] = (xarray.recognise,)
-"""All that are known, in the order they are asked."""
+__all__ = ["Applied", "Change", "Convention", "Recognised", "View", "apply_conventions", "look_for"]
+
+_NOTHING: Final = Change()
 
 
-def recognise(node: ArrayNode, recipe: ArrayRecipe) -> Recognised:
-    """What the known conventions make of a node; with `conventions: none` it stays as it is."""
-    result = Recognised(attributes=node.attributes)
-    if recipe.conventions == "none":
-        return result
-    for convention in CONVENTIONS:
-        seen = convention(replace(node, attributes=result.attributes))
-        if seen is not None:
-            result = Recognised(
-                attributes=seen.attributes,
-                dimension_names=seen.dimension_names or result.dimension_names,
-                problems=(*result.problems, *seen.problems),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What the conventions that a recipe asks for make of an archive."""
+
+    seen: tuple[SeenConvention, ...] = ()
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    """By path; a refusal at a node is said of each node below it too, in short."""
+
+    def change(self, path: str) -> Change:
+        """What becomes of the node at a path."""
+        return self.changes.get(path, _NOTHING)
+
+    def told(self, path: str) -> tuple[Problem, ...]:
+        """What there is to say of the node at a path."""
+        return self.problems.get(path, ())
+
+
+def apply_conventions(archive: Archive, storage: Storage, recipe: Recipe) -> Applied:
+    """Ask every convention that the recipe names somewhere; raises UsageError for an unknown name."""
+    wanted = _wanted(archive, recipe)
+    everywhere = tuple(dict.fromkeys(name for names in set(wanted.values()) for name in names))
+    classes = chosen(everywhere)
+    if not classes:
+        return Applied()
+    meant = {names: frozenset(chosen(names)) for names in set(wanted.values())}
+    changes: dict[str, Change] = {}
+    problems: dict[str, tuple[Problem, ...]] = {}
+    seen = []
+    left = archive
+    for convention in classes:
+
+        def asked(path: str, convention: type[Convention] = convention) -> bool:
+            return path in wanted and convention in meant[wanted[path]]
+
+        found = convention().recognise(View(archive=left, storage=storage, wanted=asked))
+        if found is None:
+            continue
+        told = [problem for problem in found.problems if problem.node is None or asked(problem.node)]
+        refused = {p.node: p for p in told if p.severity == "refusal" and p.node is not None}
+        kept = {
+            path: change
+            for path, change in found.changes.items()
+            if asked(path) and not any(line in refused for line in _lines(path))
+        }
+        if not kept and not told:
+            continue
+        seen.append(SeenConvention(name=convention.name, summary=found.summary))
+        for path, change in kept.items():
+            changes[path] = _merged(changes.get(path), change)
+        for problem in told:
+            path = problem.node or ""
+            problems[path] = (*problems.get(path, ()), problem)
+        for path, problem in _below(left, refused):
+            problems[path] = (*problems.get(path, ()), problem)
+        left = replace(left, nodes=tuple(_changed(node, kept.get(node.path)) for node in left.nodes))
+    return Applied(seen=tuple(seen), changes=changes, problems=problems)
+
+
+def look_for(archive: Archive, storage: Storage) -> Archive:
+    """The archive with the conventions that are recognised unasked, and what is wrong with them."""
+    applied = apply_conventions(archive, storage, Recipe())
+    told = [problem for path in sorted(applied.problems) for problem in applied.problems[path]]
+    return replace(archive, conventions=applied.seen, problems=(*archive.problems, *told))
+
+
+def _wanted(archive: Archive, recipe: Recipe) -> Mapping[str, tuple[str, ...]]:
+    """The names asked for at each node that the recipe takes."""
+    parsed: dict[str, tuple[str, ...]] = {}
+    wanted = {}
+    for node in archive.nodes:
+        text = recipe.for_array(node.path).conventions
+        if text not in parsed:
+            parsed[text] = parse_conventions(text)
+        wanted[node.path] = parsed[text]
+    return wanted
+
+
+def _lines(path: str) -> Iterator[str]:
+    """A path and those of the groups above it."""
+    yield path
+    while path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _below(archive: Archive, refused: Mapping[str, Problem]) -> Iterator[tuple[str, Problem]]:
+    """A refusal for each node below a refused one."""
+    if not refused:
+        return
+    for node in archive.nodes:
+        above = next((line for line in _lines(node.path) if line in refused and line != node.path), None)
+        if above is not None and node.path not in refused:
+            yield (
+                node.path,
+                Problem(
+                    kind=refused[above].kind,
+                    node=node.path,
+                    message="kept back with the group above it, whose convention is broken",
+                    found=f"/{above}",
+                    advice=refused[above].advice,
+                ),
             )
-    return result
 
 
-__all__ = ["CONVENTIONS", "Convention", "Recognised", "recognise"]
+def _merged(before: Change | None, change: Change) -> Change:
+    if before is None:
+        return change
+    return Change(
+        attributes=before.attributes if change.attributes is None else change.attributes,
+        dimension_names=change.dimension_names or before.dimension_names,
+        objects=change.objects or before.objects,
+        replaced=(*before.replaced, *change.replaced),
+    )
+
+
+def _changed(node: Node, change: Change | None) -> Node:
+    """A node as the next convention sees it."""
+    if change is None:
+        return node
+    if change.attributes is not None:
+        node = replace(node, attributes=change.attributes)
+    if isinstance(node, ArrayNode) and node.layout is not None and change.dimension_names is not None:
+        return replace(node, layout=replace(node.layout, dimension_names=change.dimension_names))
+    return node

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.jsons import canonical
@@ -12,7 +12,7 @@ from .table import Column
 from .units import count_text, safe, shape_text
 
 if TYPE_CHECKING:
-    from ..archive import Archive, ArrayNode, Node
+    from ..archive import Archive, ArrayNode, Node, SeenConvention
     from . import Page
 
 _NODES: Final = 200
@@ -37,6 +37,7 @@ def lines(archive: Archive, page: Page) -> Iterator[str]:
     consolidated = ", consolidated metadata" if archive.consolidated else ""
     head = f"{safe(archive.url)} ({archive.format}{consolidated})"
     yield from page.paragraph(head, hang=2, tone="title")
+    yield from convention_lines(archive.conventions, page)
     yield ""
     shown = archive.nodes if page.everything else archive.nodes[:_NODES]
     yield from page.table(_COLUMNS, (_row(node) for node in shown))
@@ -49,6 +50,13 @@ def lines(archive: Archive, page: Page) -> Iterator[str]:
         yield from report_problems.lines(problems, page, refusal="refused")
         yield ""
     yield from page.paragraph(_summary(archive), hang=2)
+
+
+def convention_lines(seen: Iterable[SeenConvention], page: Page) -> Iterator[str]:
+    """One line that names what applications laid on top; none where nothing was seen."""
+    text = "; ".join(f"{item.name} ({safe(item.summary)})" for item in seen)
+    if text:
+        yield from page.paragraph(f"conventions: {text}", indent=2, hang=4)
 
 
 def _row(node: Node) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ def archive_json(archive: Archive) -> JSONObject:
         "url": archive.url,
         "format": archive.format,
         "consolidated": archive.consolidated,
+        "conventions": [{"name": seen.name, "summary": seen.summary} for seen in archive.conventions],
         "nodes": [_node(node) for node in archive.nodes],
         "problems": [problem.to_json() for problem in archive.problems],
     }

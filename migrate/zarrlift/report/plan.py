@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from . import problems as report_problems
+from .archive import convention_lines
 from .table import Column
 from .units import bytes_text, count_text, node_text, safe, shape_text
 
@@ -38,6 +39,7 @@ def lines(plan: Plan, page: Page) -> Iterator[str]:
     """The report on a plan."""
     where = "in place" if plan.in_place else f"-> {safe(plan.destination) or '(no destination given)'}"
     yield from page.paragraph(f"Plan: {safe(plan.source)} ({plan.format}) {where}", hang=6, tone="title")
+    yield from convention_lines(plan.conventions, page)
     for group in _groups(plan.arrays):
         yield ""
         yield from _group(group, page)
