@@ -164,6 +164,7 @@ def test_every_option_of_migrate_arrives(fakes):
         " --workers 3 --processes --verify full --fsync --link hard --overwrite --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
         ' --dest-storage-options {"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
+        " --axes kept --allow-fallback"
     )
     assert main(words.split()) == 0
     call = fakes["migrate"]
@@ -185,6 +186,8 @@ def test_every_option_of_migrate_arrives(fakes):
         "dest_storage_options": {"a": {"b": 1}},
         "source_through": "retry",
         "dest_through": "log:x.jsonl",
+        "axes": "kept",
+        "allow_fallback": True,
     }
     assert recipe == zarrlift.Recipe(
         base=zarrlift.ArrayRecipe(
@@ -212,6 +215,15 @@ def test_plan_and_migrate_take_the_same_recipe(fakes):
     main(["plan", "a", "b", *words])
     main(["migrate", "a", "b", *words])
     assert fakes["plan"].kwargs["recipe"] == fakes["migrate"].kwargs["recipe"]
+
+
+@pytest.mark.parametrize("name", ["inspect", "plan", "migrate", "verify"])
+def test_how_an_archive_is_read_may_be_said_to_every_command_that_reads_one(name, fakes):
+    main([*ARGUMENTS[name], "--from", "n5", "--follow-links", "--axes", "reversed", "--allow-fallback"])
+    said = {"format": "n5", "follow_links": True, "axes": "reversed", "allow_fallback": True}
+    assert {option: fakes[name].kwargs[option] for option in said} == said
+    main(ARGUMENTS[name])
+    assert fakes[name].kwargs["axes"] is None, "the default depends on whether work is done in place"
 
 
 def test_nothing_asked_is_the_default_recipe(fakes):

@@ -87,16 +87,22 @@ class Ends:
             destination_options=json.dumps((storage_options if in_place else dest_storage_options) or {}),
         )
 
-    def plan(self, recipe: Recipe, format: Format | None, follow_links: bool) -> tuple[Plan, Inventories]:
+    def plan(self, recipe: Recipe, format: Format | None, reading: ReadOptions) -> tuple[Plan, Inventories]:
         """The plan for what lies in the source now, and the listings made on the way."""
-        archive = describe(self.source, format=format, options=ReadOptions(follow_links=follow_links))
+        archive = describe(self.source, format=format, options=reading)
+        if self.in_place and archive.format == "n5" and reading.axes != "kept":
+            raise UsageError(
+                "axes cannot be reversed in place: the chunks stay as they are",
+                found="--axes reversed",
+                expected="--axes kept, or a destination",
+            )
         return make_plan(
             archive,
             self.source,
             recipe,
             destination=None if self.in_place else (self.destination.url if self.named else ""),
             free_bytes=free_space(self.destination) if self.named else None,
-            follow_links=follow_links,
+            reading=reading,
         )
 
     @property

@@ -14,7 +14,7 @@ from zarrstack.core.errors import JobError, UsageError
 
 from .archive import Archive, Format
 from .ends import Ends, Options, refuse_existing
-from .formats import describe
+from .formats import describe, read_alike
 from .job import Job
 from .job_files import find_job, job_path
 from .merging import merge
@@ -23,7 +23,7 @@ from .places import Place, open_storage
 from .planning import Inventories
 from .plans import Plan
 from .progress import Progress
-from .read_options import ReadOptions
+from .read_options import Axes, ReadOptions
 from .recipe import Recipe
 from .replacing import left_aside, set_aside, sweep_aside
 from .run import Run, RunOptions
@@ -34,14 +34,23 @@ PathText: TypeAlias = str | os.PathLike[str]
 
 
 def inspect(
-    url: Place, *, storage_options: Options = None, format: Format | None = None, follow_links: bool = False
+    url: Place,
+    *,
+    storage_options: Options = None,
+    format: Format | None = None,
+    follow_links: bool = False,
+    axes: Axes | None = None,
+    allow_fallback: bool = False,
 ) -> Archive:
     """Describe an archive: every node, how it lies in storage, and every problem.
 
-    Reads metadata only. Raises UsageError if there is no archive, StorageError.
+    Reads metadata only. `axes` ("reversed" unless it is given) is the axis order of N5 arrays;
+    `allow_fallback` lets arrays of the 2022 draft be read by their `fallback` data type. Raises
+    UsageError if there is no archive, StorageError.
     """
+    reading = ReadOptions.asked(follow_links=follow_links, axes=axes, allow_fallback=allow_fallback)
     storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
-    return describe(storage, format=format, options=ReadOptions(follow_links=follow_links))
+    return describe(storage, format=format, options=reading)
 
 
 def plan(
@@ -56,11 +65,16 @@ def plan(
     source_through: str | None = None,
     dest_through: str | None = None,
     follow_links: bool = False,
+    axes: Axes | None = None,
+    allow_fallback: bool = False,
 ) -> Plan:
     """What `migrate` would do, in full; nothing is written.
 
     `destination` may be left out: the plan is then for a copy to a place yet to be named.
     """
+    reading = ReadOptions.asked(
+        follow_links=follow_links, axes=axes, allow_fallback=allow_fallback, in_place=in_place
+    )
     ends = Ends.open(
         source,
         destination,
@@ -71,7 +85,7 @@ def plan(
         source_through,
         dest_through,
     )
-    return ends.plan(recipe or Recipe(), format, follow_links)[0]
+    return ends.plan(recipe or Recipe(), format, reading)[0]
 
 
 def migrate(
@@ -90,6 +104,8 @@ def migrate(
     link: Link = "auto",
     overwrite: bool = False,
     follow_links: bool = False,
+    axes: Axes | None = None,
+    allow_fallback: bool = False,
     storage_options: Options = None,
     dest_storage_options: Options = None,
     source_through: str | None = None,
@@ -102,11 +118,16 @@ def migrate(
     nothing once all is done. Refused and failed nodes are in the outcome's `problems`.
     `source_through` and `dest_through` put storage transformers under either side, such as
     "retry,throttle:50MB/s" (see `zarrstack.registry.parse_stack`); the job remembers them.
+    `axes` is the axis order of N5 arrays: "reversed" for copies, "kept" in place unless it is
+    given. `allow_fallback` lets arrays of the 2022 draft be read by their `fallback` data type.
     Raises UsageError, JobError (destination exists, other job), Interrupted (Ctrl-C).
     """
     if destination is None and not in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
     recipe = recipe or Recipe()
+    reading = ReadOptions.asked(
+        follow_links=follow_links, axes=axes, allow_fallback=allow_fallback, in_place=in_place
+    )
     ends = Ends.open(
         source,
         destination,
@@ -128,7 +149,7 @@ def migrate(
     )
     ends.check_reach(options)
     if os.path.lexists(path):
-        earlier = _earlier(path, ends, recipe, overwrite=overwrite)
+        earlier = _earlier(path, ends, recipe, reading, overwrite=overwrite)
         if earlier:
             return _resume(path, options, ends, progress)
     if not in_place and not overwrite:
@@ -138,7 +159,7 @@ def migrate(
         facts["overwrite"] = "yes"
     facts.update(ends.layers)
     with checks_for(ends.source, ends.destination, verify) as checks:
-        made, inventories = ends.plan(recipe, format, follow_links)
+        made, inventories = ends.plan(recipe, format, reading)
         if not made.arrays and not made.groups and not made.refusals:
             raise UsageError(
                 "there is nothing to migrate", key=ends.source.url, advice="Check --include and --exclude."
@@ -184,7 +205,7 @@ def resume(
         header["in_place"],
         storage_options,
         dest_storage_options,
-        header["follow_links"],
+        ReadOptions.from_json(header).follow_links,
         *layers,
     )
     ends.check_reach(options)
@@ -230,7 +251,7 @@ def status(target: PathText, *, job: PathText | None = None) -> Status:
         )
 
 
-def _earlier(path: Path, ends: Ends, recipe: Recipe, *, overwrite: bool) -> bool:
+def _earlier(path: Path, ends: Ends, recipe: Recipe, reading: ReadOptions, *, overwrite: bool) -> bool:
     """Whether the job file that is there is this very migration; JobError if it is another one.
 
     A job that was undone, or whose result is to be overwritten, makes room.
@@ -243,6 +264,7 @@ def _earlier(path: Path, ends: Ends, recipe: Recipe, *, overwrite: bool) -> bool
             and made.destination == ends.destination.url
             and made.in_place == ends.in_place
             and made.recipe == recipe
+            and read_alike(made.format, made.reading, reading)
         )
     if state == "undone" or (overwrite and (state != "incomplete" or not same)):
         path.unlink()
@@ -270,7 +292,7 @@ def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | No
             return _nothing_to_do(job)
         set_aside(job, ends.destination)
         old = job.plan()
-        fresh, inventories = ends.plan(old.recipe, old.format, old.follow_links)
+        fresh, inventories = ends.plan(old.recipe, old.format, old.reading)
         merged = merge(job, old, fresh, inventories, ends.destination)
         return _run(job, merged, ends, options, checks, inventories, progress)
 

@@ -20,6 +20,7 @@ from .inventory import Inventory, take_inventory, task_bounds
 from .planning_chunks import memory_problem, object_problem
 from .planning_readers import reader_problems
 from .plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
+from .read_options import ReadOptions
 from .recipe import ArrayRecipe, Recipe
 from .route import Route, route_between
 from .storage import LocalStorage, Storage
@@ -50,7 +51,7 @@ def make_plan(
     *,
     destination: str | None,
     free_bytes: int | None = None,
-    follow_links: bool = False,
+    reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
 ) -> tuple[Plan, Inventories]:
     """The plan for an archive, and the chunk listings made on the way.
 
@@ -84,7 +85,7 @@ def make_plan(
                 applied,
                 in_place=in_place,
                 children=children.get(node.path, frozenset()),
-                follow_links=follow_links,
+                follow_links=reading.follow_links,
             )
         except UsageError:
             raise
@@ -111,7 +112,7 @@ def make_plan(
         refusals=tuple(refusals),
         excluded=tuple(node.path for node in archive.nodes if node.path not in needed),
         consolidate=consolidate and root_is_group,
-        follow_links=follow_links,
+        reading=reading,
         source_digests=digests(archive.documents),
         conventions=applied.seen,
         free_bytes=free_bytes,

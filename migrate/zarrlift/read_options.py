@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self, TypeAlias
 
+from zarrstack.core.errors import UsageError
 from zarrstack.core.jsons import JSONObject
 
 Axes: TypeAlias = Literal["reversed", "kept"]
@@ -19,9 +20,22 @@ class ReadOptions:
     follow_links: bool = False
     """Whether symbolic links may lead out of the archive."""
     axes: Axes = "reversed"
-    """Which axis order N5 arrays are given: (z, y, x), or (x, y, z) as N5's documents have it."""
+    """The axis order that N5 arrays are given: (z, y, x), or (x, y, z) as N5's documents have it."""
     allow_fallback: bool = False
     """Whether arrays of the 2022 draft may be read by their `fallback` data type."""
+
+    @classmethod
+    def asked(
+        cls, *, follow_links: bool, axes: Axes | None, allow_fallback: bool, in_place: bool = False
+    ) -> Self:
+        """What was asked for; `axes` not given is "reversed" for copies, "kept" in place.
+
+        In place the codec for N5's blocks transposes them already, so their axes cannot be reversed.
+        """
+        order = ("kept" if in_place else "reversed") if axes is None else axes
+        if order not in AXES:
+            raise UsageError("unknown order of axes", found=repr(axes), expected=", ".join(AXES))
+        return cls(follow_links=follow_links, axes=order, allow_fallback=allow_fallback)
 
     def to_json(self) -> JSONObject:
         """Without loss."""

@@ -272,8 +272,9 @@ class Run:
             for node in self.plan.nodes
             if node.path.startswith(f"{plan.path}/")
         )
+        follow_links = self.plan.reading.follow_links
         return take_inventory(
-            self.source, plan.path, plan.source, children=children, follow_links=self.plan.follow_links
+            self.source, plan.path, plan.source, children=children, follow_links=follow_links
         )
 
     def _record(self, array: _Array, task: Task, future: Future[Moved]) -> None:

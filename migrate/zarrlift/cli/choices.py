@@ -15,6 +15,13 @@ class Format(StrEnum):
     N5 = "n5"
 
 
+class Axes(StrEnum):
+    """Which axis order N5 arrays are given."""
+
+    REVERSED = "reversed"
+    KEPT = "kept"
+
+
 class Endian(StrEnum):
     """Byte orders."""
 

@@ -14,6 +14,8 @@ def inspect(
     source: o.Source,
     from_: o.From = None,
     follow_links: o.FollowLinks = False,
+    axes: o.AxesOption = None,
+    allow_fallback: o.AllowFallback = False,
     storage_options: o.StorageOptions = None,
     show_all: o.All = False,
     as_json: o.Json = False,
@@ -31,6 +33,8 @@ def inspect(
             storage_options=o.storage_options(storage_options),
             format=o.value(from_),
             follow_links=follow_links,
+            axes=o.value(axes),
+            allow_fallback=allow_fallback,
         )
         refused = any(node.refused for node in archive.nodes)
         return Answer(
@@ -48,6 +52,8 @@ def plan(
     in_place: o.InPlace = False,
     from_: o.From = None,
     follow_links: o.FollowLinks = False,
+    axes: o.AxesOption = None,
+    allow_fallback: o.AllowFallback = False,
     storage_options: o.StorageOptions = None,
     dest_storage_options: o.DestOptions = None,
     source_through: o.SourceThrough = None,
@@ -92,6 +98,8 @@ def plan(
             source_through=source_through,
             dest_through=dest_through,
             follow_links=follow_links,
+            axes=o.value(axes),
+            allow_fallback=allow_fallback,
         )
         refused = any(problem.severity == "refusal" for problem in made.all_problems())
         return Answer(
@@ -127,6 +135,8 @@ def verify(
     recipe_file: o.VerifyRecipe = None,
     from_: o.From = None,
     follow_links: o.FollowLinks = False,
+    axes: o.AxesOption = None,
+    allow_fallback: o.AllowFallback = False,
     storage_options: o.StorageOptions = None,
     dest_storage_options: o.DestOptions = None,
     show_all: o.All = False,
@@ -153,6 +163,8 @@ def verify(
                 storage_options=o.storage_options(storage_options),
                 dest_storage_options=o.storage_options(dest_storage_options, "--dest-storage-options"),
                 follow_links=follow_links,
+                axes=o.value(axes),
+                allow_fallback=allow_fallback,
                 progress=progress,
             )
         finally:

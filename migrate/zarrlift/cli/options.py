@@ -11,6 +11,7 @@ import typer
 
 from .choices import (
     Attributes,
+    Axes,
     Check,
     Encoding,
     Endian,
@@ -75,6 +76,20 @@ Job: TypeAlias = Annotated[
 ]
 FollowLinks: TypeAlias = Annotated[
     bool, _option("--follow-links", help="Follow symbolic links that leave the archive.")
+]
+AxesOption: TypeAlias = Annotated[
+    Axes | None,
+    _option(
+        "--axes",
+        help="N5: reversed to (z, y, x), as in copies by default; kept, as always in place. Else no effect.",
+    ),
+]
+AllowFallback: TypeAlias = Annotated[
+    bool,
+    _option(
+        "--allow-fallback",
+        help="2022 draft of v3: read unknown data types as the fallback they name. Else no effect.",
+    ),
 ]
 Overwrite: TypeAlias = Annotated[
     bool, _option("--overwrite", help="Replace DST; the old one goes once the new one is whole.")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ..archive import Archive, Format
     from ..storage import Storage
 
-__all__ = ["describe"]
+__all__ = ["describe", "read_alike"]
 
 
 def describe(
@@ -35,3 +35,13 @@ def describe(
         storage, follow_links=options.follow_links, only=format is not None, **more
     )
     return archive
+
+
+def read_alike(format: Format, first: ReadOptions, second: ReadOptions) -> bool:
+    """Whether two sets of options mean the same to a format: those that only others take do not count.
+
+    Which links are followed is left to each run: what is found is compared on its own.
+    """
+    from .detection import READERS
+
+    return all(getattr(first, name) == getattr(second, name) for name in READERS[format].options)

@@ -89,8 +89,10 @@ READABLE: Final[tuple[Format, ...]] = tuple(READERS)
 _KEYS: Final = tuple(dict.fromkeys(marker.key for marker in MARKERS))
 
 
-def detect(storage: Storage, *, format: Format | None = None) -> Format:
+def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = False) -> Format:
     """The format of the archive in a place; `format` decides where there are two.
+
+    `beside_v3` says that it was migrated in place: of two formats the one that is not v3 is meant.
 
     Raises UsageError where nothing is found (and says what was looked for and what was seen
     instead), where another format than `format` is found, where two are found and `format` does
@@ -98,6 +100,8 @@ def detect(storage: Storage, *, format: Format | None = None) -> Format:
     """
     seen = _look(storage)
     formats = tuple(dict.fromkeys(marker.format for marker in seen))
+    if beside_v3 and len(formats) > 1:
+        formats = tuple(name for name in formats if name != "zarr3")
     if format is not None:
         if format not in formats and formats:
             raise UsageError(

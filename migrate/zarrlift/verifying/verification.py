@@ -14,7 +14,7 @@ from zarrstack.core.errors import JobError, UsageError
 from ..archive import Format
 from ..job import Job
 from ..job_files import find_job
-from ..read_options import ReadOptions
+from ..read_options import Axes, ReadOptions
 from ..recipe import Recipe
 from ..through import through
 from .archives import Watcher, verify_archives
@@ -35,6 +35,8 @@ def verify(
     storage_options: Mapping[str, Any] | None = None,
     dest_storage_options: Mapping[str, Any] | None = None,
     follow_links: bool = False,
+    axes: Axes | None = None,
+    allow_fallback: bool = False,
     progress: Watcher | None = None,
 ) -> VerificationReport:
     """Compare a legacy archive with its Zarr v3 counterpart; see `verify_archives`.
@@ -43,11 +45,13 @@ def verify(
     is a job, or a place that a job concerns, and the job says the rest. Without `full`, the first,
     the last, an edge, a missing and some random chunks of every array are compared.
 
-    Of a job only its recipe is believed (which changes were asked for), unless `recipe` is given;
-    that it passed is noted in it, which `finish` asks for. Raises UsageError if there is no archive,
-    JobError if there is no job, StorageError where listing fails; differences are in the report.
+    Of a job only its recipe is believed (which changes were asked for), unless `recipe` is given, and
+    how the source was read, unless `format` and `axes` are. That it passed is noted in it, which
+    `finish` asks for. Raises UsageError if there is no archive, JobError if there is no job,
+    StorageError where listing fails; differences are in the report.
     """
     from ..formats import describe
+    from ..formats.detection import detect
     from ..places import open_storage
 
     known = _known_job(source, destination, job)
@@ -63,15 +67,21 @@ def verify(
     second = open_storage(destination, storage_options=options, follow_links=follow_links)
     if known is not None and (known.source, known.destination) != (first.url, second.url):
         known = None
+    in_place = first.url == second.url
     if known is not None:
         recipe = known.recipe if recipe is None else recipe
-        follow_links = follow_links or known.follow_links
         format = known.format if format is None else format  # noqa: A001
-    if first.url == second.url and format is None:
-        format = "zarr2"  # noqa: A001 - in place both formats' documents lie at every node
+        follow_links = follow_links or known.reading.follow_links
+        axes = known.reading.axes if axes is None else axes
+        allow_fallback = allow_fallback or known.reading.allow_fallback
+    if in_place and format is None:
+        format = detect(first, beside_v3=True)  # noqa: A001 - both formats' documents lie at every node
+    reading = ReadOptions.asked(
+        follow_links=follow_links, axes=axes, allow_fallback=allow_fallback, in_place=in_place
+    )
     if known is not None:
         first, second = through(first, known.source_through), through(second, known.dest_through)
-    archive = describe(first, format=format, options=ReadOptions(follow_links=follow_links))
+    archive = describe(first, format=format, options=reading)
     report = verify_archives(archive, first, second, full=full, recipe=recipe, progress=progress)
     if known is not None and report.ok:
         with Job.open(known.path) as opened:
@@ -89,7 +99,7 @@ class _KnownJob:
     destination: str
     in_place: bool
     format: Format
-    follow_links: bool
+    reading: ReadOptions
     recipe: Recipe
     source_through: str | None
     dest_through: str | None
@@ -115,7 +125,8 @@ def _known_job(
             recipe=Recipe.from_json(plan["recipe"]),
             source_through=source_through,
             dest_through=dest_through,
-            **{name: plan[name] for name in ("source", "destination", "in_place", "format", "follow_links")},
+            reading=ReadOptions.from_json(plan),
+            **{name: plan[name] for name in ("source", "destination", "in_place", "format")},
         )
     except (JobError, KeyError):
         if asked:
