@@ -27,9 +27,9 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("formats, conventions", ("formats*", "conventions*")),
     (
         "route, planning",
-        ("route*", "destination*", "inventory*", "scanning", "planning*", "plans*", "documents*"),
+        ("route*", "destination*", "inventory*", "scanning", "planning*", "plans*", "documents*", "stored"),
     ),
-    ("move", ("move*", "server_copy", "job*", "writing", "worker", "verifying*")),
+    ("move", ("move*", "changing", "server_copy", "job*", "writing", "worker", "verifying*")),
     (
         "run",
         ("run", "merging", "outcome", "progress", "publishing", "ends", "replacing", "migration", "finish*"),

@@ -9,21 +9,15 @@ since no other chunk will fare better.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.codecs.base import Buffer, memory
-from zarrstack.core.dtypes import fill_from_json, same_bits
 from zarrstack.core.errors import ChunkError, Problem, ZarrstackError
-from zarrstack.core.pipeline import Pipeline
 
-from .casting import cast
+from .changing import Tally, change_for, look_at
 from .inventory import Indexes
-from .objects import to_strings
 from .plans import Move
 from .storage import LocalStorage, Storage, storage_error
 from .writing import DestinationError, LocalWriter, StoreWriter, Writer
@@ -36,8 +30,6 @@ _MOST_PROBLEMS: Final = 100
 _BATCH: Final = 64
 """Objects of a remote store fetched and put together."""
 _BATCH_BYTES: Final = 32 << 20
-RECHECK_EVERY: Final = 100
-"""Of decoded routes, one leaf in this many is decoded again by an independent library."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +53,8 @@ class Moved:
     bytes_out: int = 0
     dropped: int = 0
     """Chunks left out since they held nothing but fill value."""
+    filled: int = 0
+    """N5 blocks shorter than their cell, which were decoded to be filled up."""
     problems: tuple[Problem, ...] = ()
 
 
@@ -74,14 +68,10 @@ class Mover:
         self.source = source
         self.writer = writer
         self.hard_links = hard_links
-        self.recheck = recheck
-        self._prefix = f"{move.path}/" if move.path else ""
-        self._reader = Pipeline(
-            move.source.chain, move.source.chunk_shape, move.source.data_type, allow_pickle=move.allow_pickle
-        )
-        self._transform = self._transformation()
+        self._change = change_for(move, recheck=recheck)
+        self._look = look_at(move)
         self._copy: ServerCopy | None = None
-        if self._transform is None and isinstance(writer, StoreWriter):
+        if self._change is None and isinstance(writer, StoreWriter):
             from .server_copy import server_copy  # asyncio is not for files
 
             self._copy = server_copy(source, writer.storage)
@@ -89,7 +79,7 @@ class Mover:
     def __call__(self, task: Task) -> Moved:
         """Move the task's chunks; raises DestinationError, everything else is in `problems`."""
         if (
-            self._transform is None
+            self._change is None
             and isinstance(self.source, LocalStorage)
             and isinstance(self.writer, LocalWriter)
         ):
@@ -104,21 +94,21 @@ class Mover:
     def _keys(self, indexes: Indexes) -> Iterator[tuple[int, str, str]]:
         """(linear index, source key, destination key) of each chunk."""
         source, destination = self.move.source, self.move.destination
-        coordinates = source.grid.coordinates_of(indexes)
+        coordinates = source.objects.coordinates_of(indexes)
         old, new = source.keys.keys(coordinates), destination.keys.keys(coordinates)
-        prefix = self._prefix
+        place, target = source.prefix(self.move.path), destination.prefix(self.move.path)
         for index, before, after in zip(indexes.tolist(), old, new, strict=True):
-            yield index, prefix + before, prefix + after
+            yield index, place + before, target + after
 
     def _files(self, task: Task, source: LocalStorage, writer: LocalWriter) -> Moved:
         """Payloads that stay as they are, from file to file."""
         counts = _Counts()
-        pipeline = self._reader
+        look = self._look
         carry = writer.link if self.hard_links else writer.copy
         root = source.path("") + os.sep  # our own keys need no look at whether they leave it
         for _, before, after in self._keys(task.indexes):
             try:
-                size = carry(root + before, after, pipeline)
+                size = carry(root + before, after, look)
                 if size is None:
                     if task.certain:
                         raise _vanished()
@@ -140,7 +130,7 @@ class Mover:
         keys = [(before, after) for _, before, after in self._keys(task.indexes)]
         for start in range(0, len(keys), _BATCH):
             part = keys[start : start + _BATCH]
-            for (before, _), carried in zip(part, copy(part, self._reader), strict=True):
+            for (before, _), carried in zip(part, copy(part, self._look), strict=True):
                 if isinstance(carried, int):
                     counts.add(carried, carried)
                 elif carried is not None:
@@ -156,7 +146,7 @@ class Mover:
         held = 0
         for index, before, after, payload in self._read(task, counts):
             try:
-                result = self._change(index, payload)
+                result = self._changed(index, payload, counts)
             except ZarrstackError as error:
                 counts.problem(error, self.move.path, before)
                 continue
@@ -200,87 +190,11 @@ class Mover:
             counts.problem(error, self.move.path, key)
             return None
 
-    def _change(self, index: int, payload: bytes) -> Buffer | None:
-        if self._transform is None:
-            self._reader.check_whole(payload)
+    def _changed(self, index: int, payload: bytes, counts: _Counts) -> Buffer | None:
+        if self._change is None:
+            self._look.check_whole(payload)
             return payload
-        return self._transform(index, payload)
-
-    def _transformation(self) -> Callable[[int, bytes], Buffer | None] | None:
-        """What is done to a payload, or None where it moves as it is."""
-        move = self.move
-        route = move.route
-        if route.name in ("stay", "relink"):
-            return None
-        target = move.destination
-        if route.name == "recode":
-            undone = move.source.chain.codecs[route.shared :]
-            applied = target.chain.codecs[route.shared :]
-            rewrap = [codec.name for codec in (*undone, *applied)] == ["numcodecs.zlib", "gzip"]
-            writer = Pipeline(target.chain, target.chunk_shape, target.data_type)
-            if rewrap:
-                return self._rewrap(route.shared)
-            return lambda index, payload: self._recode(index, payload, writer, route.shared)
-        if route.name == "rewrite":
-            writer = Pipeline(target.chain, target.chunk_shape, target.data_type)
-            return lambda index, payload: self._rewrite(index, payload, writer)
-        raise ZarrstackError(f"the route {route.name!r} cannot be taken yet", node=move.path)
-
-    def _rewrap(self, shared: int) -> Callable[[int, bytes], Buffer]:
-        from zarrstack.core.codecs.deflate import rewrap_zlib_to_gzip
-
-        def rewrapped(index: int, payload: bytes) -> Buffer:
-            result = rewrap_zlib_to_gzip(payload, self._reader.sizes_for(len(payload))[shared])
-            self._again(index, payload, None)
-            return result
-
-        return rewrapped
-
-    def _recode(self, index: int, payload: bytes, writer: Pipeline, shared: int) -> Buffer:
-        inner = self._reader.undo(payload, shared)
-        self._again(index, payload, None)
-        return writer.apply(inner, shared)
-
-    def _rewrite(self, index: int, payload: bytes, writer: Pipeline) -> Buffer | None:
-        move = self.move
-        array = self._reader.decode(payload)
-        self._again(index, payload, array)
-        target = move.destination
-        if move.source.data_type != target.data_type or move.drop_empty:
-            # What pads an edge chunk is no value of the array: it is neither judged nor cast.
-            # The dots keep a 0-d array an array: numpy's scalars have no byte order.
-            inside: tuple[Any, ...] = (*target.grid.valid(target.grid.coordinates(index)), ...)
-            part = np.asarray(convert(move, array[inside]))
-            fill = fill_from_json(target.fill_value, target.data_type)
-            if move.drop_empty and same_bits(part, np.full(part.shape, fill, dtype=part.dtype)):
-                return None
-            if part.shape == array.shape:
-                array = part
-            else:
-                array = np.full(array.shape, fill, dtype=target.data_type.numpy)
-                array[inside] = part
-        return writer.encode(array)
-
-    def _again(self, index: int, payload: bytes, array: npt.NDArray[Any] | None) -> None:
-        """Decode one leaf in a hundred a second time, by other code."""
-        if not self.recheck or index % RECHECK_EVERY:
-            return
-        from .verifying.codecs import recheck_decoded
-
-        decoded = self._reader.decode(payload) if array is None else array
-        problems = recheck_decoded(self.move, payload, decoded)
-        if problems:
-            raise ChunkError(problems[0].message, found=problems[0].found, expected=problems[0].expected)
-
-
-def convert(move: Move, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Values of the source as the destination holds them; raises CastError."""
-    source, target = move.source.data_type, move.destination.data_type
-    if source == target:
-        return array
-    if target.name == "string" and source.name != "string":
-        return to_strings(array, move.objects)
-    return cast(array, target.numpy, move.casting)
+        return self._change(index, payload, counts.tally)
 
 
 class _Counts:
@@ -291,6 +205,7 @@ class _Counts:
         self.bytes_in = 0
         self.bytes_out = 0
         self.dropped = 0
+        self.tally = Tally()
         self.problems: list[Problem] = []
         self._keys: set[str] = set()
 
@@ -313,6 +228,7 @@ class _Counts:
             bytes_in=self.bytes_in,
             bytes_out=self.bytes_out,
             dropped=self.dropped,
+            filled=self.tally.filled,
             problems=tuple(self.problems),
         )
 

@@ -30,6 +30,8 @@ class Outcome:
     bytes_out: int = 0
     dropped: int = 0
     """Chunks left out as empty by this call."""
+    filled: int = 0
+    """N5 blocks shorter than their cell, which this call decoded to fill them up."""
     removed: int = 0
     """Objects that `finish` or `undo` deleted."""
     restored: int = 0
@@ -56,6 +58,7 @@ class Outcome:
             "bytes_in",
             "bytes_out",
             "dropped",
+            "filled",
             "removed",
             "restored",
             "seconds",

@@ -272,7 +272,7 @@ def _bytes_out(source: Layout, destination: Layout, route: Route, bytes_in: int,
 
 def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -> list[Problem]:
     problems = []
-    missing = source.grid.total - len(inventory.indexes)
+    missing = source.objects.total - len(inventory.indexes)
     if node.fill_is_null and missing and inventory.certain:
         problems.append(
             Problem(

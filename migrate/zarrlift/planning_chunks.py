@@ -12,12 +12,12 @@ from math import prod
 from typing import Final
 
 from zarrstack.core.errors import CastError, Problem, ZarrstackError
-from zarrstack.core.pipeline import Pipeline
 
 from .archive import Layout
 from .inventory import Inventory
 from .objects import to_strings
 from .storage import Storage
+from .stored import object_decoder
 
 _SHAPED: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
 """Object codecs that hold values of any kind. Variable-length text and bytes are what they are."""
@@ -34,15 +34,14 @@ def object_problem(path: str, storage: Storage, source: Layout, inventory: Inven
     """
     if source.chain.codecs[source.chain.middle].name not in _SHAPED or not len(inventory.indexes):
         return None
-    place = source.grid.coordinates(int(inventory.indexes[0]))
-    key = source.keys.key(place)
-    key = f"{path}/{key}" if path else key
+    place = source.objects.coordinates(int(inventory.indexes[0]))
+    key = source.key(path, place)
     try:
         payload = storage.get(key)
         if payload is None:
             return None
-        values = Pipeline(source.chain, source.chunk_shape, source.data_type).decode(payload)
-        to_strings(values[source.grid.valid(place)], "refuse")
+        values = object_decoder(source).decode(payload)
+        to_strings(values[source.objects.valid(place)], "refuse")
     except CastError as error:
         return error.at(node=path, key=key).problem
     except (ZarrstackError, MemoryError):
@@ -57,7 +56,7 @@ def memory_problem(source: Layout, inventory: Inventory, *, room: int | None = N
     """
     if not len(inventory.indexes):
         return None
-    size = prod(source.chunk_shape) * (source.data_type.itemsize or _OBJECT_BYTES)
+    size = prod(source.object_shape) * (source.data_type.itemsize or _OBJECT_BYTES)
     if size <= _ALWAYS:
         return None
     room = machine_memory() if room is None else room

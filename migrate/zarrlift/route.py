@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from zarrstack.core.frames import N5Blocks, Shards
+from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.n5 import N5Keys
+
 from .archive import Layout
 
 RouteName: TypeAlias = Literal["stay", "relink", "reframe", "recode", "rewrite", "regrid"]
@@ -37,6 +41,7 @@ def route_between(
     Chunks that may turn out empty have to be looked at, so `drop_empty` asks for `rewrite`.
     """
     shared = source.chain.common_prefix(destination.chain)
+    place = "keys" if same_place else "place"
     if source.chunk_shape != destination.chunk_shape:
         return Route(name="regrid", shared=0, reason="chunk shape")
     if source.data_type != destination.data_type:
@@ -44,9 +49,27 @@ def route_between(
     if drop_empty:
         return Route(name="rewrite", shared=0, reason="empty chunks are left out")
     if source.chain == destination.chain:
-        if same_place and source.keys == destination.keys:
+        if source.frame != destination.frame:
+            return Route(name="reframe", shared=shared, reason=_frames(source, destination))
+        if same_place and _same_keys(source, destination):
             return Route(name="stay", shared=shared, reason="metadata only")
-        return Route(name="relink", shared=shared, reason="keys" if same_place else "place")
+        return Route(name="relink", shared=shared, reason=place)
     if shared > source.chain.middle and shared > destination.chain.middle:
         return Route(name="recode", shared=shared, reason="bytes codecs")
     return Route(name="rewrite", shared=shared, reason="array codecs")
+
+
+def _same_keys(source: Layout, destination: Layout) -> bool:
+    """Whether the destination's encoding gives every chunk the key it has."""
+    if source.root != destination.root:
+        return False
+    kept = KeyEncoding("v2", "/") if source.keys == N5Keys("kept") else source.keys
+    return kept == destination.keys
+
+
+def _frames(source: Layout, destination: Layout) -> str:
+    if isinstance(source.frame, N5Blocks):
+        return "block headers"
+    if isinstance(source.frame, Shards) and isinstance(destination.frame, Shards):
+        return "shard index"
+    return "shards"

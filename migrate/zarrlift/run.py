@@ -106,7 +106,7 @@ class Run:
         self.progress: Progress = progress or Silent()
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync)
         self._publisher = Publisher(job, plan, destination, self.writer)
-        self.moved = [0, 0, 0, 0]
+        self.moved = [0, 0, 0, 0, 0]
         self.checks = checks
         self._committed = time.monotonic()
 
@@ -289,7 +289,8 @@ class Run:
             array.fail((unforeseen(array.plan.path, error),))
             return
         self.progress.advance(moved.chunks, moved.bytes_in)
-        for place, amount in enumerate((moved.chunks, moved.bytes_in, moved.bytes_out, moved.dropped)):
+        amounts = (moved.chunks, moved.bytes_in, moved.bytes_out, moved.dropped, moved.filled)
+        for place, amount in enumerate(amounts):
             self.moved[place] += amount
         if moved.problems:
             array.fail(moved.problems)
@@ -351,7 +352,7 @@ class Run:
         if whole and self.job.state == "incomplete":
             self.job.note(state="done", verified=None)
             self.job.commit()
-        chunks, bytes_in, bytes_out, dropped = self.moved
+        chunks, bytes_in, bytes_out, dropped, filled = self.moved
         return Outcome(
             job=str(self.job.path),
             state="done" if whole else "incomplete",
@@ -362,6 +363,7 @@ class Run:
             bytes_in=bytes_in,
             bytes_out=bytes_out,
             dropped=dropped,
+            filled=filled,
             seconds=seconds,
             problems=tuple(
                 dict.fromkeys((*whole_archive, *refused, *failed, *((stopped,) if stopped else ())))

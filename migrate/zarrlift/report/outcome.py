@@ -73,6 +73,7 @@ def _moved(outcome: Outcome) -> str:
     if not outcome.chunks:
         return ""
     dropped = f", {count_text(outcome.dropped)} left out as empty" if outcome.dropped else ""
+    dropped += f", {count_text(outcome.filled)} filled up" if outcome.filled else ""
     read, written = bytes_text(outcome.bytes_in), bytes_text(outcome.bytes_out)
     return f"; {count_text(outcome.chunks, 'chunk')}{dropped}; {read} read, {written} written"
 

@@ -23,7 +23,7 @@ from ..archive import ArrayNode, Layout
 from ..recipe import ArrayRecipe
 from ..storage import Storage
 from .blocks import Region, list_chunks, overlapping, parts, within
-from .chunks import Expectation, SourceLeaves
+from .chunks import Expectation, SourceObjects
 from .differences import Differences, compare_attributes
 from .documents import VARIABLE, fill_difference, type_difference
 from .parsing import (
@@ -111,7 +111,7 @@ class ArrayComparison:
         if self._grid.total == 0:
             return
         try:
-            leaves = SourceLeaves(self.source, self.path, self.layout, allow_pickle=self.recipe.allow_pickle)
+            leaves = SourceObjects(self.source, self.path, self.layout, allow_pickle=self.recipe.allow_pickle)
             blocks = self._blocks(full=full)
         except ZarrstackError as error:
             self.differences.add([error.problem])
@@ -138,7 +138,7 @@ class ArrayComparison:
             count(chunks, read)
 
     def _compare_block(
-        self, leaves: SourceLeaves, expect: Expectation, region: Region, found: Values | Exception
+        self, leaves: SourceObjects, expect: Expectation, region: Region, found: Values | Exception
     ) -> list[Problem]:
         """Compare one region, piece by piece of the source's chunks."""
         key = key_below(self.path, self._key_at(region))

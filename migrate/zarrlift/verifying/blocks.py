@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from zarrstack.core.grid import Grid
 from zarrstack.core.chunk_keys import ChunkKeys
+from zarrstack.core.grid import Grid
 
 from ..storage import Storage
 

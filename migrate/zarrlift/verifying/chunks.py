@@ -1,4 +1,4 @@
-"""Chunks of a job, compared before their array appears: our decoder against zarr-python's."""
+"""Objects of a job, compared before their array appears: our decoder against zarr-python's."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 
 from zarrstack.core.dtypes import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
-from zarrstack.core.pipeline import Pipeline
 
 from ..archive import Layout
 from ..storage import Storage
+from ..stored import object_decoder
 from .documents import VARIABLE, scalar_array
 from .parsing import open_array, parse, read_regions, reading_store, words
 from .values import Values, kind, matches_json_text, mismatch, part_of, region_text, shown
@@ -25,30 +25,27 @@ _BATCH_BYTES: Final = 32 << 20
 """Decoded bytes of the destination in memory at a time."""
 
 
-class SourceLeaves:
-    """The leaf chunks of one array in the source, decoded by our own code."""
+class SourceObjects:
+    """The stored objects of one array in the source, decoded by our own code."""
 
     def __init__(self, storage: Storage, path: str, layout: Layout, *, allow_pickle: bool = False) -> None:
         self.storage = storage
         self.path = path
         self.layout = layout
-        self.grid = layout.grid
-        self._pipeline = Pipeline(
-            layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=allow_pickle
-        )
+        self.grid = layout.objects
+        self._decoder = object_decoder(layout, allow_pickle=allow_pickle)
         self._fill = scalar_array(fill_from_json(layout.fill_value, layout.data_type), layout.data_type.numpy)
 
     def key(self, coordinates: tuple[int, ...]) -> str:
-        """The storage key of a chunk."""
-        name = self.layout.keys.key(coordinates)
-        return f"{self.path}/{name}" if self.path else name
+        """The storage key of an object."""
+        return self.layout.key(self.path, coordinates)
 
     def read(self, coordinates: tuple[int, ...]) -> Values | None:
-        """A chunk's values inside the array, or None if it is missing; ChunkError, StorageError."""
+        """An object's values inside the array, or None if it is missing; ChunkError, StorageError."""
         data = self.storage.get(self.key(coordinates))
         if data is None:
             return None
-        return part_of(self._pipeline.decode(data), self.grid.valid(coordinates))
+        return part_of(self._decoder.decode(data), self.grid.valid(coordinates))
 
     def fill(self, shape: tuple[int, ...]) -> Values:
         """What a missing chunk reads as."""
@@ -70,7 +67,7 @@ def compare_chunks(
     if not indexes:
         return ()
     try:
-        leaves = SourceLeaves(source, plan.path, plan.source, allow_pickle=plan.move.allow_pickle)
+        leaves = SourceObjects(source, plan.path, plan.source, allow_pickle=plan.move.allow_pickle)
         array = open_array(parse(plan.document), reading_store(destination), plan.path)
     except ZarrstackError as error:
         return (error.at(node=plan.path).problem,)
@@ -81,9 +78,9 @@ def compare_chunks(
         casting=plan.move.casting,
         objects=plan.move.objects,
     )
-    one_to_one = plan.source.chunk_shape == plan.destination.chunk_shape
+    one_to_one = plan.source.object_shape == plan.destination.object_shape
     problems: list[Problem] = []
-    places = [plan.source.grid.coordinates(index) for index in indexes]
+    places = [plan.source.objects.coordinates(index) for index in indexes]
     for batch in _batches(places, plan.source):
         sources: dict[tuple[int, ...], Values | None] = {}
         for place in batch:
@@ -92,10 +89,10 @@ def compare_chunks(
                 sources[place] = leaves.read(place)
             except ZarrstackError as error:
                 problems.append(error.at(node=plan.path, key=leaves.key(place)).problem)
-        regions = [plan.source.grid.region(place) for place in sources]
+        regions = [plan.source.objects.region(place) for place in sources]
         for place, region, found in zip(sources, regions, read_regions(array, regions), strict=True):
-            name = plan.destination.keys.key(place)
-            key = f"{plan.path}/{name}" if plan.path else name
+            # The object that the region begins in.
+            key = plan.destination.key(plan.path, _object_at(plan.destination, region))
             values = sources[place]
             try:
                 if values is None and plan.fill_is_null:
@@ -115,8 +112,13 @@ def compare_chunks(
     return tuple(problems)
 
 
+def _object_at(layout: Layout, region: tuple[slice, ...]) -> tuple[int, ...]:
+    """Place of the object in which a region begins."""
+    return tuple(axis.start // length for axis, length in zip(region, layout.object_shape, strict=True))
+
+
 def _batches(places: list[tuple[int, ...]], layout: Layout) -> list[list[tuple[int, ...]]]:
-    items = int(np.prod(layout.chunk_shape, dtype=object))
+    items = int(np.prod(layout.object_shape, dtype=object))
     step = max(_BATCH_BYTES // max(items * (layout.data_type.itemsize or 16), 1), 1)
     return [places[start : start + step] for start in range(0, len(places), step)]
 

@@ -52,16 +52,16 @@ class Sampler:
         source's fill value is defined: there it must read as that.
         """
         rng = random.Random(f"{self._job_id}/{plan.path}")
-        weight = leaf_bytes(plan.source)
+        weight = object_bytes(plan.source)
         key = _kind(plan)
         with self._lock:
             seen = self._kinds.get(key, 0)
             self._kinds[key] = seen + 1
             room = min(MOST_LEAVES - self._leaves, (MOST_BYTES - self._bytes) // max(weight, 1))
             if seen == 0:
-                chosen = first_look(plan.source.grid, present, rng, random_leaves=_RANDOM_PER_KIND)
+                chosen = first_look(plan.source.objects, present, rng, random_leaves=_RANDOM_PER_KIND)
                 if not plan.fill_is_null:
-                    chosen += a_missing_chunk(plan.source.grid, present, rng)
+                    chosen += a_missing_chunk(plan.source.objects, present, rng)
                 chosen = chosen[: max(room, 1)]
             elif seen <= _FOLLOWERS and room > 0 and len(present):
                 chosen = [int(present[rng.randrange(len(present))])]
@@ -82,14 +82,16 @@ def _kind(plan: ArrayPlan) -> str:
             plan.destination.data_type,
             plan.source.keys,
             plan.destination.keys,
+            plan.source.frame,
+            plan.destination.frame,
         )
     )
 
 
-def leaf_bytes(layout: Layout) -> int:
-    """Decoded bytes of one leaf chunk; a guess of 16 per element where their length varies."""
+def object_bytes(layout: Layout) -> int:
+    """Decoded bytes of one stored object; a guess of 16 per element where their length varies."""
     items = 1
-    for length in layout.chunk_shape:
+    for length in layout.object_shape:
         items *= length
     return items * (layout.data_type.itemsize or 16)
 
