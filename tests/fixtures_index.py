@@ -165,6 +165,12 @@ class ExpectedArchive:
     """Attributes by path; "" is the root, unless an array lies there."""
     arrays: Mapping[str, ExpectedArray] = field(repr=False, default_factory=dict)
 
+    @property
+    def format(self) -> Format:
+        """Which format it is in."""
+        first = self.name.partition("/")[0]
+        return next((name for name in FORMATS if name == first), "zarr_v2")
+
     def __getitem__(self, path: str) -> ExpectedArray:
         return self.arrays[path]
 

@@ -49,6 +49,15 @@ def one(root, document):
 # ----- one document
 
 
+def test_lzma_filters_are_said_for_raw_streams_only():
+    """Other streams name their filters themselves, and numcodecs decodes none that are said twice."""
+    filters = [{"id": 3, "dist": 4}, {"id": 33, "preset": 1}]
+    for number, kept in ((1, None), (2, None), (3, filters)):
+        options = {"format": number, "check": 0, "preset": None, "filters": filters}
+        document = in_v2_terms(meta(compression="lzma", compression_opts=options))
+        assert document["compressor"]["filters"] == kept
+
+
 def test_the_specifications_example(tmp_path):
     array = one(tmp_path, META)
     assert array.problems == ()

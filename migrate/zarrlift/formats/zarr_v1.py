@@ -45,6 +45,8 @@ _MEMBERS: Final = frozenset(
 )
 _REALLY_F: Final = frozenset({"blosc"})
 """Compressions whose chunks lie in the order that `order` says."""
+_RAW: Final = 3
+"""The number of lzma's raw format (Python's `lzma.FORMAT_RAW`), whose stream does not name its filters."""
 _STRAYS_NAMED: Final = 20
 _SILENT: Final = frozenset({ARRAY, ATTRIBUTES, ".DS_Store", "Thumbs.db", "desktop.ini"})
 
@@ -128,7 +130,11 @@ def _compressor(document: Mapping[str, JSON]) -> JSONObject | None:
     )
     if unknown := sorted((options or {}).keys() - defaults.keys()):
         raise MetadataError(f"unknown compression_opts of {name}", found=excerpt(unknown))
-    return {"id": name, **defaults, **(options or {})}
+    result = {"id": name, **defaults, **(options or {})}
+    if name == "lzma" and result["format"] != _RAW and isinstance(result["filters"], list):
+        # The stream names its filters itself, and numcodecs would not decode it if they were said.
+        result["filters"] = None
+    return result
 
 
 def _fill(fill: JSON, data: JSON) -> JSON:
