@@ -90,6 +90,12 @@ class Ends:
     def plan(self, recipe: Recipe, format: Format | None, reading: ReadOptions) -> tuple[Plan, Inventories]:
         """The plan for what lies in the source now, and the listings made on the way."""
         archive = describe(self.source, format=format, options=reading)
+        if self.in_place and archive.format == "zarr3-draft":
+            raise UsageError(
+                "the 2022 draft of Zarr v3 is not migrated in place",
+                found="its entry point zarr.json, where Zarr v3 keeps the root's own document",
+                expected="a destination",
+            )
         if self.in_place and archive.format == "n5" and reading.axes != "kept":
             raise UsageError(
                 "axes cannot be reversed in place: the chunks stay as they are",

@@ -6,7 +6,7 @@ import pytest
 from formats.v2_trees import ARRAY, GROUP, tree
 
 from zarrlift.formats.detection import detect
-from zarrstack.core.errors import UsageError
+from zarrstack.core.errors import MetadataError, UsageError
 
 DRAFT = {"zarr_format": "https://purl.org/zarr/spec/protocol/core/3.0", "extensions": []}
 
@@ -31,13 +31,12 @@ def test_zarr_v2_is_found(tmp_path, entries):
     ("entries", "said"),
     [
         ({"zarr.json": {"zarr_format": 3, "node_type": "group"}}, r"this is Zarr v3 already; .*zarr\.json"),
-        ({"zarr.json": DRAFT}, "this is the 2022 draft of Zarr v3"),
         ({"attributes.json": {"n5": "2.5.1"}}, r"this is N5; .*attributes\.json"),
         ({"attributes.json": {"dimensions": [1], "blockSize": [1], "dataType": "uint8"}}, "this is N5"),
         ({"photo.jpg": b"", "b/c.txt": b""}, r"found b/, photo\.jpg in .*expected one of \.zarray, \.zgroup"),
         ({}, "found nothing in"),
     ],
-    ids=["v3", "draft", "n5 group", "n5 dataset", "other files", "empty"],
+    ids=["v3", "n5 group", "n5 dataset", "other files", "empty"],
 )
 def test_anything_else_is_named(tmp_path, entries, said):
     with pytest.raises(UsageError, match=said):
@@ -46,6 +45,28 @@ def test_anything_else_is_named(tmp_path, entries, said):
 
 def test_zarr_v1_is_found(tmp_path):
     assert detect(tree(tmp_path, {"a/meta": {"zarr_format": 1}, "a/attrs": {}})) == "zarr1"
+
+
+def test_the_2022_draft_of_zarr_v3_is_found(tmp_path):
+    assert detect(tree(tmp_path, {"zarr.json": DRAFT})) == "zarr3-draft"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "the document is empty"),
+        (b'{"zarr_format', "the document is not JSON"),
+        ([], "the document is not a JSON object"),
+        ({}, "zarr_format names no format; found none; expected 3, or a URI"),
+        ({"zarr_format": ["https://purl.org/zarr/spec/core/3.0"]}, "zarr_format names no format"),
+    ],
+    ids=["empty", "truncated", "a list", "no format", "format in a list"],
+)
+@pytest.mark.parametrize("format", [None, "zarr3-draft"], ids=["any", "asked for"])
+def test_a_zarr_json_that_says_no_format_is_told_at_its_key(tmp_path, content, said, format):
+    with pytest.raises(MetadataError, match=said) as caught:
+        detect(tree(tmp_path, {"zarr.json": content}), format=format)
+    assert caught.value.problem.key == "zarr.json"
 
 
 def test_two_formats_are_refused_with_both_named_unless_one_is_asked_for(tmp_path):

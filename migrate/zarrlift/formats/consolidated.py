@@ -7,7 +7,7 @@ store cannot list.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from zarrstack.core.errors import MetadataError, Problem
@@ -21,18 +21,29 @@ _MOST_NAMED: Final = 100
 """Differences that are told one by one."""
 
 
-def entries(content: bytes) -> tuple[dict[str, JSONObject], list[Problem]]:
+def _is_document(key: str) -> bool:
+    return key.rpartition("/")[2] in _NAMES
+
+
+def _node_of(key: str) -> str:
+    return key.rpartition("/")[0]
+
+
+def entries(
+    content: bytes, own: str = KEY, *, is_document: Callable[[str], bool] = _is_document
+) -> tuple[dict[str, JSONObject], list[Problem]]:
     """Key -> document, and a refusal for each key that is no place in an archive.
 
-    Raises MetadataError where the document itself is not what it should be.
+    `own` is the key of the consolidated metadata. Raises MetadataError where the document itself
+    is not what it should be.
     """
-    data = parse_object(content, KEY)
+    data = parse_object(content, own)
     version, metadata = data.get("zarr_consolidated_format"), data.get("metadata")
     if type(version) is not int or version != 1 or not isinstance(metadata, dict):
         found = excerpt({name: value for name, value in data.items() if name != "metadata"})
         raise MetadataError(
             "not consolidated metadata",
-            key=KEY,
+            key=own,
             found=found,
             expected="zarr_consolidated_format 1 and metadata",
         )
@@ -41,17 +52,17 @@ def entries(content: bytes) -> tuple[dict[str, JSONObject], list[Problem]]:
     for key, document in metadata.items():
         wrong = _wrong(key)
         if wrong is not None:
-            problems.append(Problem(kind="name", message=wrong, key=KEY, found=f"the key {excerpt(key)}"))
-        elif key.rpartition("/")[2] not in _NAMES:
+            problems.append(Problem(kind="name", message=wrong, key=own, found=f"the key {excerpt(key)}"))
+        elif not is_document(key):
             message = "consolidated metadata has an entry that is no document"
             problems.append(
-                Problem(kind="consolidated", severity="note", message=message, key=KEY, found=excerpt(key))
+                Problem(kind="consolidated", severity="note", message=message, key=own, found=excerpt(key))
             )
         elif not isinstance(document, dict):
             message = "an entry of consolidated metadata is not an object"
             found = f"{excerpt(key)}: {excerpt(document)}"
             problems.append(
-                Problem(kind="consolidated", severity="warning", message=message, key=KEY, found=found)
+                Problem(kind="consolidated", severity="warning", message=message, key=own, found=found)
             )
         else:
             result[key] = _repaired(key, document)
@@ -75,20 +86,27 @@ def _repaired(key: str, document: JSONObject) -> JSONObject:
 
 
 def differences(
-    consolidated: Mapping[str, JSONObject], files: Mapping[str, JSONObject], unread: frozenset[str]
+    consolidated: Mapping[str, JSONObject],
+    files: Mapping[str, JSONObject],
+    unread: frozenset[str],
+    own: str = KEY,
+    *,
+    node_of: Callable[[str], str | None] = _node_of,
 ) -> list[Problem]:
     """A warning for each key that the two do not have alike; the files are what counts.
 
     `unread` are files that are there but could not be read; they are refused elsewhere. No
     `.zattrs` and an empty one are the same.
     """
-    found = list(_differences(consolidated, files, unread))
+    found = [
+        problem.at(node=node_of(problem.key or "")) for problem in _differences(consolidated, files, unread)
+    ]
     if len(found) > _MOST_NAMED:
         rest = len(found) - _MOST_NAMED
         message = f"{rest} more documents differ from consolidated metadata"
         found = [
             *found[:_MOST_NAMED],
-            Problem(kind="consolidated", severity="warning", message=message, key=KEY),
+            Problem(kind="consolidated", severity="warning", message=message, key=own),
         ]
     return found
 
@@ -117,7 +135,6 @@ def _differing(key: str, here: JSON, there: JSON, message: str) -> Problem:
         kind="consolidated",
         severity="warning",
         message=message,
-        node=key.rpartition("/")[0],
         key=key,
         found=here if isinstance(here, str) else excerpt(here),
         expected=None if there is None else excerpt(there) + " as in .zmetadata",

@@ -6,14 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from zarrstack.core.draft_v3 import is_entry
 from zarrstack.core.errors import MetadataError, UsageError
+from zarrstack.core.jsons import excerpt
 
 from ..archive import Format
 from ..storage import Storage
 from .documents import parse_object
 from .walk import join
 
-_DRAFT: Final = "https://purl.org/zarr/spec/"
+_V3: Final = "zarr.json"
 _MOST_LISTED: Final = 1000
 """Directories that are looked into for the first node below an implicit root."""
 
@@ -41,7 +43,7 @@ def _is_v3(data: Mapping[str, Any] | None) -> bool:
 
 
 def _is_draft(data: Mapping[str, Any] | None) -> bool:
-    return data is not None and str(data.get("zarr_format", "")).startswith(_DRAFT)
+    return data is not None and is_entry(data)
 
 
 def _is_v1(data: Mapping[str, Any] | None) -> bool:
@@ -57,8 +59,8 @@ MARKERS: Final = (
     Marker(format="zarr2", key=".zarray", what="a Zarr v2 array", told_by=_always),
     Marker(format="zarr2", key=".zgroup", what="a Zarr v2 group", told_by=_always),
     Marker(format="zarr2", key=".zmetadata", what="consolidated Zarr v2 metadata", told_by=_always),
-    Marker(format="zarr3-draft", key="zarr.json", what="the 2022 draft of Zarr v3", told_by=_is_draft),
-    Marker(format="zarr3", key="zarr.json", what="Zarr v3 already", told_by=_is_v3),
+    Marker(format="zarr3-draft", key=_V3, what="the 2022 draft of Zarr v3", told_by=_is_draft),
+    Marker(format="zarr3", key=_V3, what="Zarr v3 already", told_by=_is_v3),
     Marker(format="n5", key="attributes.json", what="N5", told_by=is_n5, certain=False),
     Marker(format="zarr1", key="meta", what="Zarr v1", told_by=_is_v1, certain=False),
 )
@@ -83,6 +85,7 @@ class Reader:
 READERS: Final[Mapping[Format, Reader]] = {
     "zarr1": Reader("zarr_v1"),
     "zarr2": Reader("zarr_v2"),
+    "zarr3-draft": Reader("zarr_v3_draft", options=("allow_fallback",)),
 }
 READABLE: Final[tuple[Format, ...]] = tuple(READERS)
 """Formats that a reader describes."""
@@ -96,7 +99,8 @@ def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = 
 
     Raises UsageError where nothing is found (and says what was looked for and what was seen
     instead), where another format than `format` is found, where two are found and `format` does
-    not decide, and where the format is known but not readable here.
+    not decide, and where the format is known but not readable here; MetadataError where there is
+    nothing but a `zarr.json` that says no format.
     """
     seen = _look(storage)
     formats = tuple(dict.fromkeys(marker.format for marker in seen))
@@ -147,7 +151,7 @@ def _look(storage: Storage) -> list[Marker]:
 
 def _at(storage: Storage, path: str) -> list[Marker]:
     contents = dict(zip(_KEYS, storage.get_many([join(path, key) for key in _KEYS]), strict=True))
-    seen = []
+    seen: list[Marker] = []
     for marker in MARKERS:
         content = contents[marker.key]
         if content is None:
@@ -161,7 +165,19 @@ def _at(storage: Storage, path: str) -> list[Marker]:
                     continue
         if marker.told_by(data):
             seen.append(marker)
+    if [marker.format for marker in seen] == ["zarr3"]:
+        _check_v3(contents[_V3] or b"", join(path, _V3))
     return seen
+
+
+def _check_v3(content: bytes, key: str) -> None:
+    """MetadataError where a `zarr.json` on its own is one of Zarr v3 as little as of its draft."""
+    data = parse_object(content, key)
+    if type(data.get("zarr_format")) is not int:
+        found = excerpt(data["zarr_format"]) if "zarr_format" in data else "none"
+        raise MetadataError(
+            "zarr_format names no format", key=key, found=found, expected="3, or a URI in the 2022 draft"
+        )
 
 
 def _found(storage: Storage, seen: list[Marker]) -> str:

@@ -21,7 +21,7 @@ from ..storage import Entry, LocalStorage, Storage
 _CHUNK: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
 MOST_LEVELS: Final = 256
 """Groups inside groups; real archives have ten. Paths that are longer than systems take end here too."""
-_PASSED_OVER: Final = frozenset({".git", ".ipynb_checkpoints", "__MACOSX", ".Trashes", ".fseventsd"})
+PASSED_OVER: Final = frozenset({".git", ".ipynb_checkpoints", "__MACOSX", ".Trashes", ".fseventsd"})
 """Directories that other programs leave; no node has such a name."""
 
 
@@ -124,7 +124,7 @@ def inside(storage: Storage, path: str, documents: Sequence[str]) -> list[str]:
     if not isinstance(storage, LocalStorage):
         return []
     names = [name for name in storage.directories(path) if not _CHUNK.fullmatch(name)]
-    places = [join(path, name) for name in names if name not in _PASSED_OVER]
+    places = [join(path, name) for name in names if name not in PASSED_OVER]
     result: list[str] = []
     for place in places:
         keys = [join(place, name) for name in documents]
@@ -175,7 +175,7 @@ def _read_documents(
                 continue
             target = storage.link(key) if local else None
             if storage.leaves_root(target) and not follow_links:
-                place.problems.append(_leaving(place.path, key, target))
+                place.problems.append(leading_out(place.path, key, target))
             place.documents[name] = content
 
 
@@ -209,24 +209,17 @@ def _children(storage: Storage, place: Found, entries: Sequence[Entry], *, follo
     files = []
     for entry in sorted(entries, key=lambda entry: entry.name):
         if entry.is_dir:
-            if entry.name not in _PASSED_OVER:
+            if entry.name not in PASSED_OVER:
                 children.append(_child(storage, place, entry, follow_links=follow_links))
         elif entry.link is not None and not os.path.exists(entry.link) and not entry.name.startswith("."):
             path = join(place.path, entry.name)
-            dangling = Problem(
-                kind="link",
-                message="a link leads nowhere",
-                node=path,
-                found=entry.link,
-                advice="Fetch what it stands for, or exclude it.",
-            )
-            children.append(Found(path=path, problems=[dangling]))
+            children.append(Found(path=path, problems=[leading_nowhere(path, entry.link)]))
         elif _CHUNK.fullmatch(entry.name):
             place.chunk = place.chunk or entry.name
         else:
             files.append(entry.name)
     place.files = tuple(files)
-    _warn_of_case(children)
+    warn_of_case(children)
     return children
 
 
@@ -240,7 +233,7 @@ def _child(storage: Storage, place: Found, entry: Entry, *, follow_links: bool) 
     )
     if entry.link is not None:
         if storage.leaves_root(entry.link) and not follow_links:
-            child.problems.append(_leaving(path, None, entry.link))
+            child.problems.append(leading_out(path, None, entry.link))
         elif any(
             real == entry.link or real.startswith(entry.link.rstrip(os.sep) + os.sep) for real in child.above
         ):
@@ -249,7 +242,19 @@ def _child(storage: Storage, place: Found, entry: Entry, *, follow_links: bool) 
     return child
 
 
-def _leaving(path: str, key: str | None, target: str | None) -> Problem:
+def leading_nowhere(path: str | None, target: str) -> Problem:
+    """What is said of a link to what is not there."""
+    return Problem(
+        kind="link",
+        message="a link leads nowhere",
+        node=path,
+        found=target,
+        advice="Fetch what it stands for, or exclude it.",
+    )
+
+
+def leading_out(path: str | None, key: str | None, target: str | None) -> Problem:
+    """What is said of a link to what lies elsewhere."""
     return Problem(
         kind="link",
         message="a link leads out of the archive",
@@ -260,7 +265,8 @@ def _leaving(path: str, key: str | None, target: str | None) -> Problem:
     )
 
 
-def _warn_of_case(children: Sequence[Found]) -> None:
+def warn_of_case(children: Sequence[Found]) -> None:
+    """Add a warning to siblings whose names are one to some file systems."""
     seen: dict[str, str] = {}
     for child in children:
         other = seen.setdefault(child.path.casefold(), child.path)
