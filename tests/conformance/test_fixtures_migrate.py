@@ -52,12 +52,14 @@ LIMITS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "zarrs": (
         (r"attributes:arrays/unicode$", "refuses JSON with half of a surrogate pair"),
-        (r"(/be_c(8|16)|:c(8|16)_big)$", "0.2.3 swaps the parts of big-endian complex numbers"),
+        (r"may-2022/types:fills/hex_nan$", "0.2.3 takes a NaN for the common one where chunks are missing"),
+        (r"(/be_c(8|16)|:c(8|16)_big|:big/complex(64|128))$", "0.2.3 swaps the parts of big-endian complex numbers"),
     ),
     "zarrita": (
+        (r"may-2022/types:fills/hex_nan$", "takes the bits of a fill value for a number"),
         (r":.*[#%?:\n\t]|names\S*:.* $", "takes a path for part of a URL"),
-        (r"shapes[:/].*(empty|empty_[12]d\w*|empty_both|no_strings)$", "reads nothing without elements"),
-        (r"/u8_(big_)?max$|:v_[iu]8$", "a fill value beyond 2^53 is a JavaScript number"),
+        (r"(shapes|tree)[:/].*(empty|empty_[12]d\w*|empty_both|no_strings)$", "reads nothing without elements"),
+        (r"/u8_(big_)?max$|:v_[iu]8$|:fills/big$", "a fill value beyond 2^53 is a JavaScript number"),
     ),
 }
 """Arrays (by a pattern in their id) that a reader refuses or misreads, whoever wrote them, and why."""
@@ -77,7 +79,14 @@ DISPUTED: tuple[tuple[str, str], ...] = (
 )
 """Arrays whose missing chunks do not read as the old writer shows them."""
 
-FORMATS: tuple[Format, ...] = ("zarr_v2", "zarr_v1")
+KNOWN: tuple[tuple[str, str], ...] = (
+    (r"may-2022/extensions:time(_null)?$", "datetime64 is known to v3: the same bits are times, not integers"),
+)
+"""Arrays whose expectations are those of a fallback, which is not needed."""
+GHOSTS: tuple[str, ...] = ("zarr-2.13/consolidated:consolidated", "zarr-2.18/consolidated:consolidated")
+"""Groups of drafts that only stand for zarr-python's consolidated metadata."""
+
+FORMATS: tuple[Format, ...] = ("zarr_v2", "zarr_v1", "zarr_v3_draft")
 """Formats whose every fixture is migrated."""
 OPTIONS = {None: {}, "--allow-fallback": {"allow_fallback": True}}
 """What an array may need to be asked for by name (`ExpectedArray.needs`), as Python says it."""
@@ -141,10 +150,19 @@ def _holds(dtype: np.dtype, which) -> bool:
 def _filters(array: ExpectedArray) -> list[str]:
     if array.archive.kind != "directory":
         return [""]
+    if array.archive.format == "zarr_v3_draft":
+        return [codec["id"] for codec in _hidden_filters(array)] or [""]
     if array.archive.format != "zarr_v2":
         return [""]
     document = json.loads((array.archive.path / array.path / ".zarray").read_text())
     return [codec["id"] for codec in document["filters"] or ()] or [""]
+
+
+def _hidden_filters(array: ExpectedArray) -> list[dict]:
+    """Where zarr-python's draft arrays keep their filters: among the attributes."""
+    if array.archive.format != "zarr_v3_draft" or not (array.archive.path / "meta/root").is_dir():
+        return []
+    return array.attributes.get("filters", [])
 
 
 def strict(value):
@@ -213,11 +231,15 @@ def assert_seen(
     if moved and any(name is not None for name in names):
         assert seen.dimension_names == tuple(names)
     if seen.attributes is not None:
-        gone = {"_ARRAY_DIMENSIONS"} if moved else set()
+        # What becomes of fill values that mask is tested with xarray: tests/conventions/test_xarray_opens.py.
+        gone = {"_ARRAY_DIMENSIONS", "_FillValue", "missing_value"} if moved else set()
+        if _hidden_filters(array):
+            gone.add("filters")
         if seen.reader == "xarray":
             gone.add("dtype")  # it notes how booleans are stored, and xarray takes it away
         kept = strict({name: value for name, value in array.attributes.items() if name not in gone})
-        assert dict(seen.attributes) == (kept if exactly else loosely(kept))
+        shown = {name: value for name, value in seen.attributes.items() if name not in gone}
+        assert shown == (kept if exactly else loosely(kept))
 
 
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
@@ -227,7 +249,7 @@ def assert_seen(
 )
 def test_a_migrated_array_reads_as_the_old_writer_read_it(array, reader, results, request) -> None:
     destination, outcome = results(array.archive.name)
-    if array.needs is not None:
+    if array.needs is not None and listed(KNOWN, array) is None:
         assert array.needs in (refused(outcome, array.path) or "")
         destination, outcome = results(array.archive.name, array.needs)
     reason = refused(outcome, array.path)
@@ -276,7 +298,9 @@ def test_xarray_shows_a_migrated_variable_with_its_dimensions(array: ExpectedArr
 def test_groups_keep_their_attributes(one: ExpectedArchive, results) -> None:
     destination, outcome = results(one.name)
     for path, attributes in one.groups.items():
-        if refused(outcome, path) is None:
+        if f"{one.name}:{path}".endswith(GHOSTS):
+            assert not (destination / path).exists()
+        elif refused(outcome, path) is None:
             document = json.loads((destination / path / "zarr.json").read_text())
             assert document["node_type"] == "group"
             assert document.get("attributes", {}) == strict(attributes)

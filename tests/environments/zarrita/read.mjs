@@ -1,5 +1,6 @@
-// Reads every array of a Zarr v3 hierarchy with zarrita.js and prints it as JSON:
-//   node read.mjs ROOT  ->  { path: { dtype, numpy, shape, base64 | objects, attributes, dimension_names }
+// Reads every array of a Zarr v3 hierarchy with zarrita.js and prints it as JSON. ROOT is a folder, or a
+// URL, and then the arrays to read follow (HTTP has no listing):
+//   node read.mjs ROOT [PATH ...]  ->  { path: { dtype, numpy, shape, base64 | objects, attributes, dimension_names }
 //                             | { refused } }
 // Values are raw bytes in C order and the machine's byte order, so that NaN payloads survive.
 import { readFile, readdir } from "node:fs/promises";
@@ -8,7 +9,8 @@ import * as zarr from "zarrita";
 
 const root = process.argv[2];
 
-const store = {
+const remote = /^https?:/.test(root);
+const store = remote ? new zarr.FetchStore(root) : {
   async get(key) {
     try {
       return new Uint8Array(await readFile(join(root, key)));
@@ -16,6 +18,13 @@ const store = {
       if (["ENOENT", "ENOTDIR", "EISDIR"].includes(error.code)) return undefined;
       throw error;
     }
+  },
+  // Shards are read by their parts.
+  async getRange(key, range) {
+    const bytes = await this.get(key);
+    if (bytes === undefined) return undefined;
+    if ("suffixLength" in range) return bytes.subarray(Math.max(0, bytes.length - range.suffixLength));
+    return bytes.subarray(range.offset, range.offset + range.length);
   },
 };
 
@@ -115,5 +124,5 @@ async function see(path) {
 }
 
 const answers = {};
-for await (const path of arrays("")) answers[path] = await see(path);
+for await (const path of remote ? process.argv.slice(3) : arrays("")) answers[path] = await see(path);
 process.stdout.write(JSON.stringify(answers));
