@@ -21,8 +21,10 @@ CHECKSUMS: Final = frozenset(
     f"numcodecs.{name}" for name in ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3")
 )
 FILTERS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
-COMPRESSORS: Final = frozenset(f"numcodecs.{name}" for name in ("zlib", "lz4", "bz2", "lzma"))
-"""Compressors of Zarr v2 that no register holds."""
+COMPRESSORS: Final = frozenset(
+    {*(f"numcodecs.{name}" for name in ("zlib", "lz4", "bz2", "lzma")), "lz4_block", "lz4_bare"}
+)
+"""Compressors of Zarr v2 and N5 that no register holds."""
 _REGISTERED: Final = frozenset({"gzip", "zstd", "blosc", "crc32c"})
 _ZLIB_DEFAULT: Final = 6
 """What zlib's level -1 means (zlib.h, Z_DEFAULT_COMPRESSION)."""

@@ -31,12 +31,10 @@ def test_zarr_v2_is_found(tmp_path, entries):
     ("entries", "said"),
     [
         ({"zarr.json": {"zarr_format": 3, "node_type": "group"}}, r"this is Zarr v3 already; .*zarr\.json"),
-        ({"attributes.json": {"n5": "2.5.1"}}, r"this is N5; .*attributes\.json"),
-        ({"attributes.json": {"dimensions": [1], "blockSize": [1], "dataType": "uint8"}}, "this is N5"),
         ({"photo.jpg": b"", "b/c.txt": b""}, r"found b/, photo\.jpg in .*expected one of \.zarray, \.zgroup"),
         ({}, "found nothing in"),
     ],
-    ids=["v3", "n5 group", "n5 dataset", "other files", "empty"],
+    ids=["v3", "other files", "empty"],
 )
 def test_anything_else_is_named(tmp_path, entries, said):
     with pytest.raises(UsageError, match=said):
@@ -45,6 +43,20 @@ def test_anything_else_is_named(tmp_path, entries, said):
 
 def test_zarr_v1_is_found(tmp_path):
     assert detect(tree(tmp_path, {"a/meta": {"zarr_format": 1}, "a/attrs": {}})) == "zarr1"
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"attributes.json": {"n5": "2.5.1"}},
+        {"attributes.json": {"dimensions": [1], "blockSize": [1], "dataType": "uint8"}},
+        {"attributes.json": {"dimensions": [1], "dataType": "uint8"}},
+        {"group/a/attributes.json": {"dimensions": [1], "blockSize": [1], "dataType": "uint8"}},
+    ],
+    ids=["group", "dataset", "dataset that lost a member", "implicit root"],
+)
+def test_n5_is_found(tmp_path, entries):
+    assert detect(tree(tmp_path, entries)) == "n5"
 
 
 def test_the_2022_draft_of_zarr_v3_is_found(tmp_path):

@@ -9,6 +9,7 @@ from typing import Any, Final
 from zarrstack.core.draft_v3 import is_entry
 from zarrstack.core.errors import MetadataError, UsageError
 from zarrstack.core.jsons import excerpt
+from zarrstack.core.n5_dataset import is_dataset
 
 from ..archive import Format
 from ..storage import Storage
@@ -52,7 +53,7 @@ def _is_v1(data: Mapping[str, Any] | None) -> bool:
 
 def is_n5(data: Mapping[str, Any] | None) -> bool:
     """Whether an `attributes.json` is N5's: a root, or a dataset (https://github.com/saalfeldlab/n5)."""
-    return data is not None and ("n5" in data or {"dimensions", "blockSize", "dataType"} <= data.keys())
+    return data is not None and ("n5" in data or is_dataset(data))
 
 
 MARKERS: Final = (
@@ -85,6 +86,7 @@ class Reader:
 READERS: Final[Mapping[Format, Reader]] = {
     "zarr1": Reader("zarr_v1"),
     "zarr2": Reader("zarr_v2"),
+    "n5": Reader("n5", ("axes",)),
     "zarr3-draft": Reader("zarr_v3_draft", options=("allow_fallback",)),
 }
 READABLE: Final[tuple[Format, ...]] = tuple(READERS)

@@ -80,6 +80,9 @@ CODECS: Final[Mapping[str, Row]] = MappingProxyType(
             *(f"numcodecs.{name}" for name in ("categorize", "object-categorize")),
             note="Zarr v2 only",
         ),
+        **_rows(
+            None, (), "lz4_block", "lz4_bare", note="N5 only: the LZ4 streams of lz4-java, and of z5 without frame"
+        ),
     }
 )
 """Codec name -> row."""

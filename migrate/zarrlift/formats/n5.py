@@ -1,0 +1,301 @@
+"""An N5 container, from any storage, as `Archive`.
+
+Specification: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification,
+version 4.0.0. What its writers do (seen in the Java library 1.5 to 4.0, z5py 3.0, zarr-python 2,
+tensorstore):
+
+- Every directory is a group, and says so nowhere: `attributes.json` is there if it has attributes.
+- A dataset is told from a group by the members of that document (`is_dataset`).
+- Java lets datasets lie below datasets, whose blocks are then their siblings. No array of Zarr v3
+  has children, so the inner ones are refused by name.
+- The root says the version of the specification; zarr-python says it in every group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError
+from zarrstack.core.frames import N5Blocks
+from zarrstack.core.jsons import JSONObject
+from zarrstack.core.n5_dataset import (
+    N5Dataset,
+    describe_dataset,
+    is_dataset,
+    user_attributes,
+    version_problem,
+)
+
+from ..archive import Archive, ArrayNode, Document, GroupNode, Layout, Node
+from ..read_options import Axes
+from ..storage import LocalStorage, Storage
+from .documents import parse_object
+from .n5_attributes import axes_note
+from .walk import PASSED_OVER, Found, chunk_root, join, walk
+
+DOCUMENT: Final = "attributes.json"
+_OTHERS: Final = {".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"}
+"""Where other formats keep metadata."""
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
+_STRAYS_NAMED: Final = 20
+_SILENT: Final = frozenset({DOCUMENT, *_OTHERS, ".zattrs", ".DS_Store", "Thumbs.db", "desktop.ini"})
+
+
+def read(
+    storage: Storage, *, follow_links: bool = False, only: bool = False, axes: Axes = "reversed"
+) -> Archive:
+    """Describe the archive, its arrays with their axes in the order asked for.
+
+    `only` says that N5 was asked for: other formats' documents beside its own are then passed over
+    instead of refused. `follow_links` lets links lead out of the archive.
+
+    Raises UsageError where there is no N5 archive, StorageError where the root cannot be read;
+    everything else is a problem of the archive or of a node.
+    """
+    reader = _Reader(storage=storage, only=only, axes=axes)
+    names = (DOCUMENT, *_OTHERS)
+    if storage.can_list:
+        found = walk(storage, documents=names, leaves=reader.is_dataset, follow_links=follow_links)
+    else:
+        contents = zip(names, storage.get_many(names), strict=True)
+        there = {name: content for name, content in contents if content is not None}
+        found = {"": Found(path="", documents=there)}
+        if not reader.is_dataset(found[""]):
+            raise UsageError(
+                "the nodes of this archive cannot be found",
+                found="a store that cannot list",
+                expected="a dataset at the root",
+                advice="Copy the archive to a place that can list, or name one dataset.",
+            )
+    nodes = reader.nodes(found)
+    if not any(node.documents or isinstance(node, ArrayNode) for node in nodes):
+        raise UsageError("no N5 archive is here", found=storage.url, expected=DOCUMENT)
+    return Archive(url=storage.url, format="n5", nodes=nodes, problems=tuple(reader.strays))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """Turns places into nodes, and keeps what concerns the archive as a whole."""
+
+    storage: Storage
+    only: bool
+    axes: Axes
+    parsed: dict[str, JSONObject | Problem] = field(default_factory=dict)
+    """By path: what a document holds, or why it could not be read."""
+    strays: list[Problem] = field(default_factory=list)
+
+    def is_dataset(self, place: Found) -> bool:
+        """Whether a place is a dataset, by its document; False if that cannot be read."""
+        data = self._parse(place)
+        return isinstance(data, dict) and is_dataset(data)
+
+    def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
+        """Every node, sorted."""
+        nodes: dict[str, Node] = {}
+        for path, place in found.items():
+            if self.is_dataset(place) or self._was_dataset(place, found):
+                nodes[path] = self._array(place)
+        for path, place in found.items():
+            root = chunk_root(path, found)
+            if place.chunk is not None and path and not _below_array(path, nodes):
+                nodes[root] = ArrayNode(path=root, problems=(_blocks_alone(root, join(path, place.chunk)),))
+        arrays = [path for path, node in nodes.items() if isinstance(node, ArrayNode)]
+        for path in arrays:
+            for problem in self._inside(nodes[path]):
+                nodes.setdefault(problem.node or "", ArrayNode(path=problem.node or "", problems=(problem,)))
+        for path, place in found.items():
+            if path not in nodes and not _below_array(path, nodes):
+                nodes[path] = self._group(place)
+        self._note_strays(found, nodes)
+        return tuple(nodes[path] for path in sorted(nodes))
+
+    # ----- arrays
+
+    def _was_dataset(self, place: Found, found: Mapping[str, Found]) -> bool:
+        """Whether a place whose document cannot be read was a dataset: it has blocks, or nothing, below."""
+        if not isinstance(self._parse(place), Problem) or not place.path:
+            return False
+        inner = [path for path in found if path.startswith(f"{place.path}/")]
+        names = {path[len(place.path) + 1 :].partition("/")[0] for path in inner}
+        return all(_NUMBER.fullmatch(name) for name in names) and not any(
+            found[path].documents for path in inner
+        )
+
+    def _array(self, place: Found) -> ArrayNode:
+        problems = [*place.problems, *self._other_format(place), *self._version(place)]
+        data = self._parse(place)
+        layout: Layout | None = None
+        attributes: JSONObject = {}
+        key = join(place.path, DOCUMENT)
+        if isinstance(data, Problem):
+            problems.append(data)
+        elif data is not None:
+            attributes = user_attributes(data)
+            dataset, told = describe_dataset(data)
+            problems.extend(problem.at(key=key) for problem in told)
+            if dataset is not None:
+                layout = _layout(dataset, self.axes)
+                problems.extend(axes_note(attributes, self.axes, len(dataset.dimensions)))
+        return ArrayNode(
+            path=place.path,
+            attributes=attributes,
+            layout=None if any(problem.severity == "refusal" for problem in problems) else layout,
+            documents=_documents(place),
+            problems=_placed(problems, place),
+        )
+
+    def _inside(self, node: Node) -> Iterator[Problem]:
+        """What lies in an array's own directory and is a node all the same: v3 has no place for it.
+
+        Directories in the place of a row of blocks are not looked into: what is in them and is no
+        block is told when the blocks are listed. Local archives only, for elsewhere all is told so.
+        """
+        if not isinstance(node, ArrayNode) or not isinstance(self.storage, LocalStorage):
+            return
+        try:
+            names = self.storage.directories(node.path)
+        except StorageError as error:
+            yield error.problem.at(node=node.path)
+            return
+        rows = 0
+        if node.layout is not None and node.layout.shape:
+            rows = node.layout.grid.counts[-1 if self.axes == "reversed" else 0]
+        names = [
+            name
+            for name in names
+            if name not in PASSED_OVER and not (_NUMBER.fullmatch(name) and int(name) < rows)
+        ]
+        keys = [join(join(node.path, name), DOCUMENT) for name in names]
+        for key, content in zip(keys, self.storage.get_many(keys), strict=True):
+            if content is not None:
+                yield Problem(
+                    kind="metadata",
+                    message="a node lies inside an array, where Zarr v3 has no place for it",
+                    node=key.rpartition("/")[0],
+                    key=key,
+                    found=f"/{node.path} is an array",
+                    advice="Migrate it by its own path, or move it.",
+                )
+
+    # ----- groups
+
+    def _group(self, place: Found) -> GroupNode:
+        problems = [*place.problems, *self._other_format(place), *self._version(place)]
+        data = self._parse(place)
+        attributes: JSONObject = {}
+        if isinstance(data, Problem):
+            problems.append(data)
+        elif data is not None:
+            attributes = user_attributes(data)
+            problems.extend(axes_note(attributes, self.axes))
+        return GroupNode(
+            path=place.path,
+            attributes=attributes,
+            documents=_documents(place),
+            implicit=DOCUMENT not in place.documents,
+            problems=_placed(problems, place),
+        )
+
+    # ----- both
+
+    def _parse(self, place: Found) -> JSONObject | Problem | None:
+        """The document of a place, a refusal, or None where there is none."""
+        if DOCUMENT not in place.documents:
+            return None
+        if place.path not in self.parsed:
+            key = join(place.path, DOCUMENT)
+            try:
+                self.parsed[place.path] = parse_object(place.documents[DOCUMENT], key)
+            except MetadataError as error:
+                self.parsed[place.path] = error.problem
+        return self.parsed[place.path]
+
+    def _version(self, place: Found) -> Iterator[Problem]:
+        """What is to be said of the version; it counts at the root, and elsewhere is a copy of it."""
+        data = self._parse(place)
+        if place.path or not isinstance(data, dict) or (problem := version_problem(data)) is None:
+            return
+        yield problem.at(key=DOCUMENT)
+
+    def _other_format(self, place: Found) -> Iterator[Problem]:
+        for name, format_ in {} if self.only else _OTHERS.items():
+            if name not in place.documents:
+                continue
+            key = join(place.path, name)
+            if DOCUMENT in place.documents:
+                yield Problem(
+                    kind="format",
+                    message="a node has the metadata of two formats",
+                    key=key,
+                    found=f"n5 ({DOCUMENT}) and {format_} ({name})",
+                    advice="Say which one counts with --from.",
+                )
+            else:
+                message = f"a node of another format, {format_}, lies in an N5 archive"
+                yield Problem(kind="format", message=message, key=key, advice="Move or exclude it.")
+
+    def _note_strays(self, found: Mapping[str, Found], nodes: Mapping[str, Node]) -> None:
+        strays = [
+            join(path, name)
+            for path, place in found.items()
+            if isinstance(nodes.get(path), GroupNode)
+            for name in (*place.files, *((place.chunk,) if place.chunk else ()))
+            if name not in _SILENT and not name.startswith("._")
+        ]
+        for key in strays[:_STRAYS_NAMED]:
+            message = "a file that belongs to no node stays behind"
+            self.strays.append(Problem(kind="stray", severity="note", message=message, key=key))
+        if len(strays) > _STRAYS_NAMED:
+            message = f"{len(strays) - _STRAYS_NAMED} more files that belong to no node stay behind"
+            self.strays.append(Problem(kind="stray", severity="note", message=message))
+
+
+def _layout(dataset: N5Dataset, axes: Axes) -> Layout:
+    return Layout(
+        shape=dataset.shape(axes),
+        data_type=dataset.data_type,
+        fill_value=dataset.fill_value,
+        chunk_shape=dataset.chunk_shape(axes),
+        chain=dataset.chain(axes),
+        keys=dataset.keys(axes),
+        frame=N5Blocks(axes),
+    )
+
+
+def _below_array(path: str, nodes: Mapping[str, Node]) -> bool:
+    """Whether a path lies in an array's own directory."""
+    while path:
+        path = path.rpartition("/")[0]
+        if isinstance(nodes.get(path), ArrayNode):
+            return True
+    return False
+
+
+def _blocks_alone(root: str, key: str) -> Problem:
+    """Blocks say that an array was there; without its document its values are lost on us."""
+    return Problem(
+        kind="metadata",
+        message="blocks without an array",
+        node=root,
+        found=f"the key {key!r}",
+        expected=f"a dataset's document {join(root, DOCUMENT)!r}",
+        advice="Restore the document, or exclude the node.",
+    )
+
+
+def _documents(place: Found) -> tuple[Document, ...]:
+    if DOCUMENT not in place.documents:
+        return ()
+    return (Document(key=join(place.path, DOCUMENT), content=place.documents[DOCUMENT]),)
+
+
+def _placed(problems: list[Problem], place: Found) -> tuple[Problem, ...]:
+    """Problems with their node; a refusal about no key in particular is about the node's document."""
+    key = join(place.path, DOCUMENT) if DOCUMENT in place.documents else None
+    return tuple(
+        problem.at(node=place.path, key=key if problem.severity == "refusal" else None)
+        for problem in problems
+    )
