@@ -159,8 +159,9 @@ def test_quiet_says_nothing_when_all_is_well_and_what_went_wrong_otherwise(fakes
 def test_every_option_of_migrate_arrives(fakes):
     words = (
         "migrate s3://b/old.zarr new.zarr --codecs zstd:3 --dtype float32 --clamp --round --endian big"
-        " --order F --key-encoding v2 --separator / --include a/* --include b --exclude c --drop-empty"
-        " --objects json --allow-pickle --attributes keep --conventions none --from zarr2 --job j.db"
+        " --order F --key-encoding v2 --separator / --shard-index crc32c --include a/* --include b"
+        " --exclude c --drop-empty --objects json --allow-pickle --attributes keep --conventions none"
+        " --from zarr2 --job j.db"
         " --workers 3 --processes --verify full --fsync --link hard --overwrite --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
         ' --dest-storage-options {"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
@@ -198,6 +199,7 @@ def test_every_option_of_migrate_arrives(fakes):
             order="F",
             key_encoding="v2",
             separator="/",
+            shard_index="crc32c",
             drop_empty=True,
             objects="json",
             allow_pickle=True,

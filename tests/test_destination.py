@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from zarrlift.route import route_between
 from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import UsageError
+from zarrstack.core.frames import Shards
 from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.shard import IndexFormat
 
 LITTLE = CodecSpec("bytes", {"endian": "little"})
 BIG = CodecSpec("bytes", {"endian": "big"})
@@ -302,6 +305,19 @@ def test_keys_are_the_encodings_own_unless_asked(recipe: Any, keys: Any) -> None
 
 
 @pytest.mark.parametrize(
+    ("recipe", "checksum"),
+    [({}, False), ({"shard_index": "bytes"}, False), ({"shard_index": "crc32c"}, True)],
+    ids=str,
+)
+@pytest.mark.parametrize("codecs", ["portable", "keep", "zstd:3"])
+def test_shards_stay_shards_with_the_index_that_is_asked_for(recipe: Any, checksum: Any, codecs: str) -> None:
+    source = node(LITTLE)
+    sharded = replace(source, layout=replace(source.layout, frame=Shards((2, 1), IndexFormat.DRAFT)))
+    frame = result(sharded, codecs=codecs, **recipe).frame
+    assert frame == Shards((2, 1), IndexFormat(checksum=checksum))
+
+
+@pytest.mark.parametrize(
     "recipe", [{}, {"key_encoding": "v2"}, {"separator": "."}, {"codecs": "keep"}], ids=str
 )
 def test_in_place_nothing_changes(recipe: Any) -> None:
@@ -318,6 +334,7 @@ def test_in_place_nothing_changes(recipe: Any) -> None:
         {"drop_empty": True},
         {"codecs": "zstd:3"},
         {"key_encoding": "default"},
+        {"shard_index": "crc32c"},
         {"separator": "/"},
     ],
     ids=str,

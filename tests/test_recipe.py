@@ -121,7 +121,7 @@ CHAIN = Chain((CodecSpec("bytes", {"endian": "little"}), CodecSpec("numcodecs.de
 
 def array_recipes() -> st.SearchStrategy[ArrayRecipe]:
     closed = {name: st.sampled_from(choices) for name, choices in CHOICES.items()}
-    for name in ("key_encoding", "separator"):
+    for name in ("key_encoding", "separator", "shard_index"):
         closed[name] |= st.none()
     return st.builds(
         ArrayRecipe,
@@ -159,6 +159,7 @@ def test_a_file_says_the_same_as_options_do(tmp_path: Path) -> None:
         consolidate = false
         codecs = "zstd:3"
         key-encoding = "v2"
+        shard-index = "crc32c"
 
         [arrays."images/**"]
         dtype = "uint16"
@@ -170,7 +171,7 @@ def test_a_file_says_the_same_as_options_do(tmp_path: Path) -> None:
     """
     recipe = load_recipe(written(tmp_path, text), base=ArrayRecipe(codecs="keep", order="C"))
     assert recipe == Recipe(
-        base=ArrayRecipe(codecs="zstd:3", order="C", key_encoding="v2"),
+        base=ArrayRecipe(codecs="zstd:3", order="C", key_encoding="v2", shard_index="crc32c"),
         sections=(
             ("images/**", (("dtype", "uint16"), ("casting", "clamp"), ("drop_empty", True))),
             ("images/0", (("codecs", '[{"configuration":{"level":1},"name":"gzip"}]'),)),

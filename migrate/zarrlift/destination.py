@@ -60,6 +60,7 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> CodecRequest
             ("drop_empty", recipe.drop_empty),
             ("codecs", request.mode == "explicit"),
             ("key_encoding", recipe.key_encoding == "default"),
+            ("shard_index", recipe.shard_index is not None),
         )
         if asked
     ]
@@ -69,7 +70,7 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> CodecRequest
             found=", ".join(changes),
             advice="Migrate to a new place instead, or leave the option out.",
         )
-    changes = [name for name in changes if name not in ("--codecs", "--key-encoding")]
+    changes = [name for name in changes if name not in ("--codecs", "--key-encoding", "--shard-index")]
     if request.mode == "keep" and changes:
         raise UsageError(
             "--codecs keep leaves the stored bytes alone",

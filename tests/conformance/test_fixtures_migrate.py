@@ -53,12 +53,18 @@ LIMITS: dict[str, tuple[tuple[str, str], ...]] = {
     "zarrs": (
         (r"attributes:arrays/unicode$", "refuses JSON with half of a surrogate pair"),
         (r"may-2022/types:fills/hex_nan$", "0.2.3 takes a NaN for the common one where chunks are missing"),
-        (r"(/be_c(8|16)|:c(8|16)_big|:big/complex(64|128))$", "0.2.3 swaps the parts of big-endian complex numbers"),
+        (
+            r"(/be_c(8|16)|:c(8|16)_big|:big/complex(64|128))$",
+            "0.2.3 swaps the parts of big-endian complex numbers",
+        ),
     ),
     "zarrita": (
         (r"may-2022/types:fills/hex_nan$", "takes the bits of a fill value for a number"),
         (r":.*[#%?:\n\t]|names\S*:.* $", "takes a path for part of a URL"),
-        (r"(shapes|tree)[:/].*(empty|empty_[12]d\w*|empty_both|no_strings)$", "reads nothing without elements"),
+        (
+            r"(shapes|tree)[:/].*(empty|empty_[12]d\w*|empty_both|no_strings)$",
+            "reads nothing without elements",
+        ),
         (r"/u8_(big_)?max$|:v_[iu]8$|:fills/big$", "a fill value beyond 2^53 is a JavaScript number"),
     ),
 }
@@ -80,13 +86,16 @@ DISPUTED: tuple[tuple[str, str], ...] = (
 """Arrays whose missing chunks do not read as the old writer shows them."""
 
 KNOWN: tuple[tuple[str, str], ...] = (
-    (r"may-2022/extensions:time(_null)?$", "datetime64 is known to v3: the same bits are times, not integers"),
+    (
+        r"may-2022/extensions:time(_null)?$",
+        "datetime64 is known to v3: the same bits are times, not integers",
+    ),
 )
 """Arrays whose expectations are those of a fallback, which is not needed."""
 GHOSTS: tuple[str, ...] = ("zarr-2.13/consolidated:consolidated", "zarr-2.18/consolidated:consolidated")
 """Groups of drafts that only stand for zarr-python's consolidated metadata."""
 
-FORMATS: tuple[Format, ...] = ("zarr_v2", "zarr_v1", "zarr_v3_draft")
+FORMATS: tuple[Format, ...] = ("zarr_v2", "zarr_v1", "zarr_v3_draft", "n5")
 """Formats whose every fixture is migrated."""
 OPTIONS = {None: {}, "--allow-fallback": {"allow_fallback": True}}
 """What an array may need to be asked for by name (`ExpectedArray.needs`), as Python says it."""

@@ -52,6 +52,13 @@ class Separator(StrEnum):
     SLASH = "/"
 
 
+class ShardIndex(StrEnum):
+    """Codecs of a shard's index."""
+
+    BYTES = "bytes"
+    CRC32C = "crc32c"
+
+
 class Objects(StrEnum):
     """What becomes of object values that are neither str nor bytes."""
 

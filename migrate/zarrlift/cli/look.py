@@ -67,6 +67,7 @@ def plan(
     order: o.OrderOption = None,
     key_encoding: o.KeyEncoding = None,
     separator: o.SeparatorOption = None,
+    shard_index: o.ShardIndexOption = None,
     include: o.Include = None,
     exclude: o.Exclude = None,
     drop_empty: o.DropEmpty = False,

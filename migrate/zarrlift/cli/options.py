@@ -20,6 +20,7 @@ from .choices import (
     Objects,
     Order,
     Separator,
+    ShardIndex,
 )
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _FIELDS: Final = (
     "order",
     "key_encoding",
     "separator",
+    "shard_index",
     "drop_empty",
     "objects",
     "allow_pickle",
@@ -141,6 +143,10 @@ KeyEncoding: TypeAlias = Annotated[
 ]
 SeparatorOption: TypeAlias = Annotated[
     Separator | None, _option("--separator", help="Separator within chunk keys.")
+]
+ShardIndexOption: TypeAlias = Annotated[
+    ShardIndex | None,
+    _option("--shard-index", help="crc32c: the index of each shard gets a checksum; bytes: none."),
 ]
 Include: TypeAlias = Annotated[
     list[str] | None,

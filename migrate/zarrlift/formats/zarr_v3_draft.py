@@ -38,7 +38,11 @@ _GHOST: Final = "consolidated"
 
 
 def read(
-    storage: Storage, *, follow_links: bool = False, only: bool = False, allow_fallback: bool = False
+    storage: Storage,
+    *,
+    follow_links: bool = False,
+    only: bool = False,  # noqa: ARG001 - every reader takes it
+    allow_fallback: bool = False,
 ) -> Archive:
     """Describe the archive.
 

@@ -16,7 +16,7 @@ from zarrstack.core.draft_v3 import CONSOLIDATED, Dialect, bad_node_name
 from zarrstack.core.errors import Problem, StorageError
 
 from ..storage import Entry, LocalStorage, Storage
-from .walk import MOST_LEVELS, PASSED_OVER, Found, leading_out, leading_nowhere, name_problems, warn_of_case
+from .walk import MOST_LEVELS, PASSED_OVER, Found, leading_nowhere, leading_out, name_problems, warn_of_case
 
 META: Final = "meta"
 _CHUNK: Final = re.compile(r"c([0-9]+(\.[0-9]+)*)?")
@@ -130,9 +130,7 @@ def _read(storage: Storage, keys: Sequence[str]) -> dict[str, bytes | Problem | 
 # ----- local archives, where links may lead anywhere
 
 
-def _local_keys(
-    storage: LocalStorage, dialect: Dialect, tree: Tree, *, follow_links: bool
-) -> Iterator[str]:
+def _local_keys(storage: LocalStorage, dialect: Dialect, tree: Tree, *, follow_links: bool) -> Iterator[str]:
     pending: list[tuple[str, tuple[str, ...]]] = [(META, (storage.real,))]
     while pending:
         directory, above = pending.pop()
@@ -148,7 +146,8 @@ def _local_keys(
             key = f"{directory}/{entry.name}"
             if entry.name in PASSED_OVER:
                 continue
-            if entry.link is not None and (problem := _bad_link(storage, entry, key, (*above, real), follow_links)):
+            problem = _bad_link(storage, entry, key, (*above, real), follow_links)
+            if problem is not None:
                 node = dialect.node(key)
                 _keep_back(tree, node.path if node else _path_of(dialect, key), problem)
             elif not entry.is_dir:
@@ -163,7 +162,8 @@ def _bad_link(
     storage: LocalStorage, entry: Entry, key: str, above: tuple[str, ...], follow_links: bool
 ) -> Problem | None:
     """What is wrong with a link that is met among the documents."""
-    assert entry.link is not None
+    if entry.link is None:
+        return None
     if storage.leaves_root(entry.link) and not follow_links:
         return leading_out(None, key, entry.link)
     if not os.path.exists(entry.link):
