@@ -60,7 +60,7 @@ def apply_conventions(archive: Archive, storage: Storage, recipe: Recipe) -> App
         def asked(path: str, convention: type[Convention] = convention) -> bool:
             return path in wanted and convention in meant[wanted[path]]
 
-        found = convention().recognise(View(archive=left, storage=storage, wanted=asked))
+        found = convention().recognise(View(archive=left, storage=storage, recipe=recipe, wanted=asked))
         if found is None:
             continue
         told = [problem for problem in found.problems if problem.node is None or asked(problem.node)]

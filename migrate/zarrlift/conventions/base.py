@@ -17,6 +17,7 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.jsons import JSON
 
 from ..archive import Archive, ArrayNode, GroupNode, Node
+from ..recipe import Recipe
 from ..storage import Storage
 
 
@@ -28,6 +29,8 @@ class View:
     """As the conventions before this one left it: attributes and dimension names are theirs."""
     storage: Storage
     """For documents, or the chunks of small arrays; only read."""
+    recipe: Recipe = field(default_factory=Recipe)
+    """What else is asked for: a cast, say, changes what a fill value is."""
     wanted: Callable[[str], bool] = lambda _: True
     """Whether the convention is asked for at a path; what it says of other nodes is passed over."""
 

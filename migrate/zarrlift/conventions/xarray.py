@@ -1,21 +1,40 @@
-"""xarray on Zarr v2: the attribute `_ARRAY_DIMENSIONS` names an array's dimensions.
+"""xarray and CF: names of dimensions, and fill values that mask.
 
-On Zarr v3 xarray reads and writes `dimension_names` instead, and shows `_ARRAY_DIMENSIONS`
-as an attribute of the user's (xarray 2026.9.0, `xarray/backends/zarr.py`,
-https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html).
+On Zarr v2 xarray names an array's dimensions in the attribute `_ARRAY_DIMENSIONS`, and masks what
+equals the array's fill value, unless that is null. On v3 it reads `dimension_names`, and masks only
+what equals the attribute `_FillValue`, in a form of its own (`FillValueCoder`): floats are the
+base64 of a little-endian double, complex numbers a pair of these, integers and booleans plain JSON.
+It cannot open an array whose `_FillValue` has another form or another data type; text is masked by
+`missing_value`, which it takes as it stands (xarray 2026.9.0, `xarray/backends/zarr.py`,
+`xarray/coding/variables.py`; seen with zarr 3.1.6 and 3.4.2).
+https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+import base64
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
 
-from zarrstack.core.errors import Problem
-from zarrstack.core.jsons import canonical
+import numpy as np
+
+from zarrstack.core.dtypes import DataType, fill_from_json
+from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.jsons import JSON, canonical, excerpt
 
 from ..archive import ArrayNode
+from ..casting import cast
+from ..recipe import ArrayRecipe
+from ..recipe_dtype import parse_data_type
 from .base import Change, Convention, Recognised, View
 
-ATTRIBUTE: Final = "_ARRAY_DIMENSIONS"
+DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
+FILL: Final = "_FillValue"
+MISSING: Final = "missing_value"
+_TEXT: Final = frozenset({"string", "fixed_length_utf32"})
 
 
 class Xarray(Convention):
@@ -24,29 +43,59 @@ class Xarray(Convention):
     name: ClassVar[str] = "xarray"
 
     def recognise(self, view: View) -> Recognised | None:
-        """Arrays that bear `_ARRAY_DIMENSIONS`."""
+        """Arrays that bear `_ARRAY_DIMENSIONS`, or the names that netcdf-c gives them."""
         changes: dict[str, Change] = {}
         problems: list[Problem] = []
+        masked = 0
         for node in view.archive.nodes:
-            if isinstance(node, ArrayNode) and node.layout is not None and ATTRIBUTE in node.attributes:
-                change = _names(node, problems)
-                if change is not None:
-                    changes[node.path] = change
+            if not isinstance(node, ArrayNode) or node.layout is None:
+                continue
+            if DIMENSIONS not in node.attributes and view.archive.format != "zarr2":
+                continue  # names of other formats are none of xarray's
+            names = _names(node, problems)
+            if names is None:
+                continue
+            mask = _mask(node, view.recipe.for_array(node.path), problems)
+            masked += bool(mask.add)
+            attributes = {key: value for key, value in node.attributes.items() if key != DIMENSIONS}
+            if mask.add or mask.drop:
+                attributes.pop(FILL, None)
+            attributes.update(mask.add)
+            lost = [
+                key
+                for key in (FILL,)
+                if key in node.attributes and attributes.get(key) != node.attributes[key]
+            ]
+            changes[node.path] = Change(
+                attributes=attributes, dimension_names=names, replaced=tuple(f"/{key}" for key in lost)
+            )
         if not changes and not problems:
             return None
-        return Recognised(
-            summary=f"{len(changes)} arrays with {ATTRIBUTE}", changes=changes, problems=tuple(problems)
-        )
+        count = "1 array" if len(changes) == 1 else f"{len(changes)} arrays"
+        summary = f"{count} with named dimensions, {masked} masked by a fill value"
+        return Recognised(summary=summary, changes=changes, problems=tuple(problems))
 
 
-def _names(node: ArrayNode, problems: list[Problem]) -> Change | None:
-    """Dimension names instead of the attribute.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Mask:
+    """What becomes of the attributes that mask."""
 
-    The attribute moves only if it is a list of one str or null per dimension; else it stays,
-    with a warning. Names the layout has already (NCZarr writes both) win over it.
+    add: Mapping[str, JSON] = field(default_factory=dict)
+    drop: bool = False
+    """The attribute `_FillValue` that is there goes: the array's fill value says the same."""
+
+
+def _names(node: ArrayNode, problems: list[Problem]) -> tuple[str | None, ...] | None:
+    """The names xarray sees; None where it sees none, and leaves the array alone.
+
+    The attribute counts only if it is a list of one str or null per dimension; else it stays, with
+    a warning. Names the layout has already (NCZarr writes both) win over it.
     """
     assert node.layout is not None
-    names = node.attributes[ATTRIBUTE]
+    present = node.layout.dimension_names
+    if DIMENSIONS not in node.attributes:
+        return present
+    names = node.attributes[DIMENSIONS]
     ndim = len(node.layout.shape)
     if (
         not isinstance(names, list)
@@ -58,24 +107,158 @@ def _names(node: ArrayNode, problems: list[Problem]) -> Change | None:
                 kind="convention",
                 severity="warning",
                 node=node.path,
-                message=f"{ATTRIBUTE} stays an attribute: it does not name the dimensions",
+                message=f"{DIMENSIONS} stays an attribute: it does not name the dimensions",
                 found=canonical(names)[:200],
                 expected=f"a list of {ndim} strings or nulls",
             )
         )
         return None
-    present = node.layout.dimension_names
     if present is not None and any(name is not None for name in present) and present != tuple(names):
         problems.append(
             Problem(
                 kind="convention",
                 severity="warning",
                 node=node.path,
-                message=f"{ATTRIBUTE} stays an attribute: the array names its dimensions otherwise",
+                message=f"{DIMENSIONS} stays an attribute: the array names its dimensions otherwise",
                 found=canonical(names)[:200],
                 expected=canonical(list(present)),
             )
         )
         return None
-    attributes = {key: value for key, value in node.attributes.items() if key != ATTRIBUTE}
-    return Change(attributes=attributes, dimension_names=tuple(names))
+    return tuple(names)
+
+
+def _mask(node: ArrayNode, recipe: ArrayRecipe, problems: list[Problem]) -> _Mask:
+    """How xarray is told on v3 what to mask: what the fill value masked on v2."""
+    assert node.layout is not None
+    data_type = node.layout.data_type
+    stated = node.attributes.get(FILL)
+    if data_type.name == "object":
+        return _Mask()
+    if node.fill_is_null:
+        return _Mask() if stated is None else _restated(stated, node, problems)
+    fill = fill_from_json(node.layout.fill_value, data_type)
+    if stated is not None and not _says(stated, fill):
+        problems.append(
+            Problem(
+                kind="convention",
+                severity="warning",
+                node=node.path,
+                message=f"the attribute {FILL} gives way to the array's fill value, which xarray goes by",
+                found=excerpt(stated),
+                expected=excerpt(node.layout.fill_value),
+            )
+        )
+    if recipe.dtype is not None:
+        wanted = parse_data_type(recipe.dtype)
+        try:
+            value = np.asarray(fill, dtype=data_type.numpy).reshape(1)
+            data_type, fill = wanted, cast(value, wanted.numpy, recipe.casting)[0]
+        except ZarrstackError:
+            return _Mask()  # the plan refuses the array for it
+    if data_type.name in _TEXT:
+        return _text_mask(str(fill), node, problems)
+    form = encoded(fill, data_type)
+    if form is not None:
+        return _Mask(add={FILL: form})
+    if data_type.numpy.kind not in "mM":  # xarray 2026.9 masks no times
+        problems.append(_unmasked(node, f"{data_type} values"))
+    return _Mask(drop=True)
+
+
+def encoded(value: Any, data_type: DataType) -> JSON:
+    """A fill value as xarray's `_FillValue` on Zarr v3; None for types that it masks by no such attribute."""
+    kind = "O" if data_type.name in ("string", "bytes") else data_type.numpy.kind
+    if data_type.numpy.names is not None:
+        return None
+    if kind == "b":
+        return bool(value)
+    if kind in "iu":
+        return int(value)
+    if kind == "f":
+        return _double(float(value))
+    if kind == "c":
+        return [_double(float(value.real)), _double(float(value.imag))]
+    return None
+
+
+def _double(value: float) -> str:
+    return base64.standard_b64encode(struct.pack("<d", value)).decode("ascii")
+
+
+def _says(stated: JSON, fill: Any) -> bool:
+    """Whether the attribute that is there says what the fill value is, in whatever form."""
+    if isinstance(stated, list) and len(stated) == 1:
+        stated = stated[0]  # netcdf-c may write attributes of length one as lists
+    if isinstance(fill, bytes | np.bytes_):
+        return isinstance(stated, str) and stated.encode().rstrip(b"\0") == bytes(fill).rstrip(b"\0")
+    if isinstance(stated, str) and not isinstance(fill, str | np.str_):
+        stated = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}.get(stated)
+    try:
+        return bool(stated == fill) or bool(np.isnan(stated) and np.isnan(fill))
+    except (TypeError, ValueError):
+        return False
+
+
+def _restated(stated: JSON, node: ArrayNode, problems: list[Problem]) -> _Mask:
+    """The attribute `_FillValue` of an array without a fill value, in the form it has on v3."""
+    assert node.layout is not None
+    data_type = node.layout.data_type
+    value = stated[0] if isinstance(stated, list) and len(stated) == 1 else stated
+    if data_type.name in _TEXT and isinstance(value, str):
+        return _text_mask(value, node, problems)
+    try:
+        form = encoded(np.asarray(value, dtype=data_type.numpy)[()], data_type)
+    except (TypeError, ValueError, OverflowError):
+        form = None
+    if form is not None:
+        return _Mask(add={FILL: form})
+    problems.append(
+        Problem(
+            kind="convention",
+            severity="warning",
+            node=node.path,
+            message=f"xarray cannot open the result: the attribute {FILL} is no value of the array",
+            found=excerpt(stated),
+            expected=str(data_type),
+            advice="Correct or remove the attribute.",
+        )
+    )
+    return _Mask()
+
+
+def _text_mask(fill: str, node: ArrayNode, problems: list[Problem]) -> _Mask:
+    """`missing_value`, where the source states a text that masks and says nothing else itself."""
+    if not node.fill_is_null and not _fill_is_text(node):
+        return _Mask(drop=True)
+    stated = node.attributes.get(MISSING, fill)
+    if stated != fill:
+        problems.append(_unmasked(node, f"texts ({MISSING} says {excerpt(stated)})"))
+        return _Mask(drop=True)
+    return _Mask(add={MISSING: fill})
+
+
+def _fill_is_text(node: ArrayNode) -> bool:
+    """Whether the source's document states a text.
+
+    zarr-python 2 states 0 for objects and text that were given no fill value (2.18.7): no text equals it.
+    """
+    for document in node.documents:
+        try:
+            content = json.loads(document.content)
+        except ValueError:
+            continue
+        if isinstance(content, dict) and "fill_value" in content:
+            return isinstance(content["fill_value"], str)
+    return False
+
+
+def _unmasked(node: ArrayNode, what: str) -> Problem:
+    assert node.layout is not None
+    return Problem(
+        kind="convention",
+        severity="warning",
+        node=node.path,
+        message=f"xarray will show {what} that equal the fill value, which it masked before",
+        found=excerpt(node.layout.fill_value),
+    )

@@ -10,6 +10,7 @@ from typing import Protocol
 from zarrstack.core.errors import Problem
 
 from ..archive import Archive, ArrayNode, GroupNode, Node
+from ..conventions import Applied, apply_conventions
 from ..recipe import Recipe, parents
 from ..storage import Storage
 from .arrays import ArrayComparison
@@ -52,7 +53,8 @@ def verify_archives(
         destination, paths, strict_json=lambda path: wanted.for_array(path).attributes == "strict"
     )
     above = {line for path in paths if wanted.selects(path) for line in parents(path)}
-    comparison = _Comparison(source, destination, wanted, above, full=full, progress=progress)
+    applied = apply_conventions(archive, source, wanted)
+    comparison = _Comparison(source, destination, wanted, applied, above, full=full, progress=progress)
     if progress is not None:
         progress.start(None, None)
     threads = threads or min(os.cpu_count() or 1, 8)
@@ -73,6 +75,7 @@ class _Comparison:
         source: Storage,
         destination: Storage,
         recipe: Recipe,
+        applied: Applied,
         above: set[str],
         *,
         full: bool,
@@ -81,6 +84,7 @@ class _Comparison:
         self.source = source
         self.destination = destination
         self.recipe = recipe
+        self.applied = applied
         self._above = above
         self.full = full
         self.progress = progress
@@ -107,8 +111,9 @@ class _Comparison:
                 self.add(path, [_structure(path, "a node the recipe leaves out is there", "a node", "none")])
             return
         kind = "an array" if isinstance(node, ArrayNode) else "a group"
-        if node.refused:
-            reasons = [problem for problem in node.problems if problem.severity == "refusal"]
+        told = (*node.problems, *self.applied.told(path))
+        reasons = [problem for problem in told if problem.severity == "refusal"]
+        if node.refused or reasons:
             reason = str(reasons[0]) if reasons else None
             self.add(
                 path,
@@ -136,12 +141,13 @@ class _Comparison:
         if isinstance(node, GroupNode):
             self.groups += 1
             differences = Differences(path)
-            compare_attributes(differences, node.attributes, found, None, self.recipe.for_array(path))
+            change = self.applied.change(path)
+            compare_attributes(differences, node, found, change, self.recipe.for_array(path))
             self.keep(differences)
             return
         self.arrays += 1
         array = ArrayComparison(self.source, node, self.destination, found, self.recipe.for_array(path))
-        if array.compare_metadata():
+        if array.compare_metadata(self.applied.change(path)):
             array.compare_values(full=self.full, pool=pool, count=self.count)
         self.keep(array.differences)
 

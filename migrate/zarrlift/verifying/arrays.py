@@ -20,6 +20,7 @@ from zarrstack.core.grid import Grid
 from zarrstack.core.keys import KeyEncoding
 
 from ..archive import ArrayNode, Layout
+from ..conventions import Change
 from ..recipe import ArrayRecipe
 from ..storage import Storage
 from .blocks import Region, list_chunks, overlapping, parts, within
@@ -74,12 +75,11 @@ class ArrayComparison:
         self.differences = Differences(node.path)
         self._grid = Grid(tuple(self.metadata.shape), chunk_shape(self.metadata))
 
-    def compare_metadata(self) -> bool:
+    def compare_metadata(self, change: Change) -> bool:
         """Compare all but values; whether values can be compared."""
         say = self.differences.say
-        ndim = len(self.layout.shape)
-        names = compare_attributes(self.differences, self.node.attributes, self.found, ndim, self.recipe)
-        names = self.layout.dimension_names if names is None else names
+        compare_attributes(self.differences, self.node, self.found, change, self.recipe)
+        names = self.layout.dimension_names if change.dimension_names is None else change.dimension_names
         mine = self.metadata.dimension_names
         if _named(mine) != _named(names):
             say("list of dimension names", _named(mine), _named(names))

@@ -1,45 +1,18 @@
-"""What a node's attributes must be after a migration, derived from the source's alone.
+"""What a node's attributes must be after a migration, and whether anything of the source's is lost.
 
-The documented changes are two: numbers that strict JSON cannot say become strings, and
-xarray's `_ARRAY_DIMENSIONS` becomes `dimension_names` (xarray 2026.9,
-`xarray/backends/zarr.py`: v3 arrays are read by `dimension_names` only). Everything else
-is to be found again, value for value. Written apart from the code that makes the change,
-so that the two can disagree.
+Three looks, of which the second and third know nothing of the code that makes the change: the
+conventions are asked again, of the source as it lies; every value that the source's attributes hold
+is looked for in the result; and `witnesses` hold what zarrlift's own conventions say against the
+result's document.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from zarrstack.core.jsons import JSON, JSONObject, canonical
-
-from ..recipe import ArrayRecipe
-
-DIMENSIONS = "_ARRAY_DIMENSIONS"
-
-
-def expected_attributes(
-    attributes: Mapping[str, JSON], ndim: int | None, recipe: ArrayRecipe
-) -> tuple[JSONObject, tuple[str | None, ...] | None]:
-    """The attributes to be found, and the dimension names they turned into (None if none).
-
-    `ndim` is None for a group.
-    """
-    kept = dict(attributes)
-    names: tuple[str | None, ...] | None = None
-    if ndim is not None and recipe.conventions == "auto" and DIMENSIONS in kept:
-        labels = kept[DIMENSIONS]
-        if (
-            isinstance(labels, (list, tuple))
-            and len(labels) == ndim
-            and all(label is None or isinstance(label, str) for label in labels)
-        ):
-            names = tuple(labels)
-            del kept[DIMENSIONS]
-    if recipe.attributes == "strict":
-        kept = {name: strict(value) for name, value in kept.items()}
-    return kept, names
 
 
 def strict(value: JSON) -> JSON:
@@ -62,3 +35,43 @@ def attribute_differences(found: JSON, expected: JSON) -> list[tuple[str, tuple[
         if mine != theirs:
             result.append((name, (mine, theirs)))
     return result
+
+
+def lost_values(
+    source: Mapping[str, JSON],
+    found: JSONObject,
+    names: Sequence[str | None] | None,
+    ndim: int | None,
+    replaced: Sequence[str],
+) -> list[tuple[str, str]]:
+    """(place, value) of each value of the source's attributes that the result does not hold.
+
+    Values are compared, not their places, and counted: what stood there twice must be there twice.
+    `names` are the result's dimension names, which attributes may have become; `ndim` is None for a
+    group. `replaced` are the places that a convention says something else stands for.
+    """
+    here = Counter(text for _, text in _leaves(found, ""))
+    if ndim is not None:
+        labels = list(names) if names is not None else [None] * ndim
+        here.update(text for _, text in _leaves(labels, ""))
+    lost = []
+    for place, text in _leaves(dict(source), ""):
+        if any(place == other or place.startswith(f"{other}/") for other in replaced):
+            continue
+        if here[text]:
+            here[text] -= 1
+        else:
+            lost.append((place, text))
+    return lost
+
+
+def _leaves(value: JSON, place: str) -> Iterator[tuple[str, str]]:
+    """JSON pointer and text of every value that holds no other; empty lists and objects count."""
+    if isinstance(value, dict) and value:
+        for name, item in value.items():
+            yield from _leaves(item, f"{place}/{name.replace('~', '~0').replace('/', '~1')}")
+    elif isinstance(value, list | tuple) and value:
+        for index, item in enumerate(value):
+            yield from _leaves(item, f"{place}/{index}")
+    else:
+        yield place, canonical(value)

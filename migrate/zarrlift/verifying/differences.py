@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from zarrstack.core.errors import Problem
 
+from ..archive import ArrayNode, Node
+from ..conventions import Change
 from ..recipe import ArrayRecipe
-from .attributes import attribute_differences, expected_attributes
+from .attributes import attribute_differences, lost_values, strict
 from .tree import FoundNode, key_below
+from .witnesses import findings
 
 MOST_LISTED: Final = 20
 """Differences listed per node; all are counted."""
@@ -48,10 +51,23 @@ class Differences:
 
 
 def compare_attributes(
-    differences: Differences, attributes: Any, found: FoundNode, ndim: int | None, recipe: ArrayRecipe
-) -> tuple[str | None, ...] | None:
-    """Compare attributes after the documented changes; gives the dimension names they became."""
-    expected, names = expected_attributes(attributes, ndim, recipe)
+    differences: Differences, node: Node, found: FoundNode, change: Change, recipe: ArrayRecipe
+) -> None:
+    """Compare attributes after the changes that strict JSON and conventions make.
+
+    `change` is what the conventions make of the source. Where they make something of the node, the
+    source's values are looked for one by one besides, and zarrlift's own conventions held to their word.
+    """
+    expected = dict(node.attributes if change.attributes is None else change.attributes)
+    source = dict(node.attributes)
+    if recipe.attributes == "strict":
+        expected, source = strict(expected), strict(source)
     for name, (mine, theirs) in attribute_differences(found.attributes, expected):
         differences.say(f"attribute {name!r}", mine, theirs, kind="verify-attributes")
-    return names
+    if change.attributes is not None:
+        ndim = len(node.layout.shape) if isinstance(node, ArrayNode) and node.layout is not None else None
+        names = found.metadata.dimension_names if found.metadata is not None else None
+        for place, text in lost_values(source, found.attributes, names, ndim, change.replaced):
+            differences.say(f"attribute at {place}", "nothing that holds its value", text, kind="verify-attributes")
+    for what, mine, theirs in findings(node, found, recipe.conventions):
+        differences.say(what, mine, theirs, kind="verify-attributes")

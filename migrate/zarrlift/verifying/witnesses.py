@@ -1,0 +1,97 @@
+"""What zarrlift's own conventions promise, held against the result alone.
+
+Written apart from the code that makes the change, from what the applications read, so that the
+two can disagree. A witness gives (what differs, found, expected) for a node.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from zarrstack.core.jsons import JSON, canonical
+
+from ..archive import ArrayNode, Node
+from ..recipe_conventions import AUTO, parse_conventions
+from .parsing import native
+from .tree import FoundNode
+from .values import same
+
+Finding: TypeAlias = tuple[str, str, str]
+Witness: TypeAlias = Callable[[Node, FoundNode], Iterator[Finding]]
+
+
+def findings(node: Node, found: FoundNode, asked: str) -> Iterator[Finding]:
+    """What the witnesses of the conventions that are asked for say of a node."""
+    names = parse_conventions(asked)
+    for name, witness in WITNESSES.items():
+        if name in names or AUTO in names:
+            yield from witness(node, found)
+
+
+def xarray(node: Node, found: FoundNode) -> Iterator[Finding]:
+    """Dimensions are named, and what the fill value masked is masked.
+
+    Source: xarray 2026.9.0, `xarray/backends/zarr.py` (`FillValueCoder.decode`, `open_store_variable`).
+    """
+    metadata = found.metadata
+    if not isinstance(node, ArrayNode) or metadata is None or node.layout is None:
+        return
+    labels = node.attributes.get("_ARRAY_DIMENSIONS")
+    if not isinstance(labels, list) or "_ARRAY_DIMENSIONS" in found.attributes:
+        return
+    names = metadata.dimension_names or (None,) * len(labels)
+    if list(names) != labels:
+        yield "list of dimension names", canonical(list(names)), canonical(labels)
+    dtype = native(metadata)
+    if dtype.names is not None or dtype.kind not in "biufc":
+        if "_FillValue" in found.attributes and dtype.kind in "TUO":
+            yield "mask of texts", "_FillValue, which xarray cannot read", "missing_value, or none"
+        return
+    stated = found.attributes.get("_FillValue")
+    if node.fill_is_null and "_FillValue" not in node.attributes:
+        if stated is not None:
+            yield "mask", canonical(stated), "none: the source states no fill value"
+        return
+    masks = _decoded(stated, dtype)
+    wanted = _number(node.attributes["_FillValue"], dtype) if node.fill_is_null else metadata.fill_value
+    if masks is None or wanted is None or not _alike(masks, dtype.type(wanted)):
+        yield "mask", canonical(stated), repr(wanted)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """The same bits, or both NaN: a signalling NaN becomes a quiet one on its way through a double."""
+    return same(one, other) or bool(np.isnan(one) and np.isnan(other))
+
+
+def _decoded(stated: JSON, dtype: np.dtype[Any]) -> Any:
+    """The value that xarray masks by an attribute `_FillValue`, as the array's type; None for none."""
+    try:
+        if dtype.kind == "f":
+            return dtype.type(_double(stated))
+        if dtype.kind == "c":
+            return dtype.type(complex(_double(stated[0]), _double(stated[1])))
+        return dtype.type(stated) if isinstance(stated, int) else None
+    except (TypeError, ValueError, IndexError, OverflowError, struct.error):
+        return None
+
+
+def _double(text: str) -> float:
+    return float(struct.unpack("<d", base64.standard_b64decode(text))[0])
+
+
+def _number(stated: JSON, dtype: np.dtype[Any]) -> Any:
+    """The number that a legacy attribute states."""
+    value = stated[0] if isinstance(stated, list) and len(stated) == 1 else stated
+    try:
+        return dtype.type(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+WITNESSES: Final[Mapping[str, Witness]] = {"xarray": xarray}
+"""By the name of the convention."""
