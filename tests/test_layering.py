@@ -32,7 +32,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("move", ("move*", "changing", "server_copy", "job*", "writing", "worker", "verifying*")),
     (
         "run",
-        ("run", "merging", "outcome", "progress", "publishing", "ends", "replacing", "migration", "finish*"),
+        ("run", "view", "serving", "merging", "outcome", "progress", "publishing", "ends", "replacing", "migration", "finish*"),
     ),
     ("report", ("report*",)),
     ("cli", ("cli*", "__main__", "")),
@@ -43,7 +43,7 @@ IN_CORE_FORBIDDEN = {
     "asyncio", "fsspec", "glob", "http", "io", "os", "pathlib", "shutil", "socket", "sqlite3",
     "subprocess", "tempfile", "urllib", "zarr", "zarrlift",
 }  # fmt: skip
-MADE_OF_ZARR = {"zarrlift.storage_bridge"}
+MADE_OF_ZARR = {"zarrlift.storage_bridge", "zarrlift.view"}
 """Modules that subclass what zarr defines; they are imported where they are used, like zarr itself."""
 LAZY = {"zarr", "zarr_metadata", "pydantic", "pydantic_zarr", "tensorstore", "xarray", "dask"}
 

@@ -16,7 +16,7 @@ import pytest
 import zarrlift
 import zarrstack
 
-FUNCTIONS = ("finish", "inspect", "migrate", "plan", "resume", "status", "undo", "verify")
+FUNCTIONS = ("finish", "inspect", "migrate", "open", "plan", "resume", "status", "undo", "verify")
 """The verbs of the command line, with the same words in Python."""
 
 LAYERS = (
@@ -27,7 +27,7 @@ DATA = (
     "Archive", "ArrayNode", "GroupNode", "Layout",
     "ArrayRecipe", "Recipe",
     "Plan", "Outcome", "NodeStatus", "Status", "VerificationReport",
-    "Interrupted",
+    "Interrupted", "LegacyView",
 )  # fmt: skip
 """What the functions take and give."""
 

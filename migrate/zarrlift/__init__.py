@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .run import Interrupted
     from .verifying.report import VerificationReport
     from .verifying.verification import verify
+    from .view import LegacyView, open  # noqa: A004 - a name like zarr's own
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ _HOMES = {
     "GroupNode": "archive",
     "Interrupted": "run",
     "Layout": "archive",
+    "LegacyView": "view",
     "NodeStatus": "outcome",
     "Outcome": "outcome",
     "Plan": "plans",
@@ -37,6 +39,7 @@ _HOMES = {
     "finish": "finishing",
     "inspect": "migration",
     "migrate": "migration",
+    "open": "view",
     "plan": "migration",
     "resume": "migration",
     "status": "migration",
@@ -51,6 +54,7 @@ __all__ = [
     "GroupNode",
     "Interrupted",
     "Layout",
+    "LegacyView",
     "NodeStatus",
     "Outcome",
     "Plan",
@@ -60,6 +64,7 @@ __all__ = [
     "finish",
     "inspect",
     "migrate",
+    "open",
     "plan",
     "resume",
     "status",

@@ -53,6 +53,12 @@ class Inventory:
         return None if self.sizes is None else int(self.sizes.sum())
 
 
+NOT_LISTED: Final = Inventory(
+    indexes=np.empty(0, dtype=np.int64), sizes=None, certain=False, fingerprint="not listed"
+)
+"""What stands for an inventory where nobody looked for chunks."""
+
+
 def take_inventory(
     storage: Storage,
     path: str,

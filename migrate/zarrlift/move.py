@@ -57,6 +57,15 @@ class Moved:
     """N5 blocks shorter than their cell, which were decoded to be filled up."""
     problems: tuple[Problem, ...] = ()
 
+    def figures(self) -> dict[str, int]:
+        """Everything but the problems."""
+        return {name: getattr(self, name) for name in self.__slots__ if name != "problems"}
+
+    def plus(self, other: Moved) -> Moved:
+        """The figures of both."""
+        mine, theirs = self.figures(), other.figures()
+        return Moved(**{name: mine[name] + theirs[name] for name in mine})
+
 
 class Mover:
     """Moves chunks of one array; compiled once, shared between the threads of a process."""

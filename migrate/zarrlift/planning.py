@@ -16,7 +16,7 @@ from .archive import Archive, ArrayNode, Document, GroupNode, Layout
 from .conventions import Applied, apply_conventions
 from .destination import destination_layout
 from .documents import array_document, group_document, strict_attributes
-from .inventory import Inventory, take_inventory, task_bounds
+from .inventory import NOT_LISTED, Inventory, take_inventory, task_bounds
 from .planning_chunks import memory_problem, object_problem
 from .planning_readers import reader_problems
 from .plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
@@ -52,10 +52,12 @@ def make_plan(
     destination: str | None,
     free_bytes: int | None = None,
     reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
+    listing: bool = True,
 ) -> tuple[Plan, Inventories]:
     """The plan for an archive, and the chunk listings made on the way.
 
-    `destination` is None in place. A node that cannot be migrated becomes a `Refusal`;
+    `destination` is None in place. Without `listing` no chunk is looked for: the plan then says
+    how arrays will lie, and nothing of what is there. A node that cannot be migrated becomes a `Refusal`;
     only a recipe that makes no sense at all raises (UsageError).
     """
     in_place = destination is None
@@ -86,6 +88,7 @@ def make_plan(
                 in_place=in_place,
                 children=children.get(node.path, frozenset()),
                 follow_links=reading.follow_links,
+                listing=listing,
             )
         except UsageError:
             raise
@@ -117,6 +120,10 @@ def make_plan(
         conventions=applied.seen,
         free_bytes=free_bytes,
     )
+    if recipe.model is not None:
+        from .models.requirement import unmet
+
+        problems.extend(unmet(recipe.model, result))
     need = sum(array.bytes_out for array in arrays)
     if free_bytes is not None and need > free_bytes:
         problems.append(
@@ -194,6 +201,7 @@ def _plan_array(
     in_place: bool,
     children: frozenset[str],
     follow_links: bool,
+    listing: bool,
 ) -> tuple[ArrayPlan, Inventory]:
     assert node.layout is not None  # refused nodes do not come here
     source = node.layout
@@ -218,7 +226,9 @@ def _plan_array(
             found=f"a change of {route.reason}",
             advice="Migrate to a new place instead, or leave the option out.",
         )
-    inventory = take_inventory(storage, node.path, source, children=children, follow_links=follow_links)
+    inventory = NOT_LISTED
+    if listing:
+        inventory = take_inventory(storage, node.path, source, children=children, follow_links=follow_links)
     problems.extend(_inventory_problems(node, source, inventory))
     if (large := memory_problem(source, inventory)) is not None:
         problems.append(large.at(node=node.path, key=key))

@@ -106,7 +106,7 @@ class Run:
         self.progress: Progress = progress or Silent()
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync)
         self._publisher = Publisher(job, plan, destination, self.writer)
-        self.moved = [0, 0, 0, 0, 0]
+        self._moved = Moved()
         self.checks = checks
         self._committed = time.monotonic()
 
@@ -289,9 +289,7 @@ class Run:
             array.fail((unforeseen(array.plan.path, error),))
             return
         self.progress.advance(moved.chunks, moved.bytes_in)
-        amounts = (moved.chunks, moved.bytes_in, moved.bytes_out, moved.dropped, moved.filled)
-        for place, amount in enumerate(amounts):
-            self.moved[place] += amount
+        self._moved = self._moved.plus(moved)
         if moved.problems:
             array.fail(moved.problems)
             return
@@ -352,18 +350,13 @@ class Run:
         if whole and self.job.state == "incomplete":
             self.job.note(state="done", verified=None)
             self.job.commit()
-        chunks, bytes_in, bytes_out, dropped, filled = self.moved
         return Outcome(
             job=str(self.job.path),
             state="done" if whole else "incomplete",
             arrays_done=sum(row.state == "done" for row in rows if row.kind == "array"),
             arrays_total=len(self.plan.arrays) + sum(r.kind == "array" for r in self.plan.refusals),
             groups_done=sum(row.state == "done" for row in rows if row.kind == "group"),
-            chunks=chunks,
-            bytes_in=bytes_in,
-            bytes_out=bytes_out,
-            dropped=dropped,
-            filled=filled,
+            **self._moved.figures(),
             seconds=seconds,
             problems=tuple(
                 dict.fromkeys((*whole_archive, *refused, *failed, *((stopped,) if stopped else ())))

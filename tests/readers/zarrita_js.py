@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,19 @@ ENVIRONMENT = Path(__file__).resolve().parent.parent / "environments" / "zarrita
 @cache
 def _archive(root: Path) -> dict[str, Any]:
     """Every array of an archive in one node process; starting one takes longer than reading them all."""
+    return _answers(str(root))
+
+
+def read_served(url: str, paths: Sequence[str]) -> dict[str, Seen]:
+    """Arrays of a hierarchy that is served over HTTP, by path."""
+    answers = _answers(url, *paths)
+    return {path: _seen(answers[path]) for path in paths}
+
+
+def _answers(*arguments: str) -> dict[str, Any]:
     folder = Path(os.environ.get("ZARRLIFT_ZARRITA") or ENVIRONMENT)
     done = subprocess.run(
-        ["node", str(folder / "read.mjs"), str(root)],
+        ["node", str(folder / "read.mjs"), *arguments],
         capture_output=True,
         check=False,
         text=True,
@@ -35,7 +46,10 @@ def _archive(root: Path) -> dict[str, Any]:
 
 
 def read(root: Path, path: str) -> Seen:
-    answer = _archive(root)[path]
+    return _seen(_archive(root)[path])
+
+
+def _seen(answer: dict[str, Any]) -> Seen:
     if "refused" in answer:
         raise CannotRead(answer["refused"])
     shape = tuple(answer["shape"])

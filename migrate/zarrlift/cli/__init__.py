@@ -11,6 +11,7 @@ import typer
 from .. import process
 from . import look as cli_look
 from . import move as cli_move
+from . import serve as cli_serve
 from .session import DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, write_json
 
 _HELP: Final = f"""Lift legacy chunked-array archives to Zarr v3.
@@ -100,6 +101,21 @@ def _top(
     pass
 
 
+@app.command(
+    name="model",
+    short_help="Describe, compare, check and make hierarchies by models.",
+    add_help_option=False,
+    context_settings={
+        "allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False,
+    },
+)
+def _model(context: typer.Context) -> int:
+    """The commands of `zarrlift model`, which are loaded when one of them is asked for."""
+    from . import model
+
+    return model.run(list(context.args))
+
+
 for _command, _summary in (
     (cli_look.inspect, "Show what an archive holds and what is wrong with it."),
     (cli_look.plan, "Show what a migration would do and cost; writes nothing."),
@@ -107,6 +123,7 @@ for _command, _summary in (
     (cli_move.resume, "Go on with a migration."),
     (cli_look.status, "Show how far a migration is."),
     (cli_look.verify, "Compare source and result."),
+    (cli_serve.serve, "Serve an archive over HTTP as Zarr v3, without converting it."),
     (cli_look.transformers, "List the storage transformers there are."),
     (cli_move.finish, "In place: delete the legacy metadata."),
     (cli_move.undo, "In place: take the migration back."),

@@ -1,0 +1,148 @@
+"""A view of an archive over HTTP, so that readers of Zarr v3 elsewhere (browsers mostly) read it as it lies.
+
+Whole objects and byte ranges (RFC 9110, section 14), `HEAD`, and the headers by which a browser lets a
+page of another origin read them (https://fetch.spec.whatwg.org/#http-cors-protocol). Nothing can be
+written, and no path leads anywhere but to keys of the view.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
+
+if TYPE_CHECKING:
+    from aiohttp import web
+    from zarr.abc.store import ByteRequest
+
+    from .view import LegacyView
+
+_CORS: Final = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "GET, HEAD, OPTIONS",
+    "Access-Control-Allow-Headers": "Range, If-None-Match, Cache-Control",
+    "Access-Control-Expose-Headers": "Content-Range, Content-Length, Accept-Ranges",
+    "Access-Control-Max-Age": "86400",
+}
+
+
+def application(view: LegacyView, url: str) -> web.Application:
+    """An aiohttp application that serves a view at its root; `url` names the archive to people."""
+    from aiohttp import web
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method == "OPTIONS":
+            return web.Response(status=204, headers=_CORS)
+        if request.method not in ("GET", "HEAD"):
+            return web.Response(status=405, headers={**_CORS, "Allow": "GET, HEAD, OPTIONS"})
+        key = request.match_info["key"].strip("/")
+        if not key:
+            return web.Response(text=f"{url} as Zarr v3, by zarrlift: see zarr.json\n", headers=_CORS)
+        try:
+            return await _object(view, key, request)
+        except ZarrstackError as error:
+            # A node that is refused is not there; a chunk that is damaged is no missing chunk.
+            status = 404 if key.endswith("zarr.json") else 500
+            return web.Response(status=status, text=f"{error}\n", headers=_CORS)
+
+    app = web.Application()
+    app.router.add_route("*", "/{key:.*}", answer)
+    return app
+
+
+async def _object(view: LegacyView, key: str, request: web.Request) -> web.Response:
+    from aiohttp import web
+    from zarr.core.buffer.core import default_buffer_prototype
+
+    headers = {**_CORS, "Accept-Ranges": "bytes", "Cache-Control": "no-cache"}
+    prototype = default_buffer_prototype()
+    wanted = _range(request)
+    if wanted is None:
+        value = await view.get(key, prototype)
+        if value is None:
+            return web.Response(status=404, headers=_CORS)
+        return web.Response(body=value.to_bytes(), headers=headers, content_type=_kind(key))
+    try:
+        size = await view.getsize(key)
+    except FileNotFoundError:
+        return web.Response(status=404, headers=_CORS)
+    start, stop = _within(wanted, size)
+    if start >= stop:
+        return web.Response(status=416, headers={**headers, "Content-Range": f"bytes */{size}"})
+    value = await view.get(key, prototype, _request(start, stop))
+    if value is None:
+        return web.Response(status=404, headers=_CORS)
+    headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
+    return web.Response(status=206, body=value.to_bytes(), headers=headers, content_type=_kind(key))
+
+
+def _range(request: web.Request) -> slice | None:
+    """What is asked for; None for all of it, and for a range that cannot be understood, as RFC 9110 says."""
+    try:
+        wanted: slice = request.http_range
+    except ValueError:  # several ranges too, which a server need not give
+        return None
+    return None if wanted.start is None and wanted.stop is None else wanted
+
+
+def _within(wanted: slice, size: int) -> tuple[int, int]:
+    start, stop, _ = wanted.indices(size)
+    return start, stop
+
+
+def _request(start: int, stop: int) -> ByteRequest:
+    from zarr.abc.store import RangeByteRequest
+
+    return RangeByteRequest(start, stop)
+
+
+def _kind(key: str) -> str:
+    return "application/json" if key.endswith(".json") else "application/octet-stream"
+
+
+async def serve(view: LegacyView, url: str, *, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve until the task is cancelled; `ready` is told the address. StorageError where it is taken."""
+    from aiohttp import web
+
+    runner = web.AppRunner(application(view, url), access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise StorageError(
+                "cannot listen there",
+                found=f"{host}:{port} ({error.strerror or error})",
+                advice="Choose another --port; 0 takes any that is free.",
+            ) from error
+        address = runner.addresses[0]
+        ready(f"http://{_bracketed(address[0])}:{address[1]}/")
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
+
+
+def run(view: LegacyView, url: str, *, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """`serve`, until Ctrl-C."""
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(view, url, host=host, port=port, ready=ready))
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def require_server() -> None:
+    """UsageError where the package that serves is not installed."""
+    try:
+        import aiohttp.web  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            "serving needs a package that is not installed",
+            found=str(error),
+            advice="Install it: pip install 'zarrlift[serve]'.",
+        ) from error

@@ -1,0 +1,388 @@
+"""Any legacy archive, read through zarr-python 3 as it lies: a migration that is never written down.
+
+`LegacyView` is a storage transformer. It describes the archive below it once, and from then on serves
+the `zarr.json` documents that a migration would write, and under v3 chunk keys what a migration
+would store there: most objects as they are, others changed one by one when they are asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer.core import default_buffer_prototype
+
+from zarrstack.byte_ranges import cut
+from zarrstack.core.codecs.base import memory
+from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError
+from zarrstack.core.jsons import document
+from zarrstack.transformer import StorageTransformer
+
+from .changing import Change, Tally, change_for, look_at
+from .documents import consolidate
+from .formats import describe
+from .places import Place, open_storage
+from .planning import make_plan
+from .plans import ArrayPlan, Plan
+from .read_options import ReadOptions
+from .recipe import Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import zarr
+
+    from .archive import Format
+    from .read_options import Axes
+    from .storage import Storage
+    from .writing import Look
+
+DOCUMENT: Final = "zarr.json"
+
+
+def open(  # noqa: A001 - what readers of archives expect it to be called
+    url: Place,
+    *,
+    path: str = "",
+    storage_options: Mapping[str, Any] | None = None,
+    format: Format | None = None,
+    axes: Axes | None = None,
+    allow_fallback: bool = False,
+    follow_links: bool = False,
+    recipe: Recipe | None = None,
+) -> zarr.Group | zarr.Array[Any]:
+    """A group or array of any archive as zarr-python 3 shows it, at once and read-only.
+
+    Nothing is converted or listed beforehand. Values are those that `migrate` with the same `recipe`
+    would give. `path` is a node's in the archive; the other arguments are `inspect`'s. An archive that
+    is Zarr v3 already is opened as it is.
+
+    Raises UsageError where there is no archive, or no such node; UnsupportedError or MetadataError, with
+    the reason, for a node that would be refused; StorageError. Reading raises ChunkError for a chunk
+    that is damaged.
+    """
+    import zarr
+
+    reading = ReadOptions.asked(follow_links=follow_links, axes=axes, allow_fallback=allow_fallback)
+    storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
+    view = view_of(storage, format=format, reading=reading, recipe=recipe)
+    place = path.strip("/")
+    view.require_node(place)
+    return zarr.open(view, path=place, mode="r", zarr_format=3)
+
+
+def view_of(
+    storage: Storage,
+    *,
+    format: Format | None = None,
+    reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
+    recipe: Recipe | None = None,
+) -> LegacyView:
+    """A view over a place, described already; UsageError where there is no archive, StorageError."""
+    options: dict[str, Any] = {**reading.to_json()}
+    if format is not None:
+        options["format"] = format
+    if recipe is not None:
+        options["recipe"] = recipe.to_json()
+    view = LegacyView(storage.zarr_store(), **options)
+    view.use(_Described.of(storage, format, reading, recipe or Recipe()))
+    return view
+
+
+class LegacyView(StorageTransformer):
+    """A legacy archive as Zarr v3; read-only.
+
+    Options: `format` (found out unless it is given), `axes` ("reversed" or "kept"), `allow_fallback`,
+    `follow_links`, and `recipe`, a `Recipe` as JSON. The archive is described when something is first
+    asked for, and kept as it was then: a view does not follow changes of metadata.
+    """
+
+    name = "legacy-view"
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        format: Format | None = None,
+        axes: Axes = "reversed",
+        allow_fallback: bool = False,
+        follow_links: bool = False,
+        recipe: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(store)
+        self._format = format
+        self._reading = ReadOptions.asked(follow_links=follow_links, axes=axes, allow_fallback=allow_fallback)
+        self._recipe = Recipe() if recipe is None else Recipe.from_json(dict(recipe))
+        self._described: _Described | None = None
+        self._lock = threading.Lock()
+
+    def use(self, described: _Described) -> None:
+        """Take a description that was made elsewhere, from the same place."""
+        self._described = described
+
+    @property
+    def plan(self) -> Plan:
+        """What a migration would make of the archive; nothing in it is about chunks."""
+        return self._view().plan
+
+    def require_node(self, path: str) -> None:
+        """UsageError where the archive has no such node; the reason where it would be refused."""
+        view = self._view()
+        if _key(path) not in view.documents:
+            view.refuse(path)
+            raise UsageError(
+                "no such node", node=path, found=", ".join(view.children.get("", ())) or "an empty archive"
+            )
+
+    # -- what the view is ----------------------------------------------------------------------
+
+    @property
+    def read_only(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def supports_writes(self) -> bool:
+        """False."""
+        return False
+
+    @property
+    def supports_deletes(self) -> bool:
+        """False."""
+        return False
+
+    def with_read_only(self, read_only: bool = False) -> Self:
+        """The same view; UsageError when it is asked to become writable."""
+        if not read_only:
+            raise UsageError("a view of an archive cannot be written", advice="Migrate it first.")
+        return self
+
+    # -- reading --------------------------------------------------------------------------------
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """A document, or an object as the migration would store it; None where there is none."""
+        view = await self._ready()
+        found = view.find(key)
+        if found is None or isinstance(found, bytes):
+            return None if found is None else cut(prototype.buffer.from_bytes(found), byte_range)
+        array, index, source_key = found
+        if array.change is None and byte_range is not None:
+            return await view.store.get(source_key, prototype, byte_range)
+        data = await view.store.get(source_key, default_buffer_prototype())
+        if data is None:
+            return None
+        result = await asyncio.to_thread(array.changed, index, source_key, data.to_bytes())
+        return None if result is None else cut(prototype.buffer.from_bytes(result), byte_range)
+
+    def get_sync(
+        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """As `get`, without an event loop (zarr 3.3+)."""
+        kind = (prototype or default_buffer_prototype()).buffer
+        view = self._view()
+        found = view.find(key)
+        if found is None or isinstance(found, bytes):
+            return None if found is None else cut(kind.from_bytes(found), byte_range)
+        array, index, source_key = found
+        data = view.storage.get(source_key)
+        result = None if data is None else array.changed(index, source_key, data)
+        return None if result is None else cut(kind.from_bytes(result), byte_range)
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """Refused."""
+        self._check_writable()
+
+    def delete_sync(self, key: str) -> None:
+        """Refused."""
+        self._check_writable()
+
+    async def exists(self, key: str) -> bool:
+        """Whether the key has a value; no chunk is decoded for it."""
+        view = await self._ready()
+        found = view.find(key)
+        if found is None or isinstance(found, bytes):
+            return found is not None
+        return await view.store.exists(found[2])
+
+    async def getsize(self, key: str) -> int:
+        """Length of the value in bytes; an object that is served as it lies is not read for it."""
+        view = await self._ready()
+        found = view.find(key)
+        if isinstance(found, tuple) and found[0].change is None:
+            return await view.store.getsize(found[2])
+        return await super().getsize(key)
+
+    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Every key that starts with this text: documents, then chunks as they are found."""
+        return self._list_prefix(prefix)
+
+    async def _list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
+        view = await self._ready()
+        for key in view.documents:
+            if key.startswith(prefix):
+                yield key
+        for array in view.arrays.values():
+            below = f"{array.plan.path}/" if array.plan.path else ""
+            if below.startswith(prefix) or prefix.startswith(below):
+                async for key in self._chunks(view, array):
+                    if key.startswith(prefix):
+                        yield key
+
+    async def _chunks(self, view: _Described, array: _Array) -> AsyncGenerator[str, None]:
+        source, target = array.plan.source, array.plan.destination
+        ndim, grid, prefix = len(source.shape), source.objects, source.prefix(array.plan.path)
+        async for key in view.store.list_prefix(prefix):
+            place = source.keys.coordinates(key.removeprefix(prefix), ndim)
+            if place is not None and grid.index(place) is not None:
+                yield target.key(array.plan.path, place)
+
+    def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """The names right below a path; chunks are listed only where an array has them."""
+        return self._names(prefix.strip("/"))
+
+    async def _names(self, path: str) -> AsyncGenerator[str, None]:
+        view = await self._ready()
+        seen = dict.fromkeys(view.children.get(path, ()))
+        for name in seen:
+            yield name
+        if view.array_above(path) is not None:
+            async for name in self._list_dir(path):
+                if name not in seen:
+                    yield name
+
+    # -- the archive ----------------------------------------------------------------------------
+
+    async def _ready(self) -> _Described:
+        described = self._described
+        return await asyncio.to_thread(self._view) if described is None else described
+
+    def _view(self) -> _Described:
+        with self._lock:
+            described = self._described
+            if described is None:
+                storage = open_storage(self._store)
+                described = _Described.of(storage, self._format, self._reading, self._recipe)
+                self._described = described
+            return described
+
+
+def _key(path: str) -> str:
+    return f"{path}/{DOCUMENT}" if path else DOCUMENT
+
+
+class _Array:
+    """An array, and how its objects are changed; compiled when one is first asked for."""
+
+    def __init__(self, plan: ArrayPlan) -> None:
+        self.plan = plan
+        self._compiled: tuple[Change | None, Look] | None = None
+
+    @property
+    def change(self) -> Change | None:
+        return self._ready()[0]
+
+    def _ready(self) -> tuple[Change | None, Look]:
+        if self._compiled is None:
+            self._compiled = change_for(self.plan.move, recheck=False), look_at(self.plan.move)
+        return self._compiled
+
+    def changed(self, index: int, key: str, data: bytes) -> bytes | None:
+        """The object as it would be stored; ChunkError and CastError with their place."""
+        try:
+            change, look = self._ready()
+            if change is None:
+                look.check_whole(data)
+                return data
+            result = change(index, data, Tally())
+        except ZarrstackError as error:
+            raise error.at(node=self.plan.path, key=key) from None
+        return None if result is None else bytes(memory(result))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Described:
+    """An archive, described once: every document, and where each object's bytes come from."""
+
+    storage: Storage
+    store: Store
+    """The same place for asynchronous reading."""
+    plan: Plan
+    documents: dict[str, bytes]
+    arrays: dict[str, _Array]
+    children: dict[str, list[str]]
+    """Path of a node -> names right below it, its document's among them."""
+    refused: dict[str, tuple[Problem, ...]]
+
+    @classmethod
+    def of(cls, storage: Storage, format: Format | None, reading: ReadOptions, recipe: Recipe) -> Self:
+        """Describe a place; UsageError where there is no archive, StorageError."""
+        archive = describe(storage, format=format, options=reading)
+        plan, _ = make_plan(archive, storage, recipe, destination="a view", reading=reading, listing=False)
+        nodes = {node.path: node.document for node in plan.published}
+        if plan.consolidate:
+            nodes[""] = consolidate(nodes)
+        children: dict[str, list[str]] = {}
+        for path in nodes:
+            children.setdefault(path, []).append(DOCUMENT)
+            if path:
+                above, _, name = path.rpartition("/")
+                children.setdefault(above, []).append(name)
+        return cls(
+            storage=storage,
+            store=storage.zarr_store(),
+            plan=plan,
+            documents={_key(path): document(content) for path, content in nodes.items()},
+            arrays={array.path: _Array(array) for array in plan.arrays},
+            children=children,
+            refused={refusal.path: refusal.problems for refusal in plan.refusals},
+        )
+
+    def array_above(self, path: str) -> _Array | None:
+        """The array that a path is, or lies below."""
+        while True:
+            if path in self.arrays:
+                return self.arrays[path]
+            if not path:
+                return None
+            path = path.rpartition("/")[0]
+
+    def find(self, key: str) -> bytes | tuple[_Array, int, str] | None:
+        """A document, or an array with an object's linear index and the key it lies under in the source."""
+        document = self.documents.get(key)
+        if document is not None:
+            return document
+        above, _, name = key.rpartition("/")
+        if name == DOCUMENT:
+            self.refuse(above)
+            return None
+        array = self.array_above(above)
+        if array is None:
+            return None
+        target, source = array.plan.destination, array.plan.source
+        rest = key.removeprefix(target.prefix(array.plan.path))
+        place = target.keys.coordinates(rest, len(target.shape))
+        index = None if place is None else target.objects.index(place)
+        if place is None or index is None:
+            return None
+        return array, index, source.key(array.plan.path, place)
+
+    def refuse(self, path: str) -> None:
+        """Raise what keeps a node back, if something does."""
+        problems = [p for p in self.refused.get(path, ()) if p.severity == "refusal"]
+        if problems:
+            first = problems[0]
+            raise UnsupportedError(
+                first.message,
+                node=path,
+                key=first.key,
+                found=first.found,
+                expected=first.expected,
+                advice=first.advice,
+            )

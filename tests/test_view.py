@@ -1,0 +1,206 @@
+"""A view shows what a migration would write: the same keys, the same bytes, without writing them."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from fixtures_index import FIXTURES, FORMATS, ExpectedArchive, archive, archives
+from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.core.buffer.core import default_buffer_prototype
+from zarr.storage import LocalStore, MemoryStore
+
+import zarrlift
+from zarrlift.places import open_storage
+from zarrlift.read_options import ReadOptions
+from zarrlift.view import LegacyView, view_of
+from zarrstack.core.errors import ChunkError, UnsupportedError, UsageError, ZarrstackError
+
+OCEAN = FIXTURES / "zarr_v2" / "zarr-2.18" / "people" / "ocean.zarr"
+
+
+CASES = [
+    pytest.param(one, axes, id=f"{one.name}-{axes}" if kind == "n5" else one.name)
+    for kind in FORMATS
+    for one in archives(kind)
+    for axes in (("reversed", "kept") if kind == "n5" else ("reversed",))
+]
+"""Every archive of every format; those of N5 in both orders of axes."""
+
+
+def collected(names) -> list[str]:
+    async def collect() -> list[str]:
+        return [name async for name in names]
+
+    return asyncio.run(collect())
+
+
+def node_of(key: str) -> str:
+    """The array of a document's or a chunk's key under the default encoding."""
+    return re.split(r"/zarr\.json$|/c(?:/[0-9]+)*$", key)[0]
+
+
+def read(view: LegacyView, key: str, byte_range=None) -> bytes | None:
+    value = asyncio.run(view.get(key, default_buffer_prototype(), byte_range))
+    return None if value is None else value.to_bytes()
+
+
+@pytest.mark.parametrize(("one", "axes"), CASES)
+def test_a_view_serves_what_a_migration_writes(one: ExpectedArchive, axes: str, tmp_path: Path) -> None:
+    result = tmp_path / "result"
+    outcome = zarrlift.migrate(one.path, result, axes=axes, verify="none")
+    files = [file for file in result.rglob("*") if file.is_file()]
+    written = {file.relative_to(result).as_posix(): file.read_bytes() for file in files}
+    view = view_of(open_storage(one.path), reading=ReadOptions(axes=axes))
+    assert {key: read(view, key) for key in written} == written
+    more = set(collected(view.list())) - set(written)
+    # What a migration refuses once it has looked into a chunk, a view refuses chunk by chunk.
+    refused = {problem.node for problem in outcome.problems if problem.severity == "refusal"}
+    for key in more:
+        assert node_of(key) in refused
+        if not key.endswith("zarr.json"):
+            with pytest.raises(ZarrstackError):
+                read(view, key)
+
+
+def test_open_gives_groups_and_arrays_of_zarr_python() -> None:
+    group = zarrlift.open(OCEAN)
+    assert isinstance(group, zarr.Group)
+    assert group.metadata.zarr_format == 3
+    array = zarrlift.open(OCEAN, path="sst")
+    assert isinstance(array, zarr.Array)
+    expected = archive("zarr-2.18/people/ocean")["sst"].values
+    assert np.array_equal(array[:], expected)
+    assert np.array_equal(group["sst"][3, 5:9], expected[3, 5:9])
+
+
+@pytest.mark.parametrize("place", ["path", "text", "file URL", "memory URL", "LocalStore", "MemoryStore"])
+def test_open_takes_any_place(place: str, tmp_path: Path) -> None:
+    source = shutil.copytree(OCEAN, tmp_path / "ocean.zarr")
+    if place == "memory URL":
+        import fsspec
+
+        fsspec.filesystem("memory").put(str(source), "/view/ocean.zarr", recursive=True)
+    files = {f.relative_to(source).as_posix(): f.read_bytes() for f in source.rglob("*") if f.is_file()}
+    buffer = default_buffer_prototype().buffer
+    opened = {
+        "path": source,
+        "text": str(source),
+        "file URL": source.as_uri(),
+        "memory URL": "memory://view/ocean.zarr",
+        "LocalStore": LocalStore(source),
+        "MemoryStore": MemoryStore({key: buffer.from_bytes(data) for key, data in files.items()}),
+    }
+    array = zarrlift.open(opened[place], path="sst")
+    assert np.array_equal(array[:], archive("zarr-2.18/people/ocean")["sst"].values)
+
+
+def test_a_view_stands_over_any_store_as_a_layer(tmp_path: Path) -> None:
+    from zarrstack import Cache, Log, stack
+
+    # Given from the array down to the store: what the view reads is logged, then cached.
+    store = stack(LocalStore(OCEAN), LegacyView(), log := Log(), Cache())
+    group = zarr.open_group(store, mode="r")
+    assert np.array_equal(group["sst"][:], archive("zarr-2.18/people/ocean")["sst"].values)
+    assert log.summary()
+
+
+def test_a_copy_of_a_view_shows_the_same() -> None:
+    view = view_of(open_storage(OCEAN), recipe=zarrlift.Recipe(exclude=("crs",)))
+    other = pickle.loads(pickle.dumps(view))
+    assert other == view
+    assert set(collected(other.list())) == set(collected(view.list()))
+    assert not any(key.startswith("crs/") for key in collected(other.list()))
+
+
+def cut_of(whole: bytes, part: object) -> bytes:
+    """What a byte range is of a whole value."""
+    match part:
+        case RangeByteRequest(start, end):
+            return whole[start:end]
+        case OffsetByteRequest(offset):
+            return whole[offset:]
+        case SuffixByteRequest(suffix):
+            return whole[-suffix:]
+    raise AssertionError(part)
+
+
+@pytest.mark.parametrize(
+    "part", [RangeByteRequest(3, 20), OffsetByteRequest(7), SuffixByteRequest(9), RangeByteRequest(5, 10**9)]
+)
+@pytest.mark.parametrize("path", ["sst", "station_name"])
+def test_byte_ranges_are_those_of_the_whole_object(path: str, part: object) -> None:
+    view = view_of(open_storage(OCEAN))
+    for key in collected(view.list_prefix(f"{path}/")):
+        whole = read(view, key)
+        cut = cut_of(whole, part)
+        assert read(view, key, part) == cut
+        assert view.get_sync(key, byte_range=part).to_bytes() == cut
+
+
+def test_names_below_a_path() -> None:
+    view = view_of(open_storage(OCEAN))
+    assert {"zarr.json", "sst", "lat"} <= set(collected(view.list_dir("")))
+    assert {"zarr.json", "c"} == set(collected(view.list_dir("sst")))
+    assert set(collected(view.list_dir("sst/c"))) == {
+        key.split("/")[2] for key in collected(view.list_prefix("sst/c/"))
+    }
+
+
+def test_nothing_can_be_written() -> None:
+    group = zarrlift.open(OCEAN)
+    assert group.read_only
+    with pytest.raises(ValueError, match="read-only"):
+        group["sst"][0] = 0
+    with pytest.raises(UsageError, match="cannot be written"):
+        group.store.with_read_only(False)
+
+
+def test_a_damaged_chunk_is_an_error_with_its_place(tmp_path: Path) -> None:
+    source = shutil.copytree(OCEAN, tmp_path / "ocean.zarr")
+    chunk = next(file for file in sorted((source / "sst").iterdir()) if not file.name.startswith("."))
+    chunk.write_bytes(chunk.read_bytes()[:-3])
+    with pytest.raises(ChunkError) as caught:
+        zarrlift.open(source, path="sst")[:]
+    assert caught.value.problem.node == "sst"
+    assert caught.value.problem.key == f"sst/{chunk.name}"
+
+
+def test_a_node_that_would_be_refused_says_why_and_hides_from_lists(tmp_path: Path) -> None:
+    source = shutil.copytree(OCEAN, tmp_path / "ocean.zarr")
+    document = (source / "sst" / ".zarray").read_text()
+    (source / "sst" / ".zarray").write_text(document.replace('"order": "C"', '"order": "K"'))
+    group = zarrlift.open(source)
+    assert "sst" not in dict(group.members())
+    assert "lat" in dict(group.members())
+    with pytest.raises(UnsupportedError, match="order"):
+        zarrlift.open(source, path="sst")
+
+
+def test_what_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such node"):
+        zarrlift.open(OCEAN, path="nothing")
+    with pytest.raises(UsageError, match="no archive"):
+        zarrlift.open(tmp_path)
+
+
+def test_a_recipe_changes_what_is_shown() -> None:
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(dtype="float64"))
+    array = zarrlift.open(OCEAN, path="sst", recipe=recipe)
+    assert array.dtype == np.float64
+    assert np.array_equal(array[:], archive("zarr-2.18/people/ocean")["sst"].values)
+
+
+def test_xarray_reads_a_view() -> None:
+    import xarray
+
+    store = zarrlift.open(OCEAN).store
+    shown = xarray.open_zarr(store, consolidated=None)
+    assert shown["sst"].dims == ("time", "lat", "lon")
+    xarray.testing.assert_equal(shown.load(), xarray.open_zarr(OCEAN).load())
