@@ -331,8 +331,13 @@ class BadCase:
     """What zarr-python 2.18 makes of the damaged nodes: "reads", "reads other values", or its error.
     Of Zarr v2, drafts and N5 only, and only where it was asked."""
 
+    @property
+    def format(self) -> str:
+        """Which format it is damaged in."""
+        return self.path.parent.parent.name
+
     def __str__(self) -> str:
-        return self.name
+        return self.name if self.format == "zarr_v2" else f"{self.format}-{self.name}"
 
 
 @cache

@@ -1,4 +1,7 @@
-"""Every damaged archive of the fixtures: one clear error, all else migrated, nothing wrong visible."""
+"""Every damaged archive of the fixtures: one clear error, all else migrated, nothing wrong visible.
+
+A format takes part once its name stands in `FORMATS`.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bad_input.support import Ran, copied, migrate, read, run, tree
-from fixtures_index import GOOD, BadCase, bad_cases
+from fixtures_index import GOOD, BadCase, Format, bad_cases
 
-CASES = bad_cases()
+FORMATS: tuple[Format, ...] = ("zarr_v2", "zarr_v1")
+CASES = tuple(case for name in FORMATS for case in bad_cases(name))
+DOCUMENTS = (".zarray", ".zgroup", ".zattrs", "zarr.json", "meta", "attrs")
+"""Names that metadata documents have, of whatever format."""
 NOT_AN_ARCHIVE = {"nothing", "root_v2_and_v3"}
 """Nothing can be done with the place as a whole: the request makes no sense (exit 2)."""
 VALID = {"zarray_shape_huge"}
@@ -26,6 +32,8 @@ FILES_WIN = {
 }
 """Consolidated metadata is only a copy: where it is wrong and leads nowhere, a warning says so."""
 ALSO_AT = {
+    "meta_blosc_opts_missing": "bad/0.0",  # null means the defaults; the chunks are not blosc's
+    "meta_is_a_folder": "bad",  # chunks without their document
     "zarray_chunk_big": "bad/0.0",  # the first chunk that contradicts the document
     "separators_mixed": "bad/.zarray",  # found names the keys
 }
@@ -100,7 +108,7 @@ def test_looking_writes_nothing_and_tells_of_what_the_documents_show(case: BadCa
     assert list(tmp_path.iterdir()) == []
     if case.name in NOT_AN_ARCHIVE:
         assert (inspected.code, planned.code) == (2, 2)
-    elif any(key.endswith((".zarray", ".zgroup", ".zattrs", "zarr.json")) for key in case.keys):
+    elif any(key.rpartition("/")[2] in DOCUMENTS for key in case.keys):
         # What a copy refuses is known before it begins, unless only a chunk shows it.
         kept_back = migrate(case.path, tmp_path / "out.zarr").refusals
         known = [problem for problem in kept_back if problem["kind"] != "chunk"]

@@ -65,7 +65,7 @@ LIMITS: dict[str, tuple[tuple[str, str], ...]] = {
             r"(shapes|tree)[:/].*(empty|empty_[12]d\w*|empty_both|no_strings)$",
             "reads nothing without elements",
         ),
-        (r"/u8_(big_)?max$|:v_[iu]8$|:fills/big$", "a fill value beyond 2^53 is a JavaScript number"),
+        (r"/u8_(big_)?max$|:v_[iu]8$|fills\w*/big$", "a fill value beyond 2^53 is a JavaScript number"),
     ),
 }
 """Arrays (by a pattern in their id) that a reader refuses or misreads, whoever wrote them, and why."""

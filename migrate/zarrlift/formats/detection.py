@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from zarrstack.core.draft_v3 import is_entry
 from zarrstack.core.errors import MetadataError, UsageError
@@ -19,6 +19,8 @@ from .walk import join
 _V3: Final = "zarr.json"
 _MOST_LISTED: Final = 1000
 """Directories that are looked into for the first node below an implicit root."""
+_AT_ONCE: Final = 100
+"""Places whose documents are asked for together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,7 @@ MARKERS: Final = (
     Marker(format="zarr3", key=_V3, what="Zarr v3 already", told_by=_is_v3),
     Marker(format="n5", key="attributes.json", what="N5", told_by=is_n5, certain=False),
     Marker(format="zarr1", key="meta", what="Zarr v1", told_by=_is_v1, certain=False),
+    Marker(format="zarr1", key="__zmeta__", what="an array of zarr 0.x", told_by=_always),
 )
 
 
@@ -91,31 +94,40 @@ READERS: Final[Mapping[Format, Reader]] = {
 }
 READABLE: Final[tuple[Format, ...]] = tuple(READERS)
 """Formats that a reader describes."""
+Seen: TypeAlias = dict[str, list[Marker]]
+"""Markers by the path of the node that has them."""
 _KEYS: Final = tuple(dict.fromkeys(marker.key for marker in MARKERS))
 
 
 def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = False) -> Format:
     """The format of the archive in a place; `format` decides where there are two.
 
-    `beside_v3` says that it was migrated in place: of two formats the one that is not v3 is meant.
+    `beside_v3` says that it was migrated in place: v3 metadata beside that of another format is
+    passed over.
 
     Raises UsageError where nothing is found (and says what was looked for and what was seen
     instead), where another format than `format` is found, where two are found and `format` does
     not decide, and where the format is known but not readable here; MetadataError where there is
     nothing but a `zarr.json` that says no format.
     """
-    seen = _look(storage)
-    formats = tuple(dict.fromkeys(marker.format for marker in seen))
+    seen = _look(storage, format, beside_v3=beside_v3)
+    if not seen:
+        raise _nothing(storage, format)
+    formats = tuple(dict.fromkeys(marker.format for markers in seen.values() for marker in markers))
+    if formats == ("zarr3",):
+        _check_v3(storage, seen)
     if beside_v3 and len(formats) > 1:
         formats = tuple(name for name in formats if name != "zarr3")
     if format is not None:
-        if format not in formats and formats:
+        if format not in formats:
             raise UsageError(
                 f"no {format} archive is here", found=_found(storage, seen), expected=_documents(format)
             )
-        formats = (format,) if formats else ()
-    if not formats:
-        raise _nothing(storage, format)
+        formats = (format,)
+    # A format that every node has is that of the archive; its reader names the nodes with another one's.
+    everywhere = [name for name in formats if all(name in _formats(markers) for markers in seen.values())]
+    if len(everywhere) == 1:
+        formats = (everywhere[0],)
     if len(formats) > 1:
         raise UsageError(
             "an archive has the metadata of two formats",
@@ -123,20 +135,30 @@ def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = 
             advice="Say which one counts: " + " or ".join(f"--from {name}" for name in formats) + ".",
         )
     if formats[0] not in READABLE:
-        what = next(marker for marker in seen if marker.format == formats[0])
+        what = next(marker for markers in seen.values() for marker in markers if marker.format == formats[0])
         raise UsageError(f"this is {what.what}", found=_found(storage, seen), expected=" or ".join(READABLE))
     return formats[0]
 
 
-def _look(storage: Storage) -> list[Marker]:
-    """The markers at the root; below an implicit root, those of the first node that is found."""
+def _look(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:
+    """The markers of the root; below an implicit root, those of the nodes nearest to it, by path.
+
+    Where one format is meant (or, beside v3, any other), nodes that have only others are passed
+    over, and given where there is nothing else.
+    """
+
+    def meant(marker: Marker) -> bool:
+        return marker.format == format if format is not None else not beside_v3 or marker.format != "zarr3"
+
+    others: Seen = {}
     level = [""]
     looked = 0
     while level and looked < _MOST_LISTED:
-        for path in level:
-            seen = _at(storage, path)
-            if seen:
+        for start in range(0, len(level), _AT_ONCE):
+            seen = _at(storage, level[start : start + _AT_ONCE])
+            if any(meant(marker) for markers in seen.values() for marker in markers):
                 return seen
+            others = others or seen
         if not storage.can_list:
             break
         level = level[: _MOST_LISTED - looked]
@@ -148,33 +170,44 @@ def _look(storage: Storage) -> list[Marker]:
             # A link may lead anywhere, back here too; whoever walks judges it.
             if entry.is_dir and entry.link is None and entry.name not in ("", ".", "..")
         ]
-    return []
+    return others
 
 
-def _at(storage: Storage, path: str) -> list[Marker]:
-    contents = dict(zip(_KEYS, storage.get_many([join(path, key) for key in _KEYS]), strict=True))
-    seen: list[Marker] = []
-    for marker in MARKERS:
-        content = contents[marker.key]
-        if content is None:
-            continue
-        data = None
-        if marker.told_by is not _always:
-            try:
-                data = parse_object(content, join(path, marker.key))
-            except MetadataError:
-                if not marker.certain:
-                    continue
-        if marker.told_by(data):
-            seen.append(marker)
-    if [marker.format for marker in seen] == ["zarr3"]:
-        _check_v3(contents[_V3] or b"", join(path, _V3))
+def _at(storage: Storage, paths: list[str]) -> Seen:
+    """The markers at some places; places without any are left out."""
+    keys = [(path, join(path, key)) for path in paths for key in _KEYS]
+    contents = storage.get_many([key for _, key in keys])
+    found = {key: content for (_, key), content in zip(keys, contents, strict=True) if content is not None}
+    seen: Seen = {}
+    for path in paths:
+        markers = [
+            marker
+            for marker in MARKERS
+            if (key := join(path, marker.key)) in found and _tells(marker, found[key], key)
+        ]
+        if markers:
+            seen[path] = markers
     return seen
 
 
-def _check_v3(content: bytes, key: str) -> None:
+def _tells(marker: Marker, content: bytes, key: str) -> bool:
+    if marker.told_by is _always:
+        return True
+    try:
+        data = parse_object(content, key)
+    except MetadataError:
+        return marker.certain and marker.told_by(None)
+    return marker.told_by(data)
+
+
+def _formats(markers: list[Marker]) -> set[Format]:
+    return {marker.format for marker in markers}
+
+
+def _check_v3(storage: Storage, seen: Seen) -> None:
     """MetadataError where a `zarr.json` on its own is one of Zarr v3 as little as of its draft."""
-    data = parse_object(content, key)
+    key = join(next(iter(seen)), _V3)
+    data = parse_object(storage.get(key) or b"", key)
     if type(data.get("zarr_format")) is not int:
         found = excerpt(data["zarr_format"]) if "zarr_format" in data else "none"
         raise MetadataError(
@@ -182,8 +215,13 @@ def _check_v3(content: bytes, key: str) -> None:
         )
 
 
-def _found(storage: Storage, seen: list[Marker]) -> str:
-    return f"{' and '.join(f'{marker.what} ({marker.key})' for marker in seen)} in {storage.url}"
+def _found(storage: Storage, seen: Seen) -> str:
+    """What was seen, each marker once, with the first key that has it."""
+    keys: dict[Marker, str] = {}
+    for path, markers in seen.items():
+        for marker in markers:
+            keys.setdefault(marker, join(path, marker.key))
+    return f"{' and '.join(f'{marker.what} ({key})' for marker, key in keys.items())} in {storage.url}"
 
 
 def _documents(format: Format | None) -> str:

@@ -48,6 +48,8 @@ _WHOLE: Final = frozenset("biumM")
 _SHAPED: Final = frozenset({"json2", "msgpack2"})
 """Object codecs that store a chunk's shape and its items in C order, whatever `order` says."""
 _BLOSC_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
+_RAW_LZMA: Final = 3
+"""The number of lzma's raw format, `lzma.FORMAT_RAW`."""
 _MAX_TYPESIZE: Final = 255
 """c-blosc takes items of more bytes for single bytes (`BLOSC_MAX_TYPESIZE`); observed with V300."""
 
@@ -303,6 +305,15 @@ def _gzip(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
     return CodecSpec("gzip", {"level": 6 if level == -1 else level})
 
 
+def _lzma(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
+    spec = CodecSpec("numcodecs.lzma", configuration)
+    if configuration.get("format") == _RAW_LZMA:
+        from .codecs import compile_bytes_codec
+
+        compile_bytes_codec(spec)  # a raw stream's filters are the document's, and may make no sense
+    return spec
+
+
 def _crc32c(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
     # v3's is at the end, numcodecs' too unless it says otherwise (0.16.6).
     if configuration.get("location") == "start":
@@ -314,6 +325,7 @@ _TRANSLATIONS: Final[Mapping[str, Callable[[Mapping[str, JSON], Dtype], CodecSpe
     "blosc": _blosc,
     "zstd": _zstd,
     "gzip": _gzip,
+    "lzma": _lzma,
     "crc32c": _crc32c,
 }
-"""Codecs that v3 names itself."""
+"""Codecs that v3 names itself, or whose configuration nobody else checks."""
