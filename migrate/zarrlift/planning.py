@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import prod
 from typing import Final
 
-from zarrstack.core.errors import Problem, UsageError, ZarrstackError
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.jsons import JSON
 
 from .archive import Archive, ArrayNode, Document, GroupNode, Layout
@@ -93,6 +93,8 @@ def make_plan(
         except UsageError:
             raise
         except ZarrstackError as error:
+            if isinstance(error, MetadataError | UnsupportedError) and node.documents:
+                error.at(key=node.documents[0].key)  # a codec that is set wrongly, for one
             why = (*node.problems, error.at(node=node.path).problem)
             refusals.append(Refusal(path=node.path, kind="array", problems=why))
             continue
