@@ -62,7 +62,7 @@ LIMITS: dict[str, tuple[tuple[str, str], ...]] = {
         (r"may-2022/types:fills/hex_nan$", "takes the bits of a fill value for a number"),
         (r":.*[#%?:\n\t]|names\S*:.* $", "takes a path for part of a URL"),
         (
-            r"(shapes|tree)[:/].*(empty|empty_[12]d\w*|empty_both|no_strings)$",
+            r"(shapes|tree|edges)[:/].*(empty|empty_[12]d\w*|empty_both|no_strings|no_elements)$",
             "reads nothing without elements",
         ),
         (r"/u8_(big_)?max$|:v_[iu]8$|fills\w*/big$", "a fill value beyond 2^53 is a JavaScript number"),
@@ -77,6 +77,8 @@ REFUSED: tuple[tuple[str, str], ...] = (
     (r":dtype_generic_time$", "cannot read this fill value"),
     (r":shape_float$", "shape is no list of lengths"),
     (r"/F/(json2|msgpack2)$", "order F"),
+    (r"edges:too_large$", "larger than its dataset's block size"),
+    (r"tree:parent/child$", "lies inside an array"),
 )
 """Arrays that are refused, besides those whose values have no portable form."""
 
