@@ -19,6 +19,7 @@ from zarr.storage import MemoryStore
 
 from zarrstack.core.bits import same_bits
 from zarrstack.core.chain import Chain, CodecSpec
+from zarrstack.core.codecs import deflate
 from zarrstack.core.codecs.base import OBJECT_LIMIT, Ends, Size
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import CastError, ChunkError, MetadataError
@@ -66,7 +67,7 @@ def v2_spec(numcodec):
 @pytest.mark.parametrize("compressor", [None, numcodecs.Blosc("zstd", 3, -1), numcodecs.LZ4()], ids=str)
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("case", V2_FILTERS)
-def test_v2_filters_mean_here_what_they_mean_to_zarr(case, order, compressor):
+def test_v2_filters_mean_here_what_they_mean_to_zarr(case, order, compressor, monkeypatch):
     dtype, filters = V2_FILTERS[case]
     if case == "categorize" and compressor is not None:
         compressor = numcodecs.Zlib(1)  # zarr hands numcodecs a type it cannot buffer otherwise
@@ -101,7 +102,9 @@ def test_v2_filters_mean_here_what_they_mean_to_zarr(case, order, compressor):
         decoded = pipeline.decode(payload)
         assert same_bits(decoded, part.astype(decoded.dtype))
         assert pipeline.check(Ends.of(payload))
-        assert bytes(memoryview(pipeline.encode(decoded))) == payload
+        with monkeypatch.context() as context:
+            context.setattr(deflate, "library", None)  # as numcodecs writes; libdeflate finds other matches
+            assert bytes(memoryview(pipeline.encode(decoded))) == payload
 
 
 # ----- what zarr-python reads of Zarr v3

@@ -42,7 +42,8 @@ def sharded(location="end", inner=((2, 3), "gzip")):
 
 @pytest.mark.parametrize("location", ["start", "end"])
 def test_shards_go_both_ways_between_here_and_zarr(location):
-    array, store, pipeline = sharded(location)
+    # zstd: two libraries of gzip differ in length by a few bytes
+    array, store, pipeline = sharded(location, ((2, 3), "zstd"))
     payload = store["c/0/0"].to_bytes()
     assert same_bits(pipeline.decode(payload), VALUES)
     mine = bytes(memoryview(pipeline.encode(VALUES)))

@@ -2,13 +2,17 @@
 
 The formats: zlib RFC 1950, deflate RFC 1951, gzip RFC 1952. Inflating is bounded: one byte
 more than allowed is asked for and refused if it comes, so a bomb costs what its chunk costs.
+
+With the extra `zarrlift[fast]` it is libdeflate that encodes, and decodes what it says is right;
+docs/design/dependencies.md has the comparison. All else is judged by zlib: several members,
+padding, whatever is damaged. So the errors are the same with and without it.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import ChunkError
 from .base import Size, memory
@@ -17,33 +21,70 @@ from .bounds import require_fit, too_large
 if TYPE_CHECKING:
     from .base import Buffer
 
+
+def _libdeflate() -> Any:
+    """The module of PyPI's `deflate`, if it is one that lets go of the interpreter lock; else None."""
+    try:
+        import deflate
+    except ImportError:
+        return None
+    version = tuple(map(int, deflate.__version__.split(".")[:2]))
+    return deflate if version >= (0, 9) else None
+
+
+library: Any = _libdeflate()
+"""What encodes, and decodes the usual payload; None is zlib. Chosen when this module is loaded."""
+
 GZIP_HEADER: Final = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
 """RFC 1952, 2.3: deflate, no flags, no time, no extra flags, unknown system: the same everywhere."""
 SHORTEST_GZIP: Final = 18
 """10 bytes of header and 8 of trailer, before any deflate block."""
+
+_EXTRA_FLAGS: Final = 8
+"""Place in a gzip header of what libdeflate says about the level."""
+_UNSEEN_FLAGS: Final = 0xE2
+"""Flags of a gzip header that zlib verifies or refuses and libdeflate passes over: FHCRC, reserved."""
+_SHORTEST_ZLIB: Final = 8
+_ZLIB_WINDOW_32K: Final = 0x78
+"""First byte of a zlib stream whose distances reach as far as any (RFC 1950, 2.2): libdeflate does not
+hold a stream to a smaller window."""
+_MOST_WHOLE: Final = (1 << 32) - 1
+"""What the module counts in."""
+_MOST_PER_BYTE: Final = 1032
+"""Deflate unpacks one byte to no more (258 for two bits); a size beyond it is no size to reserve."""
 
 _GZIP_WINDOW: Final = 31
 _ZLIB_WINDOW: Final = 15
 _RAW_WINDOW: Final = -15
 
 
-def gzip_compress(data: Buffer, level: int) -> bytes:
+def gzip_compress(data: Buffer, level: int) -> Buffer:
     """A gzip member without time or name, so that the same data gives the same bytes."""
+    if library is not None:
+        member: bytearray = library.gzip_compress(data, _default(level))
+        member[_EXTRA_FLAGS] = 0
+        return member
     body = zlib.compress(memory(data), _default(level), _RAW_WINDOW)
     return b"".join((GZIP_HEADER, body, _gzip_trailer(data)))
 
 
-def zlib_compress(data: Buffer, level: int) -> bytes:
+def zlib_compress(data: Buffer, level: int) -> Buffer:
     """A zlib stream."""
+    if library is not None:
+        stream: bytearray = library.zlib_compress(data, _default(level))
+        return stream
     return zlib.compress(memory(data), _default(level))
 
 
-def gzip_decompress(data: Buffer, decoded: Size) -> bytes:
+def gzip_decompress(data: Buffer, decoded: Size) -> Buffer:
     """The data of all members; zero padding may follow one, anything else may not.
 
     That is what Python's gzip module, and with it numcodecs, accepts; size and CRC-32 of
     every trailer are verified.
     """
+    result = _one_gzip_member(data, decoded) if library is not None else None
+    if result is not None:
+        return result
     parts: list[bytes] = []
     left = decoded.at_most
     rest: memoryview | bytes = memory(data)
@@ -52,13 +93,16 @@ def gzip_decompress(data: Buffer, decoded: Size) -> bytes:
         parts.append(part)
         left -= len(part)
         rest = rest.lstrip(b"\0")
-    result = parts[0] if len(parts) == 1 else b"".join(parts)
-    require_fit("gzip", len(result), decoded)
-    return result
+    whole = parts[0] if len(parts) == 1 else b"".join(parts)
+    require_fit("gzip", len(whole), decoded)
+    return whole
 
 
-def zlib_decompress(data: Buffer, decoded: Size) -> bytes:
+def zlib_decompress(data: Buffer, decoded: Size) -> Buffer:
     """The data of one zlib stream, its Adler-32 verified; nothing may follow it."""
+    known = _one_zlib_stream(data, decoded) if library is not None else None
+    if known is not None:
+        return known
     result, rest = _inflate("zlib", memory(data), _ZLIB_WINDOW, decoded.at_most, decoded)
     if rest:
         raise ChunkError("zlib: bytes follow the end of the stream", found=f"{len(rest)} bytes")
@@ -75,6 +119,53 @@ def rewrap_zlib_to_gzip(data: Buffer, decoded: Size) -> bytes:
     plain = zlib_decompress(data, decoded)
     # RFC 1950, 2.2: two bytes of header (a preset dictionary was refused above), four of Adler-32.
     return b"".join((GZIP_HEADER, memory(data)[2:-4], _gzip_trailer(plain)))
+
+
+def _one_gzip_member(data: Buffer, decoded: Size) -> bytearray | None:
+    """What the payload holds if it is one member and nothing else, all of it right; None: ask zlib."""
+    view = memory(data)
+    length = view.nbytes
+    if length < SHORTEST_GZIP or view[3] & _UNSEEN_FLAGS:
+        return None
+    size = int.from_bytes(view[-4:], "little")
+    if size > decoded.at_most or (decoded.exact and size != decoded.at_most):
+        return None
+    if not 0 < size <= min(_MOST_WHOLE, _MOST_PER_BYTE * length):
+        return None
+    try:
+        result: bytearray = library.gzip_decompress(data, size)
+    except library.DeflateError:
+        return None
+    if len(result) != size or not _ends_with_first(data, _gzip_trailer(result)):
+        return None
+    return result
+
+
+def _one_zlib_stream(data: Buffer, decoded: Size) -> bytearray | None:
+    """What the payload holds if its size is known and it is one right stream; None: ask zlib."""
+    view = memory(data)
+    size = decoded.at_most
+    if not decoded.exact or view.nbytes < _SHORTEST_ZLIB or view[0] != _ZLIB_WINDOW_32K:
+        return None
+    if not 0 < size <= min(_MOST_WHOLE, _MOST_PER_BYTE * view.nbytes):
+        return None
+    try:
+        result: bytearray = library.zlib_decompress(data, size)
+    except library.DeflateError:
+        return None
+    if len(result) != size or not _ends_with_first(data, struct.pack(">I", library.adler32(result))):
+        return None
+    return result
+
+
+def _ends_with_first(data: Buffer, trailer: bytes) -> bool:
+    """Whether the trailer stands at the end and nowhere before.
+
+    libdeflate does not tell how much it has read, but it has read this trailer behind the stream. So
+    if it stands nowhere else, the payload ends where the stream does.
+    """
+    whole = data if isinstance(data, bytes | bytearray) else bytes(memory(data))
+    return whole.find(trailer) == len(whole) - len(trailer)
 
 
 def _inflate(
@@ -97,7 +188,9 @@ def _inflate(
 
 
 def _gzip_trailer(plain: Buffer) -> bytes:
-    return struct.pack("<II", zlib.crc32(memory(plain)), memory(plain).nbytes & 0xFFFFFFFF)
+    view = memory(plain)
+    number = zlib.crc32(view) if library is None else library.crc32(view)
+    return struct.pack("<II", number, view.nbytes & 0xFFFFFFFF)
 
 
 def _default(level: int) -> int:

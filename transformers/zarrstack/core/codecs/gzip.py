@@ -40,11 +40,11 @@ class Gzip(BytesCodec):
         """Anything up to a generous bound."""
         return compressed(decoded)
 
-    def encode(self, data: Buffer) -> bytes:
+    def encode(self, data: Buffer) -> Buffer:
         """One member, without time or name."""
         return gzip_compress(data, self.level)
 
-    def decode(self, data: Buffer, decoded: Size) -> bytes:
+    def decode(self, data: Buffer, decoded: Size) -> Buffer:
         """All members; see `gzip_decompress`."""
         return gzip_decompress(data, decoded)
 

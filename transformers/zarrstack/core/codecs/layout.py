@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -9,32 +11,67 @@ import numpy as np
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
-_LARGE: Final = 1 << 20
+_LARGE: Final = 1 << 18
 """Bytes from which an array no longer fits the caches near a core."""
-_BLOCK: Final = 32
-"""Items along both axes of a block. 16, 32 and 64 were measured on arrays of 4 to 100 MB in F
-order: 32 was 1.5 to 4 times as fast as one cast for most, and never slower."""
+_COLLIDING: Final = 1024
+"""Bytes: lines at a multiple of this apart share a few places of a cache and drive each other out. Any
+chunk whose lengths are powers of two is so."""
+_MANY: Final = 1 << 16
+"""Lines of 64 bytes, 4 MiB together, that a cast comes back to before it has used them up."""
+_ROW: Final = 16
+_BETWEEN: Final = 16
+_BLOCK: Final = 2048
+"""Items of a block: along the axis that becomes the fastest; along the axes between; and along all but the
+first of these, which is also the least that is worth a block of its own. Measured on arrays of 0.25 to
+130 MB in F order, items of 1 to 8 bytes and lengths of all kinds: where it is chosen below, the cast in
+blocks was 1.2 to 5 times as fast as one cast, and up to 4 times as fast as in square blocks of 32 items
+without the copy between."""
 
 
 def in_c_order(array: Array, dtype: np.dtype[Any]) -> Array:
     """The array in C order as `dtype`, which differs in byte order at most; itself if it is so already.
 
-    A cast walks the target in order and so a transposed source in long strides; a large one
-    is cast in blocks, each of which stays in the cache.
+    A cast walks the target in order and so a transposed source in long strides. Where those miss
+    the caches, blocks are cast on their own, each by way of a small copy in the source's order.
     """
     array = np.asarray(array)  # a numpy scalar would pass for a 0-d array, and has no byte order
     if array.flags.c_contiguous or array.nbytes < _LARGE:
         return array.astype(dtype, order="C", copy=False)
-    fastest = int(np.argmin(np.abs(array.strides)))
-    last = array.ndim - 1
-    if fastest == last or array.shape[fastest] < 2 * _BLOCK or array.shape[last] < 2 * _BLOCK:
+    lean = array.squeeze()
+    strides = [abs(stride) for stride in lean.strides]
+    fastest = strides.index(min(strides))
+    lines = prod(lean.shape[fastest + 1 :])
+    if fastest == lean.ndim - 1 or (strides[-1] % _COLLIDING and lines <= _MANY):
         return array.astype(dtype, order="C", copy=False)
-    result = np.empty(array.shape, dtype)
-    place = [slice(None)] * array.ndim
-    for start in range(0, array.shape[fastest], _BLOCK):
-        place[fastest] = slice(start, start + _BLOCK)
-        for second in range(0, array.shape[last], _BLOCK):
-            place[last] = slice(second, second + _BLOCK)
-            block = tuple(place)
-            result[block] = array[block]
-    return result
+    order = sorted(range(lean.ndim), key=strides.__getitem__, reverse=True)
+    steps = _steps(lean.shape, order, fastest)
+    if prod(steps) < _BLOCK:
+        return array.astype(dtype, order="C", copy=False)
+    result = np.empty(lean.shape, dtype)
+    _cast_in_blocks(lean, result, order, steps)
+    return result.reshape(array.shape)
+
+
+def _cast_in_blocks(array: Array, result: Array, order: list[int], steps: list[int]) -> None:
+    # In the source's order, so that what is read and written in long strides lies close together.
+    scratch = np.empty([steps[axis] for axis in order], result.dtype).transpose(np.argsort(order))
+    for place in product(*(range(0, length, step) for length, step in zip(array.shape, steps, strict=True))):
+        block = tuple(slice(start, start + step) for start, step in zip(place, steps, strict=True))
+        source = array[block]
+        part = scratch[tuple(map(slice, source.shape))]
+        part[...] = source
+        result[block] = part
+
+
+def _steps(shape: tuple[int, ...], order: list[int], fastest: int) -> list[int]:
+    """Lengths of a block; `order` lists the axes from the source's slowest to its fastest."""
+    last = len(shape) - 1
+    steps = [1] * len(shape)
+    steps[last] = min(_ROW, shape[last])
+    between = 1
+    for axis in reversed(order):
+        if axis not in (fastest, last):
+            steps[axis] = max(1, min(_BETWEEN // between, shape[axis]))
+            between *= steps[axis]
+    steps[fastest] = min(_BLOCK // between, shape[fastest])
+    return steps

@@ -37,11 +37,11 @@ class Zlib(BytesCodec):
         """Anything up to a generous bound."""
         return compressed(decoded)
 
-    def encode(self, data: Buffer) -> bytes:
+    def encode(self, data: Buffer) -> Buffer:
         """One stream."""
         return zlib_compress(data, self.level)
 
-    def decode(self, data: Buffer, decoded: Size) -> bytes:
+    def decode(self, data: Buffer, decoded: Size) -> Buffer:
         """One stream, and nothing behind it."""
         return zlib_decompress(data, decoded)
 
