@@ -27,12 +27,36 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("formats, conventions", ("formats*", "conventions*")),
     (
         "route, planning",
-        ("route*", "destination*", "inventory*", "scanning", "planning*", "plans*", "documents*", "stored"),
+        (
+            "route*",
+            "destination*",
+            "inventory*",
+            "scanning",
+            "planning*",
+            "plans*",
+            "documents*",
+            "stored",
+            "models.[!c]*",
+            "models.checking",
+        ),
     ),
     ("move", ("move*", "changing", "server_copy", "job*", "writing", "worker", "verifying*")),
     (
         "run",
-        ("run", "view", "serving", "merging", "outcome", "progress", "publishing", "ends", "replacing", "migration", "finish*"),
+        (
+            "run",
+            "view",
+            "serving",
+            "merging",
+            "outcome",
+            "progress",
+            "publishing",
+            "ends",
+            "replacing",
+            "migration",
+            "finish*",
+            "models*",
+        ),
     ),
     ("report", ("report*",)),
     ("cli", ("cli*", "__main__", "")),
@@ -45,7 +69,16 @@ IN_CORE_FORBIDDEN = {
 }  # fmt: skip
 MADE_OF_ZARR = {"zarrlift.storage_bridge", "zarrlift.view"}
 """Modules that subclass what zarr defines; they are imported where they are used, like zarr itself."""
-LAZY = {"zarr", "zarr_metadata", "pydantic", "pydantic_zarr", "tensorstore", "xarray", "dask"}
+LAZY = {
+    "zarr",
+    "zarr_metadata",
+    "pydantic",
+    "pydantic_zarr",
+    "jsonschema_rs",
+    "tensorstore",
+    "xarray",
+    "dask",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

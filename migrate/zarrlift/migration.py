@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 from zarrstack.core.errors import JobError, UsageError
 
 from .archive import Archive, Format
+from .conventions import look_for
 from .ends import Ends, Options, refuse_existing
 from .formats import describe, read_alike
 from .job import Job
@@ -50,7 +51,7 @@ def inspect(
     """
     reading = ReadOptions.asked(follow_links=follow_links, axes=axes, allow_fallback=allow_fallback)
     storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
-    return describe(storage, format=format, options=reading)
+    return look_for(describe(storage, format=format, options=reading), storage)
 
 
 def plan(
@@ -160,6 +161,7 @@ def migrate(
     facts.update(ends.layers)
     with checks_for(ends.source, ends.destination, verify) as checks:
         made, inventories = ends.plan(recipe, format, reading)
+        _refuse_unmet(made)
         if not made.arrays and not made.groups and not made.refusals:
             raise UsageError(
                 "there is nothing to migrate", key=ends.source.url, advice="Check --include and --exclude."
@@ -251,6 +253,14 @@ def status(target: PathText, *, job: PathText | None = None) -> Status:
         )
 
 
+def _refuse_unmet(made: Plan) -> None:
+    """UsageError where the result would not be what the recipe's model says."""
+    if made.recipe.model is not None:
+        from .models.requirement import refuse_unmet
+
+        refuse_unmet(made)
+
+
 def _earlier(path: Path, ends: Ends, recipe: Recipe, reading: ReadOptions, *, overwrite: bool) -> bool:
     """Whether the job file that is there is this very migration; JobError if it is another one.
 
@@ -293,6 +303,7 @@ def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | No
         set_aside(job, ends.destination)
         old = job.plan()
         fresh, inventories = ends.plan(old.recipe, old.format, old.reading)
+        _refuse_unmet(fresh)
         merged = merge(job, old, fresh, inventories, ends.destination)
         return _run(job, merged, ends, options, checks, inventories, progress)
 

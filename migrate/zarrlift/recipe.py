@@ -76,6 +76,20 @@ FIELDS: Final = tuple(item.name for item in fields(ArrayRecipe))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequiredModel:
+    """What the result must be, as `zarrlift.models` reads it: `load(...).named()` makes one."""
+
+    name: str
+    """The file it came from, or `module:Name` of a Python type."""
+    content: str | None = None
+    """The JSON of a ZOM or JSON Schema, so that a job needs no file; None for a Python type."""
+
+    def to_json(self) -> JSONObject:
+        """Without loss."""
+        return {"name": self.name, "content": self.content}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
     """A recipe for a whole archive.
 
@@ -93,6 +107,8 @@ class Recipe:
     exclude: tuple[str, ...] = ()
     consolidate: bool | None = None
     """None follows the source."""
+    model: RequiredModel | None = None
+    """What the result must be; checked while planning, before anything is moved."""
 
     def for_array(self, path: str) -> ArrayRecipe:
         """What is asked of the node at `path`: the base, changed by each section that names it."""
@@ -131,6 +147,7 @@ class Recipe:
             "include": list(self.include),
             "exclude": list(self.exclude),
             "consolidate": self.consolidate,
+            **({} if self.model is None else {"model": self.model.to_json()}),
         }
 
     @classmethod
@@ -145,6 +162,7 @@ class Recipe:
             include=tuple(data["include"]),
             exclude=tuple(data["exclude"]),
             consolidate=data["consolidate"],
+            model=RequiredModel(**data["model"]) if "model" in data else None,
         )
 
 

@@ -106,7 +106,9 @@ def _top(
     short_help="Describe, compare, check and make hierarchies by models.",
     add_help_option=False,
     context_settings={
-        "allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False,
+        "allow_extra_args": True,
+        "ignore_unknown_options": True,
+        "allow_interspersed_args": False,
     },
 )
 def _model(context: typer.Context) -> int:

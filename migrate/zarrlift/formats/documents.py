@@ -18,7 +18,7 @@ _MOST_LEVELS: Final = 100
 """What is deeper can be read by one version of Python and not written by the next."""
 
 
-def parse_object(content: bytes, key: str) -> JSONObject:
+def parse_object(content: bytes, key: str, *, most_levels: int = _MOST_LEVELS) -> JSONObject:
     """The JSON object that `content`, the document at `key`, holds.
 
     Raises MetadataError, with the key and what was found: nothing, a byte order mark, bytes that
@@ -42,12 +42,12 @@ def parse_object(content: bytes, key: str) -> JSONObject:
     except MetadataError as error:
         raise error.at(key=key) from None
     except RecursionError as error:
-        raise _too_deep(key) from error
+        raise _too_deep(key, most_levels) from error
     except ValueError as error:
         # Python limits the digits of an integer it reads.
         raise MetadataError("the document cannot be read", key=key, found=str(error)) from error
-    if content.count(b"{") + content.count(b"[") > _MOST_LEVELS and _depth(data) > _MOST_LEVELS:
-        raise _too_deep(key)
+    if content.count(b"{") + content.count(b"[") > most_levels and _depth(data) > most_levels:
+        raise _too_deep(key, most_levels)
     if not isinstance(data, dict):
         raise MetadataError(
             "the document is not a JSON object", key=key, found=excerpt(data), expected=_EXPECTED
@@ -55,11 +55,11 @@ def parse_object(content: bytes, key: str) -> JSONObject:
     return data
 
 
-def _too_deep(key: str) -> MetadataError:
+def _too_deep(key: str, most_levels: int) -> MetadataError:
     return MetadataError(
         "the document is nested too deeply",
         key=key,
-        found=f"more than {_MOST_LEVELS} levels",
+        found=f"more than {most_levels} levels",
         expected="objects and lists at most so deep",
     )
 

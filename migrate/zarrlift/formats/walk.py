@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -45,12 +45,16 @@ class Found:
 
 
 def walk(
-    storage: Storage, *, documents: Sequence[str], leaves: frozenset[str], follow_links: bool = False
+    storage: Storage,
+    *,
+    documents: Sequence[str],
+    leaves: frozenset[str] | Callable[[Found], bool],
+    follow_links: bool = False,
 ) -> dict[str, Found]:
     """Every directory, by path, parents before children; "" is the root.
 
-    `documents` are asked for in each; one that holds a document named in `leaves` is an array,
-    and nothing below it is looked at.
+    `documents` are asked for in each; one that holds a document named in `leaves`, or of which
+    `leaves` says so, is an array, and nothing below it is looked at.
     """
     found: dict[str, Found] = {}
     real = storage.real if isinstance(storage, LocalStorage) else ""
@@ -58,7 +62,7 @@ def walk(
     while level:
         _read_documents(storage, level, documents, follow_links=follow_links)
         found.update((place.path, place) for place in level)
-        inner = [place for place in level if not leaves & place.documents.keys()]
+        inner = [place for place in level if not _is_leaf(place, leaves)]
         below: list[Found] = []
         for place, entries in zip(inner, _list(storage, inner), strict=True):
             below.extend(_children(storage, place, entries, follow_links=follow_links))
@@ -66,6 +70,10 @@ def walk(
         found.update((place.path, place) for place in below if place.problems and _closed(place))
         level = [place for place in below if not _closed(place)]
     return found
+
+
+def _is_leaf(place: Found, leaves: frozenset[str] | Callable[[Found], bool]) -> bool:
+    return bool(leaves & place.documents.keys()) if isinstance(leaves, frozenset) else leaves(place)
 
 
 def join(path: str, name: str) -> str:

@@ -1,0 +1,73 @@
+"""Zarr Object Models (ZEP 6): hierarchies without their values, as JSON.
+
+    model = zarrlift.models.show("survey.zarr").model
+    zarrlift.models.diff("survey.zarr", "survey-v3.zarr")
+
+The functions are loaded when they are first used. Typed models and JSON Schemas need the extra
+packages of `pip install "zarrlift[models]"`; everything else works without.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .creating import create
+    from .differences import Difference
+    from .functions import diff, schema, show, validate, validate_many
+    from .hierarchy import Hierarchy
+    from .requirement import Requirement, load
+    from .stored import consolidated
+    from .typed import as_instance, from_instance
+    from .zom import flatten, unflatten
+
+_HOMES = {
+    "Difference": "differences",
+    "Hierarchy": "hierarchy",
+    "Requirement": "requirement",
+    "as_instance": "typed",
+    "consolidated": "stored",
+    "create": "creating",
+    "diff": "functions",
+    "flatten": "zom",
+    "from_instance": "typed",
+    "load": "requirement",
+    "schema": "functions",
+    "show": "functions",
+    "unflatten": "zom",
+    "validate": "functions",
+    "validate_many": "functions",
+}
+
+__all__ = [
+    "Difference",
+    "Hierarchy",
+    "Requirement",
+    "as_instance",
+    "consolidated",
+    "create",
+    "diff",
+    "flatten",
+    "from_instance",
+    "load",
+    "schema",
+    "show",
+    "unflatten",
+    "validate",
+    "validate_many",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

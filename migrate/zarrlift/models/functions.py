@@ -1,0 +1,127 @@
+"""show, schema, validate and diff, for anything that can be opened or is a model already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.jsons import JSONObject
+
+from ..archive import Format
+from ..places import Place, is_url, open_storage
+from ..read_options import Axes, ReadOptions
+from ..recipe import Recipe
+from .differences import Difference, differences
+from .hierarchy import Hierarchy, as_v3, checked_model, in_v3_terms, read_hierarchy, read_model
+from .requirement import Requirement, load
+from .schemas import format_schema, hierarchy_schema
+from .zom import FormatNumber
+
+Modelled: TypeAlias = "Place | JSONObject | Hierarchy"
+"""An archive (path, URL, store), a file with a model in it, or a model."""
+
+
+def show(
+    place: Modelled,
+    *,
+    migrated: bool = False,
+    recipe: Recipe | None = None,
+    format: Format | None = None,
+    storage_options: dict[str, Any] | None = None,
+    follow_links: bool = False,
+    axes: Axes | None = None,
+    allow_fallback: bool = False,
+) -> Hierarchy:
+    """The model of an archive: v2 and v3 as they are, other formats as the v3 model of their layout.
+
+    `migrated` gives what migration with `recipe` would make of it instead, by the plan's own mapping.
+    Chunks are not looked at. Nodes that cannot be read are left out and named in `problems`. Raises
+    UsageError where nothing is, MetadataError where the root cannot be read.
+    """
+    if isinstance(place, Hierarchy):
+        return as_v3(place, recipe) if migrated else place
+    if isinstance(place, dict) or is_model_file(place):
+        read = checked_model(place, "the model") if isinstance(place, dict) else read_model(place)  # type: ignore[arg-type]
+        return as_v3(read, recipe) if migrated else read
+    options = ReadOptions.asked(follow_links=follow_links, axes=axes, allow_fallback=allow_fallback)
+    storage = open_storage(place, storage_options=storage_options, follow_links=follow_links)
+    hierarchy = read_hierarchy(storage, format=format, options=options)
+    return as_v3(hierarchy, recipe) if migrated else hierarchy
+
+
+def is_model_file(place: object) -> bool:
+    """Whether a place is a file with a model: any file that is no zip."""
+    if not isinstance(place, (str, os.PathLike)) or (isinstance(place, str) and is_url(place)):
+        return False
+    path = Path(place).expanduser()
+    return path.is_file() and path.suffix != ".zip"
+
+
+def schema(
+    place: Modelled | None = None,
+    *,
+    format: FormatNumber = 3,
+    leave_open: Collection[str] = (),
+    **reading: Any,
+) -> JSONObject:
+    """The JSON Schema of every model of a format, or of one hierarchy.
+
+    Of one hierarchy it accepts this structure and no other, but for the parts in `leave_open`:
+    "shape", "chunks", "codecs", "fill_value", "keys", "attributes", "members". `reading` is as for
+    `show`. Raises UsageError.
+    """
+    if place is None:
+        return format_schema(format)
+    return hierarchy_schema(show(place, **reading).model, leave_open=leave_open)
+
+
+def validate(
+    place: Modelled,
+    model: str | JSONObject | type | Requirement,
+    *,
+    leave_open: Collection[str] = (),
+    **reading: Any,
+) -> tuple[Problem, ...]:
+    """Every place where an archive is not as a model requires, by path; none where it is.
+
+    `model` is a JSON Schema or a ZOM (a file or its content), or a Python type (`module:Name` or the
+    type itself). What could not be read of the archive is among the problems. `reading` is as for
+    `show`. Raises UsageError for what is no model, and for a ZOM of another format.
+    """
+    requirement = model if isinstance(model, Requirement) else load(model, leave_open=leave_open)
+    hierarchy = show(place, **reading)
+    unread = tuple(problem for problem in hierarchy.problems if problem.severity == "refusal")
+    return (*unread, *requirement.violations(hierarchy.model))
+
+
+def validate_many(
+    places: Iterable[Modelled], model: str | JSONObject | type | Requirement, **reading: Any
+) -> Iterator[tuple[Modelled, tuple[Problem, ...]]]:
+    """One model for many archives: each with its violations, in turn.
+
+    An archive that cannot be read at all has one problem that says so; the others go on.
+    """
+    requirement = model if isinstance(model, Requirement) else load(model)
+    for place in places:
+        try:
+            yield place, validate(place, requirement, **reading)
+        except ZarrstackError as error:
+            yield place, (error.problem,)
+
+
+def diff(
+    first: Modelled, second: Modelled, *, ignore: Collection[str] = (), **reading: Any
+) -> tuple[Difference, ...]:
+    """Where two hierarchies differ in structure, by path; none where they are equal.
+
+    Values and storage do not count. Models of one format are compared as they are, others as the v3
+    models of their layouts. `ignore` names members of metadata, such as "codecs". `reading` is as for
+    `show`, for both.
+    """
+    one, other = show(first, **reading), show(second, **reading)
+    if (one.format == "zarr2") != (other.format == "zarr2"):
+        one, other = in_v3_terms(one), in_v3_terms(other)
+    return tuple(differences(one.model, other.model, ignore=ignore))

@@ -1,0 +1,358 @@
+"""(storage) -> the model of what lies there; a model file -> the model in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from zarrstack.core.errors import MetadataError, Problem, UsageError
+from zarrstack.core.jsons import JSONObject, excerpt
+from zarrstack.core.keys import KeyEncoding
+
+from ..archive import Archive, ArrayNode, Format, GroupNode, Layout, Node
+from ..documents import array_document, group_document, strict_attributes
+from ..formats import describe
+from ..formats.detection import READABLE, detect
+from ..formats.documents import parse_object
+from ..formats.walk import MOST_LEVELS, Found, bad_name, walk
+from ..planning import make_plan
+from ..read_options import ReadOptions
+from ..recipe import Recipe
+from ..storage import Storage
+from .lenient import mended_model, mended_text
+from .stored import ModelStorage
+from .zom import (
+    Flat,
+    empty_group,
+    finite,
+    flatten,
+    format_of,
+    is_ambiguous,
+    is_group,
+    model_problems,
+    unflatten,
+)
+
+MOST_BYTES: Final = 256 << 20
+"""Of a model or schema in a file; ten thousand nodes take about six million bytes."""
+MOST_JSON_LEVELS: Final = 2 * MOST_LEVELS + 100
+"""Objects and lists in a model: two for each level of groups, and what a node's own document may have."""
+_V3: Final = "zarr.json"
+_CONSOLIDATED: Final = "consolidated_metadata"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hierarchy:
+    """A model and where it comes from."""
+
+    url: str
+    format: Format
+    """Of what lies there; the model of anything but v2 is one of v3."""
+    model: JSONObject
+    problems: tuple[Problem, ...] = ()
+    """What is not in the model because it cannot be read, and what else there is to say."""
+    archive: Archive | None = None
+    """As a reader described it; None for v3, whose documents are the model, and for files."""
+    storage: Storage | None = None
+    """Where the archive lies."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether a node is missing from the model."""
+        return any(problem.severity == "refusal" for problem in self.problems)
+
+
+def read_hierarchy(
+    storage: Storage,
+    *,
+    format: Format | None = None,
+    options: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
+) -> Hierarchy:
+    """The model of an archive: v2 and v3 as they are, others as the v3 model of their layout.
+
+    Raises UsageError where no archive is, MetadataError where its root cannot be read.
+    """
+    readable: tuple[Format, ...] = (*READABLE, "zarr3")
+    found = detect(storage, format=format, readable=readable)
+    if found == "zarr3":
+        return _from_v3(storage, options)
+    archive = describe(storage, format=found if format is None else format, options=options)
+    problems: list[Problem] = list(archive.all_problems())
+    build = _as_it_is if found == "zarr2" else _by_layout
+    flat: Flat = {}
+    for node in archive.nodes:
+        document = build(node, problems)
+        if document is not None:
+            flat[node.path] = document
+    return Hierarchy(
+        url=storage.url,
+        format=found,
+        model=_tree(flat, 2 if found == "zarr2" else 3, problems),
+        problems=tuple(problems),
+        archive=archive,
+        storage=storage,
+    )
+
+
+def read_model(path: str | os.PathLike[str]) -> Hierarchy:
+    """The model in a file; what ZEP 6 shows and Zarr does not allow is read with a note.
+
+    Raises UsageError where there is no file, MetadataError with every problem of its tree.
+    """
+    name = os.fspath(path)
+    data = parse_json(read_file(name), name)
+    return checked_model(data, name)
+
+
+def checked_model(data: Any, name: str) -> Hierarchy:
+    """The model that a JSON value is, after `lenient`; MetadataError with every problem of its tree."""
+    if not isinstance(data, dict):
+        raise MetadataError("a model is a JSON object", key=name, found=excerpt(data))
+    if "$schema" in data or "$ref" in data or "$defs" in data or "definitions" in data:
+        raise MetadataError(
+            "this is a JSON Schema, where a model is expected", key=name, found=excerpt(sorted(data))
+        )
+    model, notes = mended_model(data)
+    problems = model_problems(model)
+    if problems:
+        first, more = problems[0], len(problems) - 1
+        rest = "".join(f"; {problem}" for problem in problems[1:20])
+        raise MetadataError(
+            first.message + rest + (f"; and {more - 19} more" if more > 19 else ""),
+            node=first.node,
+            key=name,
+            found=first.found,
+            expected=first.expected,
+        )
+    model = finite(model) if _has_nonfinite(model) else model
+    format_: Format = "zarr2" if format_of(model) == 2 else "zarr3"
+    return Hierarchy(url=name, format=format_, model=model, problems=notes)
+
+
+def parse_json(content: bytes, name: str) -> JSONObject:
+    """The JSON object in a model or schema file, leniently; MetadataError."""
+    try:
+        return parse_object(content, name, most_levels=MOST_JSON_LEVELS)
+    except MetadataError as error:
+        mended = mended_text(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+        if mended == content:
+            raise
+        try:
+            return parse_object(mended, name, most_levels=MOST_JSON_LEVELS)
+        except MetadataError:
+            raise error from None
+
+
+def read_file(name: str) -> bytes:
+    """The content of a model or schema file; UsageError where there is none or it is too large."""
+    try:
+        size = os.stat(name).st_size
+        if size > MOST_BYTES:
+            raise UsageError(
+                "the file is too large for a model", found=f"{size} bytes", expected=f"at most {MOST_BYTES}"
+            )
+        with open(name, "rb") as file:
+            return file.read()
+    except IsADirectoryError:
+        advice = f"Write it with: zarrlift model show {name} > model.json"
+        raise UsageError("a model is a file, and this is a directory", found=name, advice=advice) from None
+    except OSError as error:
+        raise UsageError("the file cannot be read", found=f"{name}: {error.strerror}") from None
+
+
+# ----- to v3
+
+
+def as_v3(hierarchy: Hierarchy, recipe: Recipe | None = None) -> Hierarchy:
+    """What migration would make of a hierarchy, by the plan's own mapping; chunks are not looked at.
+
+    Nodes that would be refused are left out, and among the problems. v3 stays as it is.
+    """
+    if hierarchy.format == "zarr3":
+        return hierarchy
+    archive, place = hierarchy.archive, hierarchy.storage
+    if archive is None or place is None:
+        place = ModelStorage(flatten(hierarchy.model), url=hierarchy.url)
+        archive = describe(place)
+    plan, _ = make_plan(archive, place, recipe or Recipe(), destination="", listing=False)
+    problems = list(plan.all_problems())
+    flat = {node.path: dict(node.document) for node in plan.published}
+    return Hierarchy(
+        url=hierarchy.url, format="zarr3", model=_tree(flat, 3, problems), problems=tuple(problems)
+    )
+
+
+def in_v3_terms(hierarchy: Hierarchy) -> Hierarchy:
+    """The v3 model of the layout of a hierarchy: the same arrays, each said in v3's words.
+
+    An array that has no layout keeps its place, and says nothing but its attributes.
+    """
+    if hierarchy.format != "zarr2":
+        return hierarchy
+    archive = hierarchy.archive or describe(ModelStorage(flatten(hierarchy.model), url=hierarchy.url))
+    problems = list(archive.all_problems())
+    flat: Flat = {}
+    for node in archive.nodes:
+        document = _by_layout(node, [])
+        if document is None and node.documents:
+            document = {"zarr_format": 3, "node_type": "array", "attributes": dict(node.attributes)}
+        if document is not None:
+            flat[node.path] = document
+    return replace(hierarchy, format="zarr3", model=_tree(flat, 3, problems), problems=tuple(problems))
+
+
+# ----- nodes
+
+
+def _as_it_is(node: Node, problems: list[Problem]) -> JSONObject | None:
+    """A v2 node: its document, with attributes; None where it has none that can be read."""
+    contents = {document.key.rpartition("/")[2]: document.content for document in node.documents}
+    name = ".zarray" if isinstance(node, ArrayNode) else ".zgroup"
+    metadata: JSONObject | None = None
+    if name in contents:
+        try:
+            metadata = parse_object(contents[name], name)
+        except MetadataError:  # the reader has said so
+            metadata = None
+    if isinstance(node, ArrayNode) and metadata is None:
+        return None
+    document = {"zarr_format": 2, **finite(metadata or {})}
+    if "attributes" in document:
+        problems.append(
+            Problem(
+                kind="model",
+                severity="warning",
+                message="a member called attributes has no place in a model beside those of .zattrs",
+                node=node.path,
+                found=excerpt(document["attributes"]),
+            )
+        )
+    document["attributes"] = _attributes(node.attributes, node.path, problems)
+    return document
+
+
+def _by_layout(node: Node, problems: list[Problem]) -> JSONObject | None:
+    """A node in v3 terms, as its layout lies; None for an array without one."""
+    attributes = _attributes(node.attributes, node.path, problems)
+    if isinstance(node, GroupNode):
+        return group_document(attributes)
+    return None if node.layout is None else array_document(_in_v3_keys(node.layout), attributes)
+
+
+def _in_v3_keys(layout: Layout) -> Layout:
+    """The layout with keys that a v3 document can hold: N5's and the draft's become the default ones."""
+    if isinstance(layout.keys, KeyEncoding):
+        return layout
+    return replace(layout, keys=KeyEncoding("default", getattr(layout.keys, "separator", "/")))
+
+
+def _attributes(attributes: Mapping[str, Any], path: str, problems: list[Problem]) -> JSONObject:
+    strict, notes = strict_attributes(attributes)
+    problems.extend(replace(note, node=path, advice=None) for note in notes)
+    return strict
+
+
+def _tree(flat: Flat, number: int, problems: list[Problem]) -> JSONObject:
+    """The model of nodes; what lies below an array or a missing root is left out, with its problem."""
+    for path in [path for path in flat if path and not _has_place(path, flat)]:
+        del flat[path]
+    for path, node in flat.items():
+        if is_ambiguous(node):
+            message = "a property called _members reads back from a model as members"
+            problems.append(Problem(kind="model", severity="warning", message=message, node=path))
+    if not flat:
+        refusal = next((problem for problem in problems if problem.severity == "refusal"), None)
+        raise MetadataError(
+            "no node of the archive can be read" if refusal is None else refusal.message,
+            node=None if refusal is None else refusal.node,
+            key=None if refusal is None else refusal.key,
+            found=None if refusal is None else refusal.found,
+            expected=None if refusal is None else refusal.expected,
+        )
+    flat.setdefault("", empty_group(2 if number == 2 else 3))
+    return unflatten(flat)
+
+
+def _has_place(path: str, flat: Flat) -> bool:
+    """Whether a node can be in a tree: its names are allowed, and above it are groups."""
+    while path:
+        path, _, name = path.rpartition("/")
+        if bad_name(name) is not None or (path in flat and not is_group(flat[path])):
+            return False
+    return True
+
+
+# ----- Zarr v3 as it lies
+
+
+def _from_v3(storage: Storage, options: ReadOptions) -> Hierarchy:
+    """A v3 hierarchy from its documents alone; consolidated metadata is believed only where nothing lists."""
+    problems: list[Problem] = []
+    flat: Flat = {}
+    if storage.can_list:
+        found = walk(storage, documents=(_V3,), leaves=_is_v3_array, follow_links=options.follow_links)
+        for path, place in found.items():
+            problems.extend(place.problems)
+            if _V3 in place.documents:
+                _read_v3(path, place.documents[_V3], flat, problems)
+    else:
+        content = storage.get(_V3)
+        if content is not None:
+            _read_v3("", content, flat, problems, listed=True)
+    return Hierarchy(
+        url=storage.url, format="zarr3", model=_tree(flat, 3, problems), problems=tuple(problems)
+    )
+
+
+def _is_v3_array(place: Found) -> bool:
+    """Whether a directory's `zarr.json` is an array's: nothing below it is a node."""
+    content = place.documents.get(_V3)
+    if content is None or b'"array"' not in content:
+        return False
+    try:
+        return bool(parse_object(content, _V3).get("node_type") == "array")
+    except MetadataError:
+        return False
+
+
+def _read_v3(path: str, content: bytes, flat: Flat, problems: list[Problem], *, listed: bool = False) -> None:
+    key = f"{path}/{_V3}" if path else _V3
+    try:
+        data = parse_object(content, key)
+        if listed:
+            block = data.get(_CONSOLIDATED)
+            entries = block.get("metadata") if isinstance(block, dict) else None
+            for name, entry in (entries if isinstance(entries, dict) else {}).items():
+                if isinstance(entry, dict):
+                    _keep_v3(name, entry, flat, problems)
+        _keep_v3(path, data, flat, problems)
+    except MetadataError as error:
+        problems.append(error.at(node=path, key=key).problem)
+
+
+def _keep_v3(path: str, data: JSONObject, flat: Flat, problems: list[Problem]) -> None:
+    """One document, but for what follows from others, and with what a reader would have filled in."""
+    if data.get("node_type") not in ("array", "group") or format_of(data) != 3:
+        found = excerpt([data.get("zarr_format"), data.get("node_type")])
+        expected = '3 and "array" or "group"'
+        raise MetadataError("zarr.json names no kind of node", node=path, found=found, expected=expected)
+    attributes = data.get("attributes", {})
+    if not isinstance(attributes, dict):
+        raise MetadataError("attributes are not a JSON object", node=path, found=excerpt(attributes))
+    document = {
+        name: finite(value)
+        for name, value in data.items()
+        # Consolidated metadata follows from the model. A null dimension_names or
+        # storage_transformers, as some writers leave it, says what its absence says.
+        if name not in (_CONSOLIDATED, "attributes")
+        and not (value is None and name in ("dimension_names", "storage_transformers"))
+    }
+    document["attributes"] = _attributes(attributes, path, problems)
+    flat[path] = document
+
+
+def _has_nonfinite(model: JSONObject) -> bool:
+    """Whether a file said NaN or Infinity bare, which only a search can tell."""
+    return bool(finite(model) != model)

@@ -1,0 +1,164 @@
+"""JSON Schemas of models: of all of a format, and of one hierarchy.
+
+What documents of v2 and v3 may hold is `zarr-metadata`'s to say; put around it here is what makes
+nodes a tree. Schemas are of draft 2020-12 and tell groups from arrays by `if`, so that an error is
+reported at its own place and not as "none of these fits".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from zarrstack.core.errors import UsageError
+from zarrstack.core.jsons import JSON, JSONObject
+
+from ..formats.walk import join
+from .zom import MEMBERS, FormatNumber, is_group, nodes
+
+Open: TypeAlias = Literal["attributes", "chunks", "codecs", "fill_value", "keys", "members", "shape"]
+OPEN: Final[tuple[Open, ...]] = get_args(Open)
+"""Parts of a hierarchy that its schema may leave open."""
+_DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
+_PARTS: Final[dict[str, tuple[str, ...]]] = {
+    "attributes": ("attributes",),
+    "chunks": ("chunk_grid", "chunks"),
+    "codecs": ("codecs", "compressor", "filters", "order"),
+    "fill_value": ("fill_value",),
+    "keys": ("chunk_key_encoding", "dimension_separator"),
+    "shape": ("shape",),
+}
+"""Part -> members of v3 and v2 metadata that say it."""
+_NAME: Final[JSONObject] = {
+    "type": "string",
+    "minLength": 1,
+    "allOf": [
+        {"not": {"pattern": "^[.]+$"}},
+        {"not": {"pattern": "[/\\\\\\u0000]"}},
+        {"not": {"const": "zarr.json"}},
+    ],
+}
+"""Node names: https://zarr-specs.readthedocs.io/en/latest/v3/core/#node-names."""
+
+
+def format_schema(number: FormatNumber) -> JSONObject:
+    """The schema of every model of a format: v2 or v3."""
+    return _of_v3() if number == 3 else _of_v2()
+
+
+def _of_v3() -> JSONObject:
+    from zarr_metadata.json_schema import node_metadata_json_schema_v3
+
+    written = node_metadata_json_schema_v3()
+    definitions: Any = dict(written["$defs"])  # type: ignore[arg-type]
+    array = definitions.pop("ZarrV3ArrayMetadataJSON")
+    group = definitions.pop("ZarrV3GroupMetadataJSON")
+    # Consolidated metadata follows from a model, and is no part of it.
+    group = {**group, "properties": {**group["properties"], "consolidated_metadata": False}}
+    is_group_ = {"properties": {"node_type": {"const": "group"}}, "required": ["node_type"]}
+    return _tree("A Zarr v3 hierarchy (ZEP 6)", array, group, is_group_, definitions)
+
+
+def _of_v2() -> JSONObject:
+    from zarr_metadata.json_schema import json_schema
+    from zarr_metadata.v2.array import ZarrV2ArrayMetadataJSON
+    from zarr_metadata.v2.group import ZarrV2GroupMetadataJSON
+
+    array: Any = json_schema(ZarrV2ArrayMetadataJSON)
+    group: Any = json_schema(ZarrV2GroupMetadataJSON)
+    definitions = {**group.pop("$defs", {}), **array.pop("$defs", {})}
+    for schema in (array, group):
+        schema.pop("$schema")
+    is_group_ = {"not": {"required": ["shape"]}}
+    return _tree("A Zarr v2 hierarchy (ZEP 6)", array, group, is_group_, definitions)
+
+
+def _tree(
+    title: str, array: JSONObject, group: JSONObject, is_group_: JSONObject, definitions: JSONObject
+) -> JSONObject:
+    """Nodes in nodes, from what a format says of one array and one group."""
+    array = {
+        **array,
+        "properties": {**array["properties"], MEMBERS: False},
+        "required": [*array["required"], "attributes"],
+    }
+    members = {"type": "object", "propertyNames": _NAME, "additionalProperties": {"$ref": "#/$defs/Node"}}
+    group = {
+        **group,
+        "properties": {**group["properties"], MEMBERS: members},
+        "required": [*group["required"], "attributes", MEMBERS],
+    }
+    node = {"if": is_group_, "then": {"$ref": "#/$defs/Group"}, "else": {"$ref": "#/$defs/Array"}}
+    return {
+        "$schema": _DRAFT,
+        "title": title,
+        "$ref": "#/$defs/Node",
+        "$defs": {"Node": node, "Array": array, "Group": group, **definitions},
+    }
+
+
+def hierarchy_schema(model: JSONObject, *, leave_open: Collection[str] = ()) -> JSONObject:
+    """The schema of one hierarchy, which accepts this model and no other one.
+
+    `leave_open` names parts that may differ: "shape" (the number of axes may not), "chunks",
+    "codecs", "fill_value", "keys", "attributes", and "members" (there may be further ones). JSON
+    Schema knows one kind of numbers: where a document has 1, it accepts 1.0 too. Raises UsageError for
+    another word.
+    """
+    unknown = sorted(set(leave_open) - set(OPEN))
+    if unknown:
+        raise UsageError("no such part of a model", found=", ".join(unknown), expected=", ".join(OPEN))
+    open_ = {name: part for part in leave_open for name in _PARTS.get(part, ())}
+    made: dict[str, JSONObject] = {}
+    children: dict[str, list[str]] = {}
+    for path, node in reversed(list(nodes(model))):
+        own = {name: _member(name, value, open_) for name, value in node.items() if name != MEMBERS}
+        schema = _closed(own)
+        if is_group(node):
+            names = children.get(path, [])[::-1]
+            inner = _closed({name: made.pop(join(path, name)) for name in names})
+            if "members" in leave_open:
+                inner["additionalProperties"] = True
+            schema["properties"][MEMBERS] = inner
+            schema["required"].append(MEMBERS)
+        made[path] = schema
+        parent, _, name = path.rpartition("/")
+        if path:
+            children.setdefault(parent, []).append(name)
+    return {"$schema": _DRAFT, **made[""]}
+
+
+def _closed(properties: JSONObject) -> JSONObject:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _member(name: str, value: JSON, open_: dict[str, str]) -> JSON:
+    """The schema of one member of a node's metadata."""
+    if name not in open_:
+        if name == "attributes" and isinstance(value, dict):
+            return _closed({key: {"const": item} for key, item in value.items()})
+        return {"const": value}
+    make: Callable[[JSON], JSON] | None = _OPENED.get(open_[name])
+    return True if make is None else make(value)
+
+
+def _opened_shape(value: JSON) -> JSON:
+    rank = len(value) if isinstance(value, list) else 0
+    item = {"type": "integer", "minimum": 0}
+    return {"type": "array", "items": item, "minItems": rank, "maxItems": rank}
+
+
+_OPENED: Final[dict[str, Callable[[JSON], JSON]]] = {
+    "attributes": lambda _: {"type": "object"},
+    "shape": _opened_shape,
+}
+
+
+def parts(texts: Iterable[str]) -> tuple[str, ...]:
+    """Words as they are given on a command line, commas between or not."""
+    return tuple(dict.fromkeys(word for text in texts for word in text.split(",") if word))

@@ -1,0 +1,58 @@
+"""A model as text: one member of metadata a line, nodes indented below each other.
+
+The standard library indents in Python, ten times slower than it writes, and recurses; ten
+thousand nodes show it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from zarrstack.core.jsons import JSON, JSONObject
+
+from .zom import MEMBERS
+
+_TEXT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def lines(model: JSONObject) -> Iterator[str]:
+    """The lines of a model, strict JSON; ValueError where it holds NaN or an infinity."""
+    # (indent, what comes before the node, node, what comes after it), or a line as it is.
+    waiting: list[tuple[str, str, JSONObject, str] | str] = [("", "", model, "")]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+            continue
+        indent, before, node, after = item
+        inner = indent + "  "
+        own = [(key, value) for key, value in node.items() if key != MEMBERS or not isinstance(value, dict)]
+        members = node.get(MEMBERS)
+        yield f"{indent}{before}{{"
+        for place, (key, value) in enumerate(own):
+            last = place == len(own) - 1 and not isinstance(members, dict)
+            yield from _member(inner, key, value, "" if last else ",")
+        waiting.append(f"{indent}}}{after}")
+        if isinstance(members, dict):
+            if not members:
+                yield f'{inner}"{MEMBERS}": {{}}'
+                continue
+            yield f'{inner}"{MEMBERS}": {{'
+            waiting.append(f"{inner}}}")
+            names = list(members)
+            waiting.extend(
+                (inner + "  ", f"{_TEXT(name)}: ", members[name], "" if name == names[-1] else ",")
+                for name in reversed(names)
+            )
+
+
+def _member(indent: str, key: str, value: JSON, comma: str) -> Iterator[str]:
+    if key != "attributes" or not isinstance(value, dict) or not value:
+        yield f"{indent}{_TEXT(key)}: {_TEXT(value)}{comma}"
+        return
+    yield f"{indent}{_TEXT(key)}: {{"
+    for place, (name, item) in enumerate(value.items()):
+        yield f"{indent}  {_TEXT(name)}: {_TEXT(item)}{'' if place == len(value) - 1 else ','}"
+    yield f"{indent}}}{comma}"

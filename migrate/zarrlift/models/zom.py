@@ -1,0 +1,207 @@
+"""A Zarr Object Model: a hierarchy without its values, as one JSON object.
+
+Source: ZEP 6 (draft of 2023), "Specification of the base Zarr Object Model". A node is the
+metadata of a Zarr array or group with user metadata in `attributes` and nowhere else; a group has
+`members` besides, name -> node. A *flat* model maps paths ("" is the root, names joined by "/")
+to nodes without `members`.
+
+Nothing here recurses: how deep a model is, its author decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import isnan
+from typing import Any, Final, Literal, TypeAlias
+
+from zarrstack.core.errors import MetadataError, Problem
+from zarrstack.core.jsons import JSON, JSONObject, excerpt
+
+from ..formats.walk import MOST_LEVELS, bad_name, join
+
+MEMBERS: Final = "members"
+FormatNumber: TypeAlias = Literal[2, 3]
+Flat: TypeAlias = dict[str, JSONObject]
+
+
+def format_of(node: Mapping[str, JSON]) -> FormatNumber:
+    """The Zarr format of a model or of one of its nodes; MetadataError for any but 2 and 3."""
+    number = node.get("zarr_format")
+    if type(number) is not int or number not in (2, 3):
+        found = excerpt(number) if "zarr_format" in node else "none"
+        raise MetadataError("a model has no zarr_format that is known", found=found, expected="2 or 3")
+    return 2 if number == 2 else 3
+
+
+def is_group(node: Mapping[str, JSON]) -> bool:
+    """Whether a node is a group: in v3 it says so, in v2 an array is what has a shape."""
+    if node.get("zarr_format") == 2:
+        return "shape" not in node
+    return node.get("node_type") == "group"
+
+
+def in_model(document: Mapping[str, JSON], members: JSONObject | None = None) -> JSONObject:
+    """A node's metadata as it stands in a model; with `members`, which is None for an array.
+
+    A property of the metadata that is called `members` itself gets underscores put before it, as
+    many as it takes to meet no other property (ZEP 6).
+    """
+    name = MEMBERS
+    while name in document:
+        name = "_" + name
+    node = {(name if key == MEMBERS else key): value for key, value in document.items()}
+    if members is not None:
+        node[MEMBERS] = members
+    return node
+
+
+def in_document(node: Mapping[str, JSON]) -> JSONObject:
+    """A node's metadata without `members`, a renamed property under its own name: undoes `in_model`.
+
+    ZEP 6 does not tell a renamed `members` from a property that was called `_members` all along; the
+    longest name of `_members`, `__members`, ... without a gap is taken for the renamed one.
+    """
+    name, renamed = "_" + MEMBERS, None
+    while name in node:
+        name, renamed = "_" + name, name
+    return {(MEMBERS if key == renamed else key): value for key, value in node.items() if key != MEMBERS}
+
+
+def is_ambiguous(document: Mapping[str, JSON]) -> bool:
+    """Whether `in_document` gives other metadata back than `in_model` was given."""
+    return "_" + MEMBERS in document and MEMBERS not in document
+
+
+def nodes(model: JSONObject) -> Iterator[tuple[str, JSONObject]]:
+    """Path and node, `members` included, of every node of a sound model; parents before children."""
+    waiting = [("", model)]
+    while waiting:
+        path, node = waiting.pop()
+        yield path, node
+        members = node.get(MEMBERS)
+        if isinstance(members, dict):
+            waiting.extend((join(path, name), member) for name, member in reversed(members.items()))
+
+
+def flatten(model: JSONObject) -> Flat:
+    """The flat form of a model: path -> metadata of each node."""
+    return {path: in_document(node) for path, node in nodes(model)}
+
+
+def unflatten(flat: Mapping[str, JSONObject]) -> JSONObject:
+    """The model that a flat form stands for; paths may begin with "/".
+
+    A group that is missing above a node is made, without attributes. MetadataError, with the path,
+    for a node below an array, for names no node may have, and for nothing at all.
+    """
+    paths = {path.strip("/"): path for path in flat}
+    if not paths:
+        raise MetadataError("a flat model holds no node", expected='"" -> the root, "a/b" -> a node below it')
+    first = flat[next(iter(paths.values()))]
+    made: dict[str, JSONObject] = {}
+    for path in sorted(paths, key=lambda path: (path.count("/") + bool(path), path)):
+        _place(path, flat[paths[path]], made, first)
+    if "" not in made:
+        raise MetadataError("a flat model has no root")  # cannot happen: every path has one
+    return made[""]
+
+
+def _place(path: str, document: JSONObject, made: dict[str, JSONObject], first: JSONObject) -> None:
+    """Put a node, and the groups above it that are missing, into the tree."""
+    names = path.split("/") if path else []
+    if len(names) > MOST_LEVELS:
+        raise _too_deep(path)
+    above = ""
+    for depth in range(len(names) + 1):
+        here = "/".join(names[:depth])
+        if here not in made:
+            own = document if depth == len(names) else empty_group(format_of(first))
+            node = in_model(own, {} if is_group(own) else None)
+            made[here] = node
+            if depth:
+                _adopt(made[above], names[depth - 1], node, here)
+        above = here
+
+
+def _adopt(parent: JSONObject, name: str, node: JSONObject, path: str) -> None:
+    if MEMBERS not in parent:
+        raise MetadataError("a node lies below an array", node=path, expected="a group above it")
+    wrong = bad_name(name)
+    if wrong is not None:
+        raise MetadataError(wrong, node=path, found=repr(name), advice="Rename it.")
+    parent[MEMBERS][name] = node
+
+
+def empty_group(number: FormatNumber) -> JSONObject:
+    """The metadata of a group of which nothing is said."""
+    if number == 2:
+        return {"zarr_format": 2, "attributes": {}}
+    return {"zarr_format": 3, "node_type": "group", "attributes": {}}
+
+
+def model_problems(model: JSONObject) -> list[Problem]:
+    """What is wrong with the tree of a model, each with its path; what a node says is another matter.
+
+    Looked at are the types of nodes and members, one format for all, names and depth.
+    """
+    problems: list[Problem] = []
+    number = model.get("zarr_format")
+    waiting: list[tuple[str, int, JSON]] = [("", 0, model)]
+    while waiting:
+        path, depth, node = waiting.pop()
+        if not isinstance(node, dict):
+            problems.append(_wrong("a node is not a JSON object", path, node, "an array or a group"))
+            continue
+        if depth > MOST_LEVELS:
+            problems.append(_too_deep(path).problem)
+            continue
+        problems.extend(_node_problems(path, node, number))
+        members = node.get(MEMBERS)
+        if isinstance(members, dict):
+            for name in members:
+                if "/" in name or bad_name(name) is not None:
+                    what = bad_name(name) or "a node's name has a slash"
+                    problems.append(_wrong(what, join(path, name), name, "another name"))
+            waiting.extend((join(path, name), depth + 1, member) for name, member in members.items())
+    problems.sort(key=lambda problem: problem.node or "")
+    return problems
+
+
+def _node_problems(path: str, node: JSONObject, number: JSON) -> Iterator[Problem]:
+    own = node.get("zarr_format")
+    if type(own) is not int or own not in (2, 3):
+        yield _wrong("a node has no zarr_format that is known", path, own, "2 or 3")
+        return
+    if own != number:
+        yield _wrong("a node is of another format than the model", path, own, excerpt(number))
+    if own == 3 and node.get("node_type") not in ("array", "group"):
+        yield _wrong("a node names no kind of node", path, node.get("node_type"), '"array" or "group"')
+        return
+    attributes = node.get("attributes")
+    if not isinstance(attributes, dict):
+        yield _wrong("attributes are not a JSON object", path, attributes, "an object")
+    members = node.get(MEMBERS)
+    if is_group(node):
+        if not isinstance(members, dict):
+            yield _wrong("members are not a JSON object", path, members, "an object: name -> node")
+    elif MEMBERS in node:
+        yield _wrong("an array has members", path, MEMBERS, "none: arrays are leaves")
+
+
+def finite(value: JSON) -> Any:
+    """A JSON value with NaN and infinities as the strings that Zarr has for them; else the same object."""
+    if isinstance(value, float) and (isnan(value) or value in (float("inf"), float("-inf"))):
+        return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    return value
+
+
+def _wrong(message: str, path: str, found: JSON, expected: str) -> Problem:
+    return Problem(kind="model", message=message, node=path, found=excerpt(found), expected=expected)
+
+
+def _too_deep(path: str) -> MetadataError:
+    return MetadataError(f"a node lies more than {MOST_LEVELS} levels deep", node=path)

@@ -1,0 +1,56 @@
+"""What the commands of `zarrlift model` show: violations, differences, what was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from .units import count_text, safe
+
+if TYPE_CHECKING:
+    from zarrstack.core.errors import Problem
+
+    from ..models.creating import Created
+    from ..models.differences import Difference
+    from . import Page
+
+
+def validation_lines(rows: Sequence[tuple[str, Sequence[Problem]]], model: str, page: Page) -> Iterator[str]:
+    """Every violation of every archive, each on its line; then how many archives are as required."""
+    for place, problems in rows:
+        if not problems:
+            yield f"{safe(place)}: {page.paint('as required', 'good')}"
+            continue
+        yield f"{safe(place)}: {page.paint(count_text(len(problems), 'violation'), 'bad')}"
+        yield from problem_lines(problems)
+    if len(rows) > 1:
+        good = sum(not problems for _, problems in rows)
+        yield f"{count_text(good)} of {count_text(len(rows), 'archive')} are as {safe(model)} requires."
+
+
+def problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
+    """One line each, unbroken, that can be searched for."""
+    for problem in problems:
+        yield f"  {safe(str(problem))}"
+
+
+def difference_lines(found: Sequence[Difference], page: Page) -> Iterator[str]:
+    """Every difference on its line, then how many there are."""
+    tones = {"added": "good", "missing": "bad", "changed": "warning"}
+    marks = {"added": "+", "missing": "-", "changed": "~"}
+    for difference in found:
+        mark = page.paint(marks[difference.what], tones[difference.what])  # type: ignore[arg-type]
+        yield f"{mark} {safe(str(difference))}"
+    if not found:
+        yield "The structures are equal."
+        return
+    counts = {what: sum(difference.what == what for difference in found) for what in marks}
+    words = ", ".join(f"{count_text(count)} {what}" for what, count in counts.items() if count)
+    yield f"{count_text(len(found), 'difference')}: {words}."
+
+
+def created_lines(created: Created, page: Page) -> Iterator[str]:
+    """What was made, and what was read leniently."""
+    what = f"{count_text(created.groups, 'group')} and {count_text(created.arrays, 'array')}"
+    yield from page.paragraph(f"Made {safe(created.url)}: {what}, no chunks.", hang=2)
+    yield from problem_lines(created.problems)
