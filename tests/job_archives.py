@@ -1,13 +1,25 @@
-"""A small archive with a bit of everything that a job has to carry, and what to look at afterwards."""
+"""Small archives with a bit of everything that a job has to carry, and what to look at afterwards."""
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from pathlib import Path
 
 import numpy as np
 import zarr
+from fixtures_index import archive
 from numcodecs import Blosc, Delta, Zlib
+
+OTHERS = {"zarr_v1": ("zarr_v1/zarr-1.1/arrays", "shapes")}
+"""Of each format but Zarr v2: a fixture and a group in it that serves as an archive of its own."""
+
+
+def other_archive(format: str, path: Path) -> Path:
+    """A copy of the small archive of a format."""
+    name, group = OTHERS[format]
+    shutil.copytree(archive(name).path / group, path)
+    return path
 
 
 def write_archive(path: Path) -> Path:

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from job_archives import tree, write_archive
+from job_archives import OTHERS, other_archive, tree, write_archive
 
 import zarrlift
 
@@ -109,3 +109,20 @@ def test_in_place_a_kill_never_shows_half_a_hierarchy(seed: int, source: Path, t
     outcome = zarrlift.migrate(place, in_place=True)
     assert outcome.ok, outcome.problems
     assert np.array_equal(zarr.open_group(str(place), mode="r", zarr_format=3)["g/relink"][...], before)
+
+
+@pytest.mark.parametrize("format", OTHERS)
+def test_a_killed_copy_of_another_format_resumes_to_the_same_bytes(format: str, tmp_path: Path) -> None:
+    source = other_archive(format, tmp_path / "source")
+    destination, reference = tmp_path / "killed/out.zarr", tmp_path / "whole/out.zarr"
+    for place in (destination, reference):
+        place.parent.mkdir()
+    done = run_and_kill(0, reference.parent, "migrate", str(source), str(reference))
+    assert done.returncode == 0, done.stderr
+    changes = int(done.stderr.split()[-1])
+    killed = run_and_kill(changes // 2, destination.parent, "migrate", str(source), str(destination))
+    assert killed.returncode == -signal.SIGKILL
+    assert_whole_where_visible(destination, tree(reference))
+    assert zarrlift.resume(destination).ok
+    assert tree(destination) == tree(reference)
+    assert zarrlift.verify(source, destination, full=True).ok

@@ -220,6 +220,17 @@ def test_no_array_is_no_archive(tmp_path):
         read(tmp_path, {"attrs": {}})
 
 
+def test_nodes_of_other_formats_are_not_left_behind_unsaid(tmp_path):
+    entries = {"a/meta": META, "a/attrs": {}, "b/.zgroup": {"zarr_format": 2}, "c/zarr.json": {}}
+    archive = read(tmp_path, entries)
+    for path, key in (("b", ".zgroup"), ("c", "zarr.json")):
+        (problem,) = node(archive, path).problems
+        assert problem.severity == "refusal"
+        assert problem.key == f"{path}/{key}"
+        assert "lies in a Zarr v1 archive" in problem.message
+    assert [one.path for one in read(tmp_path, entries, only=True).nodes] == ["", "a"]
+
+
 def test_one_broken_array_does_not_stop_the_others(tmp_path):
     archive = read(
         tmp_path, {"good/meta": SMALL, "bad/meta": b"{", "worse/meta": b"\xff", "list/meta": b"[]"}

@@ -174,6 +174,8 @@ class _Reader:
                 nodes[path] = self._array(place)
             elif any(problem.severity == "refusal" for problem in place.problems):
                 nodes[path] = GroupNode(path=path, implicit=True, problems=_placed(place.problems, place))
+            elif problems := list(self._other_format(place)):
+                nodes[path] = GroupNode(path=path, implicit=True, problems=_placed(problems, place))
         if not any(isinstance(node, ArrayNode) for node in nodes.values()):
             return ()
         for path, place in found.items():
@@ -271,14 +273,20 @@ class _Reader:
 
     def _other_format(self, place: Found) -> Iterator[Problem]:
         for name, format_ in {} if self.only else _OTHERS.items():
-            if name in place.documents:
+            if name not in place.documents:
+                continue
+            key = join(place.path, name)
+            if ARRAY in place.documents:
                 yield Problem(
                     kind="format",
                     message="a node has the metadata of two formats",
-                    key=join(place.path, name),
+                    key=key,
                     found=f"zarr1 ({ARRAY}) and {format_} ({name})",
                     advice="Say which one counts with --from.",
                 )
+            else:
+                message = f"a node of another format, {format_}, lies in a Zarr v1 archive"
+                yield Problem(kind="format", message=message, key=key, advice="Move or exclude it.")
 
     def _inside(self, path: str) -> Iterator[Problem]:
         """An array has no children; what lies in one all the same is not left behind unsaid."""
