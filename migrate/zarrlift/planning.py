@@ -68,8 +68,8 @@ def make_plan(
     chosen = {node.path for node in archive.nodes if recipe.selects(node.path)}
     needed = {parent for path in chosen for parent in _parents(path)} | chosen
     children = _children(archive)
-    applied = apply_conventions(archive, storage, recipe)
-    for node in archive.nodes:
+    applied = apply_conventions(archive, storage, recipe, in_place=in_place)
+    for node in map(applied.described, archive.nodes):
         if node.path not in needed:
             continue
         if isinstance(node, GroupNode):
@@ -94,7 +94,7 @@ def make_plan(
             raise
         except ZarrstackError as error:
             if isinstance(error, MetadataError | UnsupportedError) and node.documents:
-                error.at(key=node.documents[0].key)  # a codec that is set wrongly, for one
+                error.at(key=node.documents[0].key)  # a grid beyond counting, for one
             why = (*node.problems, error.at(node=node.path).problem)
             refusals.append(Refusal(path=node.path, kind="array", problems=why))
             continue

@@ -16,12 +16,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from zarrstack.core.chain import Chain
 from zarrstack.core.chain_v2 import read_chain
+from zarrstack.core.codecs import compile_bytes_codec
 from zarrstack.core.draft_v3 import CONSOLIDATED, ENTRY, Dialect, DraftKeys, read_entry, read_group
 from zarrstack.core.draft_v3_array import describe_array
 from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError, ZarrstackError
 from zarrstack.core.frames import Shards
-from zarrstack.core.jsons import JSONObject, document
+from zarrstack.core.jsons import JSONObject, canonical, document
 from zarrstack.core.shard import IndexFormat
 
 from ..archive import Archive, ArrayNode, Document, GroupNode, Layout, Node
@@ -96,6 +98,8 @@ class _Reader:
     documents: list[Document] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     strays: list[Problem] = field(default_factory=list)
+    codecs: dict[str, Problem | None] = field(default_factory=dict)
+    """Codec -> what is wrong with its configuration."""
     links: dict[str, Problem | None] = field(default_factory=dict)
     """Directory -> what is wrong with it as a link."""
 
@@ -201,6 +205,7 @@ class _Reader:
             problems.extend(note.at(key=key if note.severity == "refusal" else None) for note in notes)
         layout = None
         if array is not None:
+            problems.extend(self._bad_codecs(array.chain))
             data_root = self.dialect.data(path)[:-1]
             if (problem := self._bad_directory(data_root)) is not None:
                 problems.append(problem)
@@ -226,6 +231,19 @@ class _Reader:
             extra={"extensions": list(array.extensions)} if array is not None and array.extensions else {},
             problems=placed,
         )
+
+    def _bad_codecs(self, chain: Chain) -> Iterator[Problem]:
+        """What the codecs' own readers have against their configurations."""
+        for spec in chain.codecs[chain.middle + 1 :]:
+            text = canonical(spec.to_json())
+            if text not in self.codecs:
+                self.codecs[text] = None
+                try:
+                    compile_bytes_codec(spec)
+                except ZarrstackError as error:
+                    self.codecs[text] = error.problem
+            if (problem := self.codecs[text]) is not None:
+                yield problem
 
     def _parse(self, content: bytes, key: str, problems: list[Problem]) -> JSONObject | None:
         try:
