@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -83,6 +84,21 @@ class RequiredModel:
     """The file it came from, or `module:Name` of a Python type."""
     content: str | None = None
     """The JSON of a ZOM or JSON Schema, so that a job needs no file; None for a Python type."""
+
+    @classmethod
+    def at(cls, text: str, *, beside: str = "") -> Self:
+        """What a recipe file names: a file, relative to the directory `beside`, or `module:Name`.
+
+        Whether it is a model is seen while planning. UsageError where the file cannot be read.
+        """
+        path = os.path.join(beside, text)
+        if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text) and not os.path.exists(path):
+            return cls(name=text)
+        try:
+            with open(path, encoding="utf-8") as file:
+                return cls(name=path, content=file.read())
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError("the model cannot be read", found=f"{path}: {error}") from error
 
     def to_json(self) -> JSONObject:
         """Without loss."""

@@ -3,6 +3,7 @@
     include = ["images/**"]
     exclude = ["**/tmp"]
     consolidate = true
+    model = "model.json"               # a ZOM, JSON Schema or module:Name that the result must meet
     codecs = "zstd:3"                  # any field of ArrayRecipe, for all arrays
 
     [arrays."images/**"]               # changes for arrays under a path glob; later ones win
@@ -24,11 +25,11 @@ from zarrstack.core.errors import UsageError
 from zarrstack.core.jsons import canonical
 
 from .codec_text import parse_codecs
-from .recipe import CHOICES, FIELDS, ArrayRecipe, Recipe, check_glob
+from .recipe import CHOICES, FIELDS, ArrayRecipe, Recipe, RequiredModel, check_glob
 from .recipe_conventions import parse_conventions
 from .recipe_dtype import parse_data_type
 
-_TOP: Final = ("include", "exclude", "consolidate", "arrays")
+_TOP: Final = ("include", "exclude", "consolidate", "model", "arrays")
 
 
 def load_recipe(path: str | os.PathLike[str], *, base: ArrayRecipe | None = None) -> Recipe:
@@ -69,6 +70,7 @@ def parse_recipe(data: Mapping[str, Any], *, name: str = "recipe", base: ArrayRe
     consolidate = data.get("consolidate")
     if consolidate is not None and not isinstance(consolidate, bool):
         problems.append(f"consolidate: true or false is expected, found {consolidate!r}")
+    model = _model(data.get("model"), os.path.dirname(name), problems)
     if problems:
         count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
         raise UsageError(f"the recipe has {count}: " + "; ".join(problems), found=name)
@@ -79,7 +81,21 @@ def parse_recipe(data: Mapping[str, Any], *, name: str = "recipe", base: ArrayRe
         include=include,
         exclude=exclude,
         consolidate=consolidate,
+        model=model,
     )
+
+
+def _model(value: Any, beside: str, problems: list[str]) -> RequiredModel | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        problems.append(f"model: the name of a file, or module:Name, is expected, found {value!r}")
+        return None
+    try:
+        return RequiredModel.at(value, beside=beside)
+    except UsageError as error:
+        problems.append(f"model: {error}")
+        return None
 
 
 def _fields(

@@ -76,6 +76,7 @@ def plan(
     attributes: o.AttributesOption = None,
     conventions: o.ConventionsOption = None,
     consolidate: o.Consolidate = None,
+    model: o.ModelOption = None,
     show_all: o.All = False,
     as_json: o.Json = False,
 ) -> int:

@@ -42,6 +42,7 @@ def migrate(
     attributes: o.AttributesOption = None,
     conventions: o.ConventionsOption = None,
     consolidate: o.Consolidate = None,
+    model: o.ModelOption = None,
     workers: o.Workers = None,
     processes: o.Processes = False,
     verify: o.Verify = Check.SAMPLE,

@@ -184,6 +184,14 @@ Consolidate: TypeAlias = Annotated[
         help="Write consolidated metadata; else as the source has it.",
     ),
 ]
+ModelOption: TypeAlias = Annotated[
+    str | None,
+    _option(
+        "--model",
+        help="What the result must be: a ZOM or JSON Schema in a file, or module:Name. Checked in the plan.",
+        metavar="MODEL",
+    ),
+]
 
 Workers: TypeAlias = Annotated[
     int | None, _option("--workers", help="Threads or processes.", metavar="N", min=1)
@@ -281,6 +289,10 @@ def recipe(given: Mapping[str, Any]) -> Recipe:
     whole: dict[str, Any] = {name: tuple(given[name]) for name in ("include", "exclude") if given[name]}
     if given["consolidate"] is not None:
         whole["consolidate"] = given["consolidate"]
+    if given["model"] is not None:
+        from ..models.requirement import load as load_model
+
+        whole["model"] = load_model(given["model"]).named()
     return replace(result, base=replace(result.base, **base), **whole)
 
 

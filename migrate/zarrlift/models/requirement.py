@@ -157,7 +157,7 @@ def refuse_unmet(plan: Plan) -> None:
         raise UsageError(
             f"the result would not be what the model {plan.recipe.model.name} says",
             found=first_problems(problems, 5),
-            advice="Nothing was moved. zarrlift plan lists every place.",
+            advice="Nothing was moved. zarrlift plan --all lists every place.",
         )
 
 
