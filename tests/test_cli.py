@@ -347,3 +347,23 @@ def test_every_option_has_a_description(name):
 def test_version(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.startswith("zarrlift ")
+
+
+@pytest.mark.parametrize("words", [["--version", "--verbose"], ["--verbose", "--version"]], ids=" ".join)
+@pytest.mark.parametrize(("library", "line"), [("libdeflate", "libdeflate (deflate "), (None, "zlib ")])
+def test_version_names_the_library_of_each_codec(capsys, monkeypatch, words, library, line):
+    from zarrstack.core.codecs import deflate
+
+    if library is None:
+        monkeypatch.setattr(deflate, "library", None)
+    assert main(words) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith("zarrlift ")
+    assert f"gzip, zlib  {line}" in "\n".join(others)
+    assert [text.split("  ")[0] for text in others] == ["gzip, zlib", "zstd", "blosc", "crc32c", "all else"]
+
+
+def test_verbose_is_of_no_use_alone(capsys):
+    assert main(["--verbose"]) == 2
+    assert main(["--verbose", "plan", "x"]) == 2
+    assert "--version" in capsys.readouterr().err

@@ -84,21 +84,32 @@ def entry() -> NoReturn:
     os._exit(code)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        from .. import __version__
+def _print_version(context: typer.Context, wanted: bool) -> None:
+    if not wanted:
+        return
+    from .. import __version__
 
-        print(f"zarrlift {__version__}")  # noqa: T201 - asked for
-        raise typer.Exit
+    lines = [f"zarrlift {__version__}"]
+    if context.params.get("verbose"):
+        from zarrstack.core.codecs.libraries import libraries
+
+        lines += [f"{codecs:12}{library}" for codecs, library in libraries().items()]
+    print("\n".join(lines))  # noqa: T201 - asked for
+    raise typer.Exit
 
 
 @app.callback()
 def _top(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version)
+    ] = False,
+    # Eager, so that it is known when --version is come to, wherever it stands.
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="With --version: the library of each codec.", is_eager=True)
     ] = False,
 ) -> None:
-    pass
+    if verbose:
+        raise typer.BadParameter("goes with --version", param_hint="--verbose")
 
 
 @app.command(

@@ -1,0 +1,29 @@
+"""Which library does the work of which codec here; a report of speed or of a difference begins with it."""
+
+from __future__ import annotations
+
+import zlib
+from importlib.metadata import version
+
+
+def libraries() -> dict[str, str]:
+    """Codecs -> library and package with their versions. Loads the packages: no business of start-up."""
+    import numcodecs.blosc
+    import zstandard
+
+    zstd = ".".join(map(str, zstandard.ZSTD_VERSION))
+    return {
+        "gzip, zlib": _deflate(),
+        "zstd": f"libzstd {zstd} (zstandard {zstandard.__version__})",
+        "blosc": f"c-blosc {numcodecs.blosc.VERSION_STRING} (numcodecs {numcodecs.__version__})",
+        "crc32c": f"crc32c {version('crc32c')}",
+        "all else": f"numcodecs {numcodecs.__version__}, numpy {version('numpy')}",
+    }
+
+
+def _deflate() -> str:
+    from . import deflate
+
+    if deflate.library is not None:
+        return f"libdeflate (deflate {deflate.library.__version__})"
+    return f"zlib {zlib.ZLIB_RUNTIME_VERSION}; zarrlift[fast] brings libdeflate, twice as fast and more"
