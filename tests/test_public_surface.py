@@ -20,7 +20,7 @@ FUNCTIONS = ("finish", "inspect", "migrate", "open", "plan", "resume", "status",
 """The verbs of the command line, with the same words in Python."""
 
 LAYERS = (
-    "Cache", "Checksum", "Log", "Overlay", "PerArray", "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
+    "Cache", "Checksum", "Draft", "Log", "Overlay", "PerArray", "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
 )  # fmt: skip
 
 DATA = (

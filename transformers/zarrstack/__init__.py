@@ -19,6 +19,7 @@ _HOMES = {
     # The layers: one module each.
     "Cache": "cache",
     "Checksum": "checksum",
+    "Draft": "draft",
     "Log": "log",
     "Overlay": "overlay",
     "PerArray": "per_array",

@@ -184,7 +184,7 @@ class _Reader:
         if self._refused() or shape is None or grid is None or kind is None:
             return None
         chunk_shape, separator = grid
-        filters = [] if self.dialect.name == "text" else _filters(attributes)
+        filters = [] if self.dialect.name == "text" else hidden_filters(attributes)
         packed = self._try(lambda: self._chain(shape, kind, filters))
         if packed is None:
             return None
@@ -293,7 +293,7 @@ class _Reader:
         return {"id": name, **compressor.get("configuration", {})}
 
 
-def _filters(attributes: Mapping[str, JSON]) -> list[JSONObject]:
+def hidden_filters(attributes: Mapping[str, JSON]) -> list[JSONObject]:
     """The numcodecs filters that zarr-python 2 keeps among the attributes; [] where there are none.
 
     What is no list of codecs is the user's own attribute of that name, here too.
