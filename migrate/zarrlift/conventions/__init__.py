@@ -38,12 +38,22 @@ class Applied:
         """What becomes of the node at a path."""
         return self.changes.get(path, _NOTHING)
 
+    def described(self, node: Node) -> Node:
+        """The node as the conventions say its values are to be read."""
+        change = self.change(node.path)
+        if change.layout is None or not isinstance(node, ArrayNode):
+            return node
+        left = tuple(problem for problem in node.problems if problem not in change.lifts)
+        return replace(node, layout=change.layout, problems=left)
+
     def told(self, path: str) -> tuple[Problem, ...]:
         """What there is to say of the node at a path."""
         return self.problems.get(path, ())
 
 
-def apply_conventions(archive: Archive, storage: Storage, recipe: Recipe) -> Applied:
+def apply_conventions(
+    archive: Archive, storage: Storage, recipe: Recipe, *, in_place: bool = False
+) -> Applied:
     """Ask every convention that the recipe names somewhere; raises UsageError for an unknown name."""
     wanted = _wanted(archive, recipe)
     everywhere = tuple(dict.fromkeys(name for names in set(wanted.values()) for name in names))
@@ -55,12 +65,14 @@ def apply_conventions(archive: Archive, storage: Storage, recipe: Recipe) -> App
     problems: dict[str, tuple[Problem, ...]] = {}
     seen = []
     left = archive
+    taken: set[str] = set()
     for convention in classes:
 
         def asked(path: str, convention: type[Convention] = convention) -> bool:
-            return path in wanted and convention in meant[wanted[path]]
+            return path in wanted and path not in taken and convention in meant[wanted[path]]
 
-        found = convention().recognise(View(archive=left, storage=storage, recipe=recipe, wanted=asked))
+        view = View(archive=left, storage=storage, recipe=recipe, in_place=in_place, wanted=asked)
+        found = convention().recognise(view)
         if found is None:
             continue
         told = [problem for problem in found.problems if problem.node is None or asked(problem.node)]
@@ -80,6 +92,8 @@ def apply_conventions(archive: Archive, storage: Storage, recipe: Recipe) -> App
             problems[path] = (*problems.get(path, ()), problem)
         for path, problem in _below(left, refused):
             problems[path] = (*problems.get(path, ()), problem)
+        if convention.exclusive:
+            taken.update(found.changes, refused)
         left = replace(left, nodes=tuple(_changed(node, kept.get(node.path)) for node in left.nodes))
     return Applied(seen=tuple(seen), changes=changes, problems=problems)
 
@@ -88,7 +102,8 @@ def look_for(archive: Archive, storage: Storage) -> Archive:
     """The archive with the conventions that are recognised unasked, and what is wrong with them."""
     applied = apply_conventions(archive, storage, Recipe())
     told = [problem for path in sorted(applied.problems) for problem in applied.problems[path]]
-    return replace(archive, conventions=applied.seen, problems=(*archive.problems, *told))
+    nodes = tuple(map(applied.described, archive.nodes))
+    return replace(archive, nodes=nodes, conventions=applied.seen, problems=(*archive.problems, *told))
 
 
 def _wanted(archive: Archive, recipe: Recipe) -> Mapping[str, tuple[str, ...]]:
@@ -137,6 +152,8 @@ def _merged(before: Change | None, change: Change) -> Change:
         attributes=before.attributes if change.attributes is None else change.attributes,
         dimension_names=change.dimension_names or before.dimension_names,
         objects=change.objects or before.objects,
+        layout=change.layout or before.layout,
+        lifts=(*before.lifts, *change.lifts),
         replaced=(*before.replaced, *change.replaced),
     )
 
@@ -147,6 +164,8 @@ def _changed(node: Node, change: Change | None) -> Node:
         return node
     if change.attributes is not None:
         node = replace(node, attributes=change.attributes)
+    if isinstance(node, ArrayNode) and change.layout is not None:
+        node = replace(node, layout=change.layout)
     if isinstance(node, ArrayNode) and node.layout is not None and change.dimension_names is not None:
         return replace(node, layout=replace(node.layout, dimension_names=change.dimension_names))
     return node

@@ -16,7 +16,7 @@ from typing import ClassVar
 from zarrstack.core.errors import Problem
 from zarrstack.core.jsons import JSON
 
-from ..archive import Archive, ArrayNode, GroupNode, Node
+from ..archive import Archive, ArrayNode, GroupNode, Layout, Node
 from ..recipe import Recipe
 from ..storage import Storage
 
@@ -31,6 +31,8 @@ class View:
     """For documents, or the chunks of small arrays; only read."""
     recipe: Recipe = field(default_factory=Recipe)
     """What else is asked for: a cast, say, changes what a fill value is."""
+    in_place: bool = False
+    """Whether chunks stay where and as they are."""
     wanted: Callable[[str], bool] = lambda _: True
     """Whether the convention is asked for at a path; what it says of other nodes is passed over."""
 
@@ -72,6 +74,10 @@ class Change:
     dimension_names: tuple[str | None, ...] | None = None
     objects: str | None = None
     """Name of a reading that turns an array's object values into text; None is the recipe's own."""
+    layout: Layout | None = None
+    """How an array's stored bytes are to be read instead: what its values mean, not where they lie."""
+    lifts: tuple[Problem, ...] = ()
+    """What the reader had against the array, and no longer holds with that layout."""
     replaced: tuple[str, ...] = ()
     """Places of source attributes whose values are not found again, as JSON pointers (RFC 6901).
 
@@ -105,6 +111,8 @@ class Convention(ABC):
     """As on the command line and in recipes."""
     auto: ClassVar[bool] = True
     """Whether `--conventions auto` includes it."""
+    exclusive: ClassVar[bool] = False
+    """Whether the nodes it says something of are its own: no convention after it is asked about them."""
 
     @abstractmethod
     def recognise(self, view: View) -> Recognised | None:

@@ -11,8 +11,8 @@ from zarrstack.core.errors import UsageError
 from ..recipe_conventions import AUTO, outside
 from .base import Convention
 
-_ORDER: Final = {"xarray": ".xarray:Xarray"}
-"""Our own, in the order they are asked: names of dimensions first, since others look at them."""
+_ORDER: Final = {"hdmf": ".hdmf:Hdmf", "xarray": ".xarray:Xarray", "ome": ".ome:Ome"}
+"""Our own, in the order they are asked: first who shares a file with no other, then names of dimensions."""
 
 
 def chosen(names: tuple[str, ...]) -> tuple[type[Convention], ...]:

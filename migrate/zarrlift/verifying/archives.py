@@ -59,7 +59,7 @@ def verify_archives(
         progress.start(None, None)
     threads = threads or min(os.cpu_count() or 1, 8)
     with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift-verify") as pool:
-        for node in archive.nodes:
+        for node in map(applied.described, archive.nodes):
             comparison.compare(node, found.get(node.path), pool)
     comparison.unexpected(found, {node.path: node for node in archive.nodes})
     consolidate = archive.consolidated if wanted.consolidate is None else wanted.consolidate

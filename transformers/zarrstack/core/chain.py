@@ -30,18 +30,21 @@ ARRAY_TO_BYTES: Final = frozenset(
         "vlen-utf8",
         "vlen-bytes",
         "sharding_indexed",
+        "n5_default",
         "numcodecs.json2",
         "numcodecs.msgpack2",
         "numcodecs.vlen-array",
         "numcodecs.pickle",
         "numcodecs.object-categorize",
+        "hdmf-zarr.objects",
     }
 )
 """Names that may stand in the middle of a chain.
 
 `numpy_bytes` (configuration: `dtype`, a Zarr v2 dtype) is ours and never written: it
 describes a struct whose fields are not all little-endian. `numcodecs.object-categorize`
-likewise: `categorize` applied to an object array, as the first v2 filter.
+likewise: `categorize` applied to an object array, as the first v2 filter; and `hdmf-zarr.objects`:
+another object codec, and what its objects mean.
 """
 
 

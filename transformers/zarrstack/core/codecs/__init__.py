@@ -3,7 +3,8 @@
 The two tables below say which class reads which name; a module is imported when a chain
 first names its codec. Names without a prefix are those of the Zarr v3 specification and of
 zarr-extensions; `numcodecs.*` are zarr-python's names for the codecs of numcodecs, with
-numcodecs' configuration less its `id`. `lz4_block` and `lz4_bare` are ours, for N5.
+numcodecs' configuration less its `id`. `lz4_block` and `lz4_bare` are ours, for N5, and
+`hdmf-zarr.objects` for NWB.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ BYTES_CODECS: Final[Mapping[str, str]] = {
 
 ARRAY_CODECS: Final[Mapping[str, str]] = {
     "bytes": "fixed:Bytes",
+    "hdmf-zarr.objects": "hdmf:HdmfObjects",
     "numpy_bytes": "fixed:NumpyBytes",
     "sharding_indexed": "sharding:ShardingIndexed",
     "vlen-bytes": "vlen:VlenBytes",
