@@ -174,8 +174,8 @@ class _Reader:
                 nodes[path] = self._array(place)
             elif any(problem.severity == "refusal" for problem in place.problems):
                 nodes[path] = GroupNode(path=path, implicit=True, problems=_placed(place.problems, place))
-            elif problems := list(self._other_format(place)):
-                nodes[path] = GroupNode(path=path, implicit=True, problems=_placed(problems, place))
+            elif others := list(self._other_format(place)):
+                nodes[path] = GroupNode(path=path, implicit=True, problems=_placed(others, place))
         if not any(isinstance(node, ArrayNode) for node in nodes.values()):
             return ()
         for path, place in found.items():
