@@ -68,6 +68,8 @@ def compare_attributes(
         ndim = len(node.layout.shape) if isinstance(node, ArrayNode) and node.layout is not None else None
         names = found.metadata.dimension_names if found.metadata is not None else None
         for place, text in lost_values(source, found.attributes, names, ndim, change.replaced):
-            differences.say(f"attribute at {place}", "nothing that holds its value", text, kind="verify-attributes")
+            differences.say(
+                f"attribute at {place}", "nothing that holds its value", text, kind="verify-attributes"
+            )
     for what, mine, theirs in findings(node, found, recipe.conventions):
         differences.say(what, mine, theirs, kind="verify-attributes")
