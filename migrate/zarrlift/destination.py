@@ -8,7 +8,7 @@ read, and nothing else, so that most chunks move as they lie. In place, and with
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.chunk_keys import ChunkKeys
 from zarrstack.core.dtypes import DataType, fill_from_json, fill_to_json, zero_fill
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError
-from zarrstack.core.frames import Frame, Shards
+from zarrstack.core.frames import Frame, N5Blocks, Shards
 from zarrstack.core.jsons import JSON
 from zarrstack.core.keys import KeyEncoding
 from zarrstack.core.n5 import N5Keys
@@ -28,6 +28,7 @@ from .casting import cast, cast_refusal
 from .codec_text import CodecRequest, parse_codecs
 from .destination_codecs import complete, portable_tail, resize
 from .destination_keep import keep_problems
+from .destination_n5 import in_place_problems, require_codec
 from .portable import CODECS, DATA_TYPES, Row, within_limits
 from .recipe import CHOICES, ArrayRecipe
 from .recipe_dtype import parse_data_type
@@ -100,7 +101,7 @@ def destination_layout(
     keys = _keys(source.keys, recipe, in_place=in_place)
     try:
         if in_place or request.mode == "keep":
-            layout, problems = replace(source, keys=keys), list(keep_problems(source))
+            layout, problems = replace(source, keys=keys), list(_kept(source, in_place=in_place))
             if not in_place:
                 layout = replace(layout, frame=_frame(source, recipe), root=None)
         else:
@@ -121,6 +122,14 @@ def destination_layout(
     if any(problem.severity == "refusal" for problem in problems):
         return source, tuple(problems)
     return layout, (*problems, *_strangers(layout))
+
+
+def _kept(source: Layout, *, in_place: bool) -> Iterable[Problem]:
+    """What there is to say of bytes that stay as they are."""
+    if not in_place or not isinstance(source.frame, N5Blocks):
+        return keep_problems(source)
+    require_codec()
+    return in_place_problems(source)
 
 
 # ----- a copy that may re-encode

@@ -13,7 +13,7 @@ from typing import Any
 
 from zarrstack.core.chain import Chain
 from zarrstack.core.errors import MetadataError, Problem
-from zarrstack.core.frames import Shards
+from zarrstack.core.frames import N5Blocks, Shards
 from zarrstack.core.jsons import JSON, JSONObject
 
 from .archive import Layout
@@ -52,6 +52,8 @@ def stored_chain(layout: Layout) -> Chain:
     specs = tuple(complete(within_limits(spec), layout.data_type) for spec in layout.chain.codecs)
     if isinstance(layout.frame, Shards):
         return layout.frame.chain(layout.chunk_shape, Chain(specs))
+    if isinstance(layout.frame, N5Blocks):
+        return layout.frame.chain(len(layout.shape), Chain(specs))
     return Chain(specs)
 
 

@@ -17,6 +17,7 @@ from .conventions import Applied, apply_conventions
 from .destination import destination_layout
 from .documents import array_document, group_document, strict_attributes
 from .inventory import NOT_LISTED, Inventory, take_inventory, task_bounds
+from .planning_blocks import block_problems
 from .planning_chunks import memory_problem, object_problem
 from .planning_readers import reader_problems
 from .plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
@@ -232,6 +233,8 @@ def _plan_array(
     if listing:
         inventory = take_inventory(storage, node.path, source, children=children, follow_links=follow_links)
     problems.extend(_inventory_problems(node, source, inventory))
+    if route.name == "stay":
+        problems.extend(block_problems(node.path, storage, source, inventory))
     if (large := memory_problem(source, inventory)) is not None:
         problems.append(large.at(node=node.path, key=key))
     elif source.data_type.name == "object" and recipe.objects == "refuse" and route.name == "rewrite":

@@ -64,7 +64,7 @@ def _same_keys(source: Layout, destination: Layout) -> bool:
     if source.root != destination.root:
         return False
     kept = KeyEncoding("v2", "/") if source.keys == N5Keys("kept") else source.keys
-    return kept == destination.keys
+    return destination.keys in (kept, source.keys)
 
 
 def _frames(source: Layout, destination: Layout) -> str:

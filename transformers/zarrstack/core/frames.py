@@ -29,6 +29,22 @@ class N5Blocks:
     axes: Axes
     """How the array is shown; headers are always in N5's own order."""
 
+    def chain(self, ndim: int, payload: Chain) -> Chain:
+        """The chain of a whole block as an array of `ndim` axes, as a v3 document has it; axes are kept.
+
+        `payload` is the chain of what follows the header. The codec wants each of its parts, also where
+        one axis needs no turning and single bytes have no order:
+        https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default
+        """
+        if self.axes != "kept":
+            raise MetadataError("n5_default shows arrays in N5's order of axes", found=f"axes {self.axes}")
+        codecs = (
+            CodecSpec("transpose", {"order": list(reversed(range(ndim)))}),
+            CodecSpec("bytes", {"endian": "big"}),
+            *payload.codecs[payload.middle + 1 :],
+        )
+        return Chain((CodecSpec("n5_default", {"codecs": [spec.to_json() for spec in codecs]}),))
+
     def to_json(self) -> JSONObject:
         """For saved plans."""
         return {"name": "n5", "axes": self.axes}

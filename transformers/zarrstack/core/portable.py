@@ -80,6 +80,7 @@ CODECS: Final[Mapping[str, Row]] = MappingProxyType(
             *(f"numcodecs.{name}" for name in ("categorize", "object-categorize")),
             note="Zarr v2 only",
         ),
+        **_rows("zarr-extensions", (), "n5_default", note="read by zarr-python where zarr-n5 is installed"),
         **_rows(
             None, (), "lz4_block", "lz4_bare", note="N5 only: the LZ4 streams of lz4-java, and of z5 without frame"
         ),
