@@ -11,7 +11,10 @@ import zarr
 from fixtures_index import archive
 from numcodecs import Blosc, Delta, Zlib
 
-OTHERS = {"zarr_v1": ("zarr_v1/zarr-1.1/arrays", "shapes")}
+OTHERS = {
+    "zarr_v1": ("zarr_v1/zarr-1.1/arrays", "shapes"),
+    "zarr_v3_draft": ("zarr_v3_draft/may-2022/tree", ""),
+}
 """Of each format but Zarr v2: a fixture and a group in it that serves as an archive of its own."""
 
 
