@@ -40,7 +40,24 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "models.checking",
         ),
     ),
-    ("move", ("move*", "changing", "server_copy", "job*", "writing", "worker", "verifying*")),
+    (
+        "move",
+        (
+            "move*",
+            "changing",
+            "counting",
+            "leaves",
+            "assembling",
+            "canvas",
+            "new_objects",
+            "streams",
+            "server_copy",
+            "job*",
+            "writing",
+            "worker",
+            "verifying*",
+        ),
+    ),
     (
         "run",
         (

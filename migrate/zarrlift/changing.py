@@ -56,13 +56,17 @@ def change_for(move: Move, *, recheck: bool = True) -> Change | None:
     route, source, target = move.route, move.source, move.destination
     if route.name in ("stay", "relink"):
         return None
-    if route.name == "regrid" or source.object_shape != target.object_shape:
-        raise ZarrstackError(f"the route {route.name!r} cannot be taken yet", node=move.path)
+    assert move.block_shape is None  # `assembling` makes objects that are not those of the source
     leaf = LeafChange(move, recheck=recheck)
-    if isinstance(source.frame, N5Blocks):
-        return _Unblock(move, leaf, source.frame)
     if isinstance(source.frame, Shards) and isinstance(target.frame, Shards):
         return _Reshard(move, leaf, source.frame, target.frame)
+    return leaf_change_for(move, leaf)
+
+
+def leaf_change_for(move: Move, leaf: LeafChange) -> Change:
+    """What is done to objects of one leaf each; their frame comes off."""
+    if isinstance(move.source.frame, N5Blocks):
+        return _Unblock(move, leaf, move.source.frame)
     return _Bare(leaf)
 
 

@@ -14,19 +14,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.codecs.base import Buffer, memory
-from zarrstack.core.errors import ChunkError, Problem, ZarrstackError
+from zarrstack.core.errors import ZarrstackError
 
-from .changing import Tally, change_for, look_at
+from .assembling import assembler_for
+from .changing import change_for, look_at
+from .counting import Counts, Moved
 from .inventory import Indexes
+from .leaves import read_objects
 from .plans import Move
-from .storage import LocalStorage, Storage, storage_error
+from .storage import LocalStorage, Storage
 from .writing import DestinationError, LocalWriter, StoreWriter, Writer
 
 if TYPE_CHECKING:
     from .server_copy import ServerCopy
 
-_MOST_PROBLEMS: Final = 100
-"""Problems reported of one task; a thousand bad chunks are as clear as a hundred."""
 _BATCH: Final = 64
 """Objects of a remote store fetched and put together."""
 _BATCH_BYTES: Final = 32 << 20
@@ -39,32 +40,11 @@ class Task:
     move: Move
     number: int
     indexes: Indexes
-    """Linear indexes of the chunks to move, ascending."""
+    """Linear indexes of the objects to move, ascending; of blocks, where the move has them."""
+    sources: Indexes | None = None
+    """With blocks: linear indexes, ascending, of the source's objects that they touch and that are there."""
     certain: bool = True
     """Whether every one of them is known to exist."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
-    """What a task did."""
-
-    chunks: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    dropped: int = 0
-    """Chunks left out since they held nothing but fill value."""
-    filled: int = 0
-    """N5 blocks shorter than their cell, which were decoded to be filled up."""
-    problems: tuple[Problem, ...] = ()
-
-    def figures(self) -> dict[str, int]:
-        """Everything but the problems."""
-        return {name: getattr(self, name) for name in self.__slots__ if name != "problems"}
-
-    def plus(self, other: Moved) -> Moved:
-        """The figures of both."""
-        mine, theirs = self.figures(), other.figures()
-        return Moved(**{name: mine[name] + theirs[name] for name in mine})
 
 
 class Mover:
@@ -77,9 +57,12 @@ class Mover:
         self.source = source
         self.writer = writer
         self.hard_links = hard_links
+        self._copy: ServerCopy | None = None
+        self._assembler = assembler_for(move, source, writer, recheck=recheck)
+        if self._assembler is not None:
+            return
         self._change = change_for(move, recheck=recheck)
         self._look = look_at(move)
-        self._copy: ServerCopy | None = None
         if self._change is None and isinstance(writer, StoreWriter):
             from .server_copy import server_copy  # asyncio is not for files
 
@@ -87,18 +70,21 @@ class Mover:
 
     def __call__(self, task: Task) -> Moved:
         """Move the task's chunks; raises DestinationError, everything else is in `problems`."""
-        if (
+        counts = Counts(self.move.path, certain=task.certain)
+        if self._assembler is not None:
+            self._assembler(task, counts)
+        elif (
             self._change is None
             and isinstance(self.source, LocalStorage)
             and isinstance(self.writer, LocalWriter)
         ):
-            moved = self._files(task, self.source, self.writer)
+            self._files(task, self.source, self.writer, counts)
         elif self._copy is not None:
-            moved = self._within(task, self._copy)
+            self._within(task, self._copy, counts)
         else:
-            moved = self._payloads(task)
+            self._payloads(task, counts)
         self.writer.settle()
-        return moved
+        return counts.moved()
 
     def _keys(self, indexes: Indexes) -> Iterator[tuple[int, str, str]]:
         """(linear index, source key, destination key) of each chunk."""
@@ -109,9 +95,8 @@ class Mover:
         for index, before, after in zip(indexes.tolist(), old, new, strict=True):
             yield index, place + before, target + after
 
-    def _files(self, task: Task, source: LocalStorage, writer: LocalWriter) -> Moved:
+    def _files(self, task: Task, source: LocalStorage, writer: LocalWriter, counts: Counts) -> None:
         """Payloads that stay as they are, from file to file."""
-        counts = _Counts()
         look = self._look
         carry = writer.link if self.hard_links else writer.copy
         root = source.path("") + os.sep  # our own keys need no look at whether they leave it
@@ -119,23 +104,16 @@ class Mover:
             try:
                 size = carry(root + before, after, look)
                 if size is None:
-                    if task.certain:
-                        raise _vanished()
-                    continue
-                counts.add(size, size)
+                    counts.missing(before)
+                else:
+                    counts.add(size, size)
             except DestinationError:
                 raise
-            except OSError as error:
-                counts.problem(storage_error("cannot read", before, error), self.move.path, before)
-            except MemoryError:
-                counts.problem(_no_memory(), self.move.path, before)
-            except ZarrstackError as error:
-                counts.problem(error, self.move.path, before)
-        return counts.moved()
+            except (ZarrstackError, OSError, MemoryError) as error:
+                counts.failed(error, before)
 
-    def _within(self, task: Task, copy: ServerCopy) -> Moved:
+    def _within(self, task: Task, copy: ServerCopy, counts: Counts) -> None:
         """Payloads that stay as they are, within one object store."""
-        counts = _Counts()
         keys = [(before, after) for _, before, after in self._keys(task.indexes)]
         for start in range(0, len(keys), _BATCH):
             part = keys[start : start + _BATCH]
@@ -143,113 +121,39 @@ class Mover:
                 if isinstance(carried, int):
                     counts.add(carried, carried)
                 elif carried is not None:
-                    counts.problem(carried, self.move.path, before)
-                elif task.certain:
-                    counts.problem(_vanished(), self.move.path, before)
-        return counts.moved()
+                    counts.failed(carried, before)
+                else:
+                    counts.missing(before)
 
-    def _payloads(self, task: Task) -> Moved:
+    def _payloads(self, task: Task, counts: Counts) -> None:
         """Payloads through memory, some at a time."""
-        counts = _Counts()
         batch: list[tuple[str, Buffer]] = []
         held = 0
-        for index, before, after, payload in self._read(task, counts):
+        names = list(self._keys(task.indexes))
+        payloads = read_objects(self.source, [before for _, before, _ in names], counts)
+        for (index, before, after), payload in zip(names, payloads, strict=True):
+            if payload is None:
+                counts.missing(before)
+                continue
             try:
                 result = self._changed(index, payload, counts)
-            except ZarrstackError as error:
-                counts.problem(error, self.move.path, before)
+            except (ZarrstackError, MemoryError) as error:
+                counts.failed(error, before)
                 continue
-            except MemoryError:
-                counts.problem(_no_memory(), self.move.path, before)
-                continue
-            size = len(payload)
             if result is None:
-                counts.dropped += 1
-                counts.add(size, 0)
+                counts.drop(len(payload))
                 continue
             written = memory(result).nbytes
-            counts.add(size, written)
+            counts.add(len(payload), written)
             batch.append((after, result))
             held += written
             if len(batch) >= _BATCH or held >= _BATCH_BYTES or isinstance(self.writer, LocalWriter):
                 self.writer.write_many(batch)
                 batch, held = [], 0
         self.writer.write_many(batch)
-        return counts.moved()
 
-    def _read(self, task: Task, counts: _Counts) -> Iterator[tuple[int, str, str, bytes]]:
-        keys = list(self._keys(task.indexes))
-        step = 1 if isinstance(self.source, LocalStorage) else _BATCH
-        for start in range(0, len(keys), step):
-            part = keys[start : start + step]
-            try:
-                payloads = self.source.get_many([before for _, before, _ in part])
-            except ZarrstackError:
-                payloads = [self._get(before, counts) for _, before, _ in part]
-            for (index, before, after), payload in zip(part, payloads, strict=True):
-                if payload is not None:
-                    yield index, before, after, payload
-                elif task.certain and not counts.knows(before):
-                    counts.problem(_vanished(), self.move.path, before)
-
-    def _get(self, key: str, counts: _Counts) -> bytes | None:
-        try:
-            return self.source.get(key)
-        except ZarrstackError as error:
-            counts.problem(error, self.move.path, key)
-            return None
-
-    def _changed(self, index: int, payload: bytes, counts: _Counts) -> Buffer | None:
+    def _changed(self, index: int, payload: bytes, counts: Counts) -> Buffer | None:
         if self._change is None:
             self._look.check_whole(payload)
             return payload
         return self._change(index, payload, counts.tally)
-
-
-class _Counts:
-    """What a task has done so far."""
-
-    def __init__(self) -> None:
-        self.chunks = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.dropped = 0
-        self.tally = Tally()
-        self.problems: list[Problem] = []
-        self._keys: set[str] = set()
-
-    def add(self, bytes_in: int, bytes_out: int) -> None:
-        self.chunks += 1
-        self.bytes_in += bytes_in
-        self.bytes_out += bytes_out
-
-    def problem(self, error: ZarrstackError, node: str, key: str) -> None:
-        self._keys.add(key)
-        if len(self.problems) < _MOST_PROBLEMS:
-            self.problems.append(error.at(node=node, key=key).problem)
-
-    def knows(self, key: str) -> bool:
-        return key in self._keys
-
-    def moved(self) -> Moved:
-        return Moved(
-            chunks=self.chunks,
-            bytes_in=self.bytes_in,
-            bytes_out=self.bytes_out,
-            dropped=self.dropped,
-            filled=self.tally.filled,
-            problems=tuple(self.problems),
-        )
-
-
-def _vanished() -> ChunkError:
-    return ChunkError(
-        "a chunk that was listed is gone; the source changed",
-        advice="Let no one write to the source while it is migrated; then start a new job.",
-    )
-
-
-def _no_memory() -> ChunkError:
-    return ChunkError(
-        "not enough memory to decode a chunk", advice="Resume with fewer workers, or on a larger machine."
-    )

@@ -61,6 +61,11 @@ class Move:
     objects: Literal["refuse", "json"] = "refuse"
     allow_pickle: bool = False
     drop_empty: bool = False
+    block_shape: tuple[int, ...] | None = None
+    """Where objects are not those of the source: what is worked on at a time, whole objects of the
+    destination; None where each comes from the source's object of the same place."""
+    piece_shape: tuple[int, ...] | None = None
+    """Where the values of a block (then one shard) do not fit into memory: what is put together at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +88,10 @@ class ArrayPlan:
     """Of the source's chunk listing; a changed source is noticed by it."""
     source_digests: tuple[tuple[str, str], ...] = ()
     """(key, BLAKE2b of the content) of the source's metadata documents."""
+    times_read: float = 1.0
+    """How often a chunk of the source is read, on average."""
+    memory: int | None = None
+    """Bytes of memory that one worker needs at most for its values; None where it is a chunk or two."""
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -122,6 +131,10 @@ class ArrayPlan:
             "objects": move.objects,
             "allow_pickle": move.allow_pickle,
             "drop_empty": move.drop_empty,
+            "block_shape": _listed(move.block_shape),
+            "piece_shape": _listed(move.piece_shape),
+            "times_read": self.times_read,
+            "memory": self.memory,
             "document": self.document,
             "fill_is_null": self.fill_is_null,
             "chunks": self.chunks,
@@ -147,6 +160,8 @@ class ArrayPlan:
             objects=data["objects"],
             allow_pickle=data["allow_pickle"],
             drop_empty=data["drop_empty"],
+            block_shape=_shape(data.get("block_shape")),
+            piece_shape=_shape(data.get("piece_shape")),
         )
         kept = (
             "document",
@@ -163,6 +178,8 @@ class ArrayPlan:
             **{name: data[name] for name in kept},
             bounds=tuple(data["bounds"]),
             source_digests=_digests(data),
+            times_read=data.get("times_read", 1.0),
+            memory=data.get("memory"),
             problems=_problems(data),
         )
 
@@ -309,6 +326,14 @@ class Plan:
     def all_problems(self) -> tuple[Problem, ...]:
         """Every problem: the archive's first, then by node."""
         return (*self.problems, *(problem for node in self.nodes for problem in node.problems))
+
+
+def _listed(shape: tuple[int, ...] | None) -> list[int] | None:
+    return None if shape is None else list(shape)
+
+
+def _shape(data: list[int] | None) -> tuple[int, ...] | None:
+    return None if data is None else tuple(data)
 
 
 def _digests(data: dict[str, Any]) -> tuple[tuple[str, str], ...]:

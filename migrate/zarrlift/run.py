@@ -18,9 +18,10 @@ import numpy as np
 
 from zarrstack.core.errors import JobError, Problem, ZarrstackError
 
+from .counting import Moved
 from .inventory import Indexes, Inventory, take_inventory
 from .job import Job, NodeRow
-from .move import Moved, Task
+from .move import Task
 from .outcome import Outcome
 from .planning import Inventories
 from .plans import ArrayPlan, Plan

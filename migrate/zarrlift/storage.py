@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final
 
 from zarrstack.core.errors import StorageError, UsageError
 
@@ -46,9 +47,31 @@ class Storage(ABC):
     def get(self, key: str) -> bytes | None:
         """The whole object, or None if it is proven absent; StorageError otherwise."""
 
+    def get_part(self, key: str, start: int, length: int) -> bytes | None:
+        """Bytes of an object from `start` on, or its last ones where `start` is -`length`.
+
+        Shorter where the object ends; None if it is proven absent. StorageError otherwise.
+        """
+        data = self.get(key)
+        if data is None:
+            return None
+        return data[max(len(data) - length, 0) :] if start < 0 else data[start : start + length]
+
+    def size(self, key: str) -> int | None:
+        """Bytes of an object; None if it is proven absent. StorageError otherwise."""
+        data = self.get(key)
+        return None if data is None else len(data)
+
     @abstractmethod
     def put(self, key: str, data: bytes) -> None:
         """Write a whole object, so that a reader sees the old one or the new one."""
+
+    def put_file(self, key: str, file: IO[bytes], size: int) -> None:
+        """Write the `size` bytes of an open file as one object; stores that can, take it in pieces."""
+        data = file.read()
+        if len(data) != size:
+            raise StorageError("a temporary file ended early", key=key, found=f"{len(data)} of {size} bytes")
+        self.put(key, data)
 
     @abstractmethod
     def delete(self, key: str) -> None:
@@ -126,6 +149,29 @@ class LocalStorage(Storage):
             if error.errno == errno.EISDIR or (error.errno in _ABSENT and not os.path.islink(path)):
                 return None
             raise storage_error("cannot read", key, error) from error
+
+    def get_part(self, key: str, start: int, length: int) -> bytes | None:
+        """One `pread`; see `get` for what counts as absent."""
+        path = self.path(key)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                if start < 0:
+                    start = max(os.fstat(file.fileno()).st_size - length, 0)
+                return os.pread(file.fileno(), length, start)
+        except OSError as error:
+            if error.errno == errno.EISDIR or (error.errno in _ABSENT and not os.path.islink(path)):
+                return None
+            raise storage_error("cannot read", key, error) from error
+
+    def size(self, key: str) -> int | None:
+        """One `stat`."""
+        try:
+            facts = os.stat(self.path(key))
+        except OSError as error:
+            if error.errno in _ABSENT and not os.path.islink(self.path(key)):
+                return None
+            raise storage_error("cannot read", key, error) from error
+        return facts.st_size if stat.S_ISREG(facts.st_mode) else None
 
     def put(self, key: str, data: bytes) -> None:
         """Write beside and rename, so that a killed process leaves no half document."""

@@ -10,7 +10,7 @@ import os
 import secrets
 import weakref
 from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from zarrstack.core.errors import StorageError, UsageError
 
@@ -60,6 +60,21 @@ class StoreStorage(Storage):
         """Up to `CONCURRENCY` requests at once."""
         return run(bounded([self.fetch(key) for key in keys]))
 
+    def get_part(self, key: str, start: int, length: int) -> bytes | None:
+        """One ranged request."""
+        return run(self.fetch_part(key, start, length))
+
+    def size(self, key: str) -> int | None:
+        """One request, where the store can say a size without the object."""
+
+        async def ask() -> int | None:
+            try:
+                return await self._store.getsize(self.key(key))
+            except FileNotFoundError:
+                return None
+
+        return run(self.told("cannot read", key, ask()))
+
     def put(self, key: str, data: bytes) -> None:
         """Hand the object to the store; whether that is atomic is the store's own property."""
         run(self.store(key, data))
@@ -67,6 +82,17 @@ class StoreStorage(Storage):
     def put_many(self, items: Sequence[tuple[str, bytes]]) -> None:
         """Up to `CONCURRENCY` requests at once."""
         run(bounded([self.store(key, data) for key, data in items]))
+
+    def put_file(self, key: str, file: IO[bytes], size: int) -> None:
+        """A file system of fsspec's sends a file on disk in pieces; others are given the whole."""
+        store = self.fsspec
+        name = file.name if isinstance(getattr(file, "name", None), str) else None
+        if store is None or name is None:
+            super().put_file(key, file, size)
+            return
+        fs: Any = store.fs
+        path = "/".join(part for part in (store.path.rstrip("/"), self.key(key)) if part)
+        run(self.told("cannot write", key, fs._put_file(name, path)))  # noqa: SLF001 - its asynchronous interface
 
     def delete(self, key: str) -> None:
         """Remove the object; stores that insist on its presence are not listened to."""
@@ -115,6 +141,16 @@ class StoreStorage(Storage):
         from zarr.core.buffer import default_buffer_prototype
 
         work = self._store.get(self.key(key), default_buffer_prototype())
+        value = await self.told("cannot read", key, work)
+        return None if value is None else value.to_bytes()
+
+    async def fetch_part(self, key: str, start: int, length: int) -> bytes | None:
+        """As `get_part`, in the loop."""
+        from zarr.abc.store import RangeByteRequest, SuffixByteRequest
+        from zarr.core.buffer import default_buffer_prototype
+
+        part = SuffixByteRequest(length) if start < 0 else RangeByteRequest(start, start + length)
+        work = self._store.get(self.key(key), default_buffer_prototype(), part)
         value = await self.told("cannot read", key, work)
         return None if value is None else value.to_bytes()
 

@@ -8,7 +8,8 @@ import os
 import threading
 from dataclasses import dataclass
 
-from .move import Moved, Mover, Task
+from .counting import Moved
+from .move import Mover, Task
 from .places import open_storage
 from .storage import Storage
 from .through import through

@@ -15,12 +15,15 @@ import shutil
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends, memory
 from zarrstack.core.errors import ChunkError, StorageError
 
 from .storage import LocalStorage, Storage, storage_error
+
+if TYPE_CHECKING:
+    from .streams import ObjectStream
 
 
 class Look(Protocol):
@@ -64,6 +67,14 @@ class Writer(ABC):
         for key, data in items:
             self.write(key, data)
 
+    @abstractmethod
+    def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
+        """An object that is written piece by piece, and there only once it is finished.
+
+        The first `reserve` bytes are left open, to be filled when all else is written. A thread
+        writes one stream at a time.
+        """
+
     def settle(self) -> None:  # noqa: B027 - most places have nothing to settle
         """Make what this thread wrote since the last call as durable as was asked for."""
 
@@ -80,6 +91,12 @@ class StoreWriter(Writer):
     def write(self, key: str, data: Buffer) -> None:
         """Put one object."""
         self.write_many([(key, data)])
+
+    def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
+        """Collected in memory, or in a file once it is large; put when it is whole."""
+        from .streams import SpooledStream
+
+        return SpooledStream(self.storage, key, reserve)
 
     def write_many(self, items: Sequence[tuple[str, Buffer]]) -> None:
         """Put several objects, concurrently where the store can."""
@@ -119,6 +136,20 @@ class LocalWriter(Writer):
             self._publish(temporary, key)
         except OSError as error:
             raise self._failed(temporary, key, error) from error
+
+    def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
+        """Written into a file of the job's own, then renamed."""
+        from .streams import FileStream
+
+        temporary = self._temporary()
+
+        def publish() -> None:
+            self._publish(temporary, key)
+
+        def failed(error: OSError) -> DestinationError:
+            return self._failed(temporary, key, error)
+
+        return FileStream(temporary, reserve, publish, failed, fsync=self.fsync)
 
     def copy(self, source: str, key: str, look: Look) -> int | None:
         """Copy the file at `source`, after `look` has seen its ends.

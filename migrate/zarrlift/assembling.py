@@ -1,0 +1,265 @@
+"""Tasks whose objects are not those of the source: shards made, split or regrouped, leaves of another shape.
+
+Work goes by *blocks*, chunks of a grid of their own that hold whole destination objects. Where both
+sides have the same leaves, payloads are handed on one by one (`_Payloads`), and none is decoded unless
+its codecs change. Otherwise the values of a block are put together and cut anew (`_Values`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from zarrstack.core.codecs.base import Buffer, memory
+from zarrstack.core.dtypes import fill_from_json
+from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.frames import Shards
+from zarrstack.core.grid import Grid
+from zarrstack.core.overlap import touching, within
+
+from .canvas import Canvas
+from .changing import LeafChange, inside_shard, leaf_change_for
+from .leaves import ShardReader, among, object_keys, read_objects
+from .new_objects import NewObject, new_object
+from .storage import Storage
+from .stored import object_decoder
+from .writing import Writer
+
+if TYPE_CHECKING:
+    from .counting import Counts
+    from .inventory import Indexes
+    from .move import Task
+    from .plans import Move
+
+    Place = tuple[int, ...]
+
+
+class Assembler(ABC):
+    """Makes the destination objects of one array, block by block; shared between threads."""
+
+    def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
+        assert move.block_shape is not None
+        self.move = move
+        self.writer = writer
+        self.source = source
+        self.blocks = Grid(move.source.shape, move.block_shape)
+        self.targets = move.destination.objects
+        self.leaf = LeafChange(move, recheck=recheck)
+        self.change = leaf_change_for(move, self.leaf)
+        self.sharded = isinstance(move.source.frame, Shards)
+        self.shards = ShardReader(source, move.path, move.source) if self.sharded else None
+
+    def __call__(self, task: Task, counts: Counts) -> None:
+        """Make every object of the task's blocks; problems go to `counts`. DestinationError."""
+        assert task.sources is not None
+        for number in task.indexes.tolist():
+            place = self.blocks.coordinates(number)
+            present = among(touching(place, self.blocks, self.move.source.objects), task.sources)
+            self.block(place, present, counts)
+
+    @abstractmethod
+    def block(self, place: Place, present: Indexes, counts: Counts) -> None:
+        """Make the objects of one block from the source's objects that are there."""
+
+    def open(self, place: Place) -> NewObject:
+        """An object of the destination, to be filled leaf by leaf."""
+        return new_object(self.move, self.writer, place)
+
+    def objects_of(self, place: Place) -> Iterator[Place]:
+        """Places of the destination's objects within a block."""
+        for number in touching(place, self.blocks, self.targets).tolist():
+            yield self.targets.coordinates(number)
+
+
+class Payloads(Assembler):
+    """The same leaves on both sides."""
+
+    def block(self, place: Place, present: Indexes, counts: Counts) -> None:
+        """Hand on the payloads of one block."""
+        whole = self.targets.chunk_shape == self.blocks.chunk_shape
+        target = _One(self.open(place)) if whole else _Many(self)
+        start = counts.failures
+        try:
+            for leaf, payload, key in self._leaves(place, present, counts):
+                try:
+                    changed = self._changed(leaf, payload, counts)
+                except (ZarrstackError, MemoryError) as error:
+                    counts.failed(error, key)
+                    continue
+                size = memory(payload).nbytes
+                if changed is None:
+                    counts.drop(size)
+                    continue
+                counts.add(size, memory(changed).nbytes)
+                target.put(self.move.destination.grid.coordinates(leaf), changed)
+        except BaseException:
+            target.discard()
+            raise
+        if counts.failures > start:
+            target.discard()
+        else:
+            target.finish()
+
+    def _leaves(self, place: Place, present: Indexes, counts: Counts) -> Iterator[tuple[int, Buffer, str]]:
+        """(leaf, payload, key of the object it came from); what cannot be read is told to `counts`."""
+        if self.shards is None:
+            keys = object_keys(self.move.source, self.move.path, present)
+            for number, key, data in zip(
+                present.tolist(), keys, read_objects(self.source, keys, counts), strict=True
+            ):
+                if data is not None:
+                    yield number, data, key
+                else:
+                    counts.missing(key)
+            return
+        wanted = touching(place, self.blocks, self.move.source.grid)
+        for number in present.tolist():
+            key = self.shards.key(number)
+            try:
+                for leaf, payload in self.shards.leaves(number, wanted):
+                    yield leaf, payload, key
+            except (ZarrstackError, MemoryError) as error:
+                counts.failed(error, key)
+
+    def _changed(self, leaf: int, payload: Buffer, counts: Counts) -> Buffer | None:
+        if self.shards is None:
+            assert isinstance(payload, bytes)
+            return self.change(leaf, payload, counts.tally)
+        try:
+            return self.leaf(leaf, payload)
+        except ZarrstackError as error:
+            inner = tuple(
+                place % count
+                for place, count in zip(
+                    self.move.source.grid.coordinates(leaf), self.shards.frame.chunks_per_shard, strict=True
+                )
+            )
+            raise inside_shard(error, inner) from error
+
+
+class Values(Assembler):
+    """Leaves of another shape: values are put together and cut anew."""
+
+    def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
+        super().__init__(move, source, writer, recheck=recheck)
+        self._decoder = object_decoder(move.source, allow_pickle=move.allow_pickle)
+        self._type = move.source.data_type.numpy
+        self._fill = fill_from_json(move.source.fill_value, move.source.data_type)
+        self._pieces = None if move.piece_shape is None else Grid(move.source.shape, move.piece_shape)
+
+    def block(self, place: Place, present: Indexes, counts: Counts) -> None:
+        """Put the values of one block together, and cut them."""
+        if self._pieces is None:
+            canvas = self._canvas(self.blocks.region(place), present, counts)
+            if canvas is None:
+                return
+            for target in self.objects_of(place):
+                made = self.open(target)
+                self._cut(canvas, self.targets.region(target), made, counts)
+                made.finish()
+            return
+        # One object, a shard, that is larger than the memory for it: made piece by piece.
+        made = self.open(place)
+        try:
+            for number in touching(place, self.blocks, self._pieces).tolist():
+                piece = self._pieces.coordinates(number)
+                near = among(touching(piece, self._pieces, self.move.source.objects), present)
+                canvas = self._canvas(self._pieces.region(piece), near, counts)
+                if canvas is None:
+                    made.discard()
+                    return
+                self._cut(canvas, self._pieces.region(piece), made, counts)
+        except BaseException:
+            made.discard()
+            raise
+        made.finish()
+
+    def _canvas(self, region: tuple[slice, ...], present: Indexes, counts: Counts) -> Canvas | None:
+        """The values of a region; None where some of them could not be read, which `counts` is told."""
+        start = counts.failures
+        canvas = Canvas(region, self._type, self._fill, self.move.destination.chunk_shape)
+        keys = object_keys(self.move.source, self.move.path, present)
+        if self.shards is not None:
+            self._paste_shards(canvas, present, keys, counts)
+        else:
+            for number, key, data in zip(
+                present.tolist(), keys, read_objects(self.source, keys, counts), strict=True
+            ):
+                if data is None:
+                    counts.missing(key)
+                    continue
+                try:
+                    values = self._decoder.decode(data)
+                    if self.move.source.frame is None:
+                        self.leaf.again(number, data, values)
+                except (ZarrstackError, MemoryError) as error:
+                    counts.failed(error, key)
+                    continue
+                counts.add(len(data), 0)
+                place = self.move.source.objects.coordinates(number)
+                canvas.paste(values, self.move.source.objects.region(place))
+        return None if counts.failures > start else canvas
+
+    def _paste_shards(self, canvas: Canvas, present: Indexes, keys: list[str], counts: Counts) -> None:
+        assert self.shards is not None
+        grid = self.move.source.grid
+        wanted = within(canvas.region, grid)
+        for number, key in zip(present.tolist(), keys, strict=True):
+            try:
+                for leaf, payload in self.shards.leaves(number, wanted):
+                    values = self.leaf.reader.decode(payload)
+                    counts.add(len(payload), 0)
+                    canvas.paste(values, grid.region(grid.coordinates(leaf)))
+            except (ZarrstackError, MemoryError) as error:
+                counts.failed(error, key)
+
+    def _cut(self, canvas: Canvas, region: tuple[slice, ...], made: NewObject, counts: Counts) -> None:
+        grid = self.move.destination.grid
+        for number in within(region, grid).tolist():
+            place = grid.coordinates(number)
+            if not canvas.holds(grid.region(place)):
+                continue
+            try:
+                payload = self.leaf.encode(number, canvas.leaf(grid.region(place)))
+            except (ZarrstackError, MemoryError) as error:
+                counts.failed(error, self.move.destination.key(self.move.path, place))
+                continue
+            if payload is None:
+                counts.dropped += 1
+                continue
+            counts.bytes_out += memory(payload).nbytes
+            made.put(place, payload)
+
+
+class _One:
+    """The block is one object."""
+
+    def __init__(self, made: NewObject) -> None:
+        self.put = made.put
+        self.finish = made.finish
+        self.discard = made.discard
+
+
+class _Many:
+    """The block is many objects of one leaf each."""
+
+    def __init__(self, assembler: Assembler) -> None:
+        self._assembler = assembler
+
+    def put(self, place: Place, payload: Buffer) -> None:
+        self._assembler.open(place).put(place, payload)
+
+    def finish(self) -> None:
+        """They are there already."""
+
+    def discard(self) -> None:
+        """They are whole, each of them; the array does not appear all the same."""
+
+
+def assembler_for(move: Move, source: Storage, writer: Writer, *, recheck: bool) -> Assembler | None:
+    """What makes a move's objects; None where each comes from the source's object of the same place."""
+    if move.block_shape is None:
+        return None
+    kind = Payloads if move.source.chunk_shape == move.destination.chunk_shape else Values
+    return kind(move, source, writer, recheck=recheck)

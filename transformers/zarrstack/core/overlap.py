@@ -1,0 +1,76 @@
+"""Which chunks of one grid touch which chunks of another over the same array. Pure.
+
+Both grids are regular and begin at the origin, so along one axis chunk k of length a touches chunks
+k*a // b to ((k+1)*a - 1) // b of length b, as far as the array reaches.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import lcm
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .grid import Grid
+
+Indexes: TypeAlias = "npt.NDArray[np.int64]"
+_AT_ONCE: Final = 1 << 20
+"""Chunks handled together, so that a grid of 10^8 does not need as much memory again."""
+
+
+def touched(indexes: Indexes, source: Grid, blocks: Grid) -> Indexes:
+    """Linear indexes, ascending, of the chunks of `blocks` that some of `source`'s chunks touch."""
+    found = [
+        _touched(indexes[start : start + _AT_ONCE], source, blocks)
+        for start in range(0, len(indexes), _AT_ONCE)
+    ]
+    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+
+
+def _touched(indexes: Indexes, source: Grid, blocks: Grid) -> Indexes:
+    places = source.coordinates_of(indexes)
+    if not source.shape:
+        return np.unique(blocks.indices_of(places))
+    size, other = np.array(source.chunk_shape), np.array(blocks.chunk_shape)
+    first = places * size // other
+    last = (np.minimum((places + 1) * size, np.array(source.shape)) - 1) // other
+    found = []
+    for step in product(*(range(int(most) + 1) for most in (last - first).max(axis=0, initial=0))):
+        reached = first + np.array(step)
+        found.append(blocks.indices_of(reached[(reached <= last).all(axis=1)]))
+    return np.unique(np.concatenate(found))
+
+
+def touching(place: tuple[int, ...], blocks: Grid, source: Grid) -> Indexes:
+    """Linear indexes, ascending, of `source`'s chunks that touch one chunk of `blocks`."""
+    return within(blocks.region(place), source)
+
+
+def within(region: tuple[slice, ...], grid: Grid) -> Indexes:
+    """Linear indexes, ascending, of the chunks that a region of the array touches."""
+    result = np.zeros(1, dtype=np.int64)
+    for axis, length, count in zip(region, grid.chunk_shape, grid.counts, strict=True):
+        along = np.arange(axis.start // length, -(-axis.stop // length), dtype=np.int64)
+        result = (result[:, None] * count + along[None, :]).reshape(-1)
+    return result
+
+
+def times_read(shape: tuple[int, ...], source: tuple[int, ...], blocks: tuple[int, ...]) -> float:
+    """How often a chunk of `source` is touched, on average, when `blocks` are worked on one by one."""
+    pairs, chunks = 1, 1
+    for length, chunk, block in zip(shape, source, blocks, strict=True):
+        if length:
+            pairs *= _pairs(length, chunk, block)
+            chunks *= -(-length // chunk)
+    return pairs / chunks if chunks else 1.0
+
+
+def _pairs(length: int, chunk: int, block: int) -> int:
+    """Pairs of a chunk and a block that touch, along one axis."""
+    # Every boundary of either kind inside the array begins one more pair.
+    chunks, blocks, common = ((length - 1) // step for step in (chunk, block, lcm(chunk, block)))
+    return 1 + chunks + blocks - common
