@@ -8,30 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, Literal
+from typing import Any
 
-from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype, cpu
+from zarr.abc.store import ByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 
 from .array_documents import node_of
 from .byte_ranges import cut
 from .core.draft_v3 import ENTRY
-from .core.errors import MetadataError, UsageError
-from .core.jsons import JSONObject, excerpt
-from .draft_documents import DIALECTS, Documents, entry_bytes, entry_of, parse
-from .draft_keys import DraftArchive, axes_of
+from .core.errors import MetadataError
+from .core.jsons import JSONObject
+from .draft_archive import ArchiveLayer, buffer_of
+from .draft_documents import entry_bytes, parse
+from .draft_keys import DraftArchive
 from .draft_listing import any_node, list_below, list_names
-from .transformer import StorageTransformer
 
 
-class _State:
-    """What copies of a layer share: the archive below, once its entry point has been read."""
-
-    archive: DraftArchive | None = None
-
-
-class Draft(StorageTransformer):
+class Draft(ArchiveLayer):
     """Shows an archive in the layout of the 2022 draft as Zarr v3, and writes it as such.
 
     `dialect` is that of an archive made here: "text", as the text of May 2022 says, or "zarr-python",
@@ -46,107 +40,10 @@ class Draft(StorageTransformer):
     name = "draft"
     short = "dialect"
 
-    def __init__(
-        self,
-        store: Store | None = None,
-        *,
-        dialect: Literal["text", "zarr-python"] = "text",
-        allow_fallback: bool = False,
-    ) -> None:
-        super().__init__(store)
-        if dialect not in DIALECTS:
-            raise UsageError(
-                "layer 'draft': unknown dialect", found=excerpt(dialect), expected=" or ".join(DIALECTS)
-            )
-        if not isinstance(allow_fallback, bool):
-            raise UsageError("layer 'draft': allow_fallback is true or false", found=excerpt(allow_fallback))
-        self._new = DIALECTS[dialect]
-        self._allow_fallback = allow_fallback
-        self._state = _State()
-
     @property
     def supports_consolidated_metadata(self) -> bool:
         """Never: the draft has no place for them in a group's document."""
         return False
-
-    # -- the archive ----------------------------------------------------------------------------
-
-    async def _archive(self) -> DraftArchive:
-        """The archive as its entry point says; where there is none yet, as one would be made."""
-        if self._state.archive is not None:
-            return self._state.archive
-        return self._entered(await self._store.get(ENTRY, default_buffer_prototype()))
-
-    def _archive_sync(self) -> DraftArchive:
-        if self._state.archive is not None:
-            return self._state.archive
-        below: Any = self._store
-        return self._entered(below.get_sync(ENTRY, prototype=default_buffer_prototype()))
-
-    def _entered(self, entry: Buffer | None) -> DraftArchive:
-        if entry is None:
-            return DraftArchive(self._new)
-        dialect = entry_of(entry.to_bytes()).dialect
-        if self._state.archive is None or self._state.archive.dialect != dialect:
-            self._state.archive = DraftArchive(dialect)
-        return self._state.archive
-
-    async def _made(self) -> DraftArchive:
-        """The archive, with an entry point; read again, since another process may have made it anew."""
-        entry = await self._store.get(ENTRY, default_buffer_prototype())
-        if entry is None:
-            self._state.archive = None
-            entry = _buffer(entry_bytes(self._new))
-            await self._store.set(ENTRY, entry)
-        return self._entered(entry)
-
-    def _documents(self, archive: DraftArchive) -> Documents:
-        return Documents(archive, self._allow_fallback)
-
-    # -- keys that are no documents -------------------------------------------------------------
-
-    async def _places(self, key: str) -> tuple[str, ...]:
-        """Where the value is kept, the place to write first; () if nowhere."""
-        archive = await self._archive()
-        if (path := archive.asks(key)) is not None:
-            await self._learn(archive, path)
-        return archive.places(key)
-
-    def _places_sync(self, key: str) -> tuple[str, ...]:
-        archive = self._archive_sync()
-        if (path := archive.asks(key)) is not None:
-            below: Any = self._store
-            place = archive.dialect.array_key(path)
-            self._remember(archive, path, below.get_sync(place, prototype=default_buffer_prototype()))
-        return archive.places(key)
-
-    async def _learn(self, archive: DraftArchive, path: str) -> None:
-        content = await self._store.get(archive.dialect.array_key(path), default_buffer_prototype())
-        self._remember(archive, path, content)
-
-    def _remember(self, archive: DraftArchive, path: str, content: Buffer | None) -> None:
-        axes = None if content is None or archive.is_ghost(path) else axes_of(content.to_bytes())
-        if axes is None:
-            archive.arrays.pop(path, None)
-        else:
-            archive.arrays[path] = axes
-
-    async def _home(self, key: str) -> str:
-        """Where a new value goes; UsageError where there is no place for it."""
-        places = await self._places(key)
-        found = [place for place in places[1:] if await self._store.exists(place)]
-        if found and not await self._store.exists(places[0]):
-            return found[0]  # zarrita's name for the chunk of a 0-d array; it stays the only one
-        return self._first(places, await self._archive(), key)
-
-    def _first(self, places: tuple[str, ...], archive: DraftArchive, key: str) -> str:
-        if not places or archive.homeless(key):
-            raise UsageError(
-                "layer 'draft': there is no place for this key",
-                key=key,
-                advice="If it is a chunk, write its array first: points before single indexes need that.",
-            )
-        return places[0]
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -161,6 +58,8 @@ class Draft(StorageTransformer):
         for place in await self._places(key):
             value = await self._store.get(place, prototype, byte_range)
             if value is not None:
+                if len(value) == 0:
+                    await self._check_empty(key)
                 return value
         return None
 
@@ -176,6 +75,8 @@ class Draft(StorageTransformer):
         for place in self._places_sync(key):
             value: Buffer | None = below.get_sync(place, prototype=prototype, byte_range=byte_range)
             if value is not None:
+                if len(value) == 0:
+                    self._check_empty_sync(key)
                 return value
         return None
 
@@ -296,9 +197,9 @@ class Draft(StorageTransformer):
             return
         if not is_array:
             place, other = other, place
-        await self._store.set(place, _buffer(kept))
+        await self._store.set(place, buffer_of(kept))
         await self._store.delete(other)  # a node is one or the other
-        self._remember(made, path, _buffer(kept) if is_array else None)
+        self._remember(made, path, buffer_of(kept) if is_array else None)
 
     async def delete(self, key: str) -> None:
         """Remove a key; a missing one is no error, and an implicit group stays while nodes lie below it."""
@@ -380,10 +281,6 @@ def _node(value: Buffer) -> JSONObject | None:
     except MetadataError:
         return None
     return data if "node_type" in data else None
-
-
-def _buffer(content: bytes) -> Buffer:
-    return cpu.Buffer.from_bytes(content)
 
 
 def _sync(work: Any) -> Any:

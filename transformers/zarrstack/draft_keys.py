@@ -49,6 +49,14 @@ def axes_of(content: bytes | None) -> Axes | None:
         return None
 
 
+def is_sharded(content: bytes) -> bool:
+    """Whether an array's document of the draft names a storage transformer."""
+    try:
+        return bool(json.loads(content).get("storage_transformers"))
+    except (ValueError, AttributeError, RecursionError):
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class DraftArchive:
     """The keys of one archive. `arrays` has what is known of its arrays, by path."""
@@ -71,6 +79,11 @@ class DraftArchive:
         path, rest = match[1] or "", match[2].lstrip("/.")
         single = rest.isdigit() or (not rest and self.dialect.scalar_key != "c")
         return path if single and path not in self.arrays else None
+
+    def array_of(self, key: str) -> str | None:
+        """The path of the array that this may be a chunk key of; None for other keys."""
+        match = _ABOVE.fullmatch(key)
+        return None if match is None else match[1] or ""
 
     def places(self, key: str) -> tuple[str, ...]:
         """Where a key that is no document is kept, the place to write first; () if there is none.

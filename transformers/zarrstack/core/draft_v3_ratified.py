@@ -173,8 +173,11 @@ def _leaves(chain: Chain, grid: Shape) -> tuple[Shape, Shape | None, Chain]:
 
 def _data_type(data: JSON) -> DataType:
     data_type = DataType.from_json(data)
-    # Two names for one thing: zarr-python 3.4.2 writes `struct`, 3.1.6 knows `structured`.
-    return DataType.from_numpy(data_type.numpy) if data_type.name in STRUCTS else data_type
+    # Two names for one thing: zarr-python 3.4.2 writes `struct`, 3.1.6 knows `structured`; and both
+    # write `variable_length_bytes` where they read `bytes`.
+    if data_type.name in STRUCTS:
+        return DataType.from_numpy(data_type.numpy)
+    return DataType("bytes") if data_type.name == "variable_length_bytes" else data_type
 
 
 def _attributes(document: Mapping[str, JSON], ndim: int) -> JSONObject:
@@ -253,10 +256,23 @@ def _form(array: DraftArray) -> str:
             configuration.pop("typesize", None)  # the encoder's; the draft has no place for it
         if spec.name == "bytes" and single:
             configuration.pop("endian", None)
+        elif spec.name == "bytes":
+            # zarr-python 3.1.6 leaves it out beside structs, and means little.
+            configuration.setdefault("endian", "little")
         specs.append(within_limits(CodecSpec(spec.name, configuration)).to_json())
     counts = array.chunks_per_shard
-    parts = [array.chunk_shape, array.data_type.to_json(), array.fill_value, specs, array.separator, counts]
+    fill = array.fill_value
+    # zarr-python 3 has one NaN, whatever bits the document gave it.
+    if array.data_type.name.startswith("complex"):
+        fill = [_one_nan(part) for part in fill]
+    elif array.data_type.name.startswith("float"):
+        fill = _one_nan(fill)
+    parts = [array.chunk_shape, array.data_type.to_json(), fill, specs, array.separator, counts]
     return canonical(parts)
+
+
+def _one_nan(fill: JSON) -> JSON:
+    return "NaN" if isinstance(fill, str) and fill.startswith("0x") else fill
 
 
 def _open(array: DraftArray) -> str:
