@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import uuid
+from pathlib import Path
+
+import fsspec
 import pytest
 from fixtures_index import archives
-from job_archives import other_archive, tree, values
+from job_archives import OTHERS, other_archive, tree, values
 
 import zarrlift
 from zarrstack.core.errors import UsageError
@@ -66,6 +71,21 @@ def test_resume_goes_on_once_the_damage_is_mended(place):
     (place / damaged).write_bytes(before[damaged])
     assert zarrlift.resume(place).ok
     assert zarrlift.verify(place, full=True).ok
+
+
+@pytest.mark.parametrize("format", OTHERS)
+@pytest.mark.parametrize("kind", ["zip", "url"])
+def test_a_zip_file_and_a_url_give_what_a_directory_gives(format, kind, tmp_path):
+    directory = other_archive(format, tmp_path / "source")
+    if kind == "zip":
+        source = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", directory))
+    else:
+        source = f"memory://{uuid.uuid4()}"
+        fsspec.filesystem("memory").put(f"{directory}/", source, recursive=True)
+    assert zarrlift.migrate(directory, tmp_path / "expected").ok
+    assert zarrlift.migrate(source, tmp_path / "found").ok
+    assert zarrlift.verify(source, tmp_path / "found", full=True).ok
+    assert tree(tmp_path / "found") == tree(tmp_path / "expected")
 
 
 def test_axes_cannot_be_reversed_where_chunks_stay():

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeAlias
 from zarrstack.core.draft_v3 import is_entry
 from zarrstack.core.errors import MetadataError, UsageError
 from zarrstack.core.jsons import excerpt
-from zarrstack.core.n5_dataset import is_dataset
 
 from ..archive import Format
 from ..storage import Storage
@@ -55,7 +54,11 @@ def _is_v1(data: Mapping[str, Any] | None) -> bool:
 
 def is_n5(data: Mapping[str, Any] | None) -> bool:
     """Whether an `attributes.json` is N5's: a root, or a dataset (https://github.com/saalfeldlab/n5)."""
-    return data is not None and ("n5" in data or is_dataset(data))
+    if data is None or "n5" in data:
+        return data is not None
+    from zarrstack.core.n5_dataset import is_dataset
+
+    return is_dataset(data)
 
 
 MARKERS: Final = (
