@@ -17,8 +17,8 @@ from .conventions import Applied, apply_conventions
 from .destination import destination_layout
 from .documents import array_document, group_document, strict_attributes
 from .inventory import NOT_LISTED, Inventory, take_inventory, task_bounds
-from .planning_blocks import block_problems
 from .planning_chunks import memory_problem, object_problem
+from .planning_n5 import block_problems
 from .planning_readers import reader_problems
 from .plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
 from .read_options import ReadOptions
