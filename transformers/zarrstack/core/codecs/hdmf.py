@@ -220,6 +220,8 @@ def number(value: Any, dtype: np.dtype[Any]) -> Any:
     except (ValueError, TypeError, OverflowError):
         result = None
     nan = isinstance(value, float) and math.isnan(value)
-    if result is None or result.shape != () or not (result == value or (nan and np.isnan(result))):
+    # As Python numbers: numpy compares 0.1 with a float32 as float32.
+    fits = result is not None and result.shape == () and (nan or result.item() == value)
+    if result is None or not fits or (nan and result.dtype.kind != "f"):
         raise CastError("a number does not fit its field", found=f"{value!r:.40}", expected=str(dtype))
     return result[()]
