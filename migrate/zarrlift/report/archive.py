@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from zarrstack.core.frames import Shards
 from zarrstack.core.jsons import canonical
 
 from . import problems as report_problems
@@ -12,7 +13,7 @@ from .table import Column
 from .units import count_text, safe, shape_text
 
 if TYPE_CHECKING:
-    from ..archive import Archive, ArrayNode, Node, SeenConvention
+    from ..archive import Archive, ArrayNode, Layout, Node, SeenConvention
     from . import Page
 
 _NODES: Final = 200
@@ -74,10 +75,17 @@ def _row(node: Node) -> tuple[str, ...]:
         shape_text(layout.chunk_shape),
         safe(str(layout.data_type)),
         _fill(node),  # type: ignore[arg-type]
-        safe(str(layout.chain)),
+        safe(str(layout.chain) + _shards(layout)),
         str(layout.keys),
         attributes,
     )
+
+
+def _shards(layout: Layout) -> str:
+    """How large the shards are that the chunks lie in, if they do."""
+    if not isinstance(layout.frame, Shards):
+        return ""
+    return f" in shards of {shape_text(layout.object_shape)}" if layout.shape else " in a shard"
 
 
 def _kind(node: Node) -> str:

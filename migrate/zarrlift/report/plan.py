@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from zarrstack.core.frames import Shards
+
 from . import problems as report_problems
 from .archive import convention_lines
 from .table import Column
@@ -84,6 +86,8 @@ def _groups(arrays: Sequence[ArrayPlan]) -> list[list[ArrayPlan]]:
             str(array.destination.chain),
             str(array.source.keys),
             str(array.destination.keys),
+            str(array.source.frame),
+            str(array.destination.frame),
         )
         groups.setdefault(key, []).append(array)
     return list(groups.values())
@@ -100,9 +104,18 @@ def _group(group: list[ArrayPlan], page: Page) -> Iterator[str]:
         (
             ("codecs", _change(str(first.source.chain), str(first.destination.chain))),
             ("keys", _change(str(first.source.keys), str(first.destination.keys))),
+            *_shards(first),
         )
     )
     yield from page.table(_COLUMNS, _rows(group, page))
+
+
+def _shards(array: ArrayPlan) -> Iterator[tuple[str, str]]:
+    """What is said of shards, where either side has them."""
+    frames = (array.source.frame, array.destination.frame)
+    if any(isinstance(frame, Shards) for frame in frames):
+        before, after = (str(frame) if isinstance(frame, Shards) else "none" for frame in frames)
+        yield ("shards", _change(before.removeprefix("shards of "), after.removeprefix("shards of ")))
 
 
 def _rows(group: list[ArrayPlan], page: Page) -> Iterator[tuple[str, ...]]:
@@ -140,7 +153,7 @@ def _row(arrays: list[ArrayPlan]) -> tuple[str, ...]:
 def _figures(arrays: list[ArrayPlan]) -> tuple[str, str, str]:
     chunks = sum(array.chunks for array in arrays)
     stays = all(array.route.name == "stay" for array in arrays)
-    total = sum(array.source.grid.total for array in arrays)
+    total = sum(array.source.objects.total for array in arrays)
     present = count_text(chunks) + (f" of {count_text(total)}" if chunks != total else "")
     return present, _bytes_in(arrays), "-" if stays else _bytes_out(arrays)
 
