@@ -274,10 +274,10 @@ def _plan_array(
 
 def _bytes_out(source: Layout, destination: Layout, route: Route, bytes_in: int, inventory: Inventory) -> int:
     """What will be written, estimated unless payloads move as they are."""
-    if route.name == "relink" or not inventory.certain:
+    if route.name in ("relink", "reframe") or not inventory.certain:
         return bytes_in
     compresses = len(destination.chain.codecs) > destination.chain.middle + 1
-    raw = prod(destination.chunk_shape) * (destination.data_type.itemsize or 32)
+    raw = prod(source.object_shape) * (destination.data_type.itemsize or 32)
     decoded = len(inventory.indexes) * raw
     compressed_before = len(source.chain.codecs) > source.chain.middle + 1
     if not compresses:
