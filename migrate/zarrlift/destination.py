@@ -10,28 +10,29 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any, Final
 
 import numpy as np
 
 from zarrstack.core.chain import Chain, CodecSpec
-from zarrstack.core.chunk_keys import ChunkKeys
 from zarrstack.core.dtypes import DataType, fill_from_json, fill_to_json, zero_fill
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError
-from zarrstack.core.frames import Frame, N5Blocks, Shards
+from zarrstack.core.frames import N5Blocks
 from zarrstack.core.jsons import JSON
-from zarrstack.core.keys import KeyEncoding
-from zarrstack.core.n5 import N5Keys
 
 from .archive import ArrayNode, Layout
 from .casting import cast, cast_refusal
 from .codec_text import CodecRequest, parse_codecs
 from .destination_codecs import complete, portable_tail, resize
+from .destination_grid import keys_for, placed
 from .destination_keep import keep_problems
 from .destination_n5 import in_place_problems, require_codec
 from .portable import CODECS, DATA_TYPES, Row, within_limits
 from .recipe import CHOICES, ArrayRecipe
+from .recipe_conventions import parse_conventions
 from .recipe_dtype import parse_data_type
+from .recipe_grid import check_grid
 
 _AS_TEXT: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2", "numcodecs.pickle"})
 """Object codecs whose values are most often str: `string`, and the move refuses other values."""
@@ -43,6 +44,12 @@ _VARIABLE: Final[Mapping[str, str]] = {
 """Data type of variable length -> its array-to-bytes codec."""
 
 
+_LEAVE_PAYLOADS: Final = frozenset(
+    {"--codecs", "--key-encoding", "--shards", "--shard-index", "--shard-index-location"}
+)
+"""Options that move the stored bytes of chunks without changing them."""
+
+
 def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> CodecRequest:
     """What the recipe asks of the chain; UsageError where it makes no sense, whatever the array."""
     for name, choices in CHOICES.items():
@@ -52,6 +59,13 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> CodecRequest
     request = parse_codecs(recipe.codecs)
     if recipe.dtype is not None:
         parse_data_type(recipe.dtype)
+    check_grid(recipe.chunks, recipe.shards)
+    if recipe.multiscale is not None and not {"auto", "n5"} & {*parse_conventions(recipe.conventions)}:
+        raise UsageError(
+            "--multiscale is for pyramids that the convention n5 recognises, which is left out",
+            found=f"--conventions {recipe.conventions}",
+            expected="auto, or n5 among the names",
+        )
     changes = [
         _option(name)
         for name, asked in (
@@ -61,7 +75,10 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> CodecRequest
             ("drop_empty", recipe.drop_empty),
             ("codecs", request.mode == "explicit"),
             ("key_encoding", recipe.key_encoding == "default"),
+            ("chunks", recipe.chunks is not None),
+            ("shards", recipe.shards is not None),
             ("shard_index", recipe.shard_index is not None),
+            ("shard_index_location", recipe.shard_index_location is not None),
         )
         if asked
     ]
@@ -71,7 +88,7 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> CodecRequest
             found=", ".join(changes),
             advice="Migrate to a new place instead, or leave the option out.",
         )
-    changes = [name for name in changes if name not in ("--codecs", "--key-encoding", "--shard-index")]
+    changes = [name for name in changes if name not in _LEAVE_PAYLOADS]
     if request.mode == "keep" and changes:
         raise UsageError(
             "--codecs keep leaves the stored bytes alone",
@@ -88,25 +105,28 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> CodecRequest
 
 
 def destination_layout(
-    node: ArrayNode, recipe: ArrayRecipe, *, in_place: bool
+    node: ArrayNode, recipe: ArrayRecipe, *, in_place: bool, leaf_bytes: float | None = None
 ) -> tuple[Layout, tuple[Problem, ...]]:
     """The layout of a node's result, and notes, warnings and refusals about it.
 
+    `leaf_bytes` is what a chunk takes stored, on average; None takes it for as large as its values.
     A refusal says that the node cannot be migrated this way; the layout is then the source's.
     Raises UsageError where the recipe makes no sense for any array.
     """
     assert node.layout is not None
     request = check_recipe(recipe, in_place=in_place)
     source = node.layout
-    keys = _keys(source.keys, recipe, in_place=in_place)
+    keys = keys_for(source.keys, recipe, in_place=in_place)
     try:
         if in_place or request.mode == "keep":
             layout, problems = replace(source, keys=keys), list(_kept(source, in_place=in_place))
-            if not in_place:
-                layout = replace(layout, frame=_frame(source, recipe), root=None)
         else:
             layout, problems = _copy(source, recipe, request)
-            layout = replace(layout, keys=keys, frame=_frame(source, recipe), root=None)
+        if not in_place:
+            layout, notes = placed(
+                source, layout, recipe, _leaf_bytes(source) if leaf_bytes is None else leaf_bytes
+            )
+            problems.extend(notes)
         if recipe.drop_empty and node.fill_is_null:
             problems.append(
                 Problem(
@@ -122,6 +142,10 @@ def destination_layout(
     if any(problem.severity == "refusal" for problem in problems):
         return source, tuple(problems)
     return layout, (*problems, *_strangers(layout))
+
+
+def _leaf_bytes(source: Layout) -> float:
+    return float(prod(source.chunk_shape) * (source.data_type.itemsize or 32))
 
 
 def _kept(source: Layout, *, in_place: bool) -> Iterable[Problem]:
@@ -315,34 +339,7 @@ def _asked_head(head: tuple[CodecSpec, ...], data_type: DataType, ndim: int) -> 
     return (*head[:-1], last)
 
 
-# ----- frames, keys, and who reads the result
-
-
-def _frame(source: Layout, recipe: ArrayRecipe) -> Frame | None:
-    """Shards stay shards, with the index that is asked for; N5's headers come off."""
-    if not isinstance(source.frame, Shards):
-        return None
-    if recipe.shard_index is None:
-        return source.frame
-    return replace(source.frame, index=replace(source.frame.index, checksum=recipe.shard_index == "crc32c"))
-
-
-def _keys(source: ChunkKeys, recipe: ArrayRecipe, *, in_place: bool) -> KeyEncoding:
-    if in_place:
-        if isinstance(source, N5Keys) and source.axes == "kept":
-            source = KeyEncoding("v2", "/")
-        if not isinstance(source, KeyEncoding):
-            raise UnsupportedError("the keys of the chunks are none that Zarr v3 has", found=str(source))
-        if recipe.separator not in (None, source.separator):
-            raise UsageError(
-                "in place chunks keep their keys",
-                found=f"--separator {recipe.separator!r}",
-                expected=f"{source.separator!r}, as the chunks lie",
-                advice="Migrate to a new place instead, or leave the option out.",
-            )
-        return source
-    name = recipe.key_encoding or "default"
-    return KeyEncoding(name, recipe.separator or ("/" if name == "default" else "."))
+# ----- who reads the result
 
 
 def _strangers(layout: Layout) -> list[Problem]:

@@ -9,18 +9,22 @@ since no other chunk will fare better.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.grid import Grid
+from zarrstack.core.overlap import touched, touching
 
 from .assembling import assembler_for
 from .changing import change_for, look_at
 from .counting import Counts, Moved
 from .inventory import Indexes
-from .leaves import read_objects
+from .leaves import among, read_objects
 from .plans import Move
 from .storage import LocalStorage, Storage
 from .writing import DestinationError, LocalWriter, StoreWriter, Writer
@@ -45,6 +49,32 @@ class Task:
     """With blocks: linear indexes, ascending, of the source's objects that they touch and that are there."""
     certain: bool = True
     """Whether every one of them is known to exist."""
+
+
+class Parts:
+    """The chunks of one array that are there, cut into tasks."""
+
+    def __init__(self, move: Move, present: Indexes, bounds: Sequence[int]) -> None:
+        self._move = move
+        self._present = present
+        self._blocks: Grid | None = None
+        self._indexes = present
+        if move.block_shape is not None:
+            self._blocks = Grid(move.source.shape, move.block_shape)
+            self._indexes = touched(present, move.source.objects, self._blocks)
+        self._cuts = np.searchsorted(self._indexes, bounds)
+
+    def task(self, number: int, *, certain: bool) -> Task:
+        """The task of a number."""
+        part = self._indexes[self._cuts[number] : self._cuts[number + 1]]
+        sources = None
+        if self._blocks is not None:
+            near = [
+                touching(self._blocks.coordinates(block), self._blocks, self._move.source.objects)
+                for block in part.tolist()
+            ]
+            sources = among(np.unique(np.concatenate(near)), self._present)
+        return Task(move=self._move, number=number, indexes=part, sources=sources, certain=certain)
 
 
 class Mover:

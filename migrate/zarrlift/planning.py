@@ -17,6 +17,7 @@ from .conventions import Applied, apply_conventions
 from .destination import destination_layout
 from .documents import array_document, group_document, strict_attributes
 from .inventory import NOT_LISTED, Inventory, take_inventory, task_bounds
+from .planning_blocks import Blocks, block_bounds, choose_blocks, mean_leaf, memory_budget
 from .planning_chunks import memory_problem, object_problem
 from .planning_n5 import block_problems
 from .planning_readers import reader_problems
@@ -62,6 +63,7 @@ def make_plan(
     only a recipe that makes no sense at all raises (UsageError).
     """
     in_place = destination is None
+    budget = memory_budget(recipe.memory)
     arrays: list[ArrayPlan] = []
     groups: list[GroupPlan] = []
     refusals: list[Refusal] = []
@@ -90,6 +92,7 @@ def make_plan(
                 children=children.get(node.path, frozenset()),
                 follow_links=reading.follow_links,
                 listing=listing,
+                budget=budget,
             )
         except UsageError:
             raise
@@ -205,12 +208,18 @@ def _plan_array(
     children: frozenset[str],
     follow_links: bool,
     listing: bool,
+    budget: int,
 ) -> tuple[ArrayPlan, Inventory]:
     assert node.layout is not None  # refused nodes do not come here
     source = node.layout
     change = applied.change(node.path)
     problems = [*node.problems, *applied.told(node.path)]
-    destination, notes = destination_layout(node, recipe, in_place=in_place)
+    inventory = NOT_LISTED
+    if listing:
+        inventory = take_inventory(storage, node.path, source, children=children, follow_links=follow_links)
+    destination, notes = destination_layout(
+        node, recipe, in_place=in_place, leaf_bytes=mean_leaf(source, inventory)
+    )
     # A refusal is about what the array's document says, which is the first of its documents.
     key = node.documents[0].key if node.documents else None
     problems.extend(
@@ -229,9 +238,6 @@ def _plan_array(
             found=f"a change of {route.reason}",
             advice="Migrate to a new place instead, or leave the option out.",
         )
-    inventory = NOT_LISTED
-    if listing:
-        inventory = take_inventory(storage, node.path, source, children=children, follow_links=follow_links)
     problems.extend(_inventory_problems(node, source, inventory))
     if route.name == "stay":
         problems.extend(block_problems(node.path, storage, source, inventory))
@@ -246,6 +252,10 @@ def _plan_array(
     known = inventory.total_bytes
     raw = prod(source.chunk_shape) * (source.data_type.itemsize or 32)
     bytes_in = known if known is not None else len(inventory.indexes) * raw // _DENSE
+    blocks = choose_blocks(source, destination, budget)
+    if isinstance(blocks, Problem):
+        problems.append(blocks.at(node=node.path))
+        blocks = None
     planned = ArrayPlan(
         move=Move(
             path=node.path,
@@ -256,6 +266,8 @@ def _plan_array(
             objects=recipe.objects,
             allow_pickle=recipe.allow_pickle,
             drop_empty=recipe.drop_empty,
+            block_shape=None if blocks is None else blocks.shape,
+            piece_shape=None if blocks is None else blocks.piece,
         ),
         document=document,
         fill_is_null=node.fill_is_null,
@@ -264,12 +276,24 @@ def _plan_array(
         bytes_in_known=known is not None,
         bytes_out=0 if route.name == "stay" else _bytes_out(source, destination, route, bytes_in, inventory),
         bytes_out_known=known is not None and route.name in ("stay", "relink"),
-        bounds=() if route.name == "stay" else task_bounds(inventory),
+        bounds=_bounds(route, source, inventory, blocks, bytes_in),
+        times_read=1.0 if blocks is None else blocks.times_read,
+        memory=None if blocks is None else blocks.memory,
         fingerprint=inventory.fingerprint,
         source_digests=digests(node.documents),
         problems=tuple(problems),
     )
     return planned, inventory
+
+
+def _bounds(
+    route: Route, source: Layout, inventory: Inventory, blocks: Blocks | None, bytes_in: int
+) -> tuple[int, ...]:
+    if route.name == "stay":
+        return ()
+    if blocks is None:
+        return task_bounds(inventory)
+    return block_bounds(inventory, source, blocks, bytes_in)
 
 
 def _bytes_out(source: Layout, destination: Layout, route: Route, bytes_in: int, inventory: Inventory) -> int:

@@ -23,8 +23,10 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "key_encoding": ("default", "v2"),
     "separator": (".", "/"),
     "shard_index": ("bytes", "crc32c"),
+    "shard_index_location": ("start", "end"),
     "objects": ("refuse", "json"),
     "attributes": ("strict", "keep"),
+    "multiscale": ("ome",),
 }
 """The closed sets: option -> what it may be."""
 
@@ -48,6 +50,11 @@ class ArrayRecipe:
     """None is "default" for copies and "v2" in place."""
     separator: Separator | None = None
     """None is the encoding's own default for copies, the source's in place."""
+    chunks: str | None = None
+    """Shape of a chunk, such as "64,64,64"; -1 is a whole axis. None keeps it."""
+    shards: str | None = None
+    """Chunks per shard: "auto", "8,8,8", "4x" or "none"; None keeps what is there."""
+    shard_index_location: Literal["start", "end"] | None = None
     shard_index: Literal["bytes", "crc32c"] | None = None
     """Whether the index of a shard has a checksum; None leaves it as it is."""
     drop_empty: bool = False
@@ -59,6 +66,8 @@ class ArrayRecipe:
     """"strict" turns bare NaN and Infinity into strings."""
     conventions: str = "auto"
     """"auto", "none", or names joined by commas; see `recipe_conventions.parse_conventions`."""
+    multiscale: Literal["ome"] | None = None
+    """"ome" writes OME-Zarr 0.5 metadata for the pyramids that programs leave on N5."""
 
     def to_json(self) -> JSONObject:
         """The fields that differ from the defaults; a chain in normal form, as a list."""
@@ -121,6 +130,8 @@ class Recipe:
     include: tuple[str, ...] = ()
     """Path globs; empty means everything."""
     exclude: tuple[str, ...] = ()
+    memory: int | None = None
+    """Bytes that the process may take where chunks change their shape; None is a quarter of the machine's."""
     consolidate: bool | None = None
     """None follows the source."""
     model: RequiredModel | None = None
@@ -163,6 +174,7 @@ class Recipe:
             "include": list(self.include),
             "exclude": list(self.exclude),
             "consolidate": self.consolidate,
+            "memory": self.memory,
             **({} if self.model is None else {"model": self.model.to_json()}),
         }
 
@@ -178,6 +190,7 @@ class Recipe:
             include=tuple(data["include"]),
             exclude=tuple(data["exclude"]),
             consolidate=data["consolidate"],
+            memory=data.get("memory"),
             model=RequiredModel(**data["model"]) if "model" in data else None,
         )
 

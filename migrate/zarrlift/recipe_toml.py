@@ -23,13 +23,15 @@ from typing import Any, Final
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.jsons import canonical
+from zarrstack.core.quantities import parse_size
 
 from .codec_text import parse_codecs
 from .recipe import CHOICES, FIELDS, ArrayRecipe, Recipe, RequiredModel, check_glob
 from .recipe_conventions import parse_conventions
 from .recipe_dtype import parse_data_type
+from .recipe_grid import check_grid
 
-_TOP: Final = ("include", "exclude", "consolidate", "model", "arrays")
+_TOP: Final = ("include", "exclude", "consolidate", "memory", "model", "arrays")
 
 
 def load_recipe(path: str | os.PathLike[str], *, base: ArrayRecipe | None = None) -> Recipe:
@@ -70,6 +72,7 @@ def parse_recipe(data: Mapping[str, Any], *, name: str = "recipe", base: ArrayRe
     consolidate = data.get("consolidate")
     if consolidate is not None and not isinstance(consolidate, bool):
         problems.append(f"consolidate: true or false is expected, found {consolidate!r}")
+    memory = _memory(data.get("memory"), problems)
     model = _model(data.get("model"), os.path.dirname(name), problems)
     if problems:
         count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
@@ -81,8 +84,19 @@ def parse_recipe(data: Mapping[str, Any], *, name: str = "recipe", base: ArrayRe
         include=include,
         exclude=exclude,
         consolidate=consolidate,
+        memory=memory,
         model=model,
     )
+
+
+def _memory(value: Any, problems: list[str]) -> int | None:
+    if value is None:
+        return None
+    size = parse_size(value) if isinstance(value, str) else value
+    if isinstance(size, bool) or not isinstance(size, int):
+        problems.append(f"memory: a size such as '2GB' is expected, found {value!r}")
+        return None
+    return size
 
 
 def _model(value: Any, beside: str, problems: list[str]) -> RequiredModel | None:
@@ -130,6 +144,8 @@ def _value(name: str, value: Any) -> object:
         raise UsageError("wrong type", found=repr(value), expected="a string, or v3 JSON as TOML tables")
     if name == "codecs":
         parse_codecs(value)
+    if name in ("chunks", "shards"):
+        check_grid(**{"chunks": None, "shards": None, name: value})
     if name == "dtype":
         parse_data_type(value)
     if name == "conventions":

@@ -43,7 +43,7 @@ def route_between(
     shared = source.chain.common_prefix(destination.chain)
     place = "keys" if same_place else "place"
     if source.chunk_shape != destination.chunk_shape:
-        return Route(name="regrid", shared=0, reason="chunk shape")
+        return Route(name="regrid", shared=shared, reason="chunk shape")
     if source.data_type != destination.data_type:
         return Route(name="rewrite", shared=0, reason="data type")
     if drop_empty:

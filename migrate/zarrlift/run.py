@@ -21,9 +21,10 @@ from zarrstack.core.errors import JobError, Problem, ZarrstackError
 from .counting import Moved
 from .inventory import Indexes, Inventory, take_inventory
 from .job import Job, NodeRow
-from .move import Task
+from .move import Parts, Task
 from .outcome import Outcome
 from .planning import Inventories
+from .planning_blocks import memory_budget, workers_within
 from .plans import ArrayPlan, Plan
 from .progress import Progress, Silent
 from .publishing import Publisher
@@ -212,7 +213,8 @@ class Run:
         mean = sum(array.bytes_in for array in arrays) / max(chunks, 1)
         if mean < _SMALL and not self.options.processes:
             return 1
-        return cores
+        needed = max((array.memory or 0 for array in arrays), default=0)
+        return min(cores, workers_within(memory_budget(self.plan.recipe.memory), needed)) if needed else cores
 
     def _executor(self, workers: int) -> tuple[Executor, Callable[[Task], Future[Moved]], bool]:
         options = self.options
@@ -253,7 +255,7 @@ class Run:
                 self._finish([array])
                 continue
             done = self.job.tasks_done(row.id)
-            cuts = np.searchsorted(inventory.indexes, plan.bounds)
+            parts = Parts(plan.move, inventory.indexes, plan.bounds)
             numbers = [number for number in range(plan.tasks) if number not in done]
             if not numbers:
                 array.all_submitted = True
@@ -261,8 +263,7 @@ class Run:
             for number in numbers:
                 array.open_tasks += 1
                 array.all_submitted = number == numbers[-1]
-                part = inventory.indexes[cuts[number] : cuts[number + 1]]
-                yield array, Task(move=plan.move, number=number, indexes=part, certain=inventory.certain)
+                yield array, parts.task(number, certain=inventory.certain)
 
     def _inventory(self, plan: ArrayPlan) -> Inventory:
         known = self.inventories.pop(plan.path, None)

@@ -15,7 +15,8 @@ from zarr.storage import MemoryStore
 
 from zarrstack.below import serves_sync
 from zarrstack.core.errors import UsageError
-from zarrstack.rates import Bucket, Gate, parse_rate
+from zarrstack.core.quantities import parse_rate
+from zarrstack.rates import Bucket, Gate
 from zarrstack.throttle import Throttle
 from zarrstack.transformer import StorageTransformer, stack
 

@@ -3,29 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections import deque
 from concurrent.futures import Future
-from typing import Final
 
 from .clock import Clock
-
-_RATE: Final = re.compile(r"\s*(?P<number>\d+(\.\d+)?)\s*(?P<unit>[A-Za-z]*)\s*(/\s*s)?\s*")
-UNITS: Final = {
-    "": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
-}  # fmt: skip
-"""Bytes; IEC 80000-13 for the binary ones. `KB` is taken for `kB`."""
-
-
-def parse_rate(text: str) -> float | None:
-    """Units per second of a text such as "50MB/s" or "10"; None when it is no rate."""
-    match = _RATE.fullmatch(text)
-    if match is None or match["unit"] not in UNITS:
-        return None
-    rate = float(match["number"]) * UNITS[match["unit"]]
-    return int(rate) if rate.is_integer() else rate
 
 
 class Bucket:

@@ -11,7 +11,8 @@ from zarr.core.buffer import Buffer
 from .arguments import either, given, number, unfit
 from .around import Around, Call
 from .clock import Clock
-from .rates import Bucket, Gate, parse_rate
+from .core.quantities import parse_rate
+from .rates import Bucket, Gate
 
 T = TypeVar("T")
 

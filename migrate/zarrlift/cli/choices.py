@@ -73,6 +73,12 @@ class Attributes(StrEnum):
     KEEP = "keep"
 
 
+class Multiscale(StrEnum):
+    """What the pyramids that programs leave on N5 are written as."""
+
+    OME = "ome"
+
+
 class Check(StrEnum):
     """How much is verified before an array appears."""
 
@@ -86,3 +92,10 @@ class Link(StrEnum):
 
     AUTO = "auto"
     HARD = "hard"
+
+
+class Location(StrEnum):
+    """Where in a shard its index stands."""
+
+    START = "start"
+    END = "end"

@@ -17,6 +17,8 @@ from .choices import (
     Endian,
     Format,
     Link,
+    Location,
+    Multiscale,
     Objects,
     Order,
     Separator,
@@ -35,12 +37,16 @@ _FIELDS: Final = (
     "order",
     "key_encoding",
     "separator",
+    "chunks",
+    "shards",
     "shard_index",
+    "shard_index_location",
     "drop_empty",
     "objects",
     "allow_pickle",
     "attributes",
     "conventions",
+    "multiscale",
 )
 """Parameters that bear the name of a field of `ArrayRecipe`; None and False mean "not given"."""
 
@@ -144,6 +150,32 @@ KeyEncoding: TypeAlias = Annotated[
 SeparatorOption: TypeAlias = Annotated[
     Separator | None, _option("--separator", help="Separator within chunk keys.")
 ]
+Chunks: TypeAlias = Annotated[
+    str | None,
+    _option(
+        "--chunks", help="Shape of the result's chunks, such as 64,64,64; -1 is a whole axis.", metavar="N,N"
+    ),
+]
+Shards: TypeAlias = Annotated[
+    str | None,
+    _option(
+        "--shards",
+        help="Chunks per shard: auto, 8,8,8, 4x (along each axis) or none; payloads are not decoded for it.",
+        metavar="SHARDS",
+    ),
+]
+Memory: TypeAlias = Annotated[
+    str | None,
+    _option(
+        "--memory",
+        help="With --chunks: what the process may take, such as 2GB; else a quarter of the machine's.",
+        metavar="SIZE",
+    ),
+]
+IndexLocation: TypeAlias = Annotated[
+    Location | None,
+    _option("--shard-index-location", help="Where in a shard its index stands; end if not given."),
+]
 ShardIndexOption: TypeAlias = Annotated[
     ShardIndex | None,
     _option("--shard-index", help="crc32c: the index of each shard gets a checksum; bytes: none."),
@@ -177,6 +209,13 @@ ConventionsOption: TypeAlias = Annotated[
         metavar="NAMES",
     ),
 ]
+MultiscaleOption: TypeAlias = Annotated[
+    Multiscale | None,
+    _option(
+        "--multiscale",
+        help="N5: ome writes OME-Zarr 0.5 metadata for pyramids by COSEM, n5-viewer, Paintera, BigDataViewer.",
+    ),
+]
 Consolidate: TypeAlias = Annotated[
     bool | None,
     _option(
@@ -206,6 +245,7 @@ VerifyAgain: TypeAlias = Annotated[
 Fsync: TypeAlias = Annotated[bool, _option("--fsync", help="Survive power loss too; slower.")]
 LinkOption: TypeAlias = Annotated[
     Link,
+    Location,
     _option("--link", help="hard: hard links for unchanged chunks, which then share bytes with the source."),
 ]
 Full: TypeAlias = Annotated[bool, _option("--full", help="Compare every value, not samples.")]
@@ -251,6 +291,16 @@ def _object(text: str, name: str) -> JSONObject:
     return data
 
 
+def size(text: str, name: str) -> int:
+    """Bytes of a text such as 512MB, 2GB or 1GiB; raises UsageError."""
+    from zarrstack.core.quantities import parse_size
+
+    number = parse_size(text)
+    if number is None:
+        raise _usage(f"{name} is no size: {text}", expected="such as 512MB or 2GB")
+    return int(number)
+
+
 def load_recipe(path: str) -> Recipe:
     """The recipe in a TOML file; raises UsageError."""
     from ..recipe_toml import load_recipe as load
@@ -289,6 +339,8 @@ def recipe(given: Mapping[str, Any]) -> Recipe:
     whole: dict[str, Any] = {name: tuple(given[name]) for name in ("include", "exclude") if given[name]}
     if given["consolidate"] is not None:
         whole["consolidate"] = given["consolidate"]
+    if given["memory"] is not None:
+        whole["memory"] = size(given["memory"], "--memory")
     if given["model"] is not None:
         from ..models.requirement import load as load_model
 

@@ -1,0 +1,105 @@
+"""How the objects of a result are cut and named: leaf chunks, shards, keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zarrstack.core.chunk_keys import ChunkKeys
+from zarrstack.core.errors import Problem, UnsupportedError, UsageError
+from zarrstack.core.frames import Frame, Shards
+from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.n5 import N5Keys
+from zarrstack.core.shard import IndexFormat
+
+from .archive import Layout
+from .recipe import ArrayRecipe
+from .recipe_grid import chunk_shape, chunks_per_shard
+
+
+def placed(
+    source: Layout, layout: Layout, recipe: ArrayRecipe, leaf_bytes: float
+) -> tuple[Layout, list[Problem]]:
+    """The layout of a copy with the chunks, shards and keys it is to have.
+
+    `leaf_bytes` is what a leaf of the source takes stored, on average. An array with another number of
+    axes than the recipe names keeps what it has, which is noted.
+    """
+    problems: list[Problem] = []
+    if recipe.chunks is not None and (shape := _asked(chunk_shape, recipe.chunks, layout.shape, problems)):
+        layout = replace(layout, chunk_shape=shape)
+    frame = _frame(source, layout, recipe, leaf_bytes, problems)
+    keys = keys_for(source.keys, recipe, in_place=False)
+    return replace(layout, keys=keys, frame=frame, root=None), problems
+
+
+def _asked(
+    read: object, text: str, shape: tuple[int, ...], problems: list[Problem]
+) -> tuple[int, ...] | None:
+    assert callable(read)
+    try:
+        result: tuple[int, ...] = read(text, shape)
+    except UnsupportedError as error:
+        problems.append(replace(error.problem, kind="grid", severity="note"))
+        return None
+    return result
+
+
+def _frame(
+    source: Layout, layout: Layout, recipe: ArrayRecipe, leaf_bytes: float, problems: list[Problem]
+) -> Frame | None:
+    """The shards of a copy, with the index that is asked for; N5's headers come off."""
+    before = source.frame if isinstance(source.frame, Shards) else None
+    if recipe.shards is None:
+        if before is None:
+            return None
+        if layout.chunk_shape == source.chunk_shape:
+            return Shards(before.chunks_per_shard, _index(before.index, recipe))
+        # Other chunks, and nothing said of shards: they hold about as many values as before.
+        counts = tuple(
+            max(whole // leaf, 1) for whole, leaf in zip(source.object_shape, layout.chunk_shape, strict=True)
+        )
+        return Shards(counts, _index(before.index, recipe))
+    stored = leaf_bytes * _items(layout.chunk_shape) / max(_items(source.chunk_shape), 1)
+    try:
+        asked, why = chunks_per_shard(recipe.shards, layout.grid.counts, stored)
+    except UnsupportedError as error:
+        problems.append(replace(error.problem, kind="grid", severity="note"))
+        return None if before is None else Shards(before.chunks_per_shard, _index(before.index, recipe))
+    if recipe.shards == "auto":
+        words = "no shards" if asked is None else f"shards of {' x '.join(map(str, asked))} chunks"
+        problems.append(Problem(kind="grid", severity="note", message=f"{words}: {why}"))
+    return None if asked is None else Shards(asked, _index(IndexFormat(), recipe))
+
+
+def _index(form: IndexFormat, recipe: ArrayRecipe) -> IndexFormat:
+    if recipe.shard_index is not None:
+        form = replace(form, checksum=recipe.shard_index == "crc32c")
+    if recipe.shard_index_location is not None:
+        form = replace(form, location=recipe.shard_index_location)
+    return form
+
+
+def _items(shape: tuple[int, ...]) -> int:
+    count = 1
+    for length in shape:
+        count *= length
+    return count
+
+
+def keys_for(source: ChunkKeys, recipe: ArrayRecipe, *, in_place: bool) -> KeyEncoding:
+    """How the chunks of a result are named; UsageError and UnsupportedError in place, where keys stay."""
+    if in_place:
+        if isinstance(source, N5Keys) and source.axes == "kept":
+            source = KeyEncoding("v2", "/")
+        if not isinstance(source, KeyEncoding):
+            raise UnsupportedError("the keys of the chunks are none that Zarr v3 has", found=str(source))
+        if recipe.separator not in (None, source.separator):
+            raise UsageError(
+                "in place chunks keep their keys",
+                found=f"--separator {recipe.separator!r}",
+                expected=f"{source.separator!r}, as the chunks lie",
+                advice="Migrate to a new place instead, or leave the option out.",
+            )
+        return source
+    name = recipe.key_encoding or "default"
+    return KeyEncoding(name, recipe.separator or ("/" if name == "default" else "."))
