@@ -1,7 +1,7 @@
 """The fixtures of hdmf-zarr, unpacked, and what damages them.
 
-    place = unpack("0.13", "session", tmp_path)      # the folder; files("0.13", "session") names what is in it
-    expected("0.13", "session")["session.nwb.zarr"]  # what the hdmf-zarr that wrote it reads
+place = unpack("0.13", "session", tmp_path)      # the folder; files("0.13", "session") names what is in it
+expected("0.13", "session")["session.nwb.zarr"]  # what the hdmf-zarr that wrote it reads
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ def files(version: str, name: str) -> tuple[str, ...]:
 
 def documents(root: Path, name: str = "zarr.json") -> dict[str, Any]:
     """Every document of a name below a root, by path of its node."""
-    found = {path.parent.relative_to(root).as_posix(): json.loads(path.read_bytes()) for path in root.rglob(name)}
+    found = {
+        path.parent.relative_to(root).as_posix(): json.loads(path.read_bytes()) for path in root.rglob(name)
+    }
     return {("" if path == "." else path): document for path, document in sorted(found.items())}
 
 

@@ -393,15 +393,19 @@ def test_numbers_in_rows_that_do_not_fit_their_word_get_a_wider_type(tmp_path: P
     assert table[...].tolist() == [(1, 0.1, "a"), (1000, 2.5, "b")]
 
 
+def said_fields(**kinds: str) -> list[dict[str, str]]:
+    return [{"name": name, "dtype": kind} for name, kind in kinds.items()]
+
+
 ROWS: dict[str, tuple[list[Any], list[dict[str, str]], str]] = {
-    "too few fields": ([(1,)], [{"name": "n", "dtype": "int32"}, {"name": "t", "dtype": "str"}], "another number"),
-    "a text for a number": ([("x", "y")], [{"name": "n", "dtype": "int32"}, {"name": "t", "dtype": "str"}], "no number"),
-    "a number for a text": ([(1, 2)], [{"name": "n", "dtype": "int32"}, {"name": "t", "dtype": "str"}], "no text"),
-    "no row": (["x"], [{"name": "n", "dtype": "int32"}], "no row"),
-    "a field of regions": ([(1, 2)], [{"name": "n", "dtype": "int32"}, {"name": "t", "dtype": "region"}], "regions"),
-    "a field of an unknown type": ([(1,)], [{"name": "n", "dtype": "void"}], "does not write in compound"),
-    "two fields of one name": ([(1, 2)], [{"name": "n", "dtype": "int32"}] * 2, "not those of the array"),
-}  # fmt: skip
+    "too few fields": ([(1,)], said_fields(n="int32", t="str"), "another number"),
+    "a text for a number": ([("x", "y")], said_fields(n="int32", t="str"), "no number"),
+    "a number for a text": ([(1, 2)], said_fields(n="int32", t="str"), "no text"),
+    "no row": (["x"], said_fields(n="int32"), "no row"),
+    "a field of regions": ([(1, 2)], said_fields(n="int32", t="region"), "regions"),
+    "a field of an unknown type": ([(1,)], said_fields(n="void"), "does not write in compound"),
+    "two fields of one name": ([(1, 2)], said_fields(n="int32") * 2, "not those of the array"),
+}
 
 
 @pytest.mark.parametrize("name", ROWS)

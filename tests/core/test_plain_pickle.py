@@ -7,6 +7,7 @@ import pickle
 import pickletools
 import struct
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -145,7 +146,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("protocol", (0, 2, 4))
+@pytest.mark.parametrize("protocol", [0, 2, 4])
 def test_any_other_name_is_refused_before_anything_is_made_of_it(name: str, protocol: int) -> None:
     for stored in (objects(HOSTILE[name]), objects((reference("/a"), HOSTILE[name])), HOSTILE[name]):
         with pytest.raises(UnsupportedError) as caught:
@@ -223,31 +224,27 @@ def test_damage_is_an_error_or_another_plain_array(payload: bytes, data: st.Data
     for place in data.draw(st.lists(st.integers(0, max(len(damaged) - 1, 0)), max_size=4)):
         if damaged:
             damaged[place] = data.draw(st.integers(0, 255))
-    try:
-        found = read(bytes(damaged), 2, memory=1 << 20)
-    except ZarrstackError as error:
-        assert error.kind in ("chunk", "unsupported")
-    else:
-        assert found.size == 2
+    with suppress(ChunkError, UnsupportedError):
+        assert read(bytes(damaged), 2, memory=1 << 20).size == 2
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_an_error_or_an_array(payload: bytes) -> None:
-    try:
-        read(payload, 1, memory=1 << 20)
-    except ZarrstackError as error:
-        assert error.kind in ("chunk", "unsupported")
+    with suppress(ChunkError, UnsupportedError):
+        assert read(payload, 1, memory=1 << 20).size == 1
 
 
 def test_memory_is_counted_before_it_is_taken() -> None:
     """A kilobyte that claims a gigabyte: many lists, a wide struct over one row, a long array."""
     lists = b"(" + b"]" * 100_000 + b"t."
     wide = np.array([("a", 1)], dtype=[("text", "<U16384"), ("n", "O")])
-    many = pickle.dumps(wide).replace(b"K\x01\x85", b"K\x01\x85")
-    for payload in (lists, many):
+    for payload in (lists, pickle.dumps(wide)):
         with pytest.raises(ChunkError, match="more than a chunk may hold"):
             read(payload, 1, memory=60_000)
-    shape = b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntC\x01btR(I1\n(I%d\ntcnumpy\ndtype\n(VO8\nI00\nI01\ntRI00\n]tb."
+    shape = (
+        b"cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(I0\ntC\x01btR"
+        b"(I1\n(I%d\ntcnumpy\ndtype\n(VO8\nI00\nI01\ntRI00\n]tb."
+    )
     with pytest.raises(ChunkError, match="more items than"):
         read(shape % 10**15, 10**15)
 

@@ -20,7 +20,7 @@ def convert(source, destination):
     warnings.simplefilter("ignore")
     try:
         NWBZarrV2IO.convert_to_v3(source, destination, allow_pickle=True)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer
         return f"{type(error).__name__}: {error}"
     return None
 
