@@ -119,6 +119,17 @@ def test_every_reader_takes_what_is_written(library, kind, level):
         assert bytes(numcodecs.Zlib().decode(stream)) == data
 
 
+@pytest.mark.parametrize("level", [1, 4, 5, 6, 9])
+def test_a_level_gives_about_the_size_that_it_gives_with_zlib(level):
+    axes = zip(np.ogrid[:40, :60, :50], (9, 10, 11), strict=True)
+    cells = sum((axis // length) * 7**length for axis, length in axes)
+    # A hundredth is left of these; see _LEVELS.
+    regular = (cells.astype("<u4").tobytes(), (cells % 3 == 0).tobytes()) if level >= 6 else ()
+    for data in (*DATA.values(), *regular):
+        fast, plain = (len(with_library(name, deflate.gzip_compress, data, level)) for name in LIBRARIES)
+        assert fast <= 1.2 * plain + 64
+
+
 @pytest.mark.parametrize("wrap", [bytearray, memoryview, lambda d: np.frombuffer(d, "u1")])
 @pytest.mark.parametrize("codec", CODECS)
 def test_any_buffer_is_taken(library, codec, wrap):
@@ -327,3 +338,35 @@ def test_a_damaged_stream_is_not_rewrapped(case):
     ]
     assert not isinstance(told[0], bytes)
     assert told[0] == told[1]
+
+
+# ----- what the two libraries judge differently
+
+
+def declaring_too_many(literals: int, distances: int) -> bytes:
+    """A raw deflate stream of "aaaaa", whose block declares so many codes (RFC 1951, 3.2.7), uses three."""
+    lengths = [0] * (literals + distances)
+    lengths[ord("a")] = lengths[256] = lengths[literals] = 1
+    bits = [1, 0, 1]  # the last block, with codes of its own
+    for number, width in ((literals - 257, 5), (distances - 1, 5), (15, 4)):
+        bits += [number >> place & 1 for place in range(width)]
+    order = (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15)
+    for symbol in order:  # lengths 0 and 1 take one bit each
+        bits += [int(symbol in (0, 1)), 0, 0]
+    bits += lengths
+    bits += [0, 0, 0, 0, 0, 1]
+    bits += [0] * (-len(bits) % 8)
+    return bytes(
+        sum(bit << place for place, bit in enumerate(bits[at : at + 8])) for at in range(0, len(bits), 8)
+    )
+
+
+def test_codes_that_are_declared_and_never_used_are_the_only_known_difference():
+    trailer = struct.pack("<II", zlib.crc32(b"aaaaa"), 5)
+    for literals, distances, alike in ((257, 1, True), (286, 30, True), (288, 1, False), (257, 32, False)):
+        member = deflate.GZIP_HEADER + declaring_too_many(literals, distances) + trailer
+        told = [
+            with_library(name, deflate.gzip_decompress, member, Size(5, exact=True)) for name in LIBRARIES
+        ]
+        assert (told[0] == told[1]) is alike
+        assert told[1] == b"aaaaa"

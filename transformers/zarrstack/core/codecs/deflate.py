@@ -5,7 +5,9 @@ more than allowed is asked for and refused if it comes, so a bomb costs what its
 
 With the extra `zarrlift[fast]` it is libdeflate that encodes, and decodes what it says is right;
 docs/design/dependencies.md has the comparison. All else is judged by zlib: several members,
-padding, whatever is damaged. So the errors are the same with and without it.
+padding, whatever is damaged. So the errors are the same with and without it. One thing differs: libdeflate
+0.9.0 takes a block that declares 287 or 288 literal codes, or 31 or 32 distances, as long as it uses none
+of those, and zlib takes none such. No encoder writes one, and the checksum proves the data right.
 """
 
 from __future__ import annotations
@@ -53,6 +55,12 @@ _MOST_WHOLE: Final = (1 << 32) - 1
 _MOST_PER_BYTE: Final = 1032
 """Deflate unpacks one byte to no more (258 for two bits); a size beyond it is no size to reserve."""
 
+_LEVELS: Final = (0, 1, 2, 3, 4, 6, 7, 7, 9, 9)
+"""libdeflate's level for each of zlib's, so that what was asked for is about as small. Measured on ten kinds
+of data: mostly smaller, up to level 6 never more than a twentieth larger, a sixth at level 9. With its own
+level 6, label images took up to 2.2 times what zlib's takes. Only what shrinks to a hundredth, such as
+boxes of one number, still takes up to 4 times as much below level 4."""
+
 _GZIP_WINDOW: Final = 31
 _ZLIB_WINDOW: Final = 15
 _RAW_WINDOW: Final = -15
@@ -61,7 +69,7 @@ _RAW_WINDOW: Final = -15
 def gzip_compress(data: Buffer, level: int) -> Buffer:
     """A gzip member without time or name, so that the same data gives the same bytes."""
     if library is not None:
-        member: bytearray = library.gzip_compress(data, _default(level))
+        member: bytearray = library.gzip_compress(data, _LEVELS[_default(level)])
         member[_EXTRA_FLAGS] = 0
         return member
     body = zlib.compress(memory(data), _default(level), _RAW_WINDOW)
@@ -71,7 +79,7 @@ def gzip_compress(data: Buffer, level: int) -> Buffer:
 def zlib_compress(data: Buffer, level: int) -> Buffer:
     """A zlib stream."""
     if library is not None:
-        stream: bytearray = library.zlib_compress(data, _default(level))
+        stream: bytearray = library.zlib_compress(data, _LEVELS[_default(level)])
         return stream
     return zlib.compress(memory(data), _default(level))
 
