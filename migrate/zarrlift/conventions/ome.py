@@ -4,7 +4,9 @@
 level's `dimension_names` equal to the names of the axes; that is all that changes.
 https://ngff.openmicroscopy.org/0.4/index.html, https://ngff.openmicroscopy.org/0.5/index.html
 
-What is of 0.1 to 0.3 stays as it is: those versions have other axes, and no 0.5 form.
+What is of 0.1 to 0.3 stays as it is: those versions have other axes, and no 0.5 form. So do the
+rasters of SpatialData, which goes by a version of its own: it looks for 0.4 in whatever its 0.1
+containers hold, on Zarr v3 too (spatialdata 0.8.0, `_io/io_zarr.py`, `get_raster_format_for_read`).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from .ome_images import image_problems, version_of
 BLOCK: Final = "ome"
 VERSION: Final = "0.5"
 FROM: Final = "0.4"
+_SPATIALDATA: Final = "spatialdata_attrs"
 _PLAIN: Final = "--conventions none, or a recipe's `conventions` for this path, migrates it as plain data."
 
 
@@ -34,7 +37,7 @@ class _Found:
     lifted: Mapping[str, tuple[str, ...]]
     """Path -> the attributes that move."""
     older: Mapping[str, str]
-    """Path -> a version that stays as it is."""
+    """Path -> a version that stays as it is, and whose."""
 
 
 @dataclass(slots=True)
@@ -53,6 +56,8 @@ class Ome(Convention):
 
     def recognise(self, view: View) -> Recognised | None:
         """Groups that bear OME's attributes."""
+        if view.archive.format == "n5":
+            return None  # whose `multiscales` are COSEM's
         found = _find(view)
         if not found.lifted and not found.older:
             return None
@@ -71,7 +76,7 @@ class Ome(Convention):
         words = [f"{n} {kind}" + ("s" if n > 1 else "") for kind, n in account.count.items() if n]
         summary = ", ".join(words) + (f" of {FROM}" if words else "")
         if found.older:
-            summary += (", " if words else "") + f"{len(found.older)} of older versions"
+            summary += (", " if words else "") + f"{len(found.older)} left as they are"
         return Recognised(summary=summary, changes=account.changes, problems=tuple(account.problems))
 
 
@@ -88,7 +93,9 @@ def _find(view: View) -> _Found:
             if key not in node.attributes or not _is(key, node.attributes[key]):
                 continue
             version = version_of(key, node.attributes[key])
-            if version == FROM:
+            if _SPATIALDATA in node.attributes:
+                older[node.path] = f"{version}, of SpatialData"
+            elif version == FROM:
                 lifted[node.path] = (*lifted.get(node.path, ()), key)
             else:
                 older[node.path] = version
@@ -207,13 +214,15 @@ def _join(group: str, path: str) -> str:
 
 
 def _older(path: str, version: str) -> Problem:
+    theirs = version.endswith("SpatialData")
+    reason = "SpatialData reads it so" if theirs else f"only that of {FROM} has a form in {VERSION}"
     return Problem(
         kind="convention",
         severity="note",
         node=path,
-        message=f"OME-NGFF metadata stays as it is: only that of {FROM} has a form in {VERSION}",
+        message=f"OME-NGFF metadata stays as it is: {reason}",
         found=f"version {version}",
-        advice=f"Upgrade it to {FROM} first, where an application needs {VERSION}.",
+        advice=None if theirs else f"Upgrade it to {FROM} first, where an application needs {VERSION}.",
     )
 
 

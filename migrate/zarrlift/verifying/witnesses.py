@@ -93,5 +93,37 @@ def _number(stated: JSON, dtype: np.dtype[Any]) -> Any:
         return None
 
 
-WITNESSES: Final[Mapping[str, Witness]] = {"xarray": xarray}
+def ome(node: Node, found: FoundNode) -> Iterator[Finding]:
+    """What stood in OME's attributes stands under `ome`, but for its versions.
+
+    Source: OME-Zarr 0.5, https://ngff.openmicroscopy.org/0.5/index.html
+    """
+    block = found.attributes.get("ome")
+    if isinstance(node, ArrayNode) or not isinstance(block, dict) or "ome" in node.attributes:
+        return
+    if block.get("version") != "0.5":
+        yield "version of ome", canonical(block.get("version")), '"0.5"'
+    for name, value in block.items():
+        if name == "version":
+            continue
+        if name in found.attributes:
+            yield f"attribute {name!r}", "twice, in ome and beside it", "once"
+        if name not in node.attributes:
+            yield f"attribute ome/{name}", canonical(value), "nothing"
+        elif canonical(_unversioned(value)) != canonical(_unversioned(node.attributes[name])):
+            yield f"attribute ome/{name}", canonical(value), canonical(node.attributes[name])
+        elif canonical(_unversioned(value)) != canonical(value):
+            yield f"attribute ome/{name}", "a version of its own", "none: ome has the version"
+
+
+def _unversioned(value: JSON) -> JSON:
+    """An entry, or a list of entries, without the version that each of them stated."""
+    if isinstance(value, list):
+        return [_unversioned(item) if isinstance(item, dict) else item for item in value]
+    if isinstance(value, dict) and value.get("version") == "0.4":
+        return {name: item for name, item in value.items() if name != "version"}
+    return value
+
+
+WITNESSES: Final[Mapping[str, Witness]] = {"xarray": xarray, "ome": ome}
 """By the name of the convention."""

@@ -1,0 +1,49 @@
+"""Small archives made in memory, for tests of conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from zarrlift.archive import Archive, ArrayNode, GroupNode, Layout, Node
+from zarrlift.conventions import Applied, apply_conventions
+from zarrlift.recipe import ArrayRecipe, Recipe
+from zarrstack.core.chain import Chain, CodecSpec
+from zarrstack.core.dtypes import DataType
+from zarrstack.core.keys import KeyEncoding
+
+
+def array(path: str, ndim: int, names: tuple[str | None, ...] | None = None) -> ArrayNode:
+    """An array of `ndim` dimensions, each two long."""
+    layout = Layout(
+        shape=(2,) * ndim,
+        data_type=DataType("uint16"),
+        fill_value=0,
+        chunk_shape=(2,) * ndim,
+        chain=Chain((CodecSpec("bytes"),)),
+        keys=KeyEncoding("v2", "."),
+        dimension_names=names,
+    )
+    return ArrayNode(path=path, layout=layout)
+
+
+def archive(groups: Mapping[str, Mapping[str, Any]], *arrays: ArrayNode) -> Archive:
+    """An archive of groups (attributes by path) and arrays; the groups above them come by themselves."""
+    nodes: dict[str, Node] = {path: GroupNode(path=path, attributes=dict(a)) for path, a in groups.items()}
+    nodes.update({node.path: node for node in arrays})
+    for path in list(nodes):
+        while path:
+            path = path.rpartition("/")[0]
+            nodes.setdefault(path, GroupNode(path=path))
+    return Archive(url="x", format="zarr2", nodes=tuple(nodes[path] for path in sorted(nodes)))
+
+
+def applied(one: Archive, conventions: str = "auto", **sections: str) -> Applied:
+    """What conventions make of an archive; `sections` choose others below a path ("/" as "__")."""
+    recipe = Recipe(
+        base=ArrayRecipe(conventions=conventions),
+        sections=tuple(
+            (path.replace("__", "/") + "/**", (("conventions", names),)) for path, names in sections.items()
+        ),
+    )
+    return apply_conventions(one, None, recipe)
