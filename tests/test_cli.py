@@ -160,7 +160,7 @@ def test_every_option_of_migrate_arrives(fakes):
     words = (
         "migrate s3://b/old.zarr new.zarr --codecs zstd:3 --dtype float32 --clamp --round --endian big"
         " --order F --key-encoding v2 --separator / --shard-index crc32c --include a/* --include b"
-        " --exclude c --drop-empty --objects json --allow-pickle --attributes keep --conventions none"
+        " --exclude c --drop-empty --objects json --allow-pickle --attributes keep --conventions none --multiscale ome"
         " --from zarr2 --job j.db"
         " --workers 3 --processes --verify full --fsync --link hard --overwrite --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
@@ -205,6 +205,7 @@ def test_every_option_of_migrate_arrives(fakes):
             allow_pickle=True,
             attributes="keep",
             conventions="none",
+            multiscale="ome",
         ),
         include=("a/*", "b"),
         exclude=("c",),

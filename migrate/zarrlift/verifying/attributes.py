@@ -55,7 +55,7 @@ def lost_values(
         labels = list(names) if names is not None else [None] * ndim
         here.update(text for _, text in _leaves(labels, ""))
     lost = []
-    for place, text in _leaves(dict(source), ""):
+    for place, text in _leaves(dict(source), "") if source else ():
         if any(place == other or place.startswith(f"{other}/") for other in replaced):
             continue
         if here[text]:

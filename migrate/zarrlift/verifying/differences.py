@@ -71,5 +71,5 @@ def compare_attributes(
             differences.say(
                 f"attribute at {place}", "nothing that holds its value", text, kind="verify-attributes"
             )
-    for what, mine, theirs in findings(node, found, recipe.conventions):
+    for what, mine, theirs in findings(node, found, recipe):
         differences.say(what, mine, theirs, kind="verify-attributes")

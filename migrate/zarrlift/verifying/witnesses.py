@@ -16,6 +16,7 @@ import numpy as np
 from zarrstack.core.jsons import JSON, canonical
 
 from ..archive import ArrayNode, Node
+from ..recipe import ArrayRecipe
 from ..recipe_conventions import AUTO, parse_conventions
 from .parsing import native
 from .tree import FoundNode
@@ -25,10 +26,12 @@ Finding: TypeAlias = tuple[str, str, str]
 Witness: TypeAlias = Callable[[Node, FoundNode], Iterator[Finding]]
 
 
-def findings(node: Node, found: FoundNode, asked: str) -> Iterator[Finding]:
+def findings(node: Node, found: FoundNode, recipe: ArrayRecipe) -> Iterator[Finding]:
     """What the witnesses of the conventions that are asked for say of a node."""
-    names = parse_conventions(asked)
+    names = parse_conventions(recipe.conventions)
     for name, witness in WITNESSES.items():
+        if name == "ome" and recipe.multiscale is not None:
+            continue  # what stands under `ome` is made of other words
         if name in names or AUTO in names:
             yield from witness(node, found)
 
