@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from zarr.abc.store import Store
+from zarr.core.buffer.core import default_buffer_prototype
 
 from .array_documents import DOCUMENT, key_of, node_of
 from .draft_keys import DraftArchive
@@ -89,7 +90,7 @@ async def list_names(store: Store, archive: DraftArchive, path: str, learn: Lear
             names.add((key or name)[len(f"{path}/") if path else 0 :].split("/", 1)[0])
         elif _CHUNKS.fullmatch(name):
             names |= await _names_from(store, archive, path, name, learn)
-        else:
+        elif await _holds(store, folder + name):  # zarr 2.18 leaves the folders of what it erases
             names.add(name)
     return names
 
@@ -109,6 +110,14 @@ async def _children(store: Store, archive: DraftArchive, path: str) -> set[str]:
         if not archive.is_ghost(child) and await any_node(store, archive, child):
             found.add(name)
     return found
+
+
+async def _holds(store: Store, place: str) -> bool:
+    """Whether there is a key here, or below here."""
+    async for _ in store.list_prefix(place + "/"):
+        return True
+    # A LocalStore says of folders too that they exist.
+    return await store.get(place, default_buffer_prototype()) is not None
 
 
 async def _names_from(store: Store, archive: DraftArchive, path: str, name: str, learn: Learn) -> set[str]:

@@ -1,0 +1,479 @@
+"""The operations of the draft's section "Storage", by the examples of its text, through zarr-python 3."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+import zarr
+from zarr.codecs import BytesCodec, GzipCodec, ShardingCodec
+from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.storage import LocalStore, MemoryStore, WrapperStore
+
+from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError
+from zarrstack.draft import Draft
+
+PROTOTYPE = default_buffer_prototype()
+DIALECTS = {"text": ("meta/", "data/"), "zarr-python": ("meta/root/", "data/root/")}
+"""Where each keeps documents and chunks."""
+
+
+@pytest.fixture(params=["memory", "files"])
+def bottom(request, tmp_path):
+    """An empty store, which each layer of a test is put over."""
+    return MemoryStore() if request.param == "memory" else LocalStore(tmp_path)
+
+
+def keys(store, prefix: str = "") -> list[str]:
+    async def listed() -> list[str]:
+        return sorted([key async for key in store.list_prefix(prefix)])
+
+    return asyncio.run(listed())
+
+
+def names(store, path: str) -> list[str]:
+    async def listed() -> list[str]:
+        return sorted([name async for name in store.list_dir(path)])
+
+    return asyncio.run(listed())
+
+
+def get(store, key: str):
+    value = asyncio.run(store.get(key, PROTOTYPE))
+    return None if value is None else json.loads(value.to_bytes())
+
+
+def put(store, key: str, value) -> None:
+    content = value if isinstance(value, bytes) else json.dumps(value).encode()
+    asyncio.run(store.set(key, cpu.Buffer.from_bytes(content)))
+
+
+def make(store, path: str, **options):
+    options = {
+        "shape": (4, 4),
+        "chunks": (2, 2),
+        "dtype": "i4",
+        "fill_value": 0,
+        "compressors": None,
+    } | options
+    return zarr.create_array(store, name=path, **options)
+
+
+def hierarchy(bottom) -> Draft:
+    """The text's example: a group at /foo/bar, an array at /foo/baz/qux, and nothing else explicit."""
+    entry = {
+        "zarr_format": "https://purl.org/zarr/spec/core/3.0",
+        "metadata_encoding": {"type": "json", "metadata_key_suffix": ".json"},
+        "extensions": [],
+    }
+    array = {
+        "shape": [2, 2],
+        "data_type": "int32",
+        "chunk_grid": {"type": "regular", "chunk_shape": [1, 2], "separator": "/"},
+        "chunk_memory_layout": "C",
+        "fill_value": 7,
+        "extensions": [],
+        "attributes": {},
+    }
+    put(bottom, "zarr.json", entry)
+    put(bottom, "meta/foo/bar.group.json", {"attributes": {"spam": "ham", "eggs": 42}})
+    put(bottom, "meta/foo/baz/qux.array.json", array)
+    put(bottom, "data/foo/baz/qux/c1/0", np.array([1, 2], "<i4").tobytes())
+    return Draft(bottom)
+
+
+# -- create -----------------------------------------------------------------------------------------
+
+
+def test_the_entry_point_is_made_with_the_first_node(bottom) -> None:
+    store = Draft(bottom)
+    assert keys(bottom) == []
+    zarr.create_group(store, attributes={"a": 1})
+    assert get(bottom, "zarr.json") == {
+        "zarr_format": "https://purl.org/zarr/spec/core/3.0",
+        "metadata_encoding": {"type": "json", "metadata_key_suffix": ".json"},
+        "extensions": [],
+    }
+    assert get(bottom, "meta/group.json") == {"attributes": {"a": 1}}
+
+
+def test_zarr_python_has_an_entry_point_of_its_own(bottom) -> None:
+    zarr.create_group(Draft(bottom, dialect="zarr-python"))
+    protocol = "https://purl.org/zarr/spec/protocol/core/3.0"
+    assert get(bottom, "zarr.json") == {
+        "extensions": [],
+        "metadata_encoding": protocol,
+        "metadata_key_suffix": ".json",
+        "zarr_format": protocol,
+    }
+    assert keys(bottom) == ["meta/root.group.json", "zarr.json"]
+
+
+def test_an_archive_that_is_there_keeps_its_dialect(bottom) -> None:
+    zarr.create_group(Draft(bottom, dialect="zarr-python"))
+    make(Draft(bottom, dialect="text"), "a")
+    assert keys(bottom) == ["meta/root.group.json", "meta/root/a.array.json", "zarr.json"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_explicit_group_needs_no_document_of_its_ancestors(bottom, dialect) -> None:
+    """ "Creating a group at path P implies the existence of groups at all ancestor paths of P"."""
+    store = Draft(bottom, dialect=dialect)
+    put(store, "foo/bar/zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {"spam": "ham"}})
+    meta, _ = DIALECTS[dialect]
+    assert get(bottom, f"{meta}foo/bar.group.json") == {"attributes": {"spam": "ham"}}
+    assert keys(bottom) == [f"{meta}foo/bar.group.json", "zarr.json"]
+    for path in ("", "foo"):
+        assert dict(zarr.open_group(store, path=path, mode="r").attrs) == {}
+    assert dict(zarr.open_group(store, path="foo/bar", mode="r").attrs) == {"spam": "ham"}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_array_is_created_and_its_chunks_stored_and_retrieved(bottom, dialect) -> None:
+    """The text's keys: "meta/foo/baz.array.json" and "data/foo/baz/c0/0"."""
+    store = Draft(bottom, dialect=dialect)
+    array = make(store, "foo/baz", attributes={"unit": "m"})
+    array[...] = np.arange(16).reshape(4, 4)
+    meta, data = DIALECTS[dialect]
+    assert [key for key in keys(bottom) if key.startswith(f"{data}foo/")] == [
+        f"{data}foo/baz/c{i}/{j}" for i in (0, 1) for j in (0, 1)
+    ]
+    document = get(bottom, f"{meta}foo/baz.array.json")
+    assert document["chunk_grid"] == {"type": "regular", "chunk_shape": [2, 2], "separator": "/"}
+    assert document["data_type"] == ("int32" if dialect == "text" else "<i4")
+    found = zarr.open_array(Draft(bottom), path="foo/baz", mode="r")
+    assert (found[...] == np.arange(16).reshape(4, 4)).all()
+    assert dict(found.attrs) == {"unit": "m"}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_the_root_may_be_an_array(bottom, dialect) -> None:
+    store = Draft(bottom, dialect=dialect)
+    zarr.create_array(store, shape=(4,), chunks=(2,), dtype="u1", compressors=None)[...] = 7
+    data = DIALECTS[dialect][1]
+    document = "meta/array.json" if dialect == "text" else "meta/root.array.json"
+    assert keys(bottom) == [f"{data}c0", f"{data}c1", document, "zarr.json"]
+    assert keys(store) == ["c/0", "c/1", "zarr.json"]
+    assert zarr.open_array(Draft(bottom), mode="r")[...].tolist() == [7] * 4
+
+
+KEYS = {
+    "text": {"slash": "c1/23/45", "dot": "c1.23.45", "one": "c5", "one dot": "c5", "none": "c"},
+    "zarr-python": {"slash": "c1/23/45", "dot": "c1.23.45", "one": "c5", "one dot": "c5", "none": "c0"},
+}
+SHAPES = {"slash": 3, "dot": 3, "one": 1, "one dot": 1, "none": 0}
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_chunks_have_the_texts_identifiers(bottom, dialect, kind) -> None:
+    """ "the identifier for the chunk at grid index (1, 23, 45) is the string "c1/23/45" "."""
+    ndim = SHAPES[kind]
+    separator = "." if "dot" in kind else "/"
+    place = (1, 23, 45) if ndim == 3 else (5,) * ndim
+    store = Draft(bottom, dialect=dialect)
+    array = make(
+        store,
+        "a",
+        shape=(50,) * ndim,
+        chunks=(1,) * ndim,
+        chunk_key_encoding={"name": "default", "configuration": {"separator": separator}},
+    )
+    array[place] = 9
+    data = DIALECTS[dialect][1]
+    assert keys(bottom, data) == [f"{data}a/{KEYS[dialect][kind]}"]
+    fresh = Draft(bottom)
+    above = "a/" + separator.join(["c", *map(str, place)])
+    assert keys(fresh) == sorted([above, "a/zarr.json", "zarr.json"])
+    assert names(Draft(bottom), "a") == sorted([above[2:].split("/")[0], "zarr.json"])
+    assert zarr.open_array(fresh, path="a", mode="r")[place] == 9
+    assert asyncio.run(Draft(bottom).getsize(above)) == 4
+    asyncio.run(Draft(bottom).delete(above))
+    assert keys(bottom, data) == []
+
+
+# -- discover ---------------------------------------------------------------------------------------
+
+
+def test_the_children_of_a_group_are_discovered(bottom) -> None:
+    """ "it can be inferred that child groups “/foo/bar” and “/foo/baz” are present"."""
+    store = hierarchy(bottom)
+    assert names(store, "foo") == ["bar", "baz", "zarr.json"]
+    assert names(store, "") == ["foo", "zarr.json"]
+    children = dict(zarr.open_group(store, path="foo", mode="r").members())
+    assert {name: type(node) for name, node in children.items()} == {"bar": zarr.Group, "baz": zarr.Group}
+    assert dict(children["bar"].attrs) == {"spam": "ham", "eggs": 42}
+
+
+def test_all_nodes_of_a_hierarchy_are_discovered(bottom) -> None:
+    store = hierarchy(bottom)
+    found = dict(zarr.open_group(store, mode="r").members(max_depth=None))
+    assert sorted(found) == ["foo", "foo/bar", "foo/baz", "foo/baz/qux"]
+    assert found["foo/baz/qux"][...].tolist() == [[7, 7], [1, 2]]
+    documents = [f"{path}zarr.json" for path in ("", "foo/", "foo/bar/", "foo/baz/", "foo/baz/qux/")]
+    assert keys(store) == sorted([*documents, "foo/baz/qux/c/1/0"])
+
+
+def test_whether_a_node_exists(bottom) -> None:
+    store = hierarchy(bottom)
+    kinds = {
+        path: get(store, f"{path}/zarr.json") for path in ("foo/baz/qux", "foo/bar", "foo/baz", "foo/no")
+    }
+    assert kinds["foo/baz/qux"]["node_type"] == "array"
+    assert kinds["foo/bar"]["attributes"] == {"spam": "ham", "eggs": 42}
+    assert kinds["foo/baz"] == {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    assert kinds["foo/no"] is None
+    for path, document in kinds.items():
+        assert asyncio.run(store.exists(f"{path}/zarr.json")) == (document is not None)
+
+
+def test_a_store_that_lists_nothing_has_explicit_nodes_only(bottom) -> None:
+    class Blind(WrapperStore):
+        supports_listing = False
+
+        def list_prefix(self, prefix):
+            raise AssertionError
+
+    hierarchy(bottom)
+    store = Draft(Blind(bottom))
+    assert get(store, "foo/bar/zarr.json") is not None
+    assert get(store, "foo/baz/zarr.json") is None
+
+
+def test_an_empty_hierarchy_has_no_root(bottom) -> None:
+    put(bottom, "zarr.json", get(hierarchy(MemoryStore()).below, "zarr.json"))
+    assert get(Draft(bottom), "zarr.json") is None
+    assert keys(Draft(bottom)) == []
+
+
+# -- erase ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_array_is_erased_with_its_chunks(bottom, dialect) -> None:
+    store = Draft(bottom, dialect=dialect)
+    root = zarr.create_group(store)
+    for path in ("foo", "foobar"):
+        make(store, path)[...] = 1
+    before = keys(bottom)
+    del root["foo"]
+    meta, data = DIALECTS[dialect]
+    gone = (f"{meta}foo.array.json", f"{data}foo/")
+    assert keys(bottom) == [key for key in before if not key.startswith(gone)]
+
+
+def test_an_implicit_group_is_erased_with_all_nodes_below_it(bottom) -> None:
+    store = hierarchy(bottom)
+    asyncio.run(store.delete_dir("foo/baz"))
+    assert keys(bottom) == ["meta/foo/bar.group.json", "zarr.json"]
+    assert get(store, "foo/baz/zarr.json") is None
+    assert names(store, "foo") == ["bar", "zarr.json"]
+
+
+def test_an_explicit_group_is_erased_with_all_nodes_below_it(bottom) -> None:
+    store = hierarchy(bottom)
+    put(store, "foo/zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
+    put(store, "zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
+    root = zarr.open_group(store)
+    del root["foo"]
+    assert keys(bottom) == ["meta/group.json", "zarr.json"]
+    assert list(root.members()) == []
+
+
+def test_a_group_without_its_document_is_an_implicit_one(bottom) -> None:
+    store = hierarchy(bottom)
+    put(store, "foo/zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {"a": 1}})
+    asyncio.run(store.delete("foo/zarr.json"))
+    assert get(store, "foo/zarr.json") == {"zarr_format": 3, "node_type": "group", "attributes": {}}
+
+
+def test_erasing_the_last_node_takes_its_implicit_groups_along(bottom) -> None:
+    """ "Erasure of an implicit group may automatically erase any empty parent"."""
+    store = hierarchy(bottom)
+    asyncio.run(store.delete_dir("foo/bar"))
+    asyncio.run(store.delete_dir("foo/baz/qux"))
+    assert keys(store) == []
+    assert get(store, "foo/zarr.json") is None
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_everything_is_erased_and_made_anew(bottom, dialect) -> None:
+    hierarchy(bottom)
+    store = Draft(bottom, dialect=dialect)
+    assert names(store, "") == ["foo", "zarr.json"]
+    zarr.open_group(store, mode="w")
+    document = "meta/group.json" if dialect == "text" else "meta/root.group.json"
+    assert keys(bottom) == [document, "zarr.json"]
+
+
+def test_an_array_replaces_a_group_and_a_group_an_array(bottom) -> None:
+    store = Draft(bottom)
+    zarr.create_group(store, path="a/b")
+    make(store, "a", overwrite=True)[...] = 1
+    assert [key for key in keys(bottom) if key.startswith("meta/a")] == ["meta/a.array.json"]
+    put(store, "a/zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
+    assert "meta/a.array.json" not in keys(bottom)
+    assert get(store, "a/zarr.json")["node_type"] == "group"
+
+
+# -- what the draft cannot say ----------------------------------------------------------------------
+
+CRC = ShardingCodec(chunk_shape=(2, 2))
+REFUSED = {
+    "a shard index with a checksum": ({"serializer": CRC, "chunks": (4, 4)}, "one kind of shard index"),
+    "a transpose that is no reversal": (
+        {"shape": (2, 2, 2), "chunks": (2, 2, 2), "filters": [zarr.codecs.TransposeCodec(order=(1, 0, 2))]},
+        "the orders C and F only",
+    ),
+    "keys of Zarr v2": ({"chunk_key_encoding": {"name": "v2"}}, "default chunk keys"),
+    "text of variable length": ({"dtype": "string", "fill_value": ""}, "no name for this"),
+    "dimension names beside their attribute": (
+        {"dimension_names": ("y", "x"), "attributes": {"_ARRAY_DIMENSIONS": ["a", "b"]}},
+        "which is taken",
+    ),
+    "a name with a blank": ({"path": "a b"}, "a node's name"),
+    "a name of periods": ({"path": "a/..."}, "periods only"),
+}
+REFUSED_BY_ZARR_PYTHON = {
+    "two compressors": ({"compressors": [GzipCodec(), GzipCodec()]}, "one compressor"),
+    "filters among the attributes": ({"attributes": {"filters": [{"id": "delta"}]}}, "another name"),
+    "the name of its consolidated metadata": ({"path": "consolidated/a"}, "consolidated metadata"),
+}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "options", "words"),
+    [
+        *((dialect, *case) for dialect in DIALECTS for case in REFUSED.values()),
+        *(("zarr-python", *case) for case in REFUSED_BY_ZARR_PYTHON.values()),
+    ],
+    ids=[*(f"{d}: {name}" for d in DIALECTS for name in REFUSED), *REFUSED_BY_ZARR_PYTHON],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_the_draft_cannot_say_is_refused_at_creation(dialect, options, words) -> None:
+    below: dict = {}
+    options = dict(options)
+    path = options.pop("path", "a")
+    with pytest.raises((UnsupportedError, UsageError), match=words) as caught:
+        make(Draft(MemoryStore(below), dialect=dialect), path, **options)
+    assert (caught.value.problem.node, caught.value.problem.key) == (path, f"{path}/zarr.json")
+    assert not any(key.endswith(".array.json") for key in below)
+
+
+def test_what_zarr_python_cannot_say_the_text_can() -> None:
+    for options, _ in list(REFUSED_BY_ZARR_PYTHON.values()):
+        path = {**options}.pop("path", "a")
+        rest = {name: value for name, value in options.items() if name != "path"}
+        store = Draft(MemoryStore())
+        make(store, path, **rest)[...] = 5
+        assert (zarr.open_array(store, path=path, mode="r")[...] == 5).all()
+
+
+def test_consolidated_metadata_are_refused_since_groups_have_attributes_only(bottom) -> None:
+    store = hierarchy(bottom)
+    with pytest.raises(TypeError, match="consolidated metadata"):
+        zarr.consolidate_metadata(store)
+
+
+def test_a_document_that_is_none_is_told_as_over_any_other_store(bottom) -> None:
+    store = hierarchy(bottom)
+    put(store, "foo/bar/zarr.json", b"no JSON")
+    assert keys(store, "foo/bar") == ["foo/bar/zarr.json"]
+    with pytest.raises(json.JSONDecodeError):
+        zarr.open_group(store, path="foo/bar", mode="r")
+    put(store, "foo/bar/zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
+    assert get(store, "foo/bar/zarr.json")["node_type"] == "group"
+
+
+# -- what is no archive of the draft ----------------------------------------------------------------
+
+
+def test_an_archive_of_ratified_v3_is_not_touched() -> None:
+    below: dict = {}
+    zarr.create_group(MemoryStore(below))
+    before = dict(below)
+    store = Draft(MemoryStore(below))
+    for attempt in (lambda: zarr.open_group(store, mode="r"), lambda: zarr.open_group(store, mode="w")):
+        with pytest.raises(UnsupportedError, match="as ratified") as caught:
+            attempt()
+        assert caught.value.problem.key == "zarr.json"
+    assert below == before
+
+
+def test_an_archive_without_its_entry_point_is_told_so(bottom) -> None:
+    hierarchy(bottom)
+    asyncio.run(bottom.delete("zarr.json"))
+    with pytest.raises(MetadataError, match="no entry point") as caught:
+        zarr.open_group(Draft(bottom), mode="r")
+    assert caught.value.problem.key == "zarr.json"
+
+
+# -- dimension names, shards, options ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_dimension_names_are_kept_where_xarray_kept_them(bottom, dialect) -> None:
+    make(Draft(bottom, dialect=dialect), "a", dimension_names=("y", None), attributes={"b": 1})
+    document = get(bottom, f"{DIALECTS[dialect][0]}a.array.json")
+    assert document["attributes"] == {"b": 1, "_ARRAY_DIMENSIONS": ["y", None]}
+    found = zarr.open_array(Draft(bottom), path="a")
+    assert found.metadata.dimension_names == ("y", None)
+    assert dict(found.attrs) == {"b": 1}
+    found.attrs["c"] = 2
+    assert get(bottom, f"{DIALECTS[dialect][0]}a.array.json")["attributes"] == {
+        "b": 1,
+        "c": 2,
+        "_ARRAY_DIMENSIONS": ["y", None],
+    }
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_shards_without_checksum_are_the_drafts_storage_transformer(bottom, dialect) -> None:
+    store = Draft(bottom, dialect=dialect)
+    shards = ShardingCodec(
+        chunk_shape=(2, 3), codecs=[BytesCodec(), GzipCodec()], index_codecs=[BytesCodec()]
+    )
+    array = make(store, "a", shape=(9, 9), chunks=(4, 6), serializer=shards)
+    array[2:5, 1:8] = 7
+    meta, data = DIALECTS[dialect]
+    document = get(bottom, f"{meta}a.array.json")
+    assert document["chunk_grid"]["chunk_shape"] == [2, 3]
+    assert document["storage_transformers"] == [
+        {
+            "extension": "https://purl.org/zarr/spec/storage_transformers/sharding/1.0",
+            "type": "indexed",
+            "configuration": {"chunks_per_shard": [2, 2]},
+        }
+    ]
+    assert keys(bottom, data) == [f"{data}a/c{i}/{j}" for i in (0, 1) for j in (0, 1)]
+    found = zarr.open_array(Draft(bottom), path="a", mode="r")
+    assert (found.chunks, found.shards) == ((2, 3), (4, 6))
+    assert found[...].sum() == 7 * 21
+
+
+def test_an_empty_shard_is_an_error_and_no_fill_value(bottom) -> None:
+    store = Draft(bottom)
+    array = make(
+        store, "a", serializer=ShardingCodec(chunk_shape=(2, 2), index_codecs=[BytesCodec()]), chunks=(4, 4)
+    )
+    array[...] = 7
+    put(bottom, "data/a/c0/0", b"")
+    with pytest.raises(ValueError, match=r"shorter than its index|too short to hold its index"):
+        zarr.open_array(Draft(bottom), path="a", mode="r")[...]
+
+
+@pytest.mark.parametrize("options", [{"dialect": "n5"}, {"allow_fallback": "yes"}])
+def test_options_are_checked(options) -> None:
+    with pytest.raises(UsageError, match="layer 'draft'"):
+        Draft(**options)
+
+
+def test_the_command_line_may_name_the_dialect() -> None:
+    assert Draft.from_text("zarr-python") == Draft(dialect="zarr-python")
+    assert Draft.from_text("allow_fallback=true").options == {"allow_fallback": True}
+
+
+def test_options_that_say_nothing_are_left_open() -> None:
+    assert Draft() == Draft.from_json({"name": "draft", "configuration": {}})
