@@ -41,8 +41,7 @@ class Hierarchies(ZarrHierarchyStateMachine):
     """zarr's machine, with the names of nodes that the draft allows."""
 
     def can_add(self, path):
-        names = path.split("/")
-        return super().can_add(path) and names[0] != "consolidated" and not any(map(bad_node_name, names))
+        return super().can_add(path) and not any(map(bad_node_name, path.split("/")))
 
 
 if "array_and_chunks" not in inspect.signature(ZarrHierarchyStateMachine.add_array).parameters:

@@ -339,7 +339,6 @@ REFUSED = {
 REFUSED_BY_ZARR_PYTHON = {
     "two compressors": ({"compressors": [GzipCodec(), GzipCodec()]}, "one compressor"),
     "filters among the attributes": ({"attributes": {"filters": [{"id": "delta"}]}}, "another name"),
-    "the name of its consolidated metadata": ({"path": "consolidated/a"}, "consolidated metadata"),
 }
 
 
@@ -369,6 +368,22 @@ def test_what_zarr_python_cannot_say_the_text_can() -> None:
         store = Draft(MemoryStore())
         make(store, path, **rest)[...] = 5
         assert (zarr.open_array(store, path=path, mode="r")[...] == 5).all()
+
+
+def test_a_group_called_consolidated_is_a_ghost_only_where_zarr_python_2_consolidated(bottom) -> None:
+    store = Draft(bottom, dialect="zarr-python")
+    zarr.create_group(store)
+    zarr.create_group(store, path="consolidated")
+    assert names(store, "") == ["consolidated", "zarr.json"]
+    put(bottom, "meta/root/consolidated/.zmetadata", {})
+    assert names(store, "") == keys(store) == ["zarr.json"]
+    assert get(store, "consolidated/zarr.json") is None
+    assert not asyncio.run(store.exists("consolidated/zarr.json"))
+    with pytest.raises(UsageError, match="keeps consolidated metadata"):
+        put(store, "consolidated/zarr.json", {"zarr_format": 3, "node_type": "group"})
+    make(store, "consolidated/a")
+    assert names(store, "") == ["consolidated", "zarr.json"]
+    assert names(store, "consolidated") == ["a", "zarr.json"]
 
 
 def test_consolidated_metadata_are_refused_since_groups_have_attributes_only(bottom) -> None:

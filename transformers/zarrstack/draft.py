@@ -14,15 +14,15 @@ from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 
-from .array_documents import node_of
+from .array_documents import key_of, node_of
 from .byte_ranges import cut
-from .core.draft_v3 import ENTRY
-from .core.errors import MetadataError
+from .core.draft_v3 import CONSOLIDATED, ENTRY
+from .core.errors import MetadataError, UsageError
 from .core.jsons import JSONObject
 from .draft_archive import ArchiveLayer, buffer_of
 from .draft_documents import entry_bytes, parse
 from .draft_keys import DraftArchive
-from .draft_listing import any_node, list_below, list_names
+from .draft_listing import any_node, is_ghost, list_below, list_names
 
 
 class Draft(ArchiveLayer):
@@ -84,20 +84,19 @@ class Draft(ArchiveLayer):
         """The `zarr.json` of a node, in the order of "Determine if a node exists"; None if there is none."""
         archive = await self._archive()
         documents = self._documents(archive)
-        if not archive.is_ghost(path):
-            array, group = await self._both(archive, path)
-            self._remember(archive, path, array)
-            if array is not None and group is not None:
-                raise MetadataError(
-                    "a node is an array and a group",
-                    node=path,
-                    key=archive.dialect.group_key(path),
-                    found=archive.dialect.array_key(path) + " too",
-                )
-            if array is not None:
-                return documents.shown_array(array.to_bytes(), path)
-            if group is not None:
-                return documents.shown_group(group.to_bytes(), path)
+        array, group = await self._both(archive, path)
+        self._remember(archive, path, array)
+        if array is not None and group is not None:
+            raise MetadataError(
+                "a node is an array and a group",
+                node=path,
+                key=archive.dialect.group_key(path),
+                found=archive.dialect.array_key(path) + " too",
+            )
+        if array is not None:
+            return documents.shown_array(array.to_bytes(), path)
+        if group is not None and not await is_ghost(self._store, archive, path):
+            return documents.shown_group(group.to_bytes(), path)
         raw = await self._store.get(archive.raw(path), default_buffer_prototype())
         if raw is not None:
             return raw.to_bytes()
@@ -115,7 +114,7 @@ class Draft(ArchiveLayer):
 
     async def _implied(self, archive: DraftArchive, path: str) -> bool:
         """Whether nodes lie below a path that has no document."""
-        if not self._store.supports_listing or archive.is_ghost(path):
+        if not self._store.supports_listing:
             return False
         found = await any_node(self._store, archive, path)
         if found and self._state.archive is None:
@@ -133,9 +132,9 @@ class Draft(ArchiveLayer):
         if path is None:
             return any([await self._store.exists(place) for place in await self._places(key)])
         archive = await self._archive()
-        places = [archive.raw(path)]
-        if not archive.is_ghost(path):
-            places += [archive.dialect.array_key(path), archive.dialect.group_key(path)]
+        places = [archive.raw(path), archive.dialect.array_key(path)]
+        if not await is_ghost(self._store, archive, path):
+            places.append(archive.dialect.group_key(path))
         if any(await asyncio.gather(*(self._store.exists(place) for place in places))):
             return True
         return await self._implied(archive, path)
@@ -188,6 +187,10 @@ class Draft(ArchiveLayer):
     async def _make(self, path: str, data: JSONObject) -> None:
         """Create or change a node: "Create a group" and "Create an array"."""
         archive = await self._archive()
+        if archive.may_be_ghost(path) and await self._store.exists(CONSOLIDATED):
+            raise UsageError(
+                "zarr-python 2 keeps consolidated metadata under this name", node=path, key=key_of(path)
+            )
         is_array = data["node_type"] == "array"
         place, other = archive.dialect.array_key(path), archive.dialect.group_key(path)
         old = await self._store.get(place, default_buffer_prototype()) if is_array else None
@@ -226,8 +229,6 @@ class Draft(ArchiveLayer):
     async def _erase(self, archive: DraftArchive, path: str) -> None:
         """Remove the document of a node, be it an array or a group."""
         archive.arrays.pop(path, None)
-        if archive.is_ghost(path):
-            return
         dialect = archive.dialect
         await asyncio.gather(
             self._store.delete(dialect.array_key(path)), self._store.delete(dialect.group_key(path))
@@ -241,9 +242,8 @@ class Draft(ArchiveLayer):
         whole = archive.is_whole(path)
         # Chunks in `a/c/` lie in `data/a/`, with the rest of the array.
         keys = [] if whole else [key async for key in self.list_prefix(path + "/")]
-        if not archive.is_ghost(path):
-            await self._erase(archive, path)
-            await self._store.delete_dir(archive.dialect.below(path).rstrip("/"))
+        await self._erase(archive, path)
+        await self._store.delete_dir(archive.dialect.below(path).rstrip("/"))
         if whole:
             await self._store.delete_dir(archive.dialect.data(path).rstrip("/"))
         await asyncio.gather(*(self.delete(key) for key in keys))

@@ -99,7 +99,7 @@ class ArchiveLayer(StorageTransformer):
         self._remember(archive, path, content)
 
     def _remember(self, archive: DraftArchive, path: str, content: Buffer | None) -> None:
-        axes = None if content is None or archive.is_ghost(path) else axes_of(content.to_bytes())
+        axes = None if content is None else axes_of(content.to_bytes())
         if axes is None:
             archive.arrays.pop(path, None)
         else:

@@ -20,7 +20,7 @@ from .core.draft_v3 import (
 )
 from .core.draft_v3_array import describe_array
 from .core.draft_v3_ratified import draft_document, from_ratified, refusal, to_ratified
-from .core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
+from .core.errors import MetadataError, UnsupportedError, ZarrstackError
 from .core.jsons import JSONObject, document, excerpt
 from .draft_keys import DraftArchive
 
@@ -144,8 +144,6 @@ class Documents:
     def _check_name(self, path: str) -> None:
         if not path:
             return
-        if self.archive.is_ghost(path):
-            raise UsageError("zarr-python 2 keeps its consolidated metadata under this name", found=path)
         for name in path.split("/"):
             if (reason := bad_node_name(name)) is not None:
                 raise UnsupportedError(reason, found=excerpt(name))

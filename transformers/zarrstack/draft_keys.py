@@ -24,6 +24,7 @@ from .array_documents import DOCUMENT, key_of, node_of
 from .core.draft_v3 import Dialect, NodeKey
 
 GHOST: Final = "consolidated"
+"""The group that zarr-python 2 makes for consolidated metadata; mostly no node of anyone's."""
 _INDEX: Final = r"(?:0|[1-9][0-9]{0,18})"
 _ABOVE: Final = re.compile(rf"(?:(.*)/)?c((?:/{_INDEX})+|(?:\.{_INDEX})+|)", re.DOTALL)
 """A chunk key of Zarr v3, in any array: the array's path, and what follows the `c`."""
@@ -55,6 +56,14 @@ def is_sharded(content: bytes) -> bool:
         return bool(json.loads(content).get("storage_transformers"))
     except (ValueError, AttributeError, RecursionError):
         return False
+
+
+def has_attributes(content: bytes) -> bool:
+    """Whether a group's document of the draft says anything; one that cannot be read does."""
+    try:
+        return bool(json.loads(content).get("attributes"))
+    except (ValueError, AttributeError, RecursionError):
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +171,12 @@ class DraftArchive:
     # -- documents ------------------------------------------------------------------------------
 
     def node(self, place: str) -> NodeKey | None:
-        """The node that a metadata key names; None for keys that name none, and for ghosts."""
-        node = self.dialect.node(place)
-        return None if node is None or self.is_ghost(node.path) else node
+        """The node that a metadata key names; None for keys that name none."""
+        return self.dialect.node(place)
 
-    def is_ghost(self, path: str) -> bool:
-        """Whether this is what zarr-python 2's consolidated metadata look like: no node of anyone's."""
-        return self.dialect.name == "zarr-python" and path.split("/", 1)[0] == GHOST
+    def may_be_ghost(self, path: str) -> bool:
+        """Whether this is the name under which zarr-python 2 keeps consolidated metadata."""
+        return self.dialect.name == "zarr-python" and path == GHOST
 
     def raw(self, path: str) -> str:
         """Where the value of a node's `zarr.json` is kept if it is no document."""

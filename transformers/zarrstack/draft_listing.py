@@ -10,7 +10,8 @@ from zarr.abc.store import Store
 from zarr.core.buffer.core import default_buffer_prototype
 
 from .array_documents import DOCUMENT, key_of, node_of
-from .draft_keys import DraftArchive
+from .core.draft_v3 import CONSOLIDATED
+from .draft_keys import GHOST, DraftArchive, has_attributes
 
 Learn = Callable[[str], Awaitable[None]]
 """Makes the array at a path known to the archive, if there is one."""
@@ -28,6 +29,18 @@ async def any_node(store: Store, archive: DraftArchive, path: str) -> bool:
     return False
 
 
+async def is_ghost(store: Store, archive: DraftArchive, path: str) -> bool:
+    """Whether this looks like a group, and is only what zarr-python 2 makes for consolidated metadata.
+
+    A group of this name that has attributes, or nodes below it, is the user's.
+    """
+    if not archive.may_be_ghost(path) or not await store.exists(CONSOLIDATED):
+        return False
+    content = await store.get(archive.dialect.group_key(path), default_buffer_prototype())
+    own = content is not None and has_attributes(content.to_bytes())
+    return not own and not await any_node(store, archive, path)
+
+
 async def nodes_at(store: Store, archive: DraftArchive, path: str) -> set[str]:
     """The paths of all nodes at or below a path: "Discover all nodes in a hierarchy"."""
     dialect = archive.dialect
@@ -35,13 +48,16 @@ async def nodes_at(store: Store, archive: DraftArchive, path: str) -> set[str]:
     if path or dialect.name == "zarr-python":  # else the root's own documents are among them
         own = (dialect.array_key(path), dialect.group_key(path))
         places += [place for place in own if await store.exists(place)]
+    ghost = dialect.group_key(GHOST)
+    if ghost in places and await is_ghost(store, archive, GHOST):
+        places.remove(ghost)
     return archive.nodes_in(places, path)
 
 
 async def list_below(store: Store, archive: DraftArchive, prefix: str, learn: Learn) -> AsyncIterator[str]:
     """Every key above that starts with `prefix`, each once."""
     folder = prefix[: prefix.rfind("/") + 1].rstrip("/")
-    nodes = set() if archive.is_ghost(folder) else await nodes_at(store, archive, folder)
+    nodes = await nodes_at(store, archive, folder)
     for document in map(key_of, sorted(nodes)):
         if document.startswith(prefix):
             yield document
@@ -71,8 +87,6 @@ async def list_names(store: Store, archive: DraftArchive, path: str, learn: Lear
 
     Names that chunk keys begin with are looked into, but for those of nodes.
     """
-    if archive.is_ghost(path):
-        return None
     dialect = archive.dialect
     is_array = await store.exists(dialect.array_key(path))
     children = await _children(store, archive, path)
@@ -103,11 +117,10 @@ async def _children(store: Store, archive: DraftArchive, path: str) -> set[str]:
         node = archive.node(below + name)
         if node is None:
             folders.add(name)
-        elif node.path != path:
+        elif node.path != path and not await is_ghost(store, archive, node.path):
             found.add(node.path.rpartition("/")[2])
     for name in folders - found:
-        child = f"{path}/{name}" if path else name
-        if not archive.is_ghost(child) and await any_node(store, archive, child):
+        if await any_node(store, archive, f"{path}/{name}" if path else name):
             found.add(name)
     return found
 

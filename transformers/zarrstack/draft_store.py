@@ -90,7 +90,8 @@ async def list_dir(store: Store, prefix: str) -> tuple[set[str], set[str]]:
     """
     if prefix and not prefix.endswith("/"):
         raise UsageError("a prefix ends with a slash", found=prefix, expected=f"{prefix}/")
-    keys, prefixes = set(), set()
+    keys: set[str] = set()
+    prefixes: set[str] = set()
     async for key in store.list_prefix(prefix):
         name, slash, _ = key[len(prefix) :].partition("/")
         (prefixes if slash else keys).add(f"{prefix}{name}{slash}")
