@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+import yaozarrs
 from conventions.trees import applied, archive, array
 from fixtures_index import archive as fixture
 
@@ -203,7 +204,6 @@ def test_others_may_use_the_same_words(attributes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", ["plate", "series"])
 def test_the_result_validates(name: str, tmp_path) -> None:
-    yaozarrs = pytest.importorskip("yaozarrs")
     outcome = zarrlift.migrate(fixture(f"applications/{name}").path, tmp_path / "new.zarr")
     assert [problem for problem in outcome.problems if problem.severity != "note"] == []
     yaozarrs.validate_zarr_store(str(tmp_path / "new.zarr"))

@@ -7,7 +7,7 @@ from typing import Any
 
 from zarrlift.archive import Archive, ArrayNode, GroupNode, Layout, Node
 from zarrlift.conventions import Applied, apply_conventions
-from zarrlift.recipe import ArrayRecipe, Recipe
+from zarrlift.recipe import ArrayRecipe, Recipe, parents
 from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.keys import KeyEncoding
@@ -32,9 +32,8 @@ def archive(groups: Mapping[str, Mapping[str, Any]], *arrays: ArrayNode) -> Arch
     nodes: dict[str, Node] = {path: GroupNode(path=path, attributes=dict(a)) for path, a in groups.items()}
     nodes.update({node.path: node for node in arrays})
     for path in list(nodes):
-        while path:
-            path = path.rpartition("/")[0]
-            nodes.setdefault(path, GroupNode(path=path))
+        for parent in parents(path):
+            nodes.setdefault(parent, GroupNode(path=parent))
     return Archive(url="x", format="zarr2", nodes=tuple(nodes[path] for path in sorted(nodes)))
 
 

@@ -1,0 +1,64 @@
+"""Open an archive before and after its migration, as the applications do: `read.py WHAT BEFORE AFTER`.
+
+Exits with 1 and a traceback where they differ, or where the result does not validate. Run by
+tests/conventions/test_applications.py in an environment of its own.
+"""
+
+import sys
+import warnings
+from pathlib import Path
+
+warnings.simplefilter("ignore")
+
+
+def anndata(before, after):
+    """Every element equal; chunked and whole."""
+    import anndata
+    from anndata.tests.helpers import assert_equal
+
+    old, new = anndata.read_zarr(before), anndata.read_zarr(after)
+    assert_equal(old, new, exact=True)
+    print(len(new.obs.columns) + len(new.layers) + len(new.uns) + len(new.obsm) + len(new.obsp) + 1)
+
+
+def spatialdata(before, after):
+    """Every element equal, and as many of them."""
+    import spatialdata
+    from spatialdata.testing import assert_spatial_data_objects_are_identical
+
+    old, new = spatialdata.read_zarr(before), spatialdata.read_zarr(after)
+    assert_spatial_data_objects_are_identical(old, new)
+    print(len(list(new.gen_elements())))
+
+
+def ome(before, after):
+    """Every level that ome-zarr-py finds is equal, and every group validates as 0.5."""
+    import numpy as np
+    import ome_zarr_models
+    import zarr
+    from ome_zarr.io import parse_url
+    from ome_zarr.reader import Reader
+
+    count = 0
+    for group in [after, *sorted(path.parent for path in Path(after).rglob("zarr.json"))]:
+        attributes = dict(zarr.open(str(group), mode="r").attrs)
+        kinds = set(attributes.get("ome", ())) - {"version"}
+        if kinds & {"multiscales", "plate", "well", "labels"}:
+            model = ome_zarr_models.open_ome_zarr(zarr.open_group(str(group), mode="r"), version="0.5")
+            assert model.ome_attributes.version == "0.5", model
+        if "multiscales" not in kinds:
+            continue
+        twin = Path(before) / Path(group).relative_to(after)
+        found = [list(Reader(parse_url(str(place)))())[0] for place in (twin, group)]
+        old, new = (node.data for node in found)
+        assert len(old) == len(new) == len(attributes["ome"]["multiscales"][0]["datasets"])
+        for one, other in zip(old, new):
+            assert one.dtype.newbyteorder("=") == other.dtype.newbyteorder("=")
+            assert np.array_equal(np.asarray(one), np.asarray(other))
+            count += 1
+        assert found[0].metadata == found[1].metadata
+    print(count)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](sys.argv[2], sys.argv[3])
