@@ -230,7 +230,7 @@ def test_a_sound_file_is_migrated_without_unpickling_anything(tmp_path: Path) ->
 
 def test_the_tripwire_works(tmp_path: Path) -> None:
     """The same pickle, given to pickle itself."""
-    code = WATCHED.split("import zarrlift")[0] + (
+    code = WATCHED.split("import zarrlift", maxsplit=1)[0] + (
         "import pickle\npickle.loads(open(source, 'rb').read())\n"
         "json.dump({'seen': seen, 'words': []}, open(log, 'w'))\n"
     )

@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "fixtures" / "writers" / "hdmf"))
-import reading  # noqa: E402
+import reading
 
 
 def convert(source, destination):
