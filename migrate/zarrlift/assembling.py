@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.dtypes import fill_from_json
@@ -18,9 +21,9 @@ from zarrstack.core.frames import Shards
 from zarrstack.core.grid import Grid
 from zarrstack.core.overlap import touching, within
 
-from .canvas import Canvas
-from .changing import LeafChange, inside_shard, leaf_change_for
-from .leaves import ShardReader, among, object_keys, read_objects
+from .canvas import Array, Canvas
+from .changing import LeafChange, convert, inside_shard, leaf_change_for
+from .leaves import MissingShard, ShardReader, among, object_keys, read_objects
 from .new_objects import NewObject, new_object
 from .storage import Storage
 from .stored import object_decoder
@@ -49,6 +52,8 @@ class Assembler(ABC):
         self.change = leaf_change_for(move, self.leaf)
         self.sharded = isinstance(move.source.frame, Shards)
         self.shards = ShardReader(source, move.path, move.source) if self.sharded else None
+        # What an object holds decoded.
+        self.each = prod(move.source.object_shape) * (move.source.data_type.itemsize or 1)
 
     def __call__(self, task: Task, counts: Counts) -> None:
         """Make every object of the task's blocks; problems go to `counts`. DestinationError."""
@@ -65,6 +70,19 @@ class Assembler(ABC):
     def open(self, place: Place) -> NewObject:
         """An object of the destination, to be filled leaf by leaf."""
         return new_object(self.move, self.writer, place)
+
+    def leaves_of(
+        self, shards: ShardReader, number: int, wanted: Indexes, counts: Counts
+    ) -> Iterator[tuple[int, Buffer]]:
+        """(leaf, payload) of one shard; that it is gone, or damaged, is told to `counts`."""
+        try:
+            yield from shards.leaves(number, wanted)
+        except MissingShard:
+            counts.missing(shards.key(number))
+        except (ZarrstackError, MemoryError) as error:
+            counts.failed(error, shards.key(number))
+        else:
+            counts.chunks += 1
 
     def objects_of(self, place: Place) -> Iterator[Place]:
         """Places of the destination's objects within a block."""
@@ -87,11 +105,10 @@ class Payloads(Assembler):
                 except (ZarrstackError, MemoryError) as error:
                     counts.failed(error, key)
                     continue
-                size = memory(payload).nbytes
+                counts.leaf(memory(payload).nbytes, 0 if changed is None else memory(changed).nbytes)
                 if changed is None:
-                    counts.drop(size)
+                    counts.dropped += 1
                     continue
-                counts.add(size, memory(changed).nbytes)
                 target.put(self.move.destination.grid.coordinates(leaf), changed)
         except BaseException:
             target.discard()
@@ -105,22 +122,19 @@ class Payloads(Assembler):
         """(leaf, payload, key of the object it came from); what cannot be read is told to `counts`."""
         if self.shards is None:
             keys = object_keys(self.move.source, self.move.path, present)
-            for number, key, data in zip(
-                present.tolist(), keys, read_objects(self.source, keys, counts), strict=True
-            ):
-                if data is not None:
-                    yield number, data, key
-                else:
+            objects = read_objects(self.source, keys, counts, each=self.each)
+            for number, key, data in zip(present.tolist(), keys, objects, strict=True):
+                if data is None:
                     counts.missing(key)
+                    continue
+                counts.chunks += 1
+                yield number, data, key
             return
         wanted = touching(place, self.blocks, self.move.source.grid)
         for number in present.tolist():
             key = self.shards.key(number)
-            try:
-                for leaf, payload in self.shards.leaves(number, wanted):
-                    yield leaf, payload, key
-            except (ZarrstackError, MemoryError) as error:
-                counts.failed(error, key)
+            for leaf, payload in self.leaves_of(self.shards, number, wanted, counts):
+                yield leaf, payload, key
 
     def _changed(self, leaf: int, payload: Buffer, counts: Counts) -> Buffer | None:
         if self.shards is None:
@@ -129,13 +143,7 @@ class Payloads(Assembler):
         try:
             return self.leaf(leaf, payload)
         except ZarrstackError as error:
-            inner = tuple(
-                place % count
-                for place, count in zip(
-                    self.move.source.grid.coordinates(leaf), self.shards.frame.chunks_per_shard, strict=True
-                )
-            )
-            raise inside_shard(error, inner) from error
+            raise inside_shard(error, self.shards.inner(leaf)) from error
 
 
 class Values(Assembler):
@@ -144,8 +152,8 @@ class Values(Assembler):
     def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
         super().__init__(move, source, writer, recheck=recheck)
         self._decoder = object_decoder(move.source, allow_pickle=move.allow_pickle)
-        self._type = move.source.data_type.numpy
-        self._fill = fill_from_json(move.source.fill_value, move.source.data_type)
+        self._type = move.destination.data_type.numpy
+        self._fill = fill_from_json(move.destination.fill_value, move.destination.data_type)
         self._pieces = None if move.piece_shape is None else Grid(move.source.shape, move.piece_shape)
 
     def block(self, place: Place, present: Indexes, counts: Counts) -> None:
@@ -155,37 +163,51 @@ class Values(Assembler):
             if canvas is None:
                 return
             for target in self.objects_of(place):
-                made = self.open(target)
-                self._cut(canvas, self.targets.region(target), made, counts)
-                made.finish()
+                region = self.targets.region(target)
+                self._make(target, iter([(region, canvas)]), counts)
             return
         # One object, a shard, that is larger than the memory for it: made piece by piece.
+        self._make(place, self._piecewise(place, self._pieces, present, counts), counts)
+
+    def _piecewise(
+        self, place: Place, pieces: Grid, present: Indexes, counts: Counts
+    ) -> Iterator[tuple[tuple[slice, ...], Canvas | None]]:
+        for number in touching(place, self.blocks, pieces).tolist():
+            piece = pieces.coordinates(number)
+            near = among(touching(piece, pieces, self.move.source.objects), present)
+            region = pieces.region(piece)
+            if len(near):
+                yield region, self._canvas(region, near, counts)
+
+    def _make(
+        self, place: Place, parts: Iterator[tuple[tuple[slice, ...], Canvas | None]], counts: Counts
+    ) -> None:
+        """One object, out of the canvases of its parts; none appears if some value of it failed."""
+        start = counts.failures
         made = self.open(place)
         try:
-            for number in touching(place, self.blocks, self._pieces).tolist():
-                piece = self._pieces.coordinates(number)
-                near = among(touching(piece, self._pieces, self.move.source.objects), present)
-                canvas = self._canvas(self._pieces.region(piece), near, counts)
-                if canvas is None:
-                    made.discard()
-                    return
-                self._cut(canvas, self._pieces.region(piece), made, counts)
+            for region, canvas in parts:
+                if canvas is not None:
+                    self._cut(canvas, region, made, counts)
         except BaseException:
             made.discard()
             raise
-        made.finish()
+        if counts.failures > start:
+            made.discard()
+        else:
+            made.finish()
 
     def _canvas(self, region: tuple[slice, ...], present: Indexes, counts: Counts) -> Canvas | None:
         """The values of a region; None where some of them could not be read, which `counts` is told."""
         start = counts.failures
         canvas = Canvas(region, self._type, self._fill, self.move.destination.chunk_shape)
         keys = object_keys(self.move.source, self.move.path, present)
+        grid = self.move.source.objects
         if self.shards is not None:
-            self._paste_shards(canvas, present, keys, counts)
+            self._paste_shards(canvas, self.shards, present, keys, counts)
         else:
-            for number, key, data in zip(
-                present.tolist(), keys, read_objects(self.source, keys, counts), strict=True
-            ):
+            objects = read_objects(self.source, keys, counts, each=self.each)
+            for number, key, data in zip(present.tolist(), keys, objects, strict=True):
                 if data is None:
                     counts.missing(key)
                     continue
@@ -193,26 +215,38 @@ class Values(Assembler):
                     values = self._decoder.decode(data)
                     if self.move.source.frame is None:
                         self.leaf.again(number, data, values)
+                    values = self._convert(values, number, grid)
                 except (ZarrstackError, MemoryError) as error:
                     counts.failed(error, key)
                     continue
                 counts.add(len(data), 0)
-                place = self.move.source.objects.coordinates(number)
-                canvas.paste(values, self.move.source.objects.region(place))
+                canvas.paste(values, grid.region(grid.coordinates(number)))
         return None if counts.failures > start else canvas
 
-    def _paste_shards(self, canvas: Canvas, present: Indexes, keys: list[str], counts: Counts) -> None:
-        assert self.shards is not None
+    def _convert(self, values: Array, number: int, grid: Grid) -> Array:
+        """A chunk's values as the destination holds them; what lies beyond the array is left out."""
+        if self.move.source.data_type == self.move.destination.data_type:
+            return values
+        inside: tuple[Any, ...] = (*grid.valid(grid.coordinates(number)), ...)
+        return np.asarray(convert(self.move, values[inside]))
+
+    def _paste_shards(
+        self, canvas: Canvas, shards: ShardReader, present: Indexes, keys: list[str], counts: Counts
+    ) -> None:
         grid = self.move.source.grid
         wanted = within(canvas.region, grid)
         for number, key in zip(present.tolist(), keys, strict=True):
-            try:
-                for leaf, payload in self.shards.leaves(number, wanted):
-                    values = self.leaf.reader.decode(payload)
-                    counts.add(len(payload), 0)
-                    canvas.paste(values, grid.region(grid.coordinates(leaf)))
-            except (ZarrstackError, MemoryError) as error:
-                counts.failed(error, key)
+            for leaf, payload in self.leaves_of(shards, number, wanted, counts):
+                try:
+                    values = self._convert(self.leaf.reader.decode(payload), leaf, grid)
+                except ZarrstackError as error:
+                    counts.failed(inside_shard(error, shards.inner(leaf)), key)
+                    continue
+                except MemoryError as error:
+                    counts.failed(error, key)
+                    continue
+                counts.leaf(memory(payload).nbytes, 0)
+                canvas.paste(values, grid.region(grid.coordinates(leaf)))
 
     def _cut(self, canvas: Canvas, region: tuple[slice, ...], made: NewObject, counts: Counts) -> None:
         grid = self.move.destination.grid
@@ -221,7 +255,7 @@ class Values(Assembler):
             if not canvas.holds(grid.region(place)):
                 continue
             try:
-                payload = self.leaf.encode(number, canvas.leaf(grid.region(place)))
+                payload = self.leaf.store(number, canvas.leaf(grid.region(place)))
             except (ZarrstackError, MemoryError) as error:
                 counts.failed(error, self.move.destination.key(self.move.path, place))
                 continue

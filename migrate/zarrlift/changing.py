@@ -19,6 +19,7 @@ from zarrstack.core.codecs.base import Buffer, Ends, memory
 from zarrstack.core.dtypes import fill_from_json, same_bits
 from zarrstack.core.errors import ChunkError, ZarrstackError
 from zarrstack.core.frames import N5Blocks, Shards
+from zarrstack.core.grid import Grid
 from zarrstack.core.n5_pipeline import BlockPipeline
 from zarrstack.core.pipeline import Pipeline
 from zarrstack.core.shard import ShardIndex
@@ -132,19 +133,25 @@ class LeafChange:
         """The payload of a leaf with these values of the source's, or None if it is to be left out."""
         move = self.move
         target = move.destination
-        if move.source.data_type != target.data_type or move.drop_empty:
-            # What pads an edge chunk is no value of the array: it is neither judged nor cast.
-            # The dots keep a 0-d array an array: numpy's scalars have no byte order.
-            inside: tuple[Any, ...] = (*target.grid.valid(target.grid.coordinates(index)), ...)
+        if move.source.data_type != target.data_type:
+            inside = _inside(target.grid, index)
             part = np.asarray(convert(move, array[inside]))
-            fill = fill_from_json(target.fill_value, target.data_type)
-            if move.drop_empty and same_bits(part, np.full(part.shape, fill, dtype=part.dtype)):
-                return None
             if part.shape == array.shape:
                 array = part
             else:
+                fill = fill_from_json(target.fill_value, target.data_type)
                 array = np.full(array.shape, fill, dtype=target.data_type.numpy)
                 array[inside] = part
+        return self.store(index, array)
+
+    def store(self, index: int, array: npt.NDArray[Any]) -> Buffer | None:
+        """The payload of a leaf with these values of the destination's; None as in `encode`."""
+        target = self.move.destination
+        if self.move.drop_empty:
+            part = np.asarray(array[_inside(target.grid, index)])
+            fill = fill_from_json(target.fill_value, target.data_type)
+            if same_bits(part, np.full(part.shape, fill, dtype=part.dtype)):
+                return None
         return self.writer.encode(array)
 
     def again(
@@ -169,6 +176,14 @@ class LeafChange:
         problems = recheck_decoded(move, bytes(payload), decoded)
         if problems:
             raise ChunkError(problems[0].message, found=problems[0].found, expected=problems[0].expected)
+
+
+def _inside(grid: Grid, index: int) -> tuple[Any, ...]:
+    """Where a chunk has values of the array: what pads an edge chunk is neither judged nor cast.
+
+    The dots keep a 0-d array an array: numpy's scalars have no byte order.
+    """
+    return (*grid.valid(grid.coordinates(index)), ...)
 
 
 def convert(move: Move, array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -18,6 +18,7 @@ class Moved:
     """What a task did."""
 
     chunks: int = 0
+    """Objects of the source that were read; one that is read for two blocks counts twice."""
     bytes_in: int = 0
     bytes_out: int = 0
     dropped: int = 0
@@ -57,8 +58,18 @@ class Counts:
     def add(self, bytes_in: int, bytes_out: int) -> None:
         """A chunk of the source has been read, and something written for it."""
         self.chunks += 1
+        self.leaf(bytes_in, bytes_out)
+
+    def leaf(self, bytes_in: int, bytes_out: int) -> None:
+        """A leaf of a shard has been read, and something written for it; the shard counts by itself."""
         self.bytes_in += bytes_in
         self.bytes_out += bytes_out
+
+    def add_many(self, chunks: int, size: int) -> None:
+        """Chunks of so many bytes in all have been handed on as they are."""
+        self.chunks += chunks
+        self.bytes_in += size
+        self.bytes_out += size
 
     def drop(self, bytes_in: int) -> None:
         """A chunk of the source held nothing but fill value."""

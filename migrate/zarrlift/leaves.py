@@ -27,21 +27,26 @@ if TYPE_CHECKING:
     from .inventory import Indexes
 
 _BATCH: Final = 64
-"""Objects of a remote store that are fetched together."""
+_BATCH_BYTES: Final = 16 << 20
+"""Objects of a remote store that are fetched together, at most, and what they may hold decoded."""
 _SPAN: Final = 4 << 20
 """Bytes of a shard that are read at once, unless one leaf is larger."""
 _GAP: Final = 64 << 10
 """Bytes between two leaves of a shard that are read along rather than skipped."""
 _KEPT: Final = 8
-"""Shard indexes that are kept: blocks beside each other take from the same shards."""
+_KEPT_PAIRS: Final = 1 << 18
+"""Shard indexes that are kept (blocks beside each other take from the same shards), and the pairs in them."""
 
 
-def read_objects(storage: Storage, keys: Sequence[str], counts: Counts) -> Iterator[bytes | None]:
+def read_objects(
+    storage: Storage, keys: Sequence[str], counts: Counts, *, each: int = 0
+) -> Iterator[bytes | None]:
     """Objects in order, remote ones some at a time; None for one that is absent.
 
-    One that cannot be read is told to `counts`, and is None too.
+    `each` is what an object holds, in bytes, as far as that is known. One that cannot be read is told
+    to `counts`, and is None too.
     """
-    step = 1 if isinstance(storage, LocalStorage) else _BATCH
+    step = 1 if isinstance(storage, LocalStorage) else min(max(_BATCH_BYTES // max(each, 1), 1), _BATCH)
     for start in range(0, len(keys), step):
         part = keys[start : start + step]
         try:
@@ -65,6 +70,10 @@ def object_keys(layout: Layout, path: str, indexes: Indexes) -> list[str]:
     return [prefix + name for name in layout.keys.keys(layout.objects.coordinates_of(indexes))]
 
 
+class MissingShard(Exception):  # noqa: N818 - in a store that cannot list this is no error
+    """There is no such shard."""
+
+
 class ShardReader:
     """Reads leaves out of the shards of one array; safe to share between threads."""
 
@@ -83,6 +92,11 @@ class ShardReader:
         """The key of a shard."""
         return self.layout.key(self._path, self._objects.coordinates(number))
 
+    def inner(self, leaf: int) -> tuple[int, ...]:
+        """The place of a leaf in its shard."""
+        places = self._leaves.coordinates(leaf)
+        return tuple(a % b for a, b in zip(places, self.frame.chunks_per_shard, strict=True))
+
     def index(self, number: int) -> ShardIndex | None:
         """A shard's index; None if there is no such shard. ChunkError, StorageError."""
         with self._lock:
@@ -92,7 +106,8 @@ class ShardReader:
         found = self._read_index(number)
         with self._lock:
             self._indexes[number] = found
-            while len(self._indexes) > _KEPT:
+            most = min(max(_KEPT_PAIRS // max(self.frame.leaves, 1), 1), _KEPT)
+            while len(self._indexes) > most:
                 self._indexes.popitem(last=False)
         return found
 
@@ -118,11 +133,11 @@ class ShardReader:
         """(linear index of a leaf, its payload), as they lie in the shard; those that are not there left out.
 
         `wanted` are linear indexes of leaves, ascending; None takes all. Leaves beyond the array's end,
-        where no value is, are passed over. ChunkError, StorageError.
+        where no value is, are passed over. MissingShard, ChunkError, StorageError.
         """
         index = self.index(number)
         if index is None:
-            return
+            raise MissingShard
         first = np.array(self._objects.coordinates(number), dtype=np.int64) * np.array(
             self.frame.chunks_per_shard, dtype=np.int64
         )

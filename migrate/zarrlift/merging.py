@@ -62,11 +62,15 @@ def _same(before: Planned, now: Planned) -> bool:
 
 
 def _drop_stale(now: ArrayPlan, inventories: Inventories, destination: Storage) -> None:
-    """Delete destination chunks, left by earlier work, that the source no longer has."""
+    """Delete destination objects, left by earlier work, that would not be written again.
+
+    Which they are is known beforehand only where each comes from the source's object of the same place.
+    """
     if now.route.name == "stay":
         return
     layout = now.destination
-    wanted = set(inventories[now.path].indexes.tolist())
+    alike = now.move.block_shape is None and not now.move.drop_empty
+    wanted = set(inventories[now.path].indexes.tolist()) if alike else set()
     for index in take_inventory(destination, now.path, layout).indexes.tolist():
         if index not in wanted:
             destination.delete(layout.key(now.path, layout.objects.coordinates(index)))

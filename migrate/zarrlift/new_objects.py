@@ -98,13 +98,13 @@ class NewShard(NewObject):
         if self._stream is None and not self._parts:
             return
         encoded = self._index.to_bytes(self._frame.index)
+        if self._stream is None:
+            parts = [encoded, *self._parts] if self._reserve else [*self._parts, encoded]
+            self._writer.write(self._key, b"".join(map(memory, parts)))
+            return
         if not self._reserve:
             self._parts.append(encoded)
-        if self._stream is None and not self._reserve:
-            self._writer.write(self._key, b"".join(map(memory, self._parts)))
-            return
         self._write()
-        assert self._stream is not None
         self._stream.finish(encoded if self._reserve else b"")
 
     def discard(self) -> None:

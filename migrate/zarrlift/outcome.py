@@ -25,7 +25,7 @@ class Outcome:
     arrays_total: int = 0
     groups_done: int = 0
     chunks: int = 0
-    """Moved by this call."""
+    """Objects of the source that this call moved; one that is read for two blocks counts twice."""
     bytes_in: int = 0
     bytes_out: int = 0
     dropped: int = 0

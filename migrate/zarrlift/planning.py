@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
-from typing import Final
 
 from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.jsons import JSON
@@ -16,21 +15,19 @@ from .archive import Archive, ArrayNode, Document, GroupNode, Layout
 from .conventions import Applied, apply_conventions
 from .destination import destination_layout
 from .documents import array_document, group_document, strict_attributes
-from .inventory import NOT_LISTED, Inventory, take_inventory, task_bounds
-from .planning_blocks import Blocks, block_bounds, choose_blocks, mean_leaf, memory_budget
+from .inventory import NOT_LISTED, Inventory, take_inventory
+from .planning_blocks import choose_blocks, mean_leaf, memory_budget
 from .planning_chunks import memory_problem, object_problem
+from .planning_figures import DENSE, figures
 from .planning_n5 import block_problems
 from .planning_readers import reader_problems
 from .plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
 from .read_options import ReadOptions
 from .recipe import ArrayRecipe, Recipe
-from .route import Route, route_between
+from .route import route_between
 from .storage import LocalStorage, Storage
 
 __all__ = ["ArrayPlan", "GroupPlan", "Inventories", "Move", "Plan", "Refusal", "make_plan"]
-
-_DENSE: Final = 4
-"""Typical ratio of decoded to encoded bytes; only ever used for figures marked as estimates."""
 
 Inventories = dict[str, Inventory]
 """Listings made while planning, by array path; a run that follows at once need not list again."""
@@ -251,7 +248,7 @@ def _plan_array(
     problems.extend(problem.at(node=node.path) for problem in reader_problems(document, contents))
     known = inventory.total_bytes
     raw = prod(source.chunk_shape) * (source.data_type.itemsize or 32)
-    bytes_in = known if known is not None else len(inventory.indexes) * raw // _DENSE
+    bytes_in = known if known is not None else len(inventory.indexes) * raw // DENSE
     blocks = choose_blocks(source, destination, budget)
     if isinstance(blocks, Problem):
         problems.append(blocks.at(node=node.path))
@@ -274,39 +271,13 @@ def _plan_array(
         chunks=len(inventory.indexes),
         bytes_in=bytes_in,
         bytes_in_known=known is not None,
-        bytes_out=0 if route.name == "stay" else _bytes_out(source, destination, route, bytes_in, inventory),
-        bytes_out_known=known is not None and route.name in ("stay", "relink"),
-        bounds=_bounds(route, source, inventory, blocks, bytes_in),
-        times_read=1.0 if blocks is None else blocks.times_read,
+        **figures(source, destination, route, bytes_in, inventory, blocks),
         memory=None if blocks is None else blocks.memory,
         fingerprint=inventory.fingerprint,
         source_digests=digests(node.documents),
         problems=tuple(problems),
     )
     return planned, inventory
-
-
-def _bounds(
-    route: Route, source: Layout, inventory: Inventory, blocks: Blocks | None, bytes_in: int
-) -> tuple[int, ...]:
-    if route.name == "stay":
-        return ()
-    if blocks is None:
-        return task_bounds(inventory)
-    return block_bounds(inventory, source, blocks, bytes_in)
-
-
-def _bytes_out(source: Layout, destination: Layout, route: Route, bytes_in: int, inventory: Inventory) -> int:
-    """What will be written, estimated unless payloads move as they are."""
-    if route.name in ("relink", "reframe") or not inventory.certain:
-        return bytes_in
-    compresses = len(destination.chain.codecs) > destination.chain.middle + 1
-    raw = prod(source.object_shape) * (destination.data_type.itemsize or 32)
-    decoded = len(inventory.indexes) * raw
-    compressed_before = len(source.chain.codecs) > source.chain.middle + 1
-    if not compresses:
-        return decoded
-    return bytes_in if compressed_before else decoded // _DENSE
 
 
 def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -> list[Problem]:

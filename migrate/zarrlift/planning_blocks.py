@@ -8,11 +8,11 @@ chosen so that source chunks are decoded as few times as the memory allows.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from math import lcm, prod
-from typing import Final
+from math import isqrt, lcm, prod
+from typing import Final, Self
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.frames import Shards
 from zarrstack.core.grid import Grid
 from zarrstack.core.overlap import times_read, touched
+from zarrstack.core.shard import PAIR_BYTES
 
 from .archive import Layout
 from .inventory import Inventory
@@ -29,11 +30,13 @@ Shape = tuple[int, ...]
 
 BASE: Final = 104 << 20
 """Bytes of the process itself: interpreter, numpy, metadata of a large archive, what libraries keep."""
-SMALLEST_MEMORY: Final = 128 << 20
+SMALLEST_MEMORY: Final = 128_000_000
 _SHARE: Final = 4
 """One part in so many of what the machine, or its control group, has: the default of `--memory`."""
 _BUFFERS: Final = 8 << 20
 """Bytes of one worker besides values: payloads read, and payloads on their way into a shard."""
+_INDEX_COPIES: Final = 5
+"""How often a shard's index stands in memory while it is encoded: pairs, halves, bytes, with the checksum."""
 _ITEM: Final = 64
 """Bytes of an item of variable length, roughly."""
 _MOST_BYTES: Final = 64 << 20
@@ -64,23 +67,31 @@ def memory_budget(asked: int | None) -> int:
     return asked
 
 
-def workers_within(budget: int, memory: int) -> int:
+def workers_within(budget: int, memory: int, *, processes: bool = False) -> int:
     """How many workers that need `memory` bytes each fit into a budget; at least one."""
+    if processes:
+        return max((budget - BASE) // (BASE + memory), 1)
     return max((budget - BASE) // max(memory, 1), 1)
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def choose_blocks(source: Layout, destination: Layout, budget: int) -> Blocks | Problem | None:
     """The blocks of an array, or why there are none that fit; None where objects correspond one to one."""
+    sharded = isinstance(destination.frame, Shards)
     if source.chunk_shape == destination.chunk_shape:
-        if source.object_shape == destination.object_shape:
+        # A shard of a single chunk is as large as that chunk, and yet another object.
+        if source.object_shape == destination.object_shape and isinstance(source.frame, Shards) == sharded:
             return None
-        frame = destination.frame
-        return Blocks(shape=destination.object_shape if isinstance(frame, Shards) else source.object_shape)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return _gathered(source, destination, budget)
+    overhead = _overhead(source, destination)
+    candidates = _Candidates.of(source, destination)
     best: tuple[float, int, Blocks] | None = None
-    for workers in range(cores, 0, -1):
-        room = (budget - BASE) // workers - _overhead(source, destination)
-        found = _blocks(source, destination, room)
+    for workers in range(cores(), 0, -1):
+        found = candidates.choose((budget - BASE) // workers - overhead, overhead)
         if found is None:
             continue
         # Decoding is most of the work, and is shared by the workers.
@@ -89,7 +100,7 @@ def choose_blocks(source: Layout, destination: Layout, budget: int) -> Blocks | 
             best = key
     if best is not None:
         return best[2]
-    least = _overhead(source, destination) + prod(destination.chunk_shape) * _item(source) + BASE
+    least = overhead + prod(_within(destination.chunk_shape, source.shape)) * candidates.item + BASE
     return Problem(
         kind="memory",
         message="a chunk of either side does not fit into the memory that is allowed",
@@ -99,46 +110,124 @@ def choose_blocks(source: Layout, destination: Layout, budget: int) -> Blocks | 
     )
 
 
+def _gathered(source: Layout, destination: Layout, budget: int) -> Blocks | Problem:
+    """The blocks where payloads are handed on: one object of the side that has the larger ones."""
+    sharded = isinstance(destination.frame, Shards)
+    memory = _BUFFERS + 4 * prod(source.chunk_shape) * _item(source)
+    for frame in (source.frame, destination.frame):
+        if isinstance(frame, Shards):
+            index = _INDEX_COPIES * frame.index.size(frame.chunks_per_shard)
+            memory += index
+            if index > budget - BASE:
+                return Problem(
+                    kind="memory",
+                    message="the index of a shard does not fit into the memory that is allowed",
+                    found=f"{frame.leaves} chunks in a shard",
+                    expected=f"at most {(budget - BASE) // (_INDEX_COPIES * PAIR_BYTES)}",
+                    advice="Ask for fewer chunks per shard, or allow more with --memory.",
+                )
+    return Blocks(shape=destination.object_shape if sharded else source.object_shape, memory=memory)
+
+
 def _item(layout: Layout) -> int:
     return layout.data_type.itemsize or _ITEM
 
 
 def _overhead(source: Layout, destination: Layout) -> int:
-    """What a worker holds besides the values of its block: a source chunk, and a leaf as it is encoded."""
+    """What a worker holds besides the values of its block: a source chunk, an encoded leaf, an index."""
     leaf = prod(source.chunk_shape) * _item(source)
-    new = prod(destination.chunk_shape) * (destination.data_type.itemsize or _ITEM)
-    return 2 * leaf + 2 * new + _BUFFERS
-
-
-def _blocks(source: Layout, destination: Layout, room: int) -> Blocks | None:
-    shape, item = source.shape, _item(source)
-    overhead = _overhead(source, destination)
-    objects = [
-        list(_multiples(n, d, s))
-        for n, d, s in zip(shape, destination.object_shape, source.chunk_shape, strict=True)
+    new = prod(destination.chunk_shape) * _item(destination)
+    indexes = [
+        _INDEX_COPIES * frame.index.size(frame.chunks_per_shard)
+        for frame in (source.frame, destination.frame)
+        if isinstance(frame, Shards)
     ]
-    block = _best(shape, source.chunk_shape, objects, room // item)
-    if block is not None:
-        return Blocks(
-            shape=block,
-            times_read=times_read(shape, source.chunk_shape, block),
-            memory=prod(_within(block, shape)) * item + overhead,
+    return 2 * leaf + 2 * new + sum(indexes) + _BUFFERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidates:
+    """Blocks worth considering, whatever memory there is for them."""
+
+    shape: Shape
+    chunk: Shape
+    objects: list[list[int]]
+    """Lengths along each axis, of whole objects of the destination."""
+    parts: list[list[int]] | None
+    """The same, of parts of one shard."""
+    whole: Shape
+    item: int
+
+    @classmethod
+    def of(cls, source: Layout, destination: Layout) -> Self:
+        shape, chunk, frame = source.shape, source.chunk_shape, destination.frame
+        objects = [
+            _front(n, c, _multiples(n, d, c))
+            for n, d, c in zip(shape, destination.object_shape, chunk, strict=True)
+        ]
+        parts = None
+        if isinstance(frame, Shards):
+            parts = [
+                _front(n, c, (leaf * k for k in _divisors(counts)))
+                for n, c, leaf, counts in zip(
+                    shape, chunk, destination.chunk_shape, frame.chunks_per_shard, strict=True
+                )
+            ]
+        return cls(
+            shape=shape,
+            chunk=chunk,
+            objects=objects,
+            parts=parts,
+            whole=destination.object_shape,
+            item=max(_item(source), _item(destination)),
         )
-    if not isinstance(destination.frame, Shards):
-        return None
-    parts = [
-        [leaf * count for count in range(1, counts + 1) if counts % count == 0]
-        for leaf, counts in zip(destination.chunk_shape, destination.frame.chunks_per_shard, strict=True)
-    ]
-    piece = _best(shape, source.chunk_shape, parts, room // item)
-    if piece is None:
-        return None
-    return Blocks(
-        shape=destination.object_shape,
-        piece=piece,
-        times_read=times_read(shape, source.chunk_shape, piece),
-        memory=prod(_within(piece, shape)) * item + overhead,
-    )
+
+    def choose(self, room: int, overhead: int) -> Blocks | None:
+        """The best block whose values take at most `room` bytes; None where none does."""
+        block = self._best(self.objects, room // self.item)
+        piece = None
+        if block is None and self.parts is not None:
+            piece = self._best(self.parts, room // self.item)
+        held = block if block is not None else piece
+        if held is None:
+            return None
+        return Blocks(
+            shape=self.whole if block is None else block,
+            piece=piece,
+            times_read=times_read(self.shape, self.chunk, held),
+            memory=prod(_within(held, self.shape)) * self.item + overhead,
+        )
+
+    def _best(self, lengths: list[list[int]], most_items: int) -> Shape | None:
+        """The block that reads the fewest chunks again; the smallest among equals."""
+        best: tuple[float, int, Shape] | None = None
+        for block in product(*lengths):
+            items = prod(_within(block, self.shape))
+            if items > most_items:
+                continue
+            key = (times_read(self.shape, self.chunk, block), items, block)
+            if best is None or key < best:
+                best = key
+        return None if best is None else best[2]
+
+
+def _front(length: int, chunk: int, candidates: Iterable[int]) -> list[int]:
+    """The lengths worth considering along one axis: each reads less than all shorter ones."""
+    kept: list[int] = []
+    least = float("inf")
+    for candidate in sorted(candidates):
+        again = times_read((length,), (chunk,), (candidate,))
+        if again < least:
+            kept.append(candidate)
+            least = again
+    return kept
+
+
+def _divisors(count: int) -> Iterator[int]:
+    for low in range(1, isqrt(count) + 1):
+        if count % low == 0:
+            yield low
+            yield count // low
 
 
 def _multiples(length: int, step: int, chunk: int) -> Iterator[int]:
@@ -154,19 +243,6 @@ def _multiples(length: int, step: int, chunk: int) -> Iterator[int]:
         tried.add(common)
         common *= 2
     yield from sorted(tried)
-
-
-def _best(shape: Shape, chunk: Shape, lengths: list[list[int]], most_items: int) -> Shape | None:
-    """The block within `most_items` that reads the fewest chunks again; the smallest among equals."""
-    best: tuple[float, int, Shape] | None = None
-    for block in product(*lengths):
-        items = prod(_within(block, shape))
-        if items > most_items:
-            continue
-        key = (times_read(shape, chunk, block), items, block)
-        if best is None or key < best:
-            best = key
-    return None if best is None else best[2]
 
 
 def _within(block: Shape, shape: Shape) -> Shape:

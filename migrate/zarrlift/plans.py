@@ -89,9 +89,13 @@ class ArrayPlan:
     source_digests: tuple[tuple[str, str], ...] = ()
     """(key, BLAKE2b of the content) of the source's metadata documents."""
     times_read: float = 1.0
-    """How often a chunk of the source is read, on average."""
+    """How often a chunk of the source is read and decoded, on average."""
+    reads: int = 0
+    """Objects of the source that are read, each as often as it is."""
+    objects_out: int = 0
+    """Objects that will be written, the `zarr.json` not counted; at most, where empty ones are left out."""
     memory: int | None = None
-    """Bytes of memory that one worker needs at most for its values; None where it is a chunk or two."""
+    """Bytes of memory that one worker needs at most for its blocks; None where there are none."""
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -115,6 +119,11 @@ class ArrayPlan:
         return self.move.route
 
     @property
+    def bytes_read(self) -> int:
+        """Stored bytes that will be read, those that are read twice counted twice."""
+        return round(self.bytes_in * self.times_read)
+
+    @property
     def tasks(self) -> int:
         """Number of tasks."""
         return max(len(self.bounds) - 1, 0)
@@ -134,6 +143,8 @@ class ArrayPlan:
             "block_shape": _listed(move.block_shape),
             "piece_shape": _listed(move.piece_shape),
             "times_read": self.times_read,
+            "reads": self.reads,
+            "objects_out": self.objects_out,
             "memory": self.memory,
             "document": self.document,
             "fill_is_null": self.fill_is_null,
@@ -179,6 +190,8 @@ class ArrayPlan:
             bounds=tuple(data["bounds"]),
             source_digests=_digests(data),
             times_read=data.get("times_read", 1.0),
+            reads=data["reads"] if "reads" in data else data["chunks"],
+            objects_out=data["objects_out"] if "objects_out" in data else data["chunks"],
             memory=data.get("memory"),
             problems=_problems(data),
         )

@@ -68,6 +68,8 @@ def chunks_per_shard(text: str, counts: Shape, leaf_bytes: float) -> tuple[Shape
         return None, "no shards were asked for"
     if text == "auto":
         return _auto(counts, leaf_bytes)
+    if not counts:
+        return None, "a scalar is a single chunk"
     times = _TIMES.fullmatch(text)
     asked = (int(times[1]),) * len(counts) if times else _ints(text)
     if len(asked) != len(counts):

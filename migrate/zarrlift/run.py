@@ -6,7 +6,6 @@ chunk is written. Whatever goes wrong with one array is kept with it, and the re
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from .job import Job, NodeRow
 from .move import Parts, Task
 from .outcome import Outcome
 from .planning import Inventories
-from .planning_blocks import memory_budget, workers_within
+from .planning_blocks import cores, memory_budget, workers_within
 from .plans import ArrayPlan, Plan
 from .progress import Progress, Silent
 from .publishing import Publisher
@@ -156,8 +155,8 @@ class Run:
         totals = self.job.totals()
         done = [totals[row.id] for row, _ in pending if row.id in totals]
         self.progress.start(
-            sum(array.bytes_in for _, array in pending if array.tasks),
-            sum(array.chunks for _, array in pending if array.tasks),
+            sum(array.bytes_read for _, array in pending if array.tasks),
+            sum(array.reads for _, array in pending if array.tasks),
         )
         self.progress.advance(sum(t.chunks for t in done), sum(t.bytes_in for t in done))
         still = [
@@ -172,7 +171,7 @@ class Run:
             self._move(moving)
 
     def _move(self, pending: list[tuple[NodeRow, ArrayPlan]]) -> None:
-        workers = self.options.workers or self._good_number([array for _, array in pending])
+        workers = self._workers([array for _, array in pending])
         executor, submit, own = self._executor(workers)
         running: dict[Future[Moved], tuple[_Array, Task]] = {}
         tasks = self._tasks(pending)
@@ -205,16 +204,19 @@ class Run:
                 for future in running:
                     future.cancel()
 
+    def _workers(self, arrays: list[ArrayPlan]) -> int:
+        """As many as are asked for, or as are good; fewer where the memory is for fewer."""
+        workers = self.options.workers or self._good_number(arrays)
+        needed = max((array.memory or 0 for array in arrays), default=0)
+        budget, processes = memory_budget(self.plan.recipe.memory), self.options.processes
+        return min(workers, workers_within(budget, needed, processes=processes)) if needed else workers
+
     def _good_number(self, arrays: list[ArrayPlan]) -> int:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         if not isinstance(self.source, LocalStorage) or not isinstance(self.destination, LocalStorage):
-            return max(4, cores)
+            return max(4, cores())
         chunks = sum(array.chunks for array in arrays)
         mean = sum(array.bytes_in for array in arrays) / max(chunks, 1)
-        if mean < _SMALL and not self.options.processes:
-            return 1
-        needed = max((array.memory or 0 for array in arrays), default=0)
-        return min(cores, workers_within(memory_budget(self.plan.recipe.memory), needed)) if needed else cores
+        return 1 if mean < _SMALL and not self.options.processes else cores()
 
     def _executor(self, workers: int) -> tuple[Executor, Callable[[Task], Future[Moved]], bool]:
         options = self.options

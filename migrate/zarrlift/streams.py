@@ -83,8 +83,11 @@ class FileStream(ObjectStream):
         total = sum(len(view) for view in views)
         written = os.writev(self._descriptor, views) if hasattr(os, "writev") else 0
         self.size += total
-        if written == total:
-            return
+        if written < total:
+            self._write_rest(views, written)
+
+    def _write_rest(self, views: list[memoryview], written: int) -> None:
+        """What is left of some pieces: a nearly full disk takes less than it is given, without an error."""
         for view in views:
             if written >= len(view):
                 written -= len(view)
@@ -98,7 +101,8 @@ class FileStream(ObjectStream):
         """Let the object appear."""
         try:
             if head:
-                os.pwrite(self._descriptor, head, 0)
+                os.lseek(self._descriptor, 0, os.SEEK_SET)
+                self._write_rest([memory(head)], 0)
             if self._fsync:
                 os.fsync(self._descriptor)
             self._close()
@@ -141,29 +145,35 @@ class SpooledStream(ObjectStream):
                 onto_disk.write(self._file.getbuffer())
                 self._file = onto_disk
         except OSError as error:
-            raise DestinationError(
-                "cannot write a temporary file",
-                key=self._key,
-                found=error.strerror or str(error),
-                advice="Free some space where temporary files go (TMPDIR) and resume.",
-            ) from error
+            raise self._failed(error) from error
 
     def finish(self, head: bytes = b"") -> None:
         """Let the object appear."""
-        if head:
-            self._file.seek(0)
-            self._file.write(head)
-        self._file.flush()
-        self._file.seek(0)
         try:
+            if head:
+                self._file.seek(0)
+                self._file.write(head)
+            self._file.flush()
+            self._file.seek(0)
             self._storage.put_file(self._key, self._file, self.size)
         except StorageError as error:
             raise DestinationError(
                 error.problem.message, key=error.problem.key, found=error.problem.found
             ) from error
+        except OSError as error:
+            raise self._failed(error) from error
         finally:
-            self._file.close()
+            self.discard()
 
     def discard(self) -> None:
         """Forget what was written."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # what a full disk did not take is tried once more
+            self._file.close()
+
+    def _failed(self, error: OSError) -> DestinationError:
+        return DestinationError(
+            "cannot write a temporary file",
+            key=self._key,
+            found=error.strerror or str(error),
+            advice="Free some space where temporary files go (TMPDIR) and resume.",
+        )

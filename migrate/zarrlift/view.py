@@ -325,6 +325,14 @@ class _Described:
         """Describe a place; UsageError where there is no archive, StorageError."""
         archive = describe(storage, format=format, options=reading)
         plan, _ = make_plan(archive, storage, recipe, destination="a view", reading=reading, listing=False)
+        for array in plan.arrays:
+            if array.move.block_shape is not None:
+                raise UsageError(
+                    "a view shows the chunks that there are, one by one",
+                    node=array.path,
+                    found=f"a recipe with other objects ({array.route.reason})",
+                    advice="Leave chunks and shards out of the recipe, or migrate the archive.",
+                )
         nodes = {node.path: node.document for node in plan.published}
         if plan.consolidate:
             nodes[""] = consolidate(nodes)

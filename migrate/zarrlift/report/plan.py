@@ -60,12 +60,12 @@ def lines(plan: Plan, page: Page) -> Iterator[str]:
 def totals(plan: Plan) -> str:
     """One sentence: arrays, groups, objects, bytes in and out, and the space there is for them."""
     moving = [array for array in plan.arrays if array.route.name != "stay"]
-    documents = len(plan.arrays) + len(plan.groups)
+    objects = sum(array.objects_out for array in moving) + len(plan.arrays) + len(plan.groups)
     parts = [
         f"{count_text(len(plan.arrays), 'array')} in {count_text(len(plan.groups), 'group')}",
         f"{count_text(sum(array.chunks for array in plan.arrays), 'chunk')}",
         f"{_bytes_in(moving)} to read",
-        f"{_bytes_out(moving)} to write in {count_text(sum(a.chunks for a in moving) + documents, 'object')}",
+        f"{_bytes_out(moving)} to write in {count_text(objects, 'object')}",
     ]
     if plan.refusals:
         parts.insert(1, f"{count_text(len(plan.refusals), 'node')} refused")
@@ -105,6 +105,7 @@ def _group(group: list[ArrayPlan], page: Page) -> Iterator[str]:
             ("codecs", _change(str(first.source.chain), str(first.destination.chain))),
             ("keys", _change(str(first.source.keys), str(first.destination.keys))),
             *_shards(first),
+            *_cost(group),
         )
     )
     yield from page.table(_COLUMNS, _rows(group, page))
@@ -116,6 +117,18 @@ def _shards(array: ArrayPlan) -> Iterator[tuple[str, str]]:
     if any(isinstance(frame, Shards) for frame in frames):
         before, after = (str(frame) if isinstance(frame, Shards) else "none" for frame in frames)
         yield ("shards", _change(before.removeprefix("shards of "), after.removeprefix("shards of ")))
+
+
+def _cost(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
+    """What it takes where objects are not those of the source."""
+    needed = [array.memory for array in group if array.memory is not None]
+    again = max(array.times_read for array in group)
+    if again > 1:
+        each = "each chunk" if len(group) == 1 else "chunks of the array where it is most"
+        total = bytes_text(sum(array.bytes_read for array in group))
+        yield "reading", f"{each} {again:.3g} times on average, {total} in all"
+    if needed:
+        yield "memory", f"about {bytes_text(max(needed))} for each worker, besides the program's own"
 
 
 def _rows(group: list[ArrayPlan], page: Page) -> Iterator[tuple[str, ...]]:

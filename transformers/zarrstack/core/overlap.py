@@ -35,14 +35,32 @@ def _touched(indexes: Indexes, source: Grid, blocks: Grid) -> Indexes:
     places = source.coordinates_of(indexes)
     if not source.shape:
         return np.unique(blocks.indices_of(places))
-    size, other = np.array(source.chunk_shape), np.array(blocks.chunk_shape)
-    first = places * size // other
-    last = (np.minimum((places + 1) * size, np.array(source.shape)) - 1) // other
+    first, last = _span(places, source, blocks)
     found = []
     for step in product(*(range(int(most) + 1) for most in (last - first).max(axis=0, initial=0))):
         reached = first + np.array(step)
         found.append(blocks.indices_of(reached[(reached <= last).all(axis=1)]))
     return np.unique(np.concatenate(found))
+
+
+def touches(indexes: Indexes, source: Grid, blocks: Grid) -> Indexes:
+    """How many chunks of `blocks` each of these chunks of `source` touches."""
+    result = np.ones(len(indexes), dtype=np.int64)
+    for start in range(0, len(indexes), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        first, last = _span(source.coordinates_of(indexes[part]), source, blocks)
+        result[part] = (last - first + 1).prod(axis=1)
+    return result
+
+
+def _span(places: Indexes, source: Grid, blocks: Grid) -> tuple[Indexes, Indexes]:
+    """The first and the last chunk of `blocks` along each axis, (n, ndim) like `places`."""
+    size, other = np.array(source.chunk_shape, dtype=np.int64), np.array(blocks.chunk_shape, dtype=np.int64)
+    ends = np.array(source.shape, dtype=np.int64)
+    # A chunk length may be as large as 2^63 - 1: what lies beyond the array is cut off before it is added.
+    first = places * np.minimum(size, np.maximum(ends, 1))
+    last = first + np.minimum(size, ends - first) - 1
+    return first // other, last // other
 
 
 def touching(place: tuple[int, ...], blocks: Grid, source: Grid) -> Indexes:
