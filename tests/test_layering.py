@@ -48,6 +48,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "counting",
             "leaves",
             "assembling",
+            "gathering",
             "canvas",
             "new_objects",
             "streams",

@@ -23,6 +23,7 @@ from zarrstack.core.overlap import touched, touching
 from .assembling import assembler_for
 from .changing import change_for, look_at
 from .counting import Counts, Moved
+from .gathering import Gathered, gathers
 from .inventory import Indexes
 from .leaves import among, read_objects
 from .plans import Move
@@ -88,7 +89,11 @@ class Mover:
         self.writer = writer
         self.hard_links = hard_links
         self._copy: ServerCopy | None = None
-        self._assembler = assembler_for(move, source, writer, recheck=recheck)
+        self._assembler = (
+            Gathered(move, source, writer, recheck=recheck)
+            if gathers(move, source, writer)
+            else assembler_for(move, source, writer, recheck=recheck)
+        )
         if self._assembler is not None:
             return
         self._change = change_for(move, recheck=recheck)

@@ -1,0 +1,128 @@
+"""Many files of one leaf each into shards of the same payloads, as fast as the file system gives them.
+
+Whatever is odd about a block (a file that is gone, a payload that cannot be right) hands the whole
+block back to `Payloads`, which finds out which and says so.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from zarrstack.core.codecs.base import Ends
+from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.frames import Shards
+from zarrstack.core.shard import ShardIndex
+
+from .assembling import Payloads
+from .leaves import object_keys
+from .storage import LocalStorage
+from .writing import DestinationError, LocalWriter, Writer
+
+if TYPE_CHECKING:
+    from .counting import Counts
+    from .inventory import Indexes
+    from .plans import Move
+    from .storage import Storage
+
+_AT_ONCE: Final = 512
+"""Files between two writes."""
+_MOST_BYTES: Final = 4 << 20
+"""Bytes between two writes, unless one file is more."""
+_MORE: Final = 1024
+"""How much larger than the last one a file is expected to be at most; one read is enough then."""
+
+
+def gathers(move: Move, source: Storage, writer: Writer) -> bool:
+    """Whether payloads move from files into shards just as they are."""
+    return (
+        move.block_shape is not None
+        and move.source.chunk_shape != ()
+        and isinstance(source, LocalStorage)
+        and isinstance(writer, LocalWriter)
+        and move.source.frame is None
+        and isinstance(move.destination.frame, Shards)
+        and move.route.name == "reframe"
+    )
+
+
+class Gathered(Payloads):
+    """`Payloads` for what `gathers` says yes to."""
+
+    def block(self, place: tuple[int, ...], present: Indexes, counts: Counts) -> None:
+        """Make one shard."""
+        frame = self.move.destination.frame
+        assert isinstance(frame, Shards)
+        assert isinstance(self.source, LocalStorage)
+        if not len(present):
+            return
+        root = self.source.path("") + os.sep
+        paths = [root + key for key in object_keys(self.move.source, self.move.path, present)]
+        start = frame.index.size(frame.chunks_per_shard) if frame.index.location == "start" else 0
+        key = self.move.destination.key(self.move.path, place)
+        stream = self.writer.stream(key, reserve=start)
+        lengths: list[int] = []
+        try:
+            at = 0
+            while at < len(paths):
+                parts = self._read(paths, at)
+                lengths += map(len, parts)
+                at += len(parts)
+                if at == len(paths) and not start:
+                    index = self._index(frame, place, present, lengths, start)
+                    stream.append([*parts, index.to_bytes(frame.index)])
+                else:
+                    stream.append(parts)
+        except DestinationError:
+            raise
+        except (ZarrstackError, OSError, MemoryError):
+            stream.discard()
+            super().block(place, present, counts)
+            return
+        except BaseException:
+            stream.discard()
+            raise
+        head = b""
+        if start:
+            head = self._index(frame, place, present, lengths, start).to_bytes(frame.index)
+        stream.finish(head)
+        counts.add_many(len(lengths), sum(lengths))
+
+    def _read(self, paths: list[str], at: int) -> list[bytes]:
+        """Some files from `at` on; OSError and ChunkError for the first that is not as it should be."""
+        look = self.leaf.reader
+        check, check_whole = look.check, look.check_whole
+        open_, read, close, ends = os.open, os.read, os.close, Ends.of
+        parts: list[bytes] = []
+        held, hint = 0, _MORE
+        for path in paths[at : at + _AT_ONCE]:
+            descriptor = open_(path, os.O_RDONLY)
+            try:
+                data = read(descriptor, hint)
+                while len(data) >= hint:
+                    hint *= 4
+                    data += read(descriptor, hint - len(data))
+            finally:
+                close(descriptor)
+            if not check(ends(data)):
+                check_whole(data)
+            parts.append(data)
+            held += len(data)
+            if held >= _MOST_BYTES:
+                break
+            hint = len(data) + _MORE
+        return parts
+
+    def _index(
+        self, frame: Shards, place: tuple[int, ...], present: Indexes, lengths: list[int], start: int
+    ) -> ShardIndex:
+        index = ShardIndex.empty(frame.chunks_per_shard)
+        sizes = np.array(lengths, dtype=np.uint64)
+        first = np.array(place, dtype=np.int64) * np.array(frame.chunks_per_shard, dtype=np.int64)
+        inner = self.move.source.objects.coordinates_of(present) - first
+        spots = tuple(inner.T)
+        index.lengths[spots] = sizes
+        index.offsets[spots] = np.cumsum(sizes) - sizes + np.uint64(start)
+        return index
