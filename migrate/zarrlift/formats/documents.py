@@ -14,11 +14,11 @@ from zarrstack.core.errors import MetadataError
 from zarrstack.core.jsons import JSON, JSONObject, excerpt
 
 _EXPECTED = "a JSON object in UTF-8"
-_MOST_LEVELS: Final = 100
+MOST_LEVELS: Final = 100
 """What is deeper can be read by one version of Python and not written by the next."""
 
 
-def parse_object(content: bytes, key: str, *, most_levels: int = _MOST_LEVELS) -> JSONObject:
+def parse_object(content: bytes, key: str, *, most_levels: int = MOST_LEVELS) -> JSONObject:
     """The JSON object that `content`, the document at `key`, holds.
 
     Raises MetadataError, with the key and what was found: nothing, a byte order mark, bytes that
@@ -46,7 +46,7 @@ def parse_object(content: bytes, key: str, *, most_levels: int = _MOST_LEVELS) -
     except ValueError as error:
         # Python limits the digits of an integer it reads.
         raise MetadataError("the document cannot be read", key=key, found=str(error)) from error
-    if content.count(b"{") + content.count(b"[") > most_levels and _depth(data) > most_levels:
+    if content.count(b"{") + content.count(b"[") > most_levels and levels(data) > most_levels:
         raise _too_deep(key, most_levels)
     if not isinstance(data, dict):
         raise MetadataError(
@@ -64,7 +64,7 @@ def _too_deep(key: str, most_levels: int) -> MetadataError:
     )
 
 
-def _depth(data: JSON) -> int:
+def levels(data: JSON) -> int:
     """How many objects and lists lie in one another; without recursion, which is what it guards."""
     depth = 0
     level = [data]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zarrstack.core.errors import MetadataError, Problem, UsageError
+from zarrstack.core.frames import N5Blocks
 from zarrstack.core.jsons import JSONObject, excerpt
 from zarrstack.core.keys import KeyEncoding
 
@@ -24,6 +25,7 @@ from ..storage import Storage
 from .lenient import mended_model, mended_text
 from .stored import ModelStorage
 from .zom import (
+    MEMBERS,
     Flat,
     empty_group,
     finite,
@@ -32,6 +34,7 @@ from .zom import (
     is_ambiguous,
     is_group,
     model_problems,
+    nodes,
     unflatten,
 )
 
@@ -126,7 +129,8 @@ def checked_model(data: Any, name: str) -> Hierarchy:
             found=first.found,
             expected=first.expected,
         )
-    model = finite(model) if _has_nonfinite(model) else model
+    for _, node in nodes(model):  # copies of what was given
+        node.update({key: finite(value) for key, value in node.items() if key != MEMBERS})
     format_: Format = "zarr2" if format_of(model) == 2 else "zarr3"
     return Hierarchy(url=name, format=format_, model=model, problems=notes)
 
@@ -238,14 +242,18 @@ def _by_layout(node: Node, problems: list[Problem]) -> JSONObject | None:
     attributes = _attributes(node.attributes, node.path, problems)
     if isinstance(node, GroupNode):
         return group_document(attributes)
-    return None if node.layout is None else array_document(_in_v3_keys(node.layout), attributes)
+    return None if node.layout is None else array_document(in_v3_words(node.layout), attributes)
 
 
-def _in_v3_keys(layout: Layout) -> Layout:
-    """The layout with keys that a v3 document can hold: N5's and the draft's become the default ones."""
-    if isinstance(layout.keys, KeyEncoding):
-        return layout
-    return replace(layout, keys=KeyEncoding("default", getattr(layout.keys, "separator", "/")))
+def in_v3_words(layout: Layout) -> Layout:
+    """The layout as a v3 document says it: N5's and the draft's keys become the default ones.
+
+    N5's block headers have no place in a document of v3 but as a codec that only in-place migration
+    needs; the model says how the payload of a block is encoded.
+    """
+    if not isinstance(layout.keys, KeyEncoding):
+        layout = replace(layout, keys=KeyEncoding("default", getattr(layout.keys, "separator", "/")))
+    return replace(layout, frame=None) if isinstance(layout.frame, N5Blocks) else layout
 
 
 def _attributes(attributes: Mapping[str, Any], path: str, problems: list[Problem]) -> JSONObject:
@@ -351,8 +359,3 @@ def _keep_v3(path: str, data: JSONObject, flat: Flat, problems: list[Problem]) -
     }
     document["attributes"] = _attributes(attributes, path, problems)
     flat[path] = document
-
-
-def _has_nonfinite(model: JSONObject) -> bool:
-    """Whether a file said NaN or Infinity bare, which only a search can tell."""
-    return bool(finite(model) != model)

@@ -174,7 +174,7 @@ def _mended_codecs(path: str, codecs: list[JSON], data_type: JSON, note: Note) -
             item = {key: value for key, value in item.items() if key != "configuration"}  # noqa: PLW2901
         mended.append((name, item))
     names = [name for name, _ in mended]
-    if all(name in _BYTES_TO_BYTES for name in names):
+    if all(isinstance(name, str) and name in _BYTES_TO_BYTES for name in names):
         # An array-to-bytes codec is required (Zarr v3 core, "Codecs"); the example has none.
         bytes_ = {"name": "bytes", **_endian(data_type)}
         note(path, "codec 'bytes' before the others", names)

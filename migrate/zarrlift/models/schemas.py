@@ -29,6 +29,8 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {
     "shape": ("shape",),
 }
 """Part -> members of v3 and v2 metadata that say it."""
+_APART: Final = 16
+"""Groups this deep, and each as many below, stand apart in `$defs`: readers of schemas have limits."""
 _NAME: Final[JSONObject] = {
     "type": "string",
     "minLength": 1,
@@ -110,6 +112,7 @@ def hierarchy_schema(model: JSONObject, *, leave_open: Collection[str] = ()) -> 
         raise UsageError("no such part of a model", found=", ".join(unknown), expected=", ".join(OPEN))
     open_ = {name: part for part in leave_open for name in _PARTS.get(part, ())}
     made: dict[str, JSONObject] = {}
+    apart: dict[str, JSONObject] = {}
     children: dict[str, list[str]] = {}
     for path, node in reversed(list(nodes(model))):
         own = {name: _member(name, value, open_) for name, value in node.items() if name != MEMBERS}
@@ -121,11 +124,15 @@ def hierarchy_schema(model: JSONObject, *, leave_open: Collection[str] = ()) -> 
                 inner["additionalProperties"] = True
             schema["properties"][MEMBERS] = inner
             schema["required"].append(MEMBERS)
+        if path.count("/") % _APART == _APART - 1 and is_group(node):
+            name = f"group-{len(apart)}"
+            apart[name] = schema
+            schema = {"$ref": f"#/$defs/{name}"}
         made[path] = schema
         parent, _, name = path.rpartition("/")
         if path:
             children.setdefault(parent, []).append(name)
-    return {"$schema": _DRAFT, **made[""]}
+    return {"$schema": _DRAFT, **made[""], **({"$defs": apart} if apart else {})}
 
 
 def _closed(properties: JSONObject) -> JSONObject:

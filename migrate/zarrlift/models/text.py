@@ -14,7 +14,19 @@ from zarrstack.core.jsons import JSON, JSONObject
 
 from .zom import MEMBERS
 
-_TEXT: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_UNICODE: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+_ASCII: Final = json.JSONEncoder(allow_nan=False).encode
+
+
+def _text(value: JSON) -> str:
+    """JSON in Unicode; half a surrogate pair, which UTF-8 cannot hold, makes it ASCII."""
+    text = _UNICODE(value)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return _ASCII(value)
+    return text
 
 
 def lines(model: JSONObject) -> Iterator[str]:
@@ -43,16 +55,16 @@ def lines(model: JSONObject) -> Iterator[str]:
             waiting.append(f"{inner}}}")
             names = list(members)
             waiting.extend(
-                (inner + "  ", f"{_TEXT(name)}: ", members[name], "" if name == names[-1] else ",")
+                (inner + "  ", f"{_text(name)}: ", members[name], "" if name == names[-1] else ",")
                 for name in reversed(names)
             )
 
 
 def _member(indent: str, key: str, value: JSON, comma: str) -> Iterator[str]:
     if key != "attributes" or not isinstance(value, dict) or not value:
-        yield f"{indent}{_TEXT(key)}: {_TEXT(value)}{comma}"
+        yield f"{indent}{_text(key)}: {_text(value)}{comma}"
         return
-    yield f"{indent}{_TEXT(key)}: {{"
+    yield f"{indent}{_text(key)}: {{"
     for place, (name, item) in enumerate(value.items()):
-        yield f"{indent}  {_TEXT(name)}: {_TEXT(item)}{'' if place == len(value) - 1 else ','}"
+        yield f"{indent}  {_text(name)}: {_text(item)}{'' if place == len(value) - 1 else ','}"
     yield f"{indent}}}{comma}"

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _SHALLOW: Final = frozenset({"missing", "extra_forbidden", "literal_error", "model_type", "dict_type"})
 """Errors by which the branches of a union tell each other apart."""
+_SCALAR: Final = frozenset({"bool_type", "float_type", "int_from_float", "int_type", "string_type"})
+"""Errors that pydantic has for a scalar of another type when it is strict."""
 
 
 def is_class_name(text: str) -> bool:
@@ -75,19 +77,32 @@ class TypedModel:
 
     def read(self, model: JSONObject) -> Any:
         """An instance; raises pydantic's ValidationError."""
-        # Strict JSON: lists become tuples, as they must, and "1" does not become 1.
-        return self.adapter.validate_json(json.dumps(model), strict=True)
+        return self.adapter.validate_json(json.dumps(model))
 
     def violations(self, model: JSONObject) -> Iterator[Problem]:
         """Where a model is not what the type says."""
+        text = json.dumps(model)
+        told = self._errors(text, strict=True)
+        if told:
+            # pydantic would take "1" for 1 unless it is strict; but strictly, it takes no list from a
+            # validator for a tuple, which pydantic-zarr's codecs are.
+            loose = self._errors(text, strict=False)
+            told = loose + [
+                row for row in told if row["type"] in _SCALAR and row["loc"] not in _places(loose)
+            ]
+        for place, row in _best([(row["loc"], row) for row in told], model, ()):
+            yield _problem(place, row)
+
+    def _errors(self, text: str, *, strict: bool) -> list[Any]:
         try:
-            self.read(model)
+            self.adapter.validate_json(text, strict=strict)
         except self._error as error:
-            rows = [(row["loc"], row) for row in error.errors(include_url=False, include_context=False)]
-            for place, row in _best(rows, model, ()):
-                yield _problem(place, row)
-        except RecursionError:
-            yield Problem(kind="model", message="the model is nested too deeply to be checked", node="")
+            return list(error.errors(include_url=False, include_context=False))
+        return []
+
+
+def _places(rows: list[Any]) -> set[tuple[str | int, ...]]:
+    return {row["loc"] for row in rows}
 
 
 _Rows = list[tuple[tuple[str | int, ...], Any]]
@@ -132,7 +147,8 @@ def _score(rows: _Rows) -> tuple[int, int]:
 def _problem(place: Sequence[str | int], row: Any) -> Problem:
     node, inside = split_place(place)
     message = str(row["msg"]).removeprefix("Value error, ")
-    found = None if row["type"] == "missing" or isinstance(row["input"], dict) else excerpt(row["input"])
+    bare = row["type"] == "missing" or isinstance(row["input"], dict) or not place
+    found = None if bare else excerpt(row["input"])
     return Problem(
         kind="model", message=f"{inside}: {message}" if inside else message, node=node, found=found
     )
@@ -162,14 +178,25 @@ def as_instance(model: JSONObject, type_: type[T]) -> T:
 
 def from_instance(instance: Any) -> JSONObject:
     """The model that an instance of pydantic-zarr's or another pydantic class stands for."""
-    from dataclasses import asdict, is_dataclass
-
-    if is_dataclass(instance) and not isinstance(instance, type):
-        data: Any = asdict(instance)
+    if hasattr(instance, "__dataclass_fields__"):
+        data = _plain(instance)
     else:
         library("pydantic", "a typed model")
         data = instance.model_dump(mode="json", by_alias=True)
     return checked_model(data, type(instance).__name__).model
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as JSON; what a class says once for all its instances (ZEP 6: `zarr_version = 2`) too."""
+    if hasattr(value, "__dataclass_fields__"):
+        fields = {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+        said = {name: getattr(value, name, None) for name in ("zarr_version", "zarr_format", "node_type")}
+        return {**{name: item for name, item in said.items() if item is not None}, **fields}
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
 
 
 def _with_separators(model: JSONObject) -> JSONObject:

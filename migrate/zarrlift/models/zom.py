@@ -17,6 +17,8 @@ from typing import Any, Final, Literal, TypeAlias
 from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.jsons import JSON, JSONObject, excerpt
 
+from ..formats.documents import MOST_LEVELS as MOST_LEVELS_INSIDE
+from ..formats.documents import levels
 from ..formats.walk import MOST_LEVELS, bad_name, join
 
 MEMBERS: Final = "members"
@@ -168,6 +170,10 @@ def model_problems(model: JSONObject) -> list[Problem]:
 
 
 def _node_problems(path: str, node: JSONObject, number: JSON) -> Iterator[Problem]:
+    if any(levels(value) > MOST_LEVELS_INSIDE for key, value in node.items() if key != MEMBERS):
+        what = "the metadata of a node is nested too deeply"
+        yield _wrong(what, path, sorted(node), f"at most {MOST_LEVELS_INSIDE} levels")
+        return
     own = node.get("zarr_format")
     if type(own) is not int or own not in (2, 3):
         yield _wrong("a node has no zarr_format that is known", path, own, "2 or 3")
