@@ -161,6 +161,36 @@ def test_an_archive_without_a_word_of_hdmf_zarr_is_left_alone(tmp_path: Path) ->
     assert planned(source, conventions="hdmf").conventions == ()
 
 
+# ----- by other ways
+
+
+def test_processes_and_resumed_jobs_read_objects_alike(tmp_path: Path) -> None:
+    source = unpack("0.13", "builders", tmp_path) / "builders.zarr"
+    plan = planned(source)
+    assert zarrlift.Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    assert zarrlift.migrate(source, tmp_path / "threads.zarr").ok
+    assert zarrlift.migrate(source, tmp_path / "processes.zarr", processes=True, workers=2).ok
+    one, other = (
+        {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        for root in (tmp_path / "threads.zarr", tmp_path / "processes.zarr")
+    )
+    assert one == other
+
+
+def test_a_zip_file_is_read_like_a_folder(tmp_path: Path) -> None:
+    source = unpack("0.13", "session", tmp_path) / "session.nwb.zarr"
+    packed = shutil.make_archive(str(tmp_path / "packed"), "zip", source)
+    assert zarrlift.migrate(packed, tmp_path / "result.zarr").ok
+    assert zarrlift.verify(source, tmp_path / "result.zarr", full=True).ok
+
+
+def test_a_view_shows_what_a_migration_would_write(tmp_path: Path) -> None:
+    group = zarrlift.open(unpack("0.13", "session", tmp_path) / "session.nwb.zarr")
+    assert group["intervals/trials/timeseries"][0]["timeseries"] == "/acquisition/first"
+    assert group["session_description"][()] == "Rötliche Maus läuft"
+    assert group["acquisition/second"].attrs["_LINKS"][0]["name"] == "data"
+
+
 # ----- as plain data
 
 
