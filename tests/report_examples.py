@@ -13,7 +13,9 @@ from zarrlift.verifying.report import VerificationReport
 from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import Problem
+from zarrstack.core.frames import Shards
 from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.shard import IndexFormat
 
 LITTLE = CodecSpec("bytes", {"endian": "little"})
 BLOSC = CodecSpec("blosc", {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 2, "blocksize": 0})
@@ -79,7 +81,8 @@ def array_plan(
         bytes_out=size,
         bytes_out_known=route.name == "relink",
         bounds=(0, chunks),
-        **more,
+        reads=chunks,
+        **{"objects_out": chunks, **more},
     )
 
 
@@ -106,6 +109,26 @@ PLAN = Plan(
     free_bytes=98_000_000_000,
 )
 
+CUT_ANEW = replace(
+    PLAN,
+    arrays=(
+        array_plan(
+            "a/image",
+            IMAGE,
+            replace(
+                IMAGE,
+                keys=DEFAULT,
+                chunk_shape=(32, 32, 32),
+                frame=Shards((4, 4, 4), IndexFormat()),
+            ),
+            objects_out=64,
+            times_read=1.25,
+            memory=412_000_000,
+        ),
+    ),
+    refusals=(),
+    excluded=(),
+)
 MANY = replace(
     PLAN,
     arrays=tuple(

@@ -159,9 +159,10 @@ def test_quiet_says_nothing_when_all_is_well_and_what_went_wrong_otherwise(fakes
 def test_every_option_of_migrate_arrives(fakes):
     words = (
         "migrate s3://b/old.zarr new.zarr --codecs zstd:3 --dtype float32 --clamp --round --endian big"
-        " --order F --key-encoding v2 --separator / --shard-index crc32c --include a/* --include b"
-        " --exclude c --drop-empty --objects json --allow-pickle --attributes keep --conventions none --multiscale ome"
-        " --from zarr2 --job j.db"
+        " --order F --key-encoding v2 --separator / --chunks 64,-1 --shards 4x --shard-index crc32c"
+        " --shard-index-location start --memory 2GB --include a/* --include b"
+        " --exclude c --drop-empty --objects json --allow-pickle --attributes keep --conventions none"
+        " --multiscale ome --from zarr2 --job j.db"
         " --workers 3 --processes --verify full --fsync --link hard --overwrite --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
         ' --dest-storage-options {"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
@@ -199,7 +200,10 @@ def test_every_option_of_migrate_arrives(fakes):
             order="F",
             key_encoding="v2",
             separator="/",
+            chunks="64,-1",
+            shards="4x",
             shard_index="crc32c",
+            shard_index_location="start",
             drop_empty=True,
             objects="json",
             allow_pickle=True,
@@ -210,6 +214,7 @@ def test_every_option_of_migrate_arrives(fakes):
         include=("a/*", "b"),
         exclude=("c",),
         consolidate=False,
+        memory=2_000_000_000,
     )
 
 
@@ -260,6 +265,8 @@ def test_codecs_may_be_v3_json(fakes):
         pytest.param("plan a --recipe no-such.toml", "no-such.toml", id="no-recipe-file"),
         pytest.param("plan a --endian middle", "middle", id="unknown-choice"),
         pytest.param("plan", "SRC", id="no-source"),
+        pytest.param("plan a --shard-index-location middle", "middle", id="no-end"),
+        pytest.param("plan a --memory much", "--memory", id="no-size"),
         pytest.param("plan a --workers 2", "--workers", id="unknown-option"),
         pytest.param("migrate a b --workers 0", "--workers", id="no-workers"),
         pytest.param("lift a b", "lift", id="unknown-command"),
@@ -323,6 +330,7 @@ def test_json_totals_of_a_plan_count_what_moves(fakes, capsys):
         "chunks": 538,
         "objects_out": 542,
         "bytes_in": 135_230_000,
+        "bytes_read": 135_230_000,
         "bytes_in_known": True,
         "bytes_out": 135_230_000,
         "bytes_out_known": False,

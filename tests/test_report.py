@@ -25,6 +25,7 @@ GOLDEN = Path(__file__).parent / "golden" / "reports"
 REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "inspect": lambda page: report_archive.lines(examples.ARCHIVE, page),
     "plan": lambda page: report_plan.lines(examples.PLAN, page),
+    "plan-of-other-chunks": lambda page: report_plan.lines(examples.CUT_ANEW, page),
     "plan-of-many": lambda page: report_plan.lines(examples.MANY, page),
     "done": lambda page: report_outcome.lines(examples.DONE, page),
     "some-refused": lambda page: report_outcome.lines(examples.PARTLY, page),
