@@ -90,6 +90,12 @@ class Ends:
     def plan(self, recipe: Recipe, format: Format | None, reading: ReadOptions) -> tuple[Plan, Inventories]:
         """The plan for what lies in the source now, and the listings made on the way."""
         archive = describe(self.source, format=format, options=reading)
+        if self.in_place and archive.format == "zarr3":
+            raise UsageError(
+                "this is Zarr v3 already; in place there is nothing to add",
+                found=self.source.url,
+                expected="a destination, to give it other chunks, codecs or shards",
+            )
         if self.in_place and archive.format == "zarr3-draft":
             raise UsageError(
                 "the 2022 draft of Zarr v3 is not migrated in place",

@@ -41,11 +41,10 @@ def test_zarr_v2_is_found(tmp_path, entries):
 @pytest.mark.parametrize(
     ("entries", "said"),
     [
-        ({"zarr.json": {"zarr_format": 3, "node_type": "group"}}, r"this is Zarr v3 already; .*zarr\.json"),
         ({"photo.jpg": b"", "b/c.txt": b""}, r"found b/, photo\.jpg in .*expected one of \.zarray, \.zgroup"),
         ({}, "found nothing in"),
     ],
-    ids=["v3", "other files", "empty"],
+    ids=["other files", "empty"],
 )
 def test_anything_else_is_named(tmp_path, entries, said):
     with pytest.raises(UsageError, match=said):
@@ -68,6 +67,10 @@ def test_zarr_v1_is_found(tmp_path):
 )
 def test_n5_is_found(tmp_path, entries):
     assert detect(tree(tmp_path, entries)) == "n5"
+
+
+def test_zarr_v3_is_found(tmp_path):
+    assert detect(tree(tmp_path, {"zarr.json": {"zarr_format": 3, "node_type": "group"}})) == "zarr3"
 
 
 def test_the_2022_draft_of_zarr_v3_is_found(tmp_path):

@@ -93,6 +93,7 @@ READERS: Final[Mapping[Format, Reader]] = {
     "zarr1": Reader("zarr_v1"),
     "zarr2": Reader("zarr_v2"),
     "n5": Reader("n5", ("axes",)),
+    "zarr3": Reader("zarr_v3"),
     "zarr3-draft": Reader("zarr_v3_draft", options=("allow_fallback",)),
 }
 READABLE: Final[tuple[Format, ...]] = tuple(READERS)

@@ -1,0 +1,304 @@
+"""A Zarr v3 archive as `Archive`: to be given other chunks, codecs or shards, in a new place.
+
+https://zarr-specs.readthedocs.io/en/latest/v3/core/ . The documents count; consolidated metadata,
+which zarr-python keeps in the document of a group, is compared with them, and is all there is to go
+by where a store cannot list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError
+from zarrstack.core.jsons import JSONObject, document, excerpt
+
+from ..archive import Archive, ArrayNode, Document, GroupNode, Node
+from ..storage import Storage
+from . import consolidated
+from .documents import parse_object
+from .walk import Found, chunk_root, inside, join, name_problems, walk
+from .zarr_v3_array import Describer, group_members
+
+NAME: Final = "zarr.json"
+_CONSOLIDATED: Final = "consolidated_metadata"
+_OTHERS: Final = {".zarray": "zarr2", ".zgroup": "zarr2"}
+"""Where other formats keep metadata of the same node, as after work in place."""
+_CHUNK: Final = re.compile(r"c(\.[0-9]+)*|[0-9]+(\.[0-9]+)*")
+"""A chunk's file, in either key encoding."""
+_STRAYS_NAMED: Final = 20
+_SILENT: Final = frozenset({NAME, ".zattrs", ".zmetadata", ".DS_Store", "Thumbs.db", "desktop.ini"})
+
+
+def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
+    """Describe the archive.
+
+    `only` says that Zarr v3 was asked for: documents of Zarr v2 beside its own are then passed over
+    instead of refused. `follow_links` lets links lead out of the archive.
+
+    Raises UsageError where there is no v3 archive or its nodes cannot be found, StorageError where
+    the root cannot be read; everything else is a problem of the archive or of a node.
+    """
+    reader = _Reader(storage=storage, only=only)
+    if storage.can_list:
+        found = walk(storage, documents=(NAME, *_OTHERS), leaves=reader.is_array, follow_links=follow_links)
+    else:
+        found = reader.unlisted()
+    nodes = reader.nodes(found)
+    if not nodes:
+        raise UsageError("no Zarr v3 archive is here", found=storage.url, expected=NAME)
+    return Archive(
+        url=storage.url,
+        format="zarr3",
+        nodes=nodes,
+        consolidated=reader.consolidated is not None,
+        problems=(*reader.problems, *reader.strays),
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """Turns places into nodes, and keeps what concerns the archive as a whole."""
+
+    storage: Storage
+    only: bool
+    consolidated: dict[str, JSONObject] | None = None
+    """Key -> document, of the root's consolidated metadata; None where there is none."""
+    parsed: dict[str, JSONObject | Problem] = field(default_factory=dict)
+    """Each document, or what is wrong with it."""
+    problems: list[Problem] = field(default_factory=list)
+    strays: list[Problem] = field(default_factory=list)
+    describer: Describer = field(default_factory=Describer)
+
+    def is_array(self, place: Found) -> bool:
+        """Whether nothing below a place is a node; for `walk`."""
+        if NAME not in place.documents:
+            return False
+        data = self._parse(place)
+        return isinstance(data, dict) and data.get("node_type") == "array"
+
+    def unlisted(self) -> dict[str, Found]:
+        """What there is, over a store that cannot list."""
+        content = self.storage.get(NAME)
+        root = Found(path="", documents={} if content is None else {NAME: content})
+        found = {"": root}
+        data = self._parse(root) if content is not None else None
+        if isinstance(data, dict) and data.get("node_type") == "group":
+            listed = self._list(data)
+            if listed is None:
+                raise UsageError(
+                    "the nodes of this archive cannot be found",
+                    found="a store that cannot list, and no consolidated metadata",
+                    expected="consolidated metadata, or an array at the root",
+                    advice="Copy the archive to a place that can list, or consolidate its metadata.",
+                )
+            for key, entry in listed.items():
+                path = key.rpartition("/")[0]
+                found[path] = Found(
+                    path=path, documents={NAME: document(entry)}, problems=name_problems(path)
+                )
+        return found
+
+    def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
+        """Every node, sorted, implicit groups too."""
+        nodes: dict[str, Node] = {}
+        for path, place in found.items():
+            if NAME in place.documents:
+                nodes[path] = self._node(place)
+            elif any(problem.severity == "refusal" for problem in place.problems):
+                nodes[path] = GroupNode(
+                    path=path, implicit=True, problems=_placed(place.problems, path, None)
+                )
+        if not nodes:
+            return ()
+        self._chunks_without_array(found, nodes)
+        for path in [path for path, node in nodes.items() if isinstance(node, ArrayNode)]:
+            for key in self._inside(path, nodes):
+                below = key.rpartition("/")[0]
+                message, seen = "a node lies inside an array", f"/{path} is an array"
+                problem = Problem(kind="metadata", message=message, node=below, key=key, found=seen)
+                nodes[below] = ArrayNode(path=below, problems=(problem,))
+        for path in list(nodes):
+            for above in _above(path):
+                if above not in nodes:
+                    problems = found[above].problems if above in found else name_problems(above)
+                    nodes[above] = GroupNode(path=above, implicit=True, problems=tuple(problems))
+        self._compare(found)
+        self._note_strays(found, nodes)
+        return tuple(nodes[path] for path in sorted(nodes))
+
+    def _inside(self, path: str, nodes: dict[str, Node]) -> list[str]:
+        try:
+            return inside(self.storage, path, (NAME,))
+        except StorageError as error:
+            node = nodes[path]
+            nodes[path] = replace(node, problems=(*node.problems, error.problem.at(node=path)))
+            return []
+
+    def _node(self, place: Found) -> Node:
+        path, key = place.path, join(place.path, NAME)
+        problems = [*place.problems, *self._other_format(place)]
+        documents = (Document(key=key, content=place.documents[NAME]),)
+        data = self._parse(place)
+        if isinstance(data, Problem):
+            problems.append(data)
+            # There is no telling what it is; an array holds values, which must not be lost unsaid.
+            return ArrayNode(path=path, documents=documents, problems=_placed(problems, path, key))
+        kind = data.get("node_type")
+        if type(data.get("zarr_format")) is not int or data["zarr_format"] != 3:
+            found = excerpt(data["zarr_format"]) if "zarr_format" in data else "none"
+            message = "zarr_format is not 3"
+            problems.append(Problem(kind="metadata", message=message, found=found, expected="3"))
+        elif kind == "group":
+            attributes = group_members(data, problems)
+            placed = _placed(problems, path, key)
+            if not path:
+                self._list(data)
+            return GroupNode(path=path, attributes=attributes, documents=documents, problems=placed)
+        elif kind != "array":
+            found = excerpt(kind) if "node_type" in data else "none"
+            message = "node_type is neither array nor group"
+            problems.append(Problem(kind="metadata", message=message, found=found))
+        else:
+            return self._array(data, documents, problems, path)
+        return ArrayNode(path=path, documents=documents, problems=_placed(problems, path, key))
+
+    def _array(
+        self, data: JSONObject, documents: tuple[Document, ...], problems: list[Problem], path: str
+    ) -> ArrayNode:
+        facts = self.describer.describe(data)
+        placed = _placed([*problems, *facts.problems], path, documents[0].key)
+        refused = any(problem.severity == "refusal" for problem in placed)
+        return ArrayNode(
+            path=path,
+            attributes=facts.attributes,
+            layout=None if refused else facts.layout,
+            documents=documents,
+            extra=facts.extra,
+            problems=placed,
+        )
+
+    def _parse(self, place: Found) -> JSONObject | Problem:
+        key = join(place.path, NAME)
+        if key not in self.parsed:
+            try:
+                self.parsed[key] = parse_object(place.documents[NAME], key)
+            except MetadataError as error:
+                self.parsed[key] = error.problem
+        return self.parsed[key]
+
+    def _other_format(self, place: Found) -> Iterator[Problem]:
+        for name, format_ in {} if self.only else _OTHERS.items():
+            if name in place.documents:
+                yield Problem(
+                    kind="format",
+                    message="a node has the metadata of two formats",
+                    key=join(place.path, name),
+                    found=f"zarr3 ({NAME}) and {format_} ({name})",
+                    advice="Say which one counts with --from.",
+                )
+
+    # ----- consolidated metadata
+
+    def _list(self, data: JSONObject) -> dict[str, JSONObject] | None:
+        """The documents that the root's consolidated metadata holds, by key; None for none."""
+        block = data.get(_CONSOLIDATED)
+        if block is None:
+            # zarr-python 3.0 writes null.
+            return None
+        metadata = block.get("metadata") if isinstance(block, dict) else None
+        if not isinstance(metadata, dict) or not all(isinstance(entry, dict) for entry in metadata.values()):
+            message = "not consolidated metadata"
+            self.problems.append(
+                Problem(
+                    kind="consolidated", severity="warning", message=message, key=NAME, found=excerpt(block)
+                )
+            )
+            return None
+        self.consolidated = {}
+        for path, entry in metadata.items():
+            if path.startswith("/") or "" in path.split("/") or ".." in path.split("/"):
+                message, found = "consolidated metadata has a key that is no node", f"the key {excerpt(path)}"
+                self.problems.append(Problem(kind="name", message=message, key=NAME, found=found))
+            else:
+                self.consolidated[join(path, NAME)] = _plain(entry)
+        return self.consolidated
+
+    def _compare(self, found: dict[str, Found]) -> None:
+        """Warn of consolidated metadata that does not say what the documents say."""
+        if self.consolidated is None or not self.storage.can_list:
+            return
+        keys = {join(path, NAME) for path, place in found.items() if path and NAME in place.documents}
+        files = {key: data for key in keys if isinstance(data := self.parsed.get(key), dict)}
+        self.problems.extend(
+            consolidated.differences(
+                self.consolidated,
+                {key: _plain(data) for key, data in files.items()},
+                frozenset(keys - files.keys()),
+                NAME,
+            )
+        )
+
+    # ----- what belongs to no node
+
+    def _chunks_without_array(self, found: dict[str, Found], nodes: dict[str, Node]) -> None:
+        """Chunks say that an array was there; without its document its values are lost on us."""
+        for path, place in found.items():
+            name = place.chunk or next((name for name in place.files if _CHUNK.fullmatch(name)), None)
+            if name is None:
+                continue
+            root = chunk_root(path, found)
+            root = root[:-2] if root.endswith("/c") and root not in nodes else root
+            if root and root not in nodes:
+                nodes[root] = ArrayNode(
+                    path=root,
+                    problems=(
+                        Problem(
+                            kind="metadata",
+                            message="chunks without an array",
+                            node=root,
+                            found=f"the key {join(path, name)!r}",
+                            expected=f"a document {join(root, NAME)!r}",
+                            advice="Restore the document, or exclude the node.",
+                        ),
+                    ),
+                )
+
+    def _note_strays(self, found: dict[str, Found], nodes: dict[str, Node]) -> None:
+        keys = [
+            join(path, name)
+            for path, place in found.items()
+            if isinstance(nodes.get(path), GroupNode)
+            for name in (*place.files, *((place.chunk,) if place.chunk else ()))
+            if name not in _SILENT and name not in place.documents and not name.startswith("._")
+        ]
+        for key in keys[:_STRAYS_NAMED]:
+            message = "a file that belongs to no node stays behind"
+            self.strays.append(Problem(kind="stray", severity="note", message=message, key=key))
+        if len(keys) > _STRAYS_NAMED:
+            message = f"{len(keys) - _STRAYS_NAMED} more files that belong to no node stay behind"
+            self.strays.append(Problem(kind="stray", severity="note", message=message))
+
+
+def _plain(data: JSONObject) -> JSONObject:
+    """A document but for what follows from others, as zarr-python leaves it out or writes it as null."""
+    return {
+        name: value
+        for name, value in data.items()
+        if name != _CONSOLIDATED and not (name in ("attributes", "storage_transformers") and not value)
+    }
+
+
+def _placed(problems: list[Problem], path: str, key: str | None) -> tuple[Problem, ...]:
+    """Problems with their node; a refusal about no key in particular is about the node's document."""
+    return tuple(
+        problem.at(node=path, key=key if problem.severity == "refusal" else None) for problem in problems
+    )
+
+
+def _above(path: str) -> Iterator[str]:
+    while path:
+        path = path.rpartition("/")[0]
+        yield path
