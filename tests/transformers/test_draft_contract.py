@@ -143,6 +143,7 @@ def test_each_key_that_has_a_place_comes_back_from_it(dialect, key) -> None:
     archive = DraftArchive(dialect, dict(ARRAYS))
     for place in archive.places(key):
         assert archive.shown(place) == key
+    assert archive.only_place(key) in {None, *archive.places(key)}
     below = archive.data + key
     shown = archive.shown(below)
     assert below in archive.places(shown)

@@ -12,6 +12,7 @@ from zarr.codecs import BytesCodec, GzipCodec, ShardingCodec
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
+from zarrstack import Log, Rekey, stack
 from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError
 from zarrstack.draft import Draft
 
@@ -492,3 +493,84 @@ def test_the_command_line_may_name_the_dialect() -> None:
 
 def test_options_that_say_nothing_are_left_open() -> None:
     assert Draft() == Draft.from_json({"name": "draft", "configuration": {}})
+
+
+# -- suffixes, faults, stacks -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["", ".zarr", ".json.txt"])
+def test_documents_have_the_suffix_that_the_entry_point_names(bottom, suffix) -> None:
+    hierarchy(bottom)
+    entry = get(bottom, "zarr.json")
+    for key in keys(bottom):
+        asyncio.run(bottom.delete(key))
+    put(bottom, "zarr.json", entry | {"metadata_encoding": {"type": "json", "metadata_key_suffix": suffix}})
+    make(Draft(bottom), "g/a")[...] = 3
+    assert f"meta/g/a.array{suffix}" in keys(bottom)
+    assert names(Draft(bottom), "g") == ["a", "zarr.json"]
+    assert (zarr.open_array(Draft(bottom), path="g/a", mode="r")[...] == 3).all()
+
+
+class Failing(WrapperStore):
+    """Fails at its `turn`th change, and at none after."""
+
+    turn = 0
+
+    def _count(self) -> None:
+        self.turn -= 1
+        if self.turn == 0:
+            raise OSError("no space left on device")
+
+    async def set(self, key, value):
+        self._count()
+        await self._store.set(key, value)
+
+    async def delete(self, key):
+        self._count()
+        await self._store.delete(key)
+
+
+@pytest.mark.parametrize("turn", range(1, 8))
+def test_a_change_that_failed_half_way_is_done_by_doing_it_again(turn) -> None:
+    below: dict = {}
+    store = Failing(MemoryStore(below))
+    store.turn = turn
+    layer = Draft(store)
+
+    def work() -> None:
+        put(layer, "a/zarr.json", {"zarr_format": 3, "node_type": "group", "attributes": {}})
+        make(layer, "a", overwrite=True)[...] = 1
+
+    try:
+        work()
+    except OSError:
+        get(Draft(MemoryStore(below)), "a/zarr.json")  # an array, a group or nothing, but never an error
+        work()
+    assert (zarr.open_array(Draft(MemoryStore(below)), path="a", mode="r")[...] == 1).all()
+    chunks = {f"data/a/c{i}/{j}" for i in (0, 1) for j in (0, 1)}
+    # zarr-python may have made the group above an explicit one.
+    assert set(below) - {"meta/group.json"} == chunks | {"meta/a.array.json", "zarr.json"}
+
+
+def test_a_store_that_fails_is_not_one_that_has_nothing(bottom) -> None:
+    class Broken(WrapperStore):
+        async def get(self, key, prototype, byte_range=None):
+            if key.endswith(".array.json"):
+                raise OSError("connection lost")
+            return await self._store.get(key, prototype, byte_range)
+
+    hierarchy(bottom)
+    with pytest.raises(OSError, match="connection lost"):
+        zarr.open(Draft(Broken(bottom)), path="foo/baz/qux", mode="r")
+
+
+def test_layers_stand_over_it_and_under_it(bottom) -> None:
+    log = Log()
+    prefix = {"name": "prefix", "configuration": {"below": "archives/old"}}
+    store = stack(bottom, log, Draft(), Rekey(rules=[prefix]))
+    make(store, "a")[...] = 5
+    assert "archives/old/meta/a.array.json" in keys(bottom)
+    assert keys(store, "a/") == [*(f"a/c/{i}/{j}" for i in (0, 1) for j in (0, 1)), "a/zarr.json"]
+    assert (zarr.open_array(store, path="a", mode="r")[...] == 5).all()
+    del zarr.open_group(store)["a"]
+    assert keys(store, "a") == []

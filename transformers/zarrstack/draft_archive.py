@@ -81,6 +81,9 @@ class ArchiveLayer(StorageTransformer):
 
     async def _places(self, key: str) -> tuple[str, ...]:
         """Where the value is kept, the place to write first; () if nowhere."""
+        known = self._state.archive
+        if known is not None and (place := known.only_place(key)) is not None:
+            return (place,)
         archive = await self._archive()
         if (path := archive.asks(key)) is not None:
             await self._learn(archive, path)
@@ -88,6 +91,8 @@ class ArchiveLayer(StorageTransformer):
 
     def _places_sync(self, key: str) -> tuple[str, ...]:
         archive = self._archive_sync()
+        if (place := archive.only_place(key)) is not None:
+            return (place,)
         if (path := archive.asks(key)) is not None:
             below: Any = self._store
             place = archive.dialect.array_key(path)

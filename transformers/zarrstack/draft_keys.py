@@ -72,13 +72,13 @@ class DraftArchive:
 
     dialect: Dialect
     arrays: dict[str, Axes] = field(default_factory=dict)
+    data: str = field(init=False)
+    """What all data keys begin with: `data/`, or `data/root/`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "data", self.dialect.data(""))
 
     # -- data ---------------------------------------------------------------------------------
-
-    @property
-    def data(self) -> str:
-        """What all data keys begin with: `data/`, or `data/root/`."""
-        return self.dialect.data("")
 
     def asks(self, key: str) -> str | None:
         """The path of the array that has to be known before `places` or `shown` says where this key goes."""
@@ -93,6 +93,16 @@ class DraftArchive:
         """The path of the array that this may be a chunk key of; None for other keys."""
         match = _ABOVE.fullmatch(key)
         return None if match is None else match[1] or ""
+
+    def only_place(self, key: str) -> str | None:
+        """Where a chunk with two or more indexes is kept; None for all keys that need more thought."""
+        match = _ABOVE.fullmatch(key)
+        if match is None:
+            return None
+        path, rest = match.groups()
+        if rest.count(rest[:1]) < 2:  # 1 for "/5", and for "" too
+            return None
+        return f"{self.data}c{rest[1:]}" if path is None else f"{self.data}{path}/c{rest[1:]}"
 
     def places(self, key: str) -> tuple[str, ...]:
         """Where a key that is no document is kept, the place to write first; () if there is none.
