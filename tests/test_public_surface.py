@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import zarrlift
+import zarrlift.models
 import zarrstack
 
 FUNCTIONS = ("finish", "inspect", "migrate", "open", "plan", "resume", "status", "undo", "verify")
@@ -31,8 +32,15 @@ DATA = (
 )  # fmt: skip
 """What the functions take and give."""
 
+MODELS = (
+    "consolidated", "create", "diff", "flatten", "load", "schema", "show", "unflatten", "validate",
+    "validate_many", "as_instance", "from_instance",
+    "Difference", "Hierarchy", "Requirement",
+)  # fmt: skip
+
 PUBLIC = {
     "zarrlift": {*FUNCTIONS, *DATA},
+    "zarrlift.models": {*MODELS},
     "zarrstack": {"StorageTransformer", "stack", "open", "create_array", *LAYERS},
 }
 """Change this only together with CHANGELOG.md: a name that goes breaks somebody."""
@@ -46,7 +54,9 @@ def submodules(package: object) -> list[str]:
     return [info.name for info in pkgutil.walk_packages(package.__path__, package.__name__ + ".")]
 
 
-@pytest.mark.parametrize("package", [zarrlift, zarrstack], ids=lambda package: package.__name__)
+@pytest.mark.parametrize(
+    "package", [zarrlift, zarrlift.models, zarrstack], ids=lambda package: package.__name__
+)
 def test_the_public_names_are_pinned(package: object) -> None:
     assert set(getattr(package, "__all__", ())) == PUBLIC[package.__name__]
     assert PUBLIC[package.__name__] <= set(dir(package))
@@ -61,6 +71,10 @@ def test_a_star_import_gives_the_public_names() -> None:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_no_module_bears_the_name_of_a_public_function(name: str) -> None:
     assert not [module for module in submodules(zarrlift) if module == f"zarrlift.{name}"]
+
+
+def test_no_module_of_models_bears_the_name_of_a_function() -> None:
+    assert not {f"zarrlift.models.{name}" for name in MODELS} & set(submodules(zarrlift.models))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

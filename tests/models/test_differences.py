@@ -117,6 +117,7 @@ def test_an_archive_and_its_migration_differ_by_what_the_plan_announced(name, tm
     outcome = zarrlift.migrate(source, tmp_path / "new", verify="none")
     # Chunks that do not decode keep an array back too; a plan does not read them.
     failed = {problem.node for problem in outcome.problems if problem.severity == "refusal"}
+    shown = models.flatten(models.show(source).model)  # attributes as JSON has them
     announced = set()
     nodes = {node.path: node for node in zarrlift.inspect(source).nodes}
     for planned in plan.published:
@@ -124,8 +125,7 @@ def test_an_archive_and_its_migration_differ_by_what_the_plan_announced(name, tm
             continue
         node = nodes[planned.path]
         layout = getattr(node, "layout", None)
-        strict = models.show(source).model  # attributes as JSON has them
-        attributes = models.flatten(strict)[planned.path]["attributes"]
+        attributes = shown[planned.path]["attributes"]
         before = (
             group_document(attributes) if layout is None else array_document(in_v3_words(layout), attributes)
         )

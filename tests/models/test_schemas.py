@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from zarrlift import models
 from zarrstack.core.errors import UsageError
 
-NAMES = ("zarr-2.18/people/ocean", "zarr-2.18/people/cells", "zarr_v1/zarr-1.1/arrays", "n5/z5py/all")
+NAMES = ("zarr-2.18/people/ocean", "zarr-2.18/people/cells", "zarr_v1/zarr-1.1/root", "n5/z5py/all")
 
 
 @cache

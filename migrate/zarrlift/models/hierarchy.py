@@ -268,7 +268,7 @@ def _tree(flat: Flat, number: int, problems: list[Problem]) -> JSONObject:
         del flat[path]
     for path, node in flat.items():
         if is_ambiguous(node):
-            message = "a property called _members reads back from a model as members"
+            message = "properties called members, with underscores before it, do not read back from the model"
             problems.append(Problem(kind="model", severity="warning", message=message, node=path))
     if not flat:
         refusal = next((problem for problem in problems if problem.severity == "refusal"), None)

@@ -71,7 +71,9 @@ def in_document(node: Mapping[str, JSON]) -> JSONObject:
 
 def is_ambiguous(document: Mapping[str, JSON]) -> bool:
     """Whether `in_document` gives other metadata back than `in_model` was given."""
-    return "_" + MEMBERS in document and MEMBERS not in document
+    if not any(name.startswith("_") and name.lstrip("_") == MEMBERS for name in document):
+        return False
+    return in_document(in_model(document)) != document
 
 
 def nodes(model: JSONObject) -> Iterator[tuple[str, JSONObject]]:
