@@ -44,6 +44,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "move",
         (
             "move*",
+            "companions",
             "changing",
             "counting",
             "leaves",

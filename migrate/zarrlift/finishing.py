@@ -19,7 +19,7 @@ from .job_files import find_job
 from .outcome import Outcome
 from .places import open_storage
 from .planning import digest
-from .plans import ArrayPlan, Plan
+from .plans import ArrayPlan, GroupPlan, Plan
 from .replacing import bring_back
 from .storage import LocalStorage, Storage
 from .through import through
@@ -119,8 +119,10 @@ def undo(
                 restored += 1
         problems: list[Problem] = []
         removed = _documents(opened, plan, storage, problems)
-        published = {row.path: row.published_ns for row in opened.nodes() if row.kind == "array"}
+        published = {row.path: row.published_ns for row in opened.nodes()}
         if not plan.in_place:
+            for group in plan.groups:
+                removed += _files(group, storage, published.get(group.path), problems)
             for array in plan.arrays:
                 removed += _chunks(array, storage, published.get(array.path), problems)
         if isinstance(place, LocalStorage):
@@ -145,6 +147,20 @@ def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) 
             removed += 1
         else:
             problems.append(_stays("changed since the job wrote it, so it stays", node.path, key))
+    return removed
+
+
+def _files(group: GroupPlan, storage: Storage, published_ns: int | None, problems: list[Problem]) -> int:
+    """Delete the files that went along with a group, as `_chunks` does those of an array."""
+    removed = 0
+    for key in group.files:
+        if storage.size(key) is None:
+            continue
+        if _newer(storage, key, published_ns):
+            problems.append(_stays("changed since the job wrote it, so it stays", group.path, key))
+            continue
+        storage.delete(key)
+        removed += 1
     return removed
 
 

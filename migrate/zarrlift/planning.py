@@ -73,7 +73,8 @@ def make_plan(
         if node.path not in needed:
             continue
         if isinstance(node, GroupNode):
-            _plan_group(node, recipe.for_array(node.path), applied, groups, refusals)
+            files = () if in_place else applied.files.get(node.path, ())
+            _plan_group(node, recipe.for_array(node.path), applied, files, groups, refusals)
             continue
         told = applied.told(node.path)
         if node.refused or any(problem.severity == "refusal" for problem in told):
@@ -106,7 +107,8 @@ def make_plan(
         inventories[node.path] = inventory
     consolidate = archive.consolidated if recipe.consolidate is None else recipe.consolidate
     root_is_group = any(group.path == "" for group in groups)
-    problems = [*archive.problems, *_unmatched(recipe, archive)]
+    strays = archive.problems if in_place else applied.strays(archive.problems)
+    problems = [*strays, *_unmatched(recipe, archive)]
     result = Plan(
         source=archive.url,
         destination=archive.url if destination is None else destination,
@@ -159,6 +161,7 @@ def _plan_group(
     node: GroupNode,
     recipe: ArrayRecipe,
     applied: Applied,
+    files: tuple[str, ...],
     groups: list[GroupPlan],
     refusals: list[Refusal],
 ) -> None:
@@ -175,6 +178,7 @@ def _plan_group(
         GroupPlan(
             path=node.path,
             document=document,
+            files=files,
             source_digests=digests(node.documents),
             problems=(
                 *node.problems,

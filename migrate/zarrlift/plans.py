@@ -203,6 +203,8 @@ class GroupPlan:
 
     path: str
     document: JSONObject
+    files: tuple[str, ...] = ()
+    """Keys of files that are no Zarr and go along, as they lie."""
     source_digests: tuple[tuple[str, str], ...] = ()
     problems: tuple[Problem, ...] = ()
 
@@ -211,6 +213,7 @@ class GroupPlan:
         return {
             "path": self.path,
             "document": self.document,
+            "files": list(self.files),
             "source_digests": [list(pair) for pair in self.source_digests],
             "problems": [problem.to_json() for problem in self.problems],
         }
@@ -221,6 +224,7 @@ class GroupPlan:
         return cls(
             path=data["path"],
             document=data["document"],
+            files=tuple(data.get("files", ())),
             source_digests=_digests(data),
             problems=_problems(data),
         )

@@ -8,24 +8,27 @@ done, since a v3 root hides the nodes that are still v2.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
-from zarrstack.core.errors import JobError
+from zarrstack.core.errors import JobError, StorageError
 from zarrstack.core.jsons import JSONObject, document
 
+from .companions import copy_file
 from .documents import consolidate
 from .job import Job, NodeRow
 from .planning import digest
 from .plans import GroupPlan, Plan
 from .storage import LocalStorage, Storage
-from .writing import Writer
+from .writing import DestinationError, Writer
 
 
 class Publisher:
     """Writes the documents of one job."""
 
-    def __init__(self, job: Job, plan: Plan, destination: Storage, writer: Writer) -> None:
+    def __init__(self, job: Job, plan: Plan, source: Storage, destination: Storage, writer: Writer) -> None:
         self.job = job
         self.plan = plan
+        self.source = source
         self.destination = destination
         self.writer = writer
 
@@ -67,7 +70,7 @@ class Publisher:
                 continue
             row = state[group.path]
             if row.state != "done":
-                self._publish_group(row, group.document)
+                self._publish_group(row, group.document, group.files)
         root = next((group for group in groups if group.path == ""), None)
         if root is not None and self.plan.consolidate:
             content = self._consolidated(root)
@@ -75,12 +78,16 @@ class Publisher:
             if state[""].state != "done" or self.job.fact("root_document") != expected:
                 self.job.note(root_document=expected)
                 self.job.commit()
-                self._publish_group(state[""], content)
+                self._publish_group(state[""], content, root.files)
 
-    def _publish_group(self, row: NodeRow, content: JSONObject) -> None:
+    def _publish_group(self, row: NodeRow, content: JSONObject, files: Sequence[str]) -> None:
         try:
+            for key in files:
+                copy_file(self.source, self.writer, key)
             published = self.publish(row.path, content)
-        except JobError as error:
+        except DestinationError:
+            raise
+        except (JobError, StorageError) as error:
             self.job.record_node(row.id, "failed", problems=(error.at(node=row.path).problem,))
             return
         self.job.record_node(row.id, "done", published_ns=published)

@@ -19,7 +19,7 @@ from typing import Final
 from zarrstack.core.errors import UsageError
 
 GROUP: Final = "zarrlift.conventions"
-BUILT_IN: Final = ("hdmf", "n5", "ome", "xarray")
+BUILT_IN: Final = ("hdmf", "n5", "ome", "spatialdata", "xarray")
 """The conventions that come with zarrlift."""
 AUTO: Final = "auto"
 NONE: Final = "none"

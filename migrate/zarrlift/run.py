@@ -106,7 +106,7 @@ class Run:
         self.inventories = inventories or {}
         self.progress: Progress = progress or Silent()
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync)
-        self._publisher = Publisher(job, plan, destination, self.writer)
+        self._publisher = Publisher(job, plan, source, destination, self.writer)
         self._moved = Moved()
         self.checks = checks
         self._committed = time.monotonic()

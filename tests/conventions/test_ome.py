@@ -199,6 +199,18 @@ def test_others_may_use_the_same_words(attributes: dict[str, Any]) -> None:
     assert (found.changes, found.problems, found.seen) == ({}, {}, ())
 
 
+def test_the_xml_of_a_layout_goes_along() -> None:
+    groups = {
+        "b": {"bioformats2raw.layout": 3},
+        "b/OME": {"series": ["0"]},
+        "b/0": {"multiscales": [image()]},
+    }
+    files = ("b/OME/METADATA.ome.xml", "b/OME/.zattrs", "b/0/notes.txt", "b/mine.txt")
+    found = applied(archive(groups, array("b/0/0", 2)), files=files)
+    assert found.files == {"b/OME": ("b/OME/METADATA.ome.xml",)}
+    assert applied(archive(groups, array("b/0/0", 2)), "none", files=files).files == {}
+
+
 # ----- whole archives
 
 

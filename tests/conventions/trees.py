@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from zarrlift.archive import Archive, ArrayNode, GroupNode, Layout, Node
@@ -37,7 +37,21 @@ def archive(groups: Mapping[str, Mapping[str, Any]], *arrays: ArrayNode) -> Arch
     return Archive(url="x", format="zarr2", nodes=tuple(nodes[path] for path in sorted(nodes)))
 
 
-def applied(one: Archive, conventions: str = "auto", **sections: str) -> Applied:
+class Storage:
+    """A place with these files and nothing else."""
+
+    can_list = True
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self.keys = tuple(keys)
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        return (key for key in self.keys if key.startswith(prefix))
+
+
+def applied(
+    one: Archive, conventions: str = "auto", *, files: Iterable[str] = (), **sections: str
+) -> Applied:
     """What conventions make of an archive; `sections` choose others below a path ("/" as "__")."""
     recipe = Recipe(
         base=ArrayRecipe(conventions=conventions),
@@ -45,4 +59,4 @@ def applied(one: Archive, conventions: str = "auto", **sections: str) -> Applied
             (path.replace("__", "/") + "/**", (("conventions", names),)) for path, names in sections.items()
         ),
     )
-    return apply_conventions(one, None, recipe)
+    return apply_conventions(one, Storage(files), recipe)

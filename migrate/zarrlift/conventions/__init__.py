@@ -7,7 +7,7 @@ too, `registry` finds them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -33,6 +33,8 @@ class Applied:
     changes: Mapping[str, Change] = field(default_factory=dict)
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
     """By path; a refusal at a node is said of each node below it too, in short."""
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Path of a group -> keys of the files that go along with it."""
 
     def change(self, path: str) -> Change:
         """What becomes of the node at a path."""
@@ -50,6 +52,11 @@ class Applied:
         """What there is to say of the node at a path."""
         return self.problems.get(path, ())
 
+    def strays(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
+        """Problems without those that say of files which go along that they stay behind."""
+        carried = {key for keys in self.files.values() for key in keys}
+        return tuple(p for p in problems if p.kind != "stray" or p.key not in carried)
+
 
 def apply_conventions(
     archive: Archive, storage: Storage, recipe: Recipe, *, in_place: bool = False
@@ -63,6 +70,7 @@ def apply_conventions(
     meant = {names: frozenset(chosen(names)) for names in set(wanted.values())}
     changes: dict[str, Change] = {}
     problems: dict[str, tuple[Problem, ...]] = {}
+    files: dict[str, tuple[str, ...]] = {}
     seen = []
     left = archive
     taken: set[str] = set()
@@ -82,8 +90,15 @@ def apply_conventions(
             for path, change in found.changes.items()
             if asked(path) and not any(line in refused for line in _lines(path))
         }
-        if not kept and not told:
+        carried = {
+            path: keys
+            for path, keys in found.files.items()
+            if keys and asked(path) and not any(line in refused for line in _lines(path))
+        }
+        if not kept and not told and not carried:
             continue
+        for path, keys in carried.items():
+            files[path] = (*files.get(path, ()), *keys)
         seen.append(SeenConvention(name=convention.name, summary=found.summary))
         for path, change in kept.items():
             changes[path] = _merged(changes.get(path), change)
@@ -95,7 +110,7 @@ def apply_conventions(
         if convention.exclusive:
             taken.update(found.changes, refused)
         left = replace(left, nodes=tuple(_changed(node, kept.get(node.path)) for node in left.nodes))
-    return Applied(seen=tuple(seen), changes=changes, problems=problems)
+    return Applied(seen=tuple(seen), changes=changes, problems=problems, files=files)
 
 
 def look_for(archive: Archive, storage: Storage) -> Archive:
@@ -103,7 +118,9 @@ def look_for(archive: Archive, storage: Storage) -> Archive:
     applied = apply_conventions(archive, storage, Recipe())
     told = [problem for path in sorted(applied.problems) for problem in applied.problems[path]]
     nodes = tuple(map(applied.described, archive.nodes))
-    return replace(archive, nodes=nodes, conventions=applied.seen, problems=(*archive.problems, *told))
+    return replace(
+        archive, nodes=nodes, conventions=applied.seen, problems=(*applied.strays(archive.problems), *told)
+    )
 
 
 def _wanted(archive: Archive, recipe: Recipe) -> Mapping[str, tuple[str, ...]]:

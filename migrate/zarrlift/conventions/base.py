@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.jsons import JSON
@@ -19,6 +19,8 @@ from zarrstack.core.jsons import JSON
 from ..archive import Archive, ArrayNode, GroupNode, Layout, Node
 from ..recipe import Recipe
 from ..storage import Storage
+
+_DOCUMENTS: Final = frozenset({".zgroup", ".zattrs", ".zarray", ".zmetadata", "zarr.json"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +55,20 @@ class View:
     def children(self, path: str) -> tuple[str, ...]:
         """The names of the nodes directly below a path."""
         return self._names.get(path, ())
+
+    def files(self, path: str) -> tuple[str, ...]:
+        """Keys of the files in a group that are no Zarr, sorted; none where the place cannot list."""
+        prefix = f"{path}/" if path else ""
+        if not self.storage.can_list:
+            return ()
+        below = tuple(f"{prefix}{name}/" for name in self.children(path))
+        return tuple(
+            sorted(
+                key
+                for key in self.storage.list_prefix(prefix)
+                if not key.startswith(below) and key.rpartition("/")[2] not in _DOCUMENTS
+            )
+        )
 
     def array(self, path: str) -> ArrayNode | None:
         """The array at a path, if there is one."""
@@ -97,6 +113,11 @@ class Recognised:
     problems: tuple[Problem, ...] = ()
     """Each with its node. A refusal keeps back that node and all below it, as they stand: nothing is
     half-converted. They are migrated as plain data where the convention is not asked for.
+    """
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Path of a group -> keys of files that are no Zarr and that the application reads (`View.files`).
+
+    A copy takes them along as they lie, with that group.
     """
 
 

@@ -47,6 +47,7 @@ class _Account:
     changes: dict[str, Change] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     count: Counter[str] = field(default_factory=Counter)
+    files: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Ome(Convention):
@@ -73,11 +74,19 @@ class Ome(Convention):
             if not any(problem.severity == "refusal" for problem in told):
                 account.changes[path] = _lift(node.attributes, keys)
                 _name_axes(view, path, node.attributes if "multiscales" in keys else {}, account)
+                xml = _join(path, "OME")
+                if "bioformats2raw.layout" in keys and view.group(xml) is not None:
+                    account.files[xml] = view.files(xml)
         words = [f"{n} {kind}" + ("s" if n > 1 else "") for kind, n in account.count.items() if n]
         summary = ", ".join(words) + (f" of {FROM}" if words else "")
         if found.older:
             summary += (", " if words else "") + f"{len(found.older)} left as they are"
-        return Recognised(summary=summary, changes=account.changes, problems=tuple(account.problems))
+        return Recognised(
+            summary=summary,
+            changes=account.changes,
+            problems=tuple(account.problems),
+            files=account.files,
+        )
 
 
 # ----- which groups

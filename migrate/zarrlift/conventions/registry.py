@@ -11,7 +11,13 @@ from zarrstack.core.errors import UsageError
 from ..recipe_conventions import AUTO, outside
 from .base import Convention
 
-_ORDER: Final = {"hdmf": ".hdmf:Hdmf", "n5": ".n5:N5", "xarray": ".xarray:Xarray", "ome": ".ome:Ome"}
+_ORDER: Final = {
+    "hdmf": ".hdmf:Hdmf",
+    "n5": ".n5:N5",
+    "xarray": ".xarray:Xarray",
+    "ome": ".ome:Ome",
+    "spatialdata": ".spatialdata:SpatialData",
+}
 """Our own, in the order they are asked: first who shares a file with no other, then names of dimensions."""
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Protocol
 
 from zarrstack.core.errors import Problem
 
 from ..archive import Archive, ArrayNode, GroupNode, Node
+from ..companions import difference
 from ..conventions import Applied, apply_conventions
 from ..recipe import Recipe, parents
 from ..storage import Storage
@@ -61,6 +63,7 @@ def verify_archives(
     with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift-verify") as pool:
         for node in map(applied.described, archive.nodes):
             comparison.compare(node, found.get(node.path), pool)
+    comparison.files(applied)
     comparison.unexpected(found, {node.path: node for node in archive.nodes})
     consolidate = archive.consolidated if wanted.consolidate is None else wanted.consolidate
     comparison.add("", consolidated_problems(found, wanted=consolidate))
@@ -150,6 +153,21 @@ class _Comparison:
         if array.compare_metadata(self.applied.change(path)):
             array.compare_values(full=self.full, pool=pool, count=self.count)
         self.keep(array.differences)
+
+    def files(self, applied: Applied) -> None:
+        """Compare the files that go along with groups, byte by byte."""
+        for path, keys in applied.files.items():
+            if self.in_place or not (self.recipe.selects(path) or self._leads_to_selected(path)):
+                continue
+            wrong = ((key, difference(self.source, self.destination, key)) for key in keys)
+            self.add(
+                path,
+                [
+                    replace(_structure(path, "a file that goes along differs", text, "the source's"), key=key)
+                    for key, text in wrong
+                    if text is not None
+                ],
+            )
 
     def keep(self, differences: Differences) -> None:
         """Remember a node's differences, if there are any."""

@@ -1,0 +1,35 @@
+"""SpatialData: points and shapes lie as Parquet in groups that bear only their metadata.
+
+Its tables are AnnData's, and its rasters OME-NGFF's in a version of its own (see `ome`): neither
+needs anything. spatialdata 0.2.6 wrote, and 0.8.0 reads, `points/<name>/points.parquet/` (a folder)
+and `shapes/<name>/shapes.parquet`, on either Zarr format.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from ..archive import GroupNode
+from .base import Convention, Recognised, View
+
+_KINDS: Final = frozenset({"ngff:points", "ngff:shapes"})
+
+
+class SpatialData(Convention):
+    """SpatialData: the Parquet files of points and shapes go along."""
+
+    name: ClassVar[str] = "spatialdata"
+
+    def recognise(self, view: View) -> Recognised | None:
+        """Groups of points and of shapes, and the files in them."""
+        elements = [
+            node.path
+            for node in view.archive.nodes
+            if isinstance(node, GroupNode) and node.attributes.get("encoding-type") in _KINDS
+        ]
+        if not elements:
+            return None
+        files = {path: view.files(path) for path in elements}
+        count = sum(map(len, files.values()))
+        summary = f"{len(elements)} of points or shapes, {count} of their files"
+        return Recognised(summary=summary, files=files)
