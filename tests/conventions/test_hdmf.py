@@ -15,6 +15,9 @@ from hdmf_files import documents, edit, files, small, unpack, write_pickled
 
 import zarrlift
 from zarrlift.recipe import ArrayRecipe, Recipe
+from zarrlift.storage import LocalStorage
+from zarrlift.verifying.tree import read_node
+from zarrlift.verifying.witness_hdmf import hdmf
 from zarrstack.core.chain import Chain
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.pipeline import Pipeline
@@ -159,6 +162,50 @@ def test_an_archive_without_a_word_of_hdmf_zarr_is_left_alone(tmp_path: Path) ->
     source = small(tmp_path / "a.zarr")
     (source / "deep" / "target" / ".zattrs").unlink()
     assert planned(source, conventions="hdmf").conventions == ()
+
+
+TAMPERED: dict[str, tuple[str, Any, str]] = {
+    # name: (node, what is done to its attributes, what is said)
+    "a link to another place": ("holder", lambda a: a["_LINKS"][0].update(path="/deep"), "list of links"),
+    "a link too few": ("holder", lambda a: a["_LINKS"].pop(), "list of links"),
+    "another reference": ("holder", lambda a: a["to_group"]["_REFERENCE"].update(path="/"), "'to_group'"),
+    "no reference": ("holder", lambda a: a.pop("to_dataset"), "reference 'to_dataset'"),
+    "references as text": ("references/pointers", lambda a: a.update(_DTYPE="str"), "dataset of references"),
+    "fields unnamed": ("compound/pointing", lambda a: a.pop("_REFERENCE_FIELDS"), "that are references"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A file with everything, and its result."""
+    place = tmp_path_factory.mktemp("migrated")
+    source = unpack("0.13", "builders", place) / "builders.zarr"
+    assert zarrlift.migrate(source, place / "result.zarr").ok
+    return source, place / "result.zarr"
+
+
+def witnessed(source: Path, result: Path, path: str) -> list[str]:
+    (node,) = (one for one in zarrlift.inspect(source).nodes if one.path == path)
+    found = read_node(LocalStorage(result), path, strict_json=True)
+    assert found is not None
+    return [what for what, _, _ in hdmf(node, found)]
+
+
+def test_the_witness_that_looks_at_the_result_alone_is_content(migrated: tuple[Path, Path]) -> None:
+    for path in documents(migrated[1]):
+        assert witnessed(*migrated, path) == []
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_the_witness_that_looks_at_the_result_alone_sees(
+    name: str, migrated: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path, change, words = TAMPERED[name]
+    source, result = migrated
+    shutil.copytree(result, tmp_path / "result.zarr")
+    edit(tmp_path / "result.zarr" / path / "zarr.json", lambda found: change(found["attributes"]) and None)
+    (said,) = witnessed(source, tmp_path / "result.zarr", path)
+    assert words in said
 
 
 # ----- by other ways

@@ -28,6 +28,7 @@ from ..codec_text import parse_codecs
 from ..formats.zarr_v2_array import Describer
 from .base import View
 from .hdmf_fields import fields_from
+from .hdmf_look import Look, problem_at
 from .hdmf_places import Places
 
 _CODEC: Final = "hdmf-zarr.objects"
@@ -35,11 +36,9 @@ _OBJECTS: Final = frozenset({"numcodecs.pickle", "numcodecs.json2", "numcodecs.m
 """Object codecs whose arrays are read in another way than they are described."""
 _STRUCT: Final = "a struct with object fields has no v3 data type"
 """What the reader says of arrays that hdmf-zarr writes all the time."""
-_MOST_TOLD: Final = 10
 _MOST_ITEMS: Final = 1 << 24
 """Items of one chunk of objects; a pickle of so many takes the memory a chunk may take (1 GiB)."""
 _BATCH: Final = 64
-_ADVICE: Final = "Mend the file, leave that node out, or use --conventions none to migrate it as plain data."
 _TEXT: Final = {"string": "str", "bytes": "str", "fixed_length_utf32": "str"}
 
 
@@ -91,29 +90,17 @@ class DatasetReader:
             return self._refused(
                 node, "a struct with objects, and no word in zarr_dtype on its fields", dtype
             )
-        return self._texts(node, layout, dtype)
+        return self._texts(node, layout)
 
     # ----- kinds of datasets
 
     def _references(self, node: ArrayNode, layout: Layout) -> Dataset:
-        problems: list[Problem] = []
-        own: dict[str, None] = {".": None}
-        count = 0
-        for key, place, item in self._items(node, layout, problems):
-            target = self._places.reference(item)
-            count += 1
-            if target.problem is not None:
-                problems.append(_at(node, key, f"{target.problem}, at {place}", excerpt(item)))
-            elif isinstance(source := item.get("source"), str):
-                own[source] = None
-        return self._read_as(
-            node,
-            layout,
-            DataType("string"),
-            {"values": "references", "own": list(own)},
-            problems,
-            Dataset(dtype="object_reference", references=count),
-        )
+        look = Look(node, self._places)
+        for key, place, item in self._items(node, layout, look):
+            look.follow(key, place, item)
+        configuration: JSONObject = {"values": "references", "own": list(look.own)}
+        found = Dataset(dtype="object_reference", references=look.references)
+        return self._read_as(node, layout, DataType("string"), configuration, look, found)
 
     def _rows(
         self, node: ArrayNode, layout: Layout, dtype: list[JSON], lifts: tuple[Problem, ...]
@@ -122,41 +109,31 @@ class DatasetReader:
         fields = fields_from(dtype, stored)
         if isinstance(fields, str):
             return self._refused(node, fields, dtype)
-        problems: list[Problem] = []
-        own: dict[str, None] = {".": None}
-        count = 0
-        for key, place, item in self._items(node, layout, problems):
+        look = Look(node, self._places)
+        for key, place, item in self._items(node, layout, look):
             try:
-                row = fields_of(item)
-                for reference in fields.look(row):
-                    count += 1
-                    target = self._places.reference(reference)
-                    if target.problem is not None:
-                        problems.append(_at(node, key, f"{target.problem}, at {place}", excerpt(reference)))
-                    elif isinstance(source := reference.get("source"), str):
-                        own[source] = None
+                for reference in fields.look(fields_of(item)):
+                    look.follow(key, place, reference)
             except CastError as error:
-                problems.append(_at(node, key, f"{error.problem.message}, at {place}", error.problem.found))
-        configuration = {"values": "rows", "own": list(own), "fields": list(fields.kinds)}
-        found = Dataset(reference_fields=fields.references, references=count, lifts=lifts)
-        return self._read_as(node, layout, fields.data_type(), configuration, problems, found)
+                look.tell(key, f"{error.problem.message}, at {place}", error.problem.found)
+        configuration = {"values": "rows", "own": list(look.own), "fields": list(fields.kinds)}
+        found = Dataset(reference_fields=fields.references, references=look.references, lifts=lifts)
+        return self._read_as(node, layout, fields.data_type(), configuration, look, found)
 
-    def _texts(self, node: ArrayNode, layout: Layout, dtype: JSON) -> Dataset:
-        problems: list[Problem] = []
+    def _texts(self, node: ArrayNode, layout: Layout) -> Dataset:
+        look = Look(node, self._places)
         others = 0
-        for key, place, item in self._items(node, layout, problems):
+        for key, place, item in self._items(node, layout, look):
             try:
                 text(item)
             except CastError as error:
                 others += not isinstance(item, bytes)
-                problems.append(_at(node, key, f"{error.problem.message}, at {place}", error.problem.found))
+                look.tell(key, f"{error.problem.message}, at {place}", error.problem.found)
         pickled = layout.chain.codecs[layout.chain.middle].name == "numcodecs.pickle"
         if others and not pickled:
             # Objects of some other kind: the recipe says what becomes of those, as in any archive.
-            changed = None if layout is node.layout else layout
-            return Dataset(layout=changed, dtype="str")
-        found = Dataset(dtype="str")
-        return self._read_as(node, layout, DataType("string"), {"values": "text"}, problems, found)
+            return Dataset(layout=None if layout is node.layout else layout, dtype="str")
+        return self._read_as(node, layout, DataType("string"), {"values": "text"}, look, Dataset(dtype="str"))
 
     # ----- layouts
 
@@ -188,13 +165,13 @@ class DatasetReader:
         layout: Layout,
         data_type: DataType,
         configuration: JSONObject,
-        problems: list[Problem],
+        look: Look,
         found: Dataset,
     ) -> Dataset:
         """The dataset, read by the codec that knows what its objects mean."""
         if not self._may_rewrite(node):
-            problems.append(
-                _at(
+            look.add(
+                problem_at(
                     node,
                     node.documents[0].key,
                     "its objects have to be written anew, and are to stay as they are",
@@ -202,15 +179,12 @@ class DatasetReader:
                     advice="Migrate the file to a new place, without --codecs keep.",
                 )
             )
-        told = problems[:_MOST_TOLD]
-        if len(problems) > len(told):
-            told.append(_at(node, None, f"{len(problems) - len(told)} more of its items are like that", None))
         changed = replace(
             _with_codec(layout, configuration),
             data_type=data_type,
             fill_value=fill_to_json(zero_fill(data_type), data_type),
         )
-        return replace(found, layout=changed, problems=tuple(told))
+        return replace(found, layout=changed, problems=look.problems())
 
     def _may_rewrite(self, node: ArrayNode) -> bool:
         return (
@@ -220,16 +194,16 @@ class DatasetReader:
 
     def _refused(self, node: ArrayNode, message: str, dtype: JSON) -> Dataset:
         key = node.documents[0].key if node.documents else None
-        return Dataset(problems=(_at(node, key, message, excerpt(dtype)),))
+        return Dataset(problems=(problem_at(node, key, message, excerpt(dtype)),))
 
     # ----- what is in them
 
     def _items(
-        self, node: ArrayNode, layout: Layout, problems: list[Problem]
+        self, node: ArrayNode, layout: Layout, look: Look
     ) -> Iterator[tuple[str, tuple[int, ...], Any]]:
         """(key, place in the array, item) of every item that is within the array and was written."""
         if np.prod(layout.chunk_shape, dtype=object) > _MOST_ITEMS:
-            problems.append(_at(node, None, "a chunk of objects is too large", str(list(layout.chunk_shape))))
+            look.tell(None, "a chunk of objects is too large", str(list(layout.chunk_shape)))
             return
         raw = replace(_with_codec(layout, {"values": "items"}), data_type=DataType("object"))
         pipeline = Pipeline(raw.chain, raw.chunk_shape, raw.data_type)
@@ -242,7 +216,7 @@ class DatasetReader:
                 try:
                     values = pipeline.decode(payload)
                 except ZarrstackError as error:
-                    problems.append(replace(error.at(node=node.path, key=key).problem, severity="refusal"))
+                    look.add(replace(error.at(node=node.path, key=key).problem, severity="refusal"))
                     continue
                 yield from _within(key, place, values, layout)
 
@@ -280,7 +254,3 @@ def _dtype_of(dtype: JSON, data_type: DataType) -> str | None:
 
 def _is(field: JSON, what: str) -> bool:
     return isinstance(field, dict) and field.get("dtype") == what
-
-
-def _at(node: ArrayNode, key: str | None, message: str, found: str | None, advice: str = _ADVICE) -> Problem:
-    return Problem(kind="convention", node=node.path, key=key, message=message, found=found, advice=advice)

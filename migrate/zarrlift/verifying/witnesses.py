@@ -21,6 +21,7 @@ from ..recipe_conventions import AUTO, parse_conventions
 from .parsing import native
 from .tree import FoundNode
 from .values import same
+from .witness_hdmf import hdmf
 
 Finding: TypeAlias = tuple[str, str, str]
 Witness: TypeAlias = Callable[[Node, FoundNode], Iterator[Finding]]
@@ -128,5 +129,5 @@ def _unversioned(value: JSON) -> JSON:
     return value
 
 
-WITNESSES: Final[Mapping[str, Witness]] = {"xarray": xarray, "ome": ome}
+WITNESSES: Final[Mapping[str, Witness]] = {"hdmf": hdmf, "xarray": xarray, "ome": ome}
 """By the name of the convention."""
