@@ -51,5 +51,5 @@ def test_every_array_migrates_and_is_verified(name, placed, axes, tmp_path):
 def test_a_result_may_lie_in_a_store_too(tmp_path):
     expected = fixtures_index.archive("n5/java-3.5.1/root")
     place = f"memory://{tmp_path.name}/out.zarr"
-    assert zarrlift.migrate(expected.path, place).ok
+    assert zarrlift.migrate(expected.path, place, job=tmp_path / "job.db").ok
     assert zarrlift.verify(expected.path, place, full=True).ok

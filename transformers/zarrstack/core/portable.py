@@ -81,9 +81,7 @@ CODECS: Final[Mapping[str, Row]] = MappingProxyType(
             note="Zarr v2 only",
         ),
         **_rows("zarr-extensions", (), "n5_default", note="read by zarr-python where zarr-n5 is installed"),
-        **_rows(
-            None, (), "lz4_block", "lz4_bare", note="N5 only: the LZ4 streams of lz4-java, and of z5 without frame"
-        ),
+        **_rows(None, (), "lz4_block", "lz4_bare", note="N5 only: LZ4 by lz4-java, and by z5"),
     }
 )
 """Codec name -> row."""
