@@ -85,14 +85,20 @@ def test_the_2022_draft_of_zarr_v3_is_found(tmp_path):
         ([], "the document is not a JSON object"),
         ({}, "zarr_format names no format; found none; expected 3, or a URI"),
         ({"zarr_format": ["https://purl.org/zarr/spec/core/3.0"]}, "zarr_format names no format"),
+        ({"zarr_format": 3, "metadata_encoding": "json"}, "node_type is neither array nor group; found none"),
     ],
-    ids=["empty", "truncated", "a list", "no format", "format in a list"],
+    ids=["empty", "truncated", "a list", "no format", "format in a list", "no kind of node"],
 )
 @pytest.mark.parametrize("format", [None, "zarr3-draft"], ids=["any", "asked for"])
 def test_a_zarr_json_that_says_no_format_is_told_at_its_key(tmp_path, content, said, format):
     with pytest.raises(MetadataError, match=said) as caught:
         detect(tree(tmp_path, {"zarr.json": content}), format=format)
     assert caught.value.problem.key == "zarr.json"
+
+
+def test_a_broken_root_of_zarr_v3_does_not_hide_what_lies_below_it(tmp_path):
+    entries = {"zarr.json": b"{", "a/zarr.json": {"zarr_format": 3, "node_type": "array"}}
+    assert detect(tree(tmp_path, entries)) == "zarr3"
 
 
 def test_two_formats_are_refused_with_both_named_unless_one_is_asked_for(tmp_path):
@@ -170,7 +176,7 @@ def test_an_archive_is_found_below_folders_that_no_document_makes(name, tmp_path
 
 
 def test_asking_for_what_is_not_there_says_what_is(tmp_path):
-    storage = tree(tmp_path, {"zarr.json": {"zarr_format": 3}})
+    storage = tree(tmp_path, {"zarr.json": {"zarr_format": 3, "node_type": "group"}})
     with pytest.raises(UsageError, match="no zarr2 archive is here; found Zarr v3 already"):
         detect(storage, format="zarr2")
 

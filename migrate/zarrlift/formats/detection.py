@@ -108,12 +108,11 @@ def detect(
     *,
     format: Format | None = None,
     beside_v3: bool = False,
-    readable: tuple[Format, ...] | None = None,
 ) -> Format:
     """The format of the archive in a place; `format` decides where there are two.
 
     `beside_v3` says that it was migrated in place: v3 metadata beside that of another format is
-    passed over. `readable` are the formats that the caller can read; by default those with a reader.
+    passed over.
 
     Raises UsageError where nothing is found (and says what was looked for and what was seen
     instead), where another format than `format` is found, where two are found and `format` does
@@ -144,10 +143,9 @@ def detect(
             found=_found(storage, seen),
             advice="Say which one counts: " + " or ".join(f"--from {name}" for name in formats) + ".",
         )
-    readable = READABLE if readable is None else readable
-    if formats[0] not in readable:
+    if formats[0] not in READABLE:
         what = next(marker for markers in seen.values() for marker in markers if marker.format == formats[0])
-        raise UsageError(f"this is {what.what}", found=_found(storage, seen), expected=" or ".join(readable))
+        raise UsageError(f"this is {what.what}", found=_found(storage, seen), expected=" or ".join(READABLE))
     return formats[0]
 
 
@@ -216,14 +214,31 @@ def _formats(markers: list[Marker]) -> set[Format]:
 
 
 def _check_v3(storage: Storage, seen: Seen) -> None:
-    """MetadataError where a `zarr.json` on its own is one of Zarr v3 as little as of its draft."""
-    key = join(next(iter(seen)), _V3)
-    data = parse_object(storage.get(key) or b"", key)
+    """MetadataError where the root's `zarr.json` is one of Zarr v3 as little as of its draft.
+
+    Not where nodes with a `zarr.json` lie below: those are Zarr v3's, and can be read without it.
+    """
+    if "" not in seen:
+        return
+    try:
+        _check_root(storage.get(_V3) or b"")
+    except MetadataError:
+        below = [entry.name for entry in storage.list_dir("") if entry.is_dir] if storage.can_list else []
+        contents = storage.get_many([join(name, _V3) for name in below[:_MOST_LISTED]])
+        if all(content is None for content in contents):
+            raise
+
+
+def _check_root(content: bytes) -> None:
+    """MetadataError where a `zarr.json` is no document of Zarr v3."""
+    data = parse_object(content, _V3)
     if type(data.get("zarr_format")) is not int:
         found = excerpt(data["zarr_format"]) if "zarr_format" in data else "none"
-        raise MetadataError(
-            "zarr_format names no format", key=key, found=found, expected="3, or a URI in the 2022 draft"
-        )
+        expected = "3, or a URI in the 2022 draft"
+        raise MetadataError("zarr_format names no format", key=_V3, found=found, expected=expected)
+    if data.get("node_type") not in ("array", "group"):
+        found = excerpt(data["node_type"]) if "node_type" in data else "none"
+        raise MetadataError("node_type is neither array nor group", key=_V3, found=found)
 
 
 def _found(storage: Storage, seen: Seen) -> str:
