@@ -213,7 +213,7 @@ MultiscaleOption: TypeAlias = Annotated[
     Multiscale | None,
     _option(
         "--multiscale",
-        help="N5: ome describes COSEM's, n5-viewer's, Paintera's and BigDataViewer's pyramids as OME-Zarr 0.5.",
+        help="N5: ome describes pyramids by COSEM, n5-viewer, Paintera, BigDataViewer as OME-Zarr 0.5.",
     ),
 ]
 Consolidate: TypeAlias = Annotated[
