@@ -51,7 +51,7 @@ def verify(
     StorageError where listing fails; differences are in the report.
     """
     from ..formats import describe
-    from ..formats.detection import READABLE, detect
+    from ..formats.detection import detect
     from ..places import open_storage
 
     known = _known_job(source, destination, job)
@@ -75,9 +75,13 @@ def verify(
         axes = known.reading.axes if axes is None else axes
         allow_fallback = allow_fallback or known.reading.allow_fallback
     if in_place and format is None:
-        # Both formats' documents lie at every node; Zarr v3 alone would be compared with itself.
-        others = tuple(name for name in READABLE if name != "zarr3")
-        format = detect(first, beside_v3=True, readable=others)  # noqa: A001
+        format = detect(first, beside_v3=True)  # noqa: A001 - both formats' documents lie at every node
+        if format == "zarr3":
+            raise UsageError(
+                "this is Zarr v3 already, and nothing else to compare it with",
+                found=first.url,
+                expected="a destination",
+            )
     reading = ReadOptions.asked(
         follow_links=follow_links, axes=axes, allow_fallback=allow_fallback, in_place=in_place
     )
