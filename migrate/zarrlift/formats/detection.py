@@ -108,11 +108,12 @@ def detect(
     *,
     format: Format | None = None,
     beside_v3: bool = False,
+    readable: tuple[Format, ...] | None = None,
 ) -> Format:
     """The format of the archive in a place; `format` decides where there are two.
 
     `beside_v3` says that it was migrated in place: v3 metadata beside that of another format is
-    passed over.
+    passed over. `readable` are the formats that the caller can read; by default those with a reader.
 
     Raises UsageError where nothing is found (and says what was looked for and what was seen
     instead), where another format than `format` is found, where two are found and `format` does
@@ -143,9 +144,10 @@ def detect(
             found=_found(storage, seen),
             advice="Say which one counts: " + " or ".join(f"--from {name}" for name in formats) + ".",
         )
-    if formats[0] not in READABLE:
+    readable = READABLE if readable is None else readable
+    if formats[0] not in readable:
         what = next(marker for markers in seen.values() for marker in markers if marker.format == formats[0])
-        raise UsageError(f"this is {what.what}", found=_found(storage, seen), expected=" or ".join(READABLE))
+        raise UsageError(f"this is {what.what}", found=_found(storage, seen), expected=" or ".join(readable))
     return formats[0]
 
 
