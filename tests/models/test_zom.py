@@ -102,8 +102,7 @@ def test_a_group_of_v3_with_a_member_called_members_round_trips(tmp_path):
 
 def test_what_would_not_read_back_is_told(tmp_path):
     (tmp_path / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group", "_members": {}}')
-    (problem,) = models.show(tmp_path).problems
-    assert problem.kind == "model"
+    (problem,) = (problem for problem in models.show(tmp_path).problems if problem.kind == "model")
     assert problem.severity == "warning"
 
 

@@ -127,7 +127,7 @@ def show(
 
         problems = [problem.to_json() for problem in found.problems]
         return Answer(
-            code=PARTLY if found.refused else DONE,
+            code=PARTLY if found.unread else DONE,
             text=text,
             data=lambda: {"format": found.format, "model": model, "problems": problems},
         )

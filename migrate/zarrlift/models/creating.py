@@ -54,10 +54,12 @@ def create(
     StorageError.
     """
     hierarchy = show(model, migrated=migrated)
-    if hierarchy.refused:
-        refusal = next(p for p in hierarchy.problems if p.severity == "refusal")
+    if hierarchy.unread:
+        why = next(iter(hierarchy.unread_problems), None)
         raise MetadataError(
-            "a model with unread nodes makes no hierarchy", node=refusal.node, found=str(refusal)
+            "nodes of the model cannot be read",
+            node=hierarchy.unread[0],
+            found=None if why is None else str(why),
         )
     flat = flatten(hierarchy.model)
     problems = list(metadata_problems(flat))

@@ -93,8 +93,7 @@ def validate(
     """
     requirement = model if isinstance(model, Requirement) else load(model, leave_open=leave_open)
     hierarchy = show(place, **reading)
-    unread = tuple(problem for problem in hierarchy.problems if problem.severity == "refusal")
-    return (*unread, *requirement.violations(hierarchy.model))
+    return (*hierarchy.unread_problems, *requirement.violations(hierarchy.model))
 
 
 def validate_many(

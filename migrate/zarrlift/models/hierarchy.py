@@ -15,9 +15,8 @@ from zarrstack.core.keys import KeyEncoding
 from ..archive import Archive, ArrayNode, Format, GroupNode, Layout, Node
 from ..documents import array_document, group_document, strict_attributes
 from ..formats import describe
-from ..formats.detection import READABLE, detect
 from ..formats.documents import parse_object
-from ..formats.walk import MOST_LEVELS, Found, bad_name, walk
+from ..formats.walk import MOST_LEVELS, bad_name
 from ..planning import make_plan
 from ..read_options import ReadOptions
 from ..recipe import Recipe
@@ -27,6 +26,7 @@ from .stored import ModelStorage
 from .zom import (
     MEMBERS,
     Flat,
+    FormatNumber,
     empty_group,
     finite,
     flatten,
@@ -42,8 +42,6 @@ MOST_BYTES: Final = 256 << 20
 """Of a model or schema in a file; ten thousand nodes take about six million bytes."""
 MOST_JSON_LEVELS: Final = 2 * MOST_LEVELS + 100
 """Objects and lists in a model: two for each level of groups, and what a node's own document may have."""
-_V3: Final = "zarr.json"
-_CONSOLIDATED: Final = "consolidated_metadata"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +59,13 @@ class Hierarchy:
     storage: Storage | None = None
     """Where the archive lies."""
 
+    unread: tuple[str, ...] = ()
+    """Paths of the nodes that are not in the model, or without what their documents say."""
+
     @property
-    def refused(self) -> bool:
-        """Whether a node is missing from the model."""
-        return any(problem.severity == "refusal" for problem in self.problems)
+    def unread_problems(self) -> tuple[Problem, ...]:
+        """Why nodes are unread; what is wrong with others does not keep them out of a model."""
+        return tuple(p for p in self.problems if p.severity == "refusal" and p.node in self.unread)
 
 
 def read_hierarchy(
@@ -77,25 +78,25 @@ def read_hierarchy(
 
     Raises UsageError where no archive is, MetadataError where its root cannot be read.
     """
-    readable: tuple[Format, ...] = (*READABLE, "zarr3")
-    found = detect(storage, format=format, readable=readable)
-    if found == "zarr3":
-        return _from_v3(storage, options)
-    archive = describe(storage, format=found if format is None else format, options=options)
-    problems: list[Problem] = list(archive.all_problems())
-    build = _as_it_is if found == "zarr2" else _by_layout
+    archive = describe(storage, format=format, options=options)
+    number: FormatNumber = 2 if archive.format == "zarr2" else 3
+    build = {"zarr2": _of_v2, "zarr3": _of_v3}.get(archive.format, _by_layout)
+    problems = list(archive.all_problems())
     flat: Flat = {}
     for node in archive.nodes:
         document = build(node, problems)
         if document is not None:
             flat[node.path] = document
+    read = set(flat)
+    model = _tree(flat, number, problems)
     return Hierarchy(
         url=storage.url,
-        format=found,
-        model=_tree(flat, 2 if found == "zarr2" else 3, problems),
+        format=archive.format,
+        model=model,
         problems=tuple(problems),
         archive=archive,
         storage=storage,
+        unread=tuple(node.path for node in archive.nodes if node.path not in read & flat.keys()),
     )
 
 
@@ -172,10 +173,8 @@ def read_file(name: str) -> bytes:
 def as_v3(hierarchy: Hierarchy, recipe: Recipe | None = None) -> Hierarchy:
     """What migration would make of a hierarchy, by the plan's own mapping; chunks are not looked at.
 
-    Nodes that would be refused are left out, and among the problems. v3 stays as it is.
+    Nodes that would be refused are left out, and among the problems.
     """
-    if hierarchy.format == "zarr3":
-        return hierarchy
     archive, place = hierarchy.archive, hierarchy.storage
     if archive is None or place is None:
         place = ModelStorage(flatten(hierarchy.model), url=hierarchy.url)
@@ -184,7 +183,11 @@ def as_v3(hierarchy: Hierarchy, recipe: Recipe | None = None) -> Hierarchy:
     problems = list(plan.all_problems())
     flat = {node.path: dict(node.document) for node in plan.published}
     return Hierarchy(
-        url=hierarchy.url, format="zarr3", model=_tree(flat, 3, problems), problems=tuple(problems)
+        url=hierarchy.url,
+        format="zarr3",
+        model=_tree(flat, 3, problems),
+        problems=tuple(problems),
+        unread=tuple(refusal.path for refusal in plan.refusals),
     )
 
 
@@ -210,19 +213,18 @@ def in_v3_terms(hierarchy: Hierarchy) -> Hierarchy:
 # ----- nodes
 
 
-def _as_it_is(node: Node, problems: list[Problem]) -> JSONObject | None:
-    """A v2 node: its document, with attributes; None where it has none that can be read."""
-    contents = {document.key.rpartition("/")[2]: document.content for document in node.documents}
+def _of_v2(node: Node, problems: list[Problem]) -> JSONObject | None:
+    """A v2 node as it lies: its document, with attributes; None where it has none that can be read."""
     name = ".zarray" if isinstance(node, ArrayNode) else ".zgroup"
-    metadata: JSONObject | None = None
-    if name in contents:
-        try:
-            metadata = parse_object(contents[name], name)
-        except MetadataError:  # the reader has said so
-            metadata = None
-    if isinstance(node, ArrayNode) and metadata is None:
+    content = _content(node, name)
+    attributes_there = _content(node, ".zattrs")
+    if content is None and isinstance(node, GroupNode) and (node.implicit or attributes_there is not None):
+        metadata: JSONObject | None = {}
+    else:
+        metadata = _parsed(content, name)
+    if metadata is None or (attributes_there is not None and _parsed(attributes_there, ".zattrs") is None):
         return None
-    document = {"zarr_format": 2, **finite(metadata or {})}
+    document = {"zarr_format": 2, **finite(metadata)}
     if "attributes" in document:
         problems.append(
             Problem(
@@ -235,6 +237,41 @@ def _as_it_is(node: Node, problems: list[Problem]) -> JSONObject | None:
         )
     document["attributes"] = _attributes(node.attributes, node.path, problems)
     return document
+
+
+def _of_v3(node: Node, problems: list[Problem]) -> JSONObject | None:
+    """A v3 node as it lies, but for what follows from others; None where it cannot be read."""
+    if isinstance(node, GroupNode) and node.implicit:
+        return empty_group(3)
+    data = _parsed(_content(node, "zarr.json"), "zarr.json")
+    if data is None or data.get("node_type") not in ("array", "group") or data.get("zarr_format") != 3:
+        return None
+    attributes = data.get("attributes", {})
+    if not isinstance(attributes, dict):
+        return None
+    document = {
+        name: finite(value)
+        for name, value in data.items()
+        # Consolidated metadata follows from the model. A null dimension_names or
+        # storage_transformers, as some writers leave it, says what its absence says.
+        if name not in ("consolidated_metadata", "attributes")
+        and not (value is None and name in ("dimension_names", "storage_transformers"))
+    }
+    document["attributes"] = _attributes(attributes, node.path, problems)
+    return document
+
+
+def _content(node: Node, name: str) -> bytes | None:
+    """A document of a node by the last name of its key."""
+    return next((d.content for d in node.documents if d.key.rpartition("/")[2] == name), None)
+
+
+def _parsed(content: bytes | None, name: str) -> JSONObject | None:
+    """The JSON object in a document, or None where there is none: the reader has said so."""
+    try:
+        return None if content is None else parse_object(content, name)
+    except MetadataError:
+        return None
 
 
 def _by_layout(node: Node, problems: list[Problem]) -> JSONObject | None:
@@ -290,72 +327,3 @@ def _has_place(path: str, flat: Flat) -> bool:
         if bad_name(name) is not None or (path in flat and not is_group(flat[path])):
             return False
     return True
-
-
-# ----- Zarr v3 as it lies
-
-
-def _from_v3(storage: Storage, options: ReadOptions) -> Hierarchy:
-    """A v3 hierarchy from its documents alone; consolidated metadata is believed only where nothing lists."""
-    problems: list[Problem] = []
-    flat: Flat = {}
-    if storage.can_list:
-        found = walk(storage, documents=(_V3,), leaves=_is_v3_array, follow_links=options.follow_links)
-        for path, place in found.items():
-            problems.extend(place.problems)
-            if _V3 in place.documents:
-                _read_v3(path, place.documents[_V3], flat, problems)
-    else:
-        content = storage.get(_V3)
-        if content is not None:
-            _read_v3("", content, flat, problems, listed=True)
-    return Hierarchy(
-        url=storage.url, format="zarr3", model=_tree(flat, 3, problems), problems=tuple(problems)
-    )
-
-
-def _is_v3_array(place: Found) -> bool:
-    """Whether a directory's `zarr.json` is an array's: nothing below it is a node."""
-    content = place.documents.get(_V3)
-    if content is None or b'"array"' not in content:
-        return False
-    try:
-        return bool(parse_object(content, _V3).get("node_type") == "array")
-    except MetadataError:
-        return False
-
-
-def _read_v3(path: str, content: bytes, flat: Flat, problems: list[Problem], *, listed: bool = False) -> None:
-    key = f"{path}/{_V3}" if path else _V3
-    try:
-        data = parse_object(content, key)
-        if listed:
-            block = data.get(_CONSOLIDATED)
-            entries = block.get("metadata") if isinstance(block, dict) else None
-            for name, entry in (entries if isinstance(entries, dict) else {}).items():
-                if isinstance(entry, dict):
-                    _keep_v3(name, entry, flat, problems)
-        _keep_v3(path, data, flat, problems)
-    except MetadataError as error:
-        problems.append(error.at(node=path, key=key).problem)
-
-
-def _keep_v3(path: str, data: JSONObject, flat: Flat, problems: list[Problem]) -> None:
-    """One document, but for what follows from others, and with what a reader would have filled in."""
-    if data.get("node_type") not in ("array", "group") or format_of(data) != 3:
-        found = excerpt([data.get("zarr_format"), data.get("node_type")])
-        expected = '3 and "array" or "group"'
-        raise MetadataError("zarr.json names no kind of node", node=path, found=found, expected=expected)
-    attributes = data.get("attributes", {})
-    if not isinstance(attributes, dict):
-        raise MetadataError("attributes are not a JSON object", node=path, found=excerpt(attributes))
-    document = {
-        name: finite(value)
-        for name, value in data.items()
-        # Consolidated metadata follows from the model. A null dimension_names or
-        # storage_transformers, as some writers leave it, says what its absence says.
-        if name not in (_CONSOLIDATED, "attributes")
-        and not (value is None and name in ("dimension_names", "storage_transformers"))
-    }
-    document["attributes"] = _attributes(attributes, path, problems)
-    flat[path] = document
