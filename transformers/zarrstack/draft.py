@@ -169,12 +169,11 @@ class Draft(ArchiveLayer):
     def set_sync(self, key: str, value: Buffer) -> None:
         """As `set`; chunks without an event loop, documents through zarr's."""
         self._check_writable()
-        below: Any = self._store
-        places = () if node_of(key) is not None else self._places_sync(key)
-        if node_of(key) is not None or len(places) > 1:
+        if node_of(key) is not None:
             _sync(self.set(key, value))
         else:
-            below.set_sync(self._first(places, self._archive_sync(), key), value)
+            below: Any = self._store
+            below.set_sync(self._home_sync(key), value)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a value where there is none, as safely as the store below does; documents by `exists`."""

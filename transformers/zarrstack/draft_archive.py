@@ -118,6 +118,15 @@ class ArchiveLayer(StorageTransformer):
             return found[0]  # zarrita's name for the chunk of a 0-d array; it stays the only one
         return self._first(places, await self._archive(), key)
 
+    def _home_sync(self, key: str) -> str:
+        below: Any = self._store
+        prototype = default_buffer_prototype()
+        places = self._places_sync(key)
+        found = [place for place in places[1:] if below.get_sync(place, prototype=prototype) is not None]
+        if found and below.get_sync(places[0], prototype=prototype) is None:
+            return found[0]
+        return self._first(places, self._archive_sync(), key)
+
     def _first(self, places: tuple[str, ...], archive: DraftArchive, key: str) -> str:
         if not places or archive.homeless(key):
             raise UsageError(

@@ -97,7 +97,7 @@ async def list_names(store: Store, archive: DraftArchive, path: str, learn: Lear
         await learn(path)
     folder = dialect.data(path)
     async for name in store.list_dir(folder.rstrip("/")):
-        if name in names:
+        if name in children:
             continue
         if is_array and re.fullmatch(r"c[0-9][0-9.]*", name):
             key = archive.shown(folder + name)
