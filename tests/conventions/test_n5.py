@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaozarrs
 from bad_input.support import run
 from fixtures_index import archive
 from formats.v2_trees import tree
@@ -107,6 +108,11 @@ def test_a_pyramid_becomes_an_image_of_ome_zarr(path, lifted):
     for dataset in IMAGES[path]["multiscales"][0]["datasets"]:
         # 0.5: dimension_names of each level equal the names of the axes.
         assert found[f"{path}/{dataset['path']}"]["dimension_names"] == ["z", "y", "x"]
+
+
+@pytest.mark.parametrize("path", IMAGES)
+def test_an_independent_reader_of_ome_zarr_finds_nothing_wrong(path, lifted):
+    yaozarrs.validate_zarr_store(str(lifted / path))
 
 
 def test_the_originals_stay_and_nothing_else_changes(lifted):
