@@ -380,8 +380,6 @@ def test_a_group_called_consolidated_is_a_ghost_only_where_zarr_python_2_consoli
     assert names(store, "") == keys(store) == ["zarr.json"]
     assert get(store, "consolidated/zarr.json") is None
     assert not asyncio.run(store.exists("consolidated/zarr.json"))
-    with pytest.raises(UsageError, match="keeps consolidated metadata"):
-        put(store, "consolidated/zarr.json", {"zarr_format": 3, "node_type": "group"})
     make(store, "consolidated/a")
     assert names(store, "") == ["consolidated", "zarr.json"]
     assert names(store, "consolidated") == ["a", "zarr.json"]

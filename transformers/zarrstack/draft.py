@@ -14,10 +14,10 @@ from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 
-from .array_documents import key_of, node_of
+from .array_documents import node_of
 from .byte_ranges import cut
-from .core.draft_v3 import CONSOLIDATED, ENTRY
-from .core.errors import MetadataError, UsageError
+from .core.draft_v3 import ENTRY
+from .core.errors import MetadataError
 from .core.jsons import JSONObject
 from .draft_archive import ArchiveLayer, buffer_of
 from .draft_documents import entry_bytes, parse
@@ -186,10 +186,6 @@ class Draft(ArchiveLayer):
     async def _make(self, path: str, data: JSONObject) -> None:
         """Create or change a node: "Create a group" and "Create an array"."""
         archive = await self._archive()
-        if archive.may_be_ghost(path) and await self._store.exists(CONSOLIDATED):
-            raise UsageError(
-                "zarr-python 2 keeps consolidated metadata under this name", node=path, key=key_of(path)
-            )
         is_array = data["node_type"] == "array"
         place, other = archive.dialect.array_key(path), archive.dialect.group_key(path)
         old = await self._store.get(place, default_buffer_prototype()) if is_array else None
