@@ -179,10 +179,10 @@ def _changed(node: Node, change: Change | None) -> Node:
     """A node as the next convention sees it."""
     if change is None:
         return node
-    if change.attributes is not None:
-        node = replace(node, attributes=change.attributes)
-    if isinstance(node, ArrayNode) and change.layout is not None:
-        node = replace(node, layout=change.layout)
-    if isinstance(node, ArrayNode) and node.layout is not None and change.dimension_names is not None:
-        return replace(node, layout=replace(node.layout, dimension_names=change.dimension_names))
-    return node
+    attributes = node.attributes if change.attributes is None else change.attributes
+    if not isinstance(node, ArrayNode):
+        return replace(node, attributes=attributes)
+    layout = node.layout if change.layout is None else change.layout
+    if layout is not None and change.dimension_names is not None:
+        layout = replace(layout, dimension_names=change.dimension_names)
+    return replace(node, attributes=attributes, layout=layout)
