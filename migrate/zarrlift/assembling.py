@@ -19,7 +19,7 @@ from zarrstack.core.dtypes import fill_from_json
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.frames import Shards
 from zarrstack.core.grid import Grid
-from zarrstack.core.overlap import touching, within
+from zarrstack.core.overlap import cutting_order, touching, within
 
 from .canvas import Array, Canvas
 from .changing import LeafChange, convert, inside_shard, leaf_change_for
@@ -154,6 +154,7 @@ class Values(Assembler):
         self._decoder = object_decoder(move.source, allow_pickle=move.allow_pickle)
         self._type = move.destination.data_type.numpy
         self._fill = fill_from_json(move.destination.fill_value, move.destination.data_type)
+        self._order = cutting_order(move.source.chunk_shape, move.destination.chunk_shape)
         self._pieces = None if move.piece_shape is None else Grid(move.source.shape, move.piece_shape)
 
     def block(self, place: Place, present: Indexes, counts: Counts) -> None:
@@ -172,8 +173,7 @@ class Values(Assembler):
     def _piecewise(
         self, place: Place, pieces: Grid, present: Indexes, counts: Counts
     ) -> Iterator[tuple[tuple[slice, ...], Canvas | None]]:
-        for number in touching(place, self.blocks, pieces).tolist():
-            piece = pieces.coordinates(number)
+        for piece in self._in_order(touching(place, self.blocks, pieces), pieces):
             near = among(touching(piece, pieces, self.move.source.objects), present)
             region = pieces.region(piece)
             if len(near):
@@ -248,14 +248,20 @@ class Values(Assembler):
                 counts.leaf(memory(payload).nbytes, 0)
                 canvas.paste(values, grid.region(grid.coordinates(leaf)))
 
+    def _in_order(self, numbers: Indexes, grid: Grid) -> list[Place]:
+        """Places in the order in which a shard holds its leaves."""
+        places = [grid.coordinates(number) for number in numbers.tolist()]
+        if self._order != tuple(range(len(self._order))):
+            places.sort(key=lambda place: tuple(place[axis] for axis in self._order))
+        return places
+
     def _cut(self, canvas: Canvas, region: tuple[slice, ...], made: NewObject, counts: Counts) -> None:
         grid = self.move.destination.grid
-        for number in within(region, grid).tolist():
-            place = grid.coordinates(number)
+        for place in self._in_order(within(region, grid), grid):
             if not canvas.holds(grid.region(place)):
                 continue
             try:
-                payload = self.leaf.store(number, canvas.leaf(grid.region(place)))
+                payload = self.leaf.store(grid.index(place) or 0, canvas.leaf(grid.region(place)))
             except (ZarrstackError, MemoryError) as error:
                 counts.failed(error, self.move.destination.key(self.move.path, place))
                 continue

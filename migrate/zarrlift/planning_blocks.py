@@ -19,7 +19,7 @@ import numpy as np
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.frames import Shards
 from zarrstack.core.grid import Grid
-from zarrstack.core.overlap import times_read, touched
+from zarrstack.core.overlap import cutting_order, times_read, touched
 from zarrstack.core.shard import PAIR_BYTES
 
 from .archive import Layout
@@ -153,8 +153,8 @@ class _Candidates:
     chunk: Shape
     objects: list[list[int]]
     """Lengths along each axis, of whole objects of the destination."""
-    parts: list[list[int]] | None
-    """The same, of parts of one shard."""
+    parts: tuple[Shape, ...]
+    """Parts of one shard that are runs of its leaves, as it holds them."""
     whole: Shape
     item: int
 
@@ -165,14 +165,9 @@ class _Candidates:
             _front(n, c, _multiples(n, d, c))
             for n, d, c in zip(shape, destination.object_shape, chunk, strict=True)
         ]
-        parts = None
+        parts: tuple[Shape, ...] = ()
         if isinstance(frame, Shards):
-            parts = [
-                _front(n, c, (leaf * k for k in _divisors(counts)))
-                for n, c, leaf, counts in zip(
-                    shape, chunk, destination.chunk_shape, frame.chunks_per_shard, strict=True
-                )
-            ]
+            parts = (*_runs(chunk, destination.chunk_shape, frame.chunks_per_shard),)
         return cls(
             shape=shape,
             chunk=chunk,
@@ -184,9 +179,9 @@ class _Candidates:
 
     def choose(self, room: int, overhead: int) -> Blocks | None:
         """The best block whose values take at most `room` bytes; None where none does."""
-        block = self._best(self.objects, room // self.item)
+        block = self._best(product(*self.objects), room // self.item)
         piece = None
-        if block is None and self.parts is not None:
+        if block is None:
             piece = self._best(self.parts, room // self.item)
         held = block if block is not None else piece
         if held is None:
@@ -198,10 +193,10 @@ class _Candidates:
             memory=prod(_within(held, self.shape)) * self.item + overhead,
         )
 
-    def _best(self, lengths: list[list[int]], most_items: int) -> Shape | None:
+    def _best(self, blocks: Iterable[Shape], most_items: int) -> Shape | None:
         """The block that reads the fewest chunks again; the smallest among equals."""
         best: tuple[float, int, Shape] | None = None
-        for block in product(*lengths):
+        for block in blocks:
             items = prod(_within(block, self.shape))
             if items > most_items:
                 continue
@@ -221,6 +216,17 @@ def _front(length: int, chunk: int, candidates: Iterable[int]) -> list[int]:
             kept.append(candidate)
             least = again
     return kept
+
+
+def _runs(chunk: Shape, leaf: Shape, counts: Shape) -> Iterator[Shape]:
+    """Parts of a shard, in elements: one leaf along some axes, all of them along others, cut along one."""
+    order = cutting_order(chunk, leaf)
+    for position, axis in enumerate(order):
+        before = order[:position]
+        for count in _divisors(counts[axis]):
+            parts = [1 if other in before else counts[other] for other in range(len(counts))]
+            parts[axis] = count
+            yield tuple(a * b for a, b in zip(leaf, parts, strict=True))
 
 
 def _divisors(count: int) -> Iterator[int]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrstack.core.grid import Grid
-from zarrstack.core.overlap import times_read, touched, touches, touching, within
+from zarrstack.core.overlap import cutting_order, times_read, touched, touches, touching, within
 
 Region = tuple[slice, ...]
 
@@ -111,3 +111,19 @@ def test_a_grid_is_walked_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_aligned_blocks_read_nothing_twice(source: tuple[int, int], blocks: tuple[int, int]) -> None:
     multiple = tuple(a * b for a, b in zip(source, blocks, strict=True))
     assert times_read((40, 50), source, multiple) == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "leaves", "order"),
+    [
+        ((64, 64, 64), (64, 64, 64), (0, 1, 2)),
+        ((1, 512, 512), (64, 64, 64), (0, 1, 2)),
+        ((512, 512, 1), (64, 64, 64), (2, 0, 1)),
+        ((4, 64, 64), (4, 4, 64), (0, 2, 1)),
+        ((), (), ()),
+    ],
+)
+def test_a_shard_is_cut_first_where_the_chunks_of_the_source_are_short(
+    source: tuple[int, ...], leaves: tuple[int, ...], order: tuple[int, ...]
+) -> None:
+    assert cutting_order(source, leaves) == order

@@ -87,6 +87,16 @@ def times_read(shape: tuple[int, ...], source: tuple[int, ...], blocks: tuple[in
     return pairs / chunks if chunks else 1.0
 
 
+def cutting_order(source: tuple[int, ...], leaves: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of a shard from the one to cut first to the one to cut last, if it is made in parts.
+
+    A chunk of `source` that is long beside a leaf is read again for every cut across it, so the axes
+    along which it is short go first. The order depends on the two shapes alone, and shards hold their
+    leaves in it, so that the same bytes come out whatever the parts are.
+    """
+    return tuple(sorted(range(len(source)), key=lambda axis: source[axis] / leaves[axis]))
+
+
 def _pairs(length: int, chunk: int, block: int) -> int:
     """Pairs of a chunk and a block that touch, along one axis."""
     # Every boundary of either kind inside the array begins one more pair.
