@@ -42,6 +42,7 @@ def main() -> None:
     parser.add_argument("--codec", choices=("default", "gzip"), default="default")
     asked = parser.parse_args()
     os.environ["NUMCODECS_ALLOW_UNSAFE_PICKLE_DECODE"] = "1"  # else hdmf-zarr reads no references
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # both are compiled once, as users have them
     base = Path(tempfile.mkdtemp(dir=asked.directory))
     python = str(asked.new / "bin" / "python")
     source, ours, theirs, copy = (base / f"{name}.nwb.zarr" for name in ("source", "ours", "theirs", "copy"))
