@@ -234,6 +234,15 @@ def test_how_an_archive_is_read_may_be_said_to_every_command_that_reads_one(name
     assert fakes[name].kwargs["axes"] is None, "the default depends on whether work is done in place"
 
 
+def test_a_model_becomes_part_of_the_recipe(fakes, tmp_path):
+    (tmp_path / "model.json").write_text('{"properties": {}}')
+    for words in (["plan", "a"], ["migrate", "a", "b"]):
+        main([*words, "--model", str(tmp_path / "model.json")])
+        model = fakes[words[0]].kwargs["recipe"].model
+        assert (model.name, model.content) == (str(tmp_path / "model.json"), '{"properties":{}}')
+    assert main(["plan", "a", "--model", str(tmp_path / "nowhere.json")]) == 2
+
+
 def test_nothing_asked_is_the_default_recipe(fakes):
     main(["plan", "a"])
     assert fakes["plan"].kwargs["recipe"] == zarrlift.Recipe()

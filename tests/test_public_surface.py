@@ -17,7 +17,7 @@ import zarrlift
 import zarrlift.models
 import zarrstack
 
-FUNCTIONS = ("finish", "inspect", "migrate", "open", "plan", "resume", "status", "undo", "verify")
+FUNCTIONS = ("finish", "inspect", "migrate", "open", "plan", "present", "resume", "status", "undo", "verify")
 """The verbs of the command line, with the same words in Python."""
 
 LAYERS = (
@@ -28,7 +28,7 @@ DATA = (
     "Archive", "ArrayNode", "GroupNode", "Layout",
     "ArrayRecipe", "Recipe",
     "Plan", "Outcome", "NodeStatus", "Status", "VerificationReport",
-    "Interrupted", "LegacyView",
+    "Interrupted", "LegacyView", "ReverseView",
 )  # fmt: skip
 """What the functions take and give."""
 

@@ -177,7 +177,7 @@ def test_a_damaged_archive_is_shown_as_far_as_it_can_be(case):
 
 @pytest.mark.parametrize(
     ("document", "message"),
-    [("{", "not JSON"), ("[]", "not a JSON object"), ('{"zarr_format": 3}', "no kind of node"),
+    [("{", "not JSON"), ("[]", "not a JSON object"), ('{"zarr_format": 3}', "neither array nor group"),
      ('{"zarr_format": 3, "node_type": "group", "attributes": 1}', "attributes")],
 )  # fmt: skip
 def test_a_damaged_node_of_v3_is_left_out_and_named(document, message, tmp_path):

@@ -173,6 +173,11 @@ def test_help_names_every_command(run):
     run(code=2)
 
 
+def test_the_help_of_all_names_the_command(capsys):
+    assert main(["--help"]) == 0
+    assert "\n  model " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["show", "schema", "validate", "diff", "create"])
 def test_every_option_has_a_description(name):
     command = typer.main.get_command(app).commands[name]

@@ -65,7 +65,8 @@ class Hierarchy:
     @property
     def unread_problems(self) -> tuple[Problem, ...]:
         """Why nodes are unread; what is wrong with others does not keep them out of a model."""
-        return tuple(p for p in self.problems if p.severity == "refusal" and p.node in self.unread)
+        unread = frozenset(self.unread)
+        return tuple(p for p in self.problems if p.severity == "refusal" and p.node in unread)
 
 
 def read_hierarchy(
@@ -88,7 +89,8 @@ def read_hierarchy(
         if document is not None:
             flat[node.path] = document
     read = set(flat)
-    model = _tree(flat, number, problems)
+    model = _tree(flat, number, problems)  # takes out what has no place in a tree, puts in its root
+    kept = read & flat.keys()
     return Hierarchy(
         url=storage.url,
         format=archive.format,
@@ -96,7 +98,7 @@ def read_hierarchy(
         problems=tuple(problems),
         archive=archive,
         storage=storage,
-        unread=tuple(node.path for node in archive.nodes if node.path not in read & flat.keys()),
+        unread=tuple(node.path for node in archive.nodes if node.path not in kept),
     )
 
 
