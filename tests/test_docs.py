@@ -37,7 +37,7 @@ FENCE = re.compile(
 SETUP = re.compile(r"^python3 go\.py \w+$|^\.ci/run$|^make \w+$")
 """Commands that set up an environment: .ci/run runs them, since a test runs inside one."""
 
-OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeStatus", "NodeRow"}
+OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeStatus", "NodeRow", "Requirement"}
 """Calls whose `kind` is not that of a problem."""
 
 
