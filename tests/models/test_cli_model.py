@@ -66,6 +66,25 @@ def test_show_json_is_one_document(run):
     assert document["result"]["model"] == models.show(OCEAN).model
 
 
+@pytest.mark.parametrize(("levels", "code"), [(190, 0), (250, 2)])
+def test_show_of_a_deep_hierarchy(levels, code, run, tmp_path):
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    model = models.unflatten({"/".join("a" * levels): group})
+    models.create(model, tmp_path / "deep")
+    assert json.loads(run("show", tmp_path / "deep")[0]) == model
+    out, _ = run("show", tmp_path / "deep", "--json", code=code)
+    assert ("too deep" in out) == (code == 2)
+    run("schema", tmp_path / "deep")
+
+
+def test_a_url_is_shown_without_its_secrets(run, tmp_path):
+    (tmp_path / "schema.json").write_text('{"type": "object"}')
+    urls = ("memory://user:secret@no/such.zarr?signature=hidden", "memory://other")
+    out, err = run("validate", *urls, tmp_path / "schema.json", code=1)
+    assert "memory://no/such.zarr" in out
+    assert not any(word in out + err for word in ("secret", "signature=hidden"))
+
+
 def test_show_says_what_is_missing_and_exits_1(run, tmp_path):
     shutil.copytree(OCEAN, tmp_path / "a")
     (tmp_path / "a" / "sst" / ".zarray").write_text("{")

@@ -31,6 +31,9 @@ _HELP: Final = """Describe, compare, check and make hierarchies by Zarr Object M
 A MODEL is a ZOM or a JSON Schema in a file, or a Python type, module:Name.
 """
 
+_MOST_JSON_LEVELS: Final = 400
+"""What Python writes with indents before it runs into its limit of recursion; 200 groups in groups."""
+
 app = typer.Typer(
     help=_HELP,
     no_args_is_help=True,
@@ -106,6 +109,7 @@ def show(
 
     def work() -> Answer:
         from .. import models
+        from ..formats.documents import levels
 
         reading = _reading(as_, from_, follow_links, axes, allow_fallback, storage_options)
         recipe = None if recipe_file is None else o.load_recipe(recipe_file)
@@ -118,6 +122,8 @@ def show(
         elif consolidated:
             model = models.consolidated(model)
         whole = not flat and not consolidated
+        if as_json and whole and levels(model) > _MOST_JSON_LEVELS:
+            raise _usage("the model is too deep for --json", expected="no --json: the model is JSON itself")
 
         def text(_page: Page) -> Iterable[str]:
             from ..models.text import lines
@@ -198,10 +204,10 @@ def validate(
         reading = _reading(as_, from_, follow_links, axes, allow_fallback, storage_options)
         requirement = models.load(model, leave_open=parts(leave_open or ()))
         if len(sources) == 1:
-            rows = [(sources[0], models.validate(sources[0], requirement, **reading))]
+            rows = [(_shown(sources[0]), models.validate(sources[0], requirement, **reading))]
         else:
             checked = models.validate_many(sources, requirement, **reading)
-            rows = [(str(place), problems) for place, problems in checked]
+            rows = [(_shown(str(place)), problems) for place, problems in checked]
 
         def text(page: Page) -> Iterator[str]:
             _tell(requirement.notes)
@@ -233,6 +239,7 @@ def diff(
     follow_links: o.FollowLinks = False,
     axes: o.AxesOption = None,
     allow_fallback: o.AllowFallback = False,
+    storage_options: o.StorageOptions = None,
     as_json: o.Json = False,
 ) -> int:
     """Compare structure: values, storage and formats aside. Exit code 1 if they differ."""
@@ -241,7 +248,7 @@ def diff(
         from .. import models
         from ..report import models as report_models
 
-        reading = _reading(None, None, follow_links, axes, allow_fallback, None)
+        reading = _reading(None, None, follow_links, axes, allow_fallback, storage_options)
         found = models.diff(first, second, ignore=ignore or (), **reading)
         return Answer(
             code=PARTLY if found else DONE,
@@ -296,6 +303,14 @@ def _tell(problems: Iterable[Problem]) -> None:
     shown = tuple(problems)
     for line in report_problems.lines(shown, Page.of(sys.stderr), refusal="refused") if shown else ():
         say(line.removeprefix("  "))
+
+
+def _shown(place: str) -> str:
+    """A place as it is said, without what a URL may hold of credentials."""
+    from ..credentials import redact
+    from ..places import is_url
+
+    return redact(place) if is_url(place) else place
 
 
 def _usage(message: str, *, expected: str | None = None) -> Exception:
