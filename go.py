@@ -4,7 +4,7 @@
 Needs nothing but Python 3.11 or later and the package registry that pip is set up for.
 Safe to run again: what is already installed is not installed twice.
 
-    demo    migrate a real Zarr v2 archive and show the result
+    demo    migrate a real Zarr v2 archive and a real N5 container, and show the results
     test    run the tests (further arguments go to pytest)
     check   lint, type-check and build the docs, as CI does
     shell   say how to use the environment by hand
@@ -25,6 +25,7 @@ VENV = os.path.abspath(os.environ.get("ZARRLIFT_VENV") or os.path.join(ROOT, ".v
 BIN = os.path.join(VENV, "Scripts" if os.name == "nt" else "bin")
 PYTHON = os.path.join(BIN, "python.exe" if os.name == "nt" else "python")
 OCEAN = os.path.join(ROOT, "fixtures", "zarr_v2", "zarr-2.18", "people", "ocean.zarr")
+PYRAMIDS = os.path.join(ROOT, "fixtures", "n5", "java-3.5.1", "multiscale.n5")
 DEMO = os.path.join(ROOT, "demo")
 
 
@@ -125,20 +126,38 @@ def install(extra):
         file.write(wanted)
 
 
+SHOW = """
+import sys, zarr, zarrlift
+
+print("\\nWhat zarr-python 3 now sees in %s:" % sys.argv[1])
+print(zarr.open_group(sys.argv[1], mode="r", zarr_format=3).tree())
+print("\\nThe image in %s as OME-Zarr 0.5 readers find it:" % sys.argv[3])
+image = zarr.open_group(sys.argv[3], mode="r", path="viewer/c0")
+for level in image.attrs["ome"]["multiscales"][0]["datasets"]:
+    scale = level["coordinateTransformations"][0]["scale"]
+    print("  %s  %s voxels of %s micrometers" % (level["path"], image[level["path"]].shape, scale))
+print("\\nThe same array read from %s as it lies, without converting it:" % sys.argv[2])
+old = zarrlift.open(sys.argv[2])["viewer/c0/s0"]
+print("  %s\\n  equal to the result: %s" % (old, (old[:] == image["s0"][:]).all()))
+"""
+
+
 def demo():
-    """Migrate an xarray dataset of the Zarr v2 days, and show the result."""
+    """Migrate an xarray dataset of the Zarr v2 days and images in N5, and show the results."""
     install("")
     import shutil
 
     shutil.rmtree(DEMO, ignore_errors=True)
-    source, result = os.path.join(DEMO, "ocean.zarr"), os.path.join(DEMO, "ocean-v3.zarr")
-    shutil.copytree(OCEAN, source)
-    zarrlift("inspect", source)
-    zarrlift("migrate", source, result)
-    zarrlift("verify", source, result, "--full")
-    show = "import sys, zarr; print(zarr.open_group(sys.argv[1], mode='r', zarr_format=3).tree())"
-    say("\nWhat zarr-python now sees in %s:" % os.path.relpath(result, ROOT))
-    run(PYTHON, "-c", show, result)
+    ocean, ocean_v3 = os.path.join(DEMO, "ocean.zarr"), os.path.join(DEMO, "ocean-v3.zarr")
+    shutil.copytree(OCEAN, ocean)
+    zarrlift("inspect", ocean)
+    zarrlift("migrate", ocean, ocean_v3)
+    zarrlift("verify", ocean, ocean_v3, "--full")
+    images, images_v3 = os.path.join(DEMO, "images.n5"), os.path.join(DEMO, "images-v3.zarr")
+    shutil.copytree(PYRAMIDS, images)
+    zarrlift("migrate", images, images_v3, "--include", "viewer", "--multiscale", "ome")
+    zarrlift("verify", images, images_v3, "--full")
+    run(PYTHON, "-c", SHOW, *[os.path.relpath(path, ROOT) for path in (ocean_v3, images, images_v3)])
 
 
 def test(*arguments):
