@@ -77,7 +77,7 @@ class Pipeline:
         self._first = middle + 1
         self._shape = shape
         self._native = data_type.numpy
-        self._order = _composed([_axes(spec, len(shape)) for spec in chain.codecs[:middle]], len(shape))
+        self._order = axes_order(chain, len(shape))
         self._inverse = None if self._order is None else tuple(map(int, np.argsort(self._order)))
         inner = shape if self._order is None else tuple(shape[axis] for axis in self._order)
         options = Options(object_limit=object_limit, allow_pickle=allow_pickle, fill_value=fill_value)
@@ -181,6 +181,11 @@ class Pipeline:
         if not self._first <= start <= len(self.chain.codecs):
             raise ValueError(f"position {start} is not behind the array-to-bytes codec of {self.chain}")
         return start
+
+
+def axes_order(chain: Chain, ndim: int) -> tuple[int, ...] | None:
+    """What the transposes of a chain do together to `ndim` axes; None where nothing moves. MetadataError."""
+    return _composed([_axes(spec, ndim) for spec in chain.codecs[: chain.middle]], ndim)
 
 
 def _axes(spec: CodecSpec, ndim: int) -> tuple[int, ...]:
