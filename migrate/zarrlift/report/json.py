@@ -1,7 +1,7 @@
 """The JSON documents of the command line; member names are stable.
 
 Every command given `--json` prints exactly one document on standard output:
-`{"command", "version", "exit_code", "result" | "error", ...}`. `result` is the object
+`{"zarrlift": version, "command", "exit_code", "result" | "error"}`. `result` is the object
 that the Python function of the same name returns; `error` is one problem.
 """
 
