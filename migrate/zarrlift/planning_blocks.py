@@ -87,6 +87,8 @@ def choose_blocks(source: Layout, destination: Layout, budget: int) -> Blocks | 
         if source.object_shape == destination.object_shape and isinstance(source.frame, Shards) == sharded:
             return None
         return _gathered(source, destination, budget)
+    if not source.grid.total:
+        return Blocks(shape=destination.object_shape)
     overhead = _overhead(source, destination)
     candidates = _Candidates.of(source, destination)
     best: tuple[float, int, Blocks] | None = None
