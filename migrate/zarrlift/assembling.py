@@ -189,6 +189,7 @@ class Values(Assembler):
             for region, canvas in parts:
                 if canvas is not None:
                     self._cut(canvas, region, made, counts)
+                del canvas  # before the next one
         except BaseException:
             made.discard()
             raise
