@@ -65,6 +65,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             "run",
             "view",
+            "reverse_view",
+            "reversing*",
             "serving",
             "merging",
             "outcome",
@@ -86,7 +88,7 @@ IN_CORE_FORBIDDEN = {
     "asyncio", "fsspec", "glob", "http", "io", "os", "pathlib", "shutil", "socket", "sqlite3",
     "subprocess", "tempfile", "urllib", "zarr", "zarrlift",
 }  # fmt: skip
-MADE_OF_ZARR = {"zarrlift.storage_bridge", "zarrlift.view"}
+MADE_OF_ZARR = {"zarrlift.storage_bridge", "zarrlift.view", "zarrlift.reverse_view"}
 """Modules that subclass what zarr defines; they are imported where they are used, like zarr itself."""
 LAZY = {
     "zarr",

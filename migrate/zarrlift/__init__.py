@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .outcome import NodeStatus, Outcome, Status
     from .plans import Plan
     from .recipe import ArrayRecipe, Recipe
+    from .reverse_view import ReverseView, present
     from .run import Interrupted
     from .verifying.report import VerificationReport
     from .verifying.verification import verify
@@ -34,6 +35,7 @@ _HOMES = {
     "Outcome": "outcome",
     "Plan": "plans",
     "Recipe": "recipe",
+    "ReverseView": "reverse_view",
     "Status": "outcome",
     "VerificationReport": "verifying.report",
     "finish": "finishing",
@@ -41,6 +43,7 @@ _HOMES = {
     "migrate": "migration",
     "open": "view",
     "plan": "migration",
+    "present": "reverse_view",
     "resume": "migration",
     "status": "migration",
     "undo": "finishing",
@@ -59,6 +62,7 @@ __all__ = [
     "Outcome",
     "Plan",
     "Recipe",
+    "ReverseView",
     "Status",
     "VerificationReport",
     "finish",
@@ -66,6 +70,7 @@ __all__ = [
     "migrate",
     "open",
     "plan",
+    "present",
     "resume",
     "status",
     "undo",

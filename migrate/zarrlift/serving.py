@@ -1,4 +1,4 @@
-"""A view of an archive over HTTP, so that readers of Zarr v3 elsewhere (browsers mostly) read it as it lies.
+"""A view of an archive over HTTP, so that readers elsewhere (browsers mostly) read it as it lies.
 
 Whole objects and byte ranges (RFC 9110, section 14), `HEAD`, and the headers by which a browser lets a
 page of another origin read them (https://fetch.spec.whatwg.org/#http-cors-protocol). Nothing can be
@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
 if TYPE_CHECKING:
     from aiohttp import web
-    from zarr.abc.store import ByteRequest
-
-    from .view import LegacyView
+    from zarr.abc.store import ByteRequest, Store
 
 _CORS: Final = {
     "Access-Control-Allow-Origin": "*",
@@ -29,8 +28,24 @@ _CORS: Final = {
 }
 
 
-def application(view: LegacyView, url: str) -> web.Application:
-    """An aiohttp application that serves a view at its root; `url` names the archive to people."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A view, and what it is to people and programs."""
+
+    view: Store
+    url: str
+    """Names the archive to people."""
+    shown_as: str = "Zarr v3"
+    documents: frozenset[str] = frozenset({"zarr.json"})
+    """What metadata documents are called, which are JSON."""
+
+    def is_document(self, key: str) -> bool:
+        """Whether a key is that of metadata."""
+        return key.rpartition("/")[2] in self.documents
+
+
+def application(served: Served) -> web.Application:
+    """An aiohttp application that serves a view at its root."""
     from aiohttp import web
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -40,12 +55,14 @@ def application(view: LegacyView, url: str) -> web.Application:
             return web.Response(status=405, headers={**_CORS, "Allow": "GET, HEAD, OPTIONS"})
         key = request.match_info["key"].strip("/")
         if not key:
-            return web.Response(text=f"{url} as Zarr v3, by zarrlift: see zarr.json\n", headers=_CORS)
+            names = " and ".join(sorted(served.documents))
+            text = f"{served.url} as {served.shown_as}, by zarrlift: see {names}\n"
+            return web.Response(text=text, headers=_CORS)
         try:
-            return await _object(view, key, request)
+            return await _object(served, key, request)
         except ZarrstackError as error:
             # A node that is refused is not there; a chunk that is damaged is no missing chunk.
-            status = 404 if key.endswith("zarr.json") else 500
+            status = 404 if served.is_document(key) else 500
             return web.Response(status=status, text=f"{error}\n", headers=_CORS)
 
     app = web.Application()
@@ -53,10 +70,12 @@ def application(view: LegacyView, url: str) -> web.Application:
     return app
 
 
-async def _object(view: LegacyView, key: str, request: web.Request) -> web.Response:
+async def _object(served: Served, key: str, request: web.Request) -> web.Response:
     from aiohttp import web
     from zarr.core.buffer.core import default_buffer_prototype
 
+    view = served.view
+    kind = "application/json" if served.is_document(key) else "application/octet-stream"
     headers = {**_CORS, "Accept-Ranges": "bytes", "Cache-Control": "no-cache"}
     prototype = default_buffer_prototype()
     wanted = _range(request)
@@ -64,7 +83,7 @@ async def _object(view: LegacyView, key: str, request: web.Request) -> web.Respo
         value = await view.get(key, prototype)
         if value is None:
             return web.Response(status=404, headers=_CORS)
-        return web.Response(body=value.to_bytes(), headers=headers, content_type=_kind(key))
+        return web.Response(body=value.to_bytes(), headers=headers, content_type=kind)
     try:
         size = await view.getsize(key)
     except FileNotFoundError:
@@ -76,7 +95,7 @@ async def _object(view: LegacyView, key: str, request: web.Request) -> web.Respo
     if value is None:
         return web.Response(status=404, headers=_CORS)
     headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
-    return web.Response(status=206, body=value.to_bytes(), headers=headers, content_type=_kind(key))
+    return web.Response(status=206, body=value.to_bytes(), headers=headers, content_type=kind)
 
 
 def _range(request: web.Request) -> slice | None:
@@ -99,15 +118,11 @@ def _request(start: int, stop: int) -> ByteRequest:
     return RangeByteRequest(start, stop)
 
 
-def _kind(key: str) -> str:
-    return "application/json" if key.endswith(".json") else "application/octet-stream"
-
-
-async def serve(view: LegacyView, url: str, *, host: str, port: int, ready: Callable[[str], None]) -> None:
+async def serve(served: Served, *, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Serve until the task is cancelled; `ready` is told the address. StorageError where it is taken."""
     from aiohttp import web
 
-    runner = web.AppRunner(application(view, url), access_log=None)
+    runner = web.AppRunner(application(served), access_log=None)
     await runner.setup()
     try:
         site = web.TCPSite(runner, host, port)
@@ -126,10 +141,10 @@ async def serve(view: LegacyView, url: str, *, host: str, port: int, ready: Call
         await runner.cleanup()
 
 
-def run(view: LegacyView, url: str, *, host: str, port: int, ready: Callable[[str], None]) -> None:
+def run(served: Served, *, host: str, port: int, ready: Callable[[str], None]) -> None:
     """`serve`, until Ctrl-C."""
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(view, url, host=host, port=port, ready=ready))
+        asyncio.run(serve(served, host=host, port=port, ready=ready))
 
 
 def _bracketed(host: str) -> str:

@@ -80,14 +80,18 @@ def test_a_checksum_goes() -> None:
         (Chain((CodecSpec("vlen-utf8"),)), "string", "data type"),
         (Chain((CodecSpec("n5_default"),)), "uint16", "n5_default"),
         (Chain((LITTLE, CodecSpec("numcodecs.lz4", {"acceleration": 1}))), "uint16", "lz4"),
-        (Chain((LITTLE, CodecSpec("numcodecs.lzma", {"format": 3, "filters": [{"id": 33}]}))), "uint16", "lzma"),
+        (
+            Chain((LITTLE, CodecSpec("numcodecs.lzma", {"format": 3, "filters": [{"id": 33}]}))),
+            "uint16",
+            "lzma",
+        ),
         (
             Chain((LITTLE, CodecSpec("numcodecs.shuffle", {"elementsize": 2}), CodecSpec("gzip"))),
             "uint16",
             "filters",
         ),
     ],
-    ids=lambda value: str(value),
+    ids=str,
 )
 def test_what_n5_does_not_have_is_refused_by_name(chain: Chain, data_type: str, word: str) -> None:
     with pytest.raises(UnsupportedError, match=word):

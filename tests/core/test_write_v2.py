@@ -17,8 +17,7 @@ from zarrstack.core.pipeline import axes_order
 from zarrstack.core.write_v2 import array_document, chain_for_v2, dtype_for_v2, fill_for_v2
 
 BEYOND = {"numpy_bytes", "hdmf-zarr.objects"} | {
-    f"numcodecs.{name}"
-    for name in ("json2", "msgpack2", "vlen-array", "pickle", "object-categorize")
+    f"numcodecs.{name}" for name in ("json2", "msgpack2", "vlen-array", "pickle", "object-categorize")
 }
 """What describes v2 arrays here, and stands in no v3 document."""
 
@@ -26,9 +25,12 @@ BEYOND = {"numpy_bytes", "hdmf-zarr.objects"} | {
 def layouts() -> list:
     found = []
     for one in archives("zarr_v2"):
-        for node in describe(open_storage(one.path)).nodes:
-            if isinstance(node, ArrayNode) and node.layout is not None:
-                found.append((f"{one.name}:{node.path}", node.layout))
+        nodes = describe(open_storage(one.path)).nodes
+        found += [
+            (f"{one.name}:{node.path}", node.layout)
+            for node in nodes
+            if isinstance(node, ArrayNode) and node.layout is not None
+        ]
     return found
 
 

@@ -99,3 +99,11 @@ class Location(StrEnum):
 
     START = "start"
     END = "end"
+
+
+class Shown(StrEnum):
+    """What an archive is served as."""
+
+    ZARR3 = "zarr3"
+    ZARR2 = "zarr2"
+    N5 = "n5"
