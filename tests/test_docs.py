@@ -40,6 +40,9 @@ SETUP = re.compile(r"^python3 go\.py \w+$|^\.ci/run$|^make \w+$")
 OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeStatus", "NodeRow", "Requirement"}
 """Calls whose `kind` is not that of a problem."""
 
+OTHERS_OPTIONS = {"--help", "--write"}
+"""Options on the pages that are not in the tables of commands: `--help`, and those of benchmarks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
@@ -208,6 +211,45 @@ def test_every_page_is_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text()
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
     assert [page for page in pages if page not in navigation] == []
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    import zarrlift.models
+    import zarrstack
+
+    pages = "".join(path.read_text() for path in (ROOT / "docs" / "reference").glob("*.md"))
+    for module in (zarrlift, zarrlift.models, zarrstack):
+        names = [name for name in module.__all__ if not re.search(rf"\b{name}\b", pages)]
+        assert names == [], f"of {module.__name__}"
+
+
+def test_every_option_that_a_page_names_is_one() -> None:
+    import typer
+
+    from zarrlift import cli
+    from zarrlift.cli import model
+
+    apps = [typer.main.get_command(app) for app in (cli.app, model.app)]
+    commands = [*apps, *(command for group in apps for command in group.commands.values())]
+    known = {
+        name for command in commands for item in command.params for name in (*item.opts, *item.secondary_opts)
+    }
+    wrong = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in PAGES
+        for name in re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text())
+        if name not in known | OTHERS_OPTIONS
+    ]
+    assert wrong == []
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(text for texts in extras.values() for text in texts)]
+    names = {re.match(r"[\w-]+", text)[0] for text in wanted} - {"zarrlift"}
+    page = (ROOT / "docs" / "design" / "dependencies.md").read_text()
+    assert sorted(name for name in {*names, *extras} if not re.search(rf"\b{name}\b", page)) == []
 
 
 def test_the_table_of_readers_is_that_of_the_code() -> None:
