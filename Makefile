@@ -7,4 +7,4 @@ test:
 lint:
 	python3 go.py check
 docs: lint
-	.venv/bin/mkdocs serve
+	$${ZARRLIFT_VENV:-.venv}/bin/mkdocs serve
