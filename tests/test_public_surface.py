@@ -21,7 +21,8 @@ FUNCTIONS = ("finish", "inspect", "migrate", "open", "plan", "present", "resume"
 """The verbs of the command line, with the same words in Python."""
 
 LAYERS = (
-    "Cache", "Checksum", "Draft", "Log", "Overlay", "PerArray", "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
+    "Cache", "Checksum", "Draft", "Log", "Overlay", "PerArray",
+    "ReadOnly", "Rekey", "Retry", "Sharding", "Throttle",
 )  # fmt: skip
 
 DATA = (

@@ -100,7 +100,7 @@ def _print_version(context: typer.Context, wanted: bool) -> None:
 
 @app.callback()
 def _top(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback prints and ends
         bool, typer.Option("--version", help="Print the version.", callback=_print_version)
     ] = False,
     # Eager, so that it is known when --version is come to, wherever it stands.
