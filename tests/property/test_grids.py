@@ -15,7 +15,6 @@ from zarrlift import ArrayRecipe, Recipe, planning_blocks
 
 from .archives import DTYPES, WIDER, Wanted, bits, tree, wanted, write
 
-
 KINDS = tuple(dtype for dtype in DTYPES if "V" not in dtype)
 """zarr-python 3.1.6 reads no shard of raw bytes ("unhashable type: 'writeable void-scalar'")."""
 
