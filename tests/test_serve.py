@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 import signal
@@ -13,7 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
+import zarr
 from fixtures_index import FIXTURES, archive, same
 from readers import zarrita_js
 
@@ -151,4 +155,113 @@ def test_a_port_that_is_taken_is_one_line(ocean: str) -> None:
     )
     assert done.returncode == 1
     assert "cannot listen there" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# ----- the reverse: a v3 hierarchy for readers of what came before
+
+
+@contextmanager
+def old_server(kind: str, source: Path, *options: str) -> Iterator[str]:
+    with serving(source, "--as", kind, *options) as address:
+        yield address.rstrip("/")
+
+
+def zarr_2_18(kind: str, url: str, paths: list[str]) -> dict:
+    """What zarr 2.18.7 sees over HTTP; see `environments/zarr-2.18/read.py`."""
+    python = Path(os.environ["ZARRLIFT_ZARR218"]) / "bin" / "python"
+    script = Path(__file__).parent / "environments" / "zarr-2.18" / "read.py"
+    words = [str(python), str(script), kind, json.dumps([[url, paths]])]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout)[0]
+
+
+VALUES = np.arange(63, dtype="<u2").reshape(7, 9)
+
+
+@pytest.fixture(scope="module")
+def sharded(tmp_path_factory) -> Path:
+    """Shards of zstd chunks, little-endian; the last ones reach beyond the array."""
+    folder = tmp_path_factory.mktemp("sharded") / "new"
+    group = zarr.create_group(folder, attributes={"made": "here"})
+    array = group.create_array("deep/a", shape=(7, 9), chunks=(2, 3), shards=(4, 6), dtype="u2")
+    array[...] = VALUES
+    group.create_array("no", shape=(2,), dtype="bool")[...] = True
+    return folder
+
+
+@pytest.mark.needs_reader("zarr-2.18")
+@pytest.mark.parametrize("kind", ["zarr2", "n5"])
+def test_zarr_2_18_reads_shards_over_http(kind: str, sharded: Path) -> None:
+    with old_server(kind, sharded) as url:
+        seen = zarr_2_18(kind, url, ["deep/a"])["deep/a"]
+    assert seen["shape"] == [7, 9]
+    assert bytes.fromhex(seen["values"]) == VALUES.tobytes()
+
+
+@pytest.mark.needs_reader("zarr-2.18")
+def test_zarr_2_18_reads_over_http_what_it_once_wrote(migrated: Path) -> None:
+    one = archive("zarr-2.18/people/ocean")
+    paths = [path for path, array in one.arrays.items() if array.dtype.kind != "O"]
+    with old_server("zarr2", migrated) as url:
+        seen = zarr_2_18("zarr2", url, paths)
+    for path in paths:
+        assert bytes.fromhex(seen[path]["values"]) == one[path].values.tobytes(), path
+
+
+@pytest.mark.needs_reader("tensorstore")
+@pytest.mark.parametrize(("kind", "driver"), [("zarr2", "zarr"), ("n5", "n5")])
+def test_tensorstore_reads_over_http(kind: str, driver: str, sharded: Path) -> None:
+    import tensorstore as ts
+
+    with old_server(kind, sharded) as url:
+        spec = {"driver": driver, "kvstore": {"driver": "http", "base_url": f"{url}/deep/a/"}}
+        values = np.asarray(ts.open(spec, read=True).result().read().result())
+    assert np.array_equal(values.T if kind == "n5" else values, VALUES)
+
+
+def test_an_old_archive_is_served_in_another_old_format() -> None:
+    one = archive("n5/z5py/all")
+    path, array = next((p, a) for p, a in one.arrays.items() if a.shape and a.dtype.kind in "uif")
+    with old_server("zarr2", one.path) as url:
+        status, headers, body = fetch(f"{url}/{path}/.zarray")
+        assert (status, headers["Content-Type"].split(";")[0]) == (200, "application/json")
+        assert json.loads(body)["shape"] == list(array.in_axes("reversed").shape)
+        assert fetch(f"{url}/{path}/zarr.json")[0] == 404
+        assert fetch(f"{url}/{path}/attributes.json")[0] == 404
+
+
+def test_separator_of_v2_keys(sharded: Path) -> None:
+    with old_server("zarr2", sharded, "--separator", "/") as url:
+        assert fetch(f"{url}/deep/a/3/2")[0] == 200
+        assert fetch(f"{url}/deep/a/3.2")[0] == 404
+        assert json.loads(fetch(f"{url}/deep/a/.zarray")[2])["dimension_separator"] == "/"
+
+
+def test_what_is_not_served_is_said_and_is_not_found(sharded: Path) -> None:
+    words = [sys.executable, "-m", "zarrlift", "serve", str(sharded), "--as", "n5", "--port", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    line = process.stdout.readline()
+    assert " as N5: http" in line
+    status, _, body = fetch(re.search(r"http://\S+", line)[0] + "no/attributes.json")
+    assert status == 404
+    assert b"N5 has no such data type" in body
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert "not served: /no" in errors
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("options", [["--separator", "/"], ["--as", "n5", "--separator", "."]])
+def test_options_that_do_not_go_together(options: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "zarrlift", "serve", str(OCEAN), *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "--as zarr2" in done.stderr
     assert "Traceback" not in done.stderr
