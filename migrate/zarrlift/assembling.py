@@ -258,7 +258,7 @@ class Values(Assembler):
 
     def _cut(self, canvas: Canvas, region: tuple[slice, ...], made: NewObject, counts: Counts) -> None:
         grid = self.move.destination.grid
-        for place in self._in_order(within(region, grid), grid):
+        for place in self._in_order(counts.wanted(within(region, grid)), grid):
             if not canvas.holds(grid.region(place)):
                 continue
             try:

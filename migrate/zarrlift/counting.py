@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from zarrstack.core.errors import ChunkError, Problem, ZarrstackError
 
 from .changing import Tally
+from .inventory import Indexes
 
 _MOST_PROBLEMS: Final = 100
 """Problems reported of one task; a thousand bad chunks are as clear as a hundred."""
@@ -43,7 +46,7 @@ _FIGURES: Final = ("chunks", "bytes_in", "bytes_out", "dropped", "filled")
 class Counts:
     """What a task has done so far; problems are those of the array at `path`."""
 
-    def __init__(self, path: str, *, certain: bool = True) -> None:
+    def __init__(self, path: str, *, certain: bool = True, leaves: Indexes | None = None) -> None:
         self.chunks = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -52,8 +55,13 @@ class Counts:
         self.tally = Tally()
         self._path = path
         self._certain = certain
+        self._leaves = leaves
         self._problems: list[Problem] = []
         self._keys: set[str] = set()
+
+    def wanted(self, leaves: Indexes) -> Indexes:
+        """Those of the destination's leaves that the task may write."""
+        return leaves if self._leaves is None else leaves[np.isin(leaves, self._leaves, assume_unique=True)]
 
     def add(self, bytes_in: int, bytes_out: int) -> None:
         """A chunk of the source has been read, and something written for it."""

@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 from zarrstack.core.errors import JobError, UsageError
 
 from .archive import Format
+from .executors import RunOptions, out_of_reach
 from .formats import describe
 from .places import Place, is_url, open_storage
 from .planning import Inventories, free_space, make_plan
 from .plans import Plan
 from .read_options import ReadOptions
 from .recipe import Recipe
-from .run import RunOptions, out_of_reach
 from .storage import LocalStorage, Storage
 from .through import through
 from .worker import WorkerSpec

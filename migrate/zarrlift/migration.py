@@ -15,6 +15,7 @@ from zarrstack.core.errors import JobError, UsageError
 from .archive import Archive, Format
 from .conventions import look_for
 from .ends import Ends, Options, refuse_existing
+from .executors import RunOptions
 from .formats import describe, read_alike
 from .job import Job
 from .job_files import find_job, job_path
@@ -27,7 +28,7 @@ from .progress import Progress
 from .read_options import Axes, ReadOptions
 from .recipe import Recipe
 from .replacing import left_aside, set_aside, sweep_aside
-from .run import Run, RunOptions
+from .run import Run
 from .verifying.checks import Checks, VerifyLevel, checks_for
 
 Link: TypeAlias = Literal["auto", "hard"]
@@ -45,7 +46,7 @@ def inspect(
 ) -> Archive:
     """Describe an archive: every node, how it lies in storage, and every problem.
 
-    Reads metadata only. `axes` ("reversed" unless it is given) is the axis order of N5 arrays;
+    Reads metadata, and the small arrays of references by which conventions go. `axes` ("reversed" unless it is given) is the axis order of N5 arrays;
     `allow_fallback` lets arrays of the 2022 draft be read by their `fallback` data type. Raises
     UsageError if there is no archive, StorageError.
     """

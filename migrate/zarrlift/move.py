@@ -48,6 +48,8 @@ class Task:
     """Linear indexes of the objects to move, ascending; of blocks, where the move has them."""
     sources: Indexes | None = None
     """With blocks: linear indexes, ascending, of the source's objects that they touch and that are there."""
+    leaves: Indexes | None = None
+    """The only leaves that are to be written; None for all that a stored value reaches."""
     certain: bool = True
     """Whether every one of them is known to exist."""
 
@@ -55,9 +57,13 @@ class Task:
 class Parts:
     """The chunks of one array that are there, cut into tasks."""
 
-    def __init__(self, move: Move, present: Indexes, bounds: Sequence[int]) -> None:
+    def __init__(
+        self, move: Move, present: Indexes, bounds: Sequence[int], *, leaves: Indexes | None = None
+    ) -> None:
+        """`leaves` are the only ones of the destination that may be written; None for all."""
         self._move = move
         self._present = present
+        self._leaves = leaves
         self._blocks: Grid | None = None
         self._indexes = present
         if move.block_shape is not None:
@@ -68,14 +74,22 @@ class Parts:
     def task(self, number: int, *, certain: bool) -> Task:
         """The task of a number."""
         part = self._indexes[self._cuts[number] : self._cuts[number + 1]]
-        sources = None
+        sources = leaves = None
         if self._blocks is not None:
+            if self._leaves is not None:
+                inside = [
+                    touching(self._blocks.coordinates(block), self._blocks, self._move.destination.grid)
+                    for block in part.tolist()
+                ]
+                leaves = among(np.unique(np.concatenate(inside)), self._leaves)
             near = [
                 touching(self._blocks.coordinates(block), self._blocks, self._move.source.objects)
                 for block in part.tolist()
             ]
             sources = among(np.unique(np.concatenate(near)), self._present)
-        return Task(move=self._move, number=number, indexes=part, sources=sources, certain=certain)
+        return Task(
+            move=self._move, number=number, indexes=part, sources=sources, leaves=leaves, certain=certain
+        )
 
 
 class Mover:
@@ -105,7 +119,7 @@ class Mover:
 
     def __call__(self, task: Task) -> Moved:
         """Move the task's chunks; raises DestinationError, everything else is in `problems`."""
-        counts = Counts(self.move.path, certain=task.certain)
+        counts = Counts(self.move.path, certain=task.certain, leaves=task.leaves)
         if self._assembler is not None:
             self._assembler(task, counts)
         elif (

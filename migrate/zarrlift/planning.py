@@ -20,6 +20,7 @@ from .planning_blocks import choose_blocks, mean_leaf, memory_budget
 from .planning_chunks import memory_problem, object_problem
 from .planning_figures import DENSE, figures
 from .planning_n5 import block_problems
+from .planning_passes import pass_figures, passes_note, two_passes
 from .planning_readers import reader_problems
 from .plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
 from .read_options import ReadOptions
@@ -257,6 +258,14 @@ def _plan_array(
     if isinstance(blocks, Problem):
         problems.append(blocks.at(node=node.path))
         blocks = None
+    worked = figures(source, destination, route, bytes_in, inventory, blocks)
+    if blocks is not None:
+        worked["memory"] = blocks.memory
+        if listing and (passes := two_passes(source, destination, blocks, budget, node.path)) is not None:
+            problems.append(passes_note(passes, blocks).at(node=node.path))
+            blocks = passes.second
+            worked |= figures(source, destination, route, bytes_in, inventory, blocks)
+            worked |= pass_figures(passes, source, inventory, bytes_in)
     planned = ArrayPlan(
         move=Move(
             path=node.path,
@@ -275,8 +284,7 @@ def _plan_array(
         chunks=len(inventory.indexes),
         bytes_in=bytes_in,
         bytes_in_known=known is not None,
-        **figures(source, destination, route, bytes_in, inventory, blocks),
-        memory=None if blocks is None else blocks.memory,
+        **worked,
         fingerprint=inventory.fingerprint,
         source_digests=digests(node.documents),
         problems=tuple(problems),

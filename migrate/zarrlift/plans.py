@@ -66,6 +66,38 @@ class Move:
     destination; None where each comes from the source's object of the same place."""
     piece_shape: tuple[int, ...] | None = None
     """Where the values of a block (then one shard) do not fit into memory: what is put together at a time."""
+    within: bool = False
+    """The source's objects lie in the destination's place: the second of two passes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """The intermediate array of two passes, and what its first pass works on at a time."""
+
+    layout: Layout
+    block_shape: tuple[int, ...]
+    piece_shape: tuple[int, ...] | None
+    bounds: tuple[int, ...]
+    """Of the first pass's tasks, as `ArrayPlan.bounds`."""
+
+    def to_json(self) -> JSONObject:
+        """Without loss."""
+        return {
+            "layout": layout_to_json(self.layout),
+            "block_shape": list(self.block_shape),
+            "piece_shape": _listed(self.piece_shape),
+            "bounds": list(self.bounds),
+        }
+
+    @classmethod
+    def from_json(cls, data: JSONObject) -> Self:
+        """The inverse of `to_json`."""
+        return cls(
+            layout=layout_from_json(data["layout"]),
+            block_shape=tuple(data["block_shape"]),
+            piece_shape=_shape(data["piece_shape"]),
+            bounds=tuple(data["bounds"]),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +128,8 @@ class ArrayPlan:
     """Objects that will be written, the `zarr.json` not counted; at most, where empty ones are left out."""
     memory: int | None = None
     """Bytes of memory that one worker needs at most for its blocks; None where there are none."""
+    between: Between | None = None
+    """Where the array goes in two passes: what lies between. `move` and `bounds` are the second's then."""
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -146,6 +180,7 @@ class ArrayPlan:
             "reads": self.reads,
             "objects_out": self.objects_out,
             "memory": self.memory,
+            "between": None if self.between is None else self.between.to_json(),
             "document": self.document,
             "fill_is_null": self.fill_is_null,
             "chunks": self.chunks,
@@ -193,6 +228,7 @@ class ArrayPlan:
             reads=data["reads"] if "reads" in data else data["chunks"],
             objects_out=data["objects_out"] if "objects_out" in data else data["chunks"],
             memory=data.get("memory"),
+            between=None if data.get("between") is None else Between.from_json(data["between"]),
             problems=_problems(data),
         )
 

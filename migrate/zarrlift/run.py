@@ -6,10 +6,9 @@ chunk is written. Whatever goes wrong with one array is kept with it, and the re
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,24 +17,24 @@ import numpy as np
 from zarrstack.core.errors import JobError, Problem, ZarrstackError
 
 from .counting import Moved
+from .executors import Executing, RunOptions, executing, workers_for
 from .inventory import Indexes, Inventory, take_inventory
 from .job import Job, NodeRow
-from .move import Parts, Task
+from .move import Task
 from .outcome import Outcome
+from .passes import sweep, tasks_of
 from .planning import Inventories
-from .planning_blocks import cores, memory_budget, workers_within
+from .planning_blocks import memory_budget
 from .plans import ArrayPlan, Plan
 from .progress import Progress, Silent
 from .publishing import Publisher
 from .storage import LocalStorage, Storage
-from .verifying.checks import Checks, VerifyLevel, unforeseen
-from .worker import Worker, WorkerSpec, end_with_coordinator, move
+from .verifying.checks import Checks, unforeseen
+from .worker import Worker, WorkerSpec
 from .writing import DestinationError, Writer, writer_for
 
 _COMMIT_SECONDS: Final = 0.5
 """How much work a killed process may have to repeat."""
-_SMALL: Final = 32 << 10
-"""Below this mean chunk size one thread is faster than two: files cost more than bytes."""
 _BATCH: Final = 250
 """Arrays without work that are verified together."""
 _MOST_PROBLEMS: Final = 1000
@@ -48,20 +47,6 @@ class Interrupted(KeyboardInterrupt):
     def __init__(self, job: str) -> None:
         super().__init__(job)
         self.job = job
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """How to run, as opposed to what to do."""
-
-    workers: int | None = None
-    """None chooses by the machine and the size of the chunks."""
-    processes: bool = False
-    verify: VerifyLevel = "sample"
-    fsync: bool = False
-    hard_links: bool = False
-    executor: Executor | None = None
-    """Any executor whose workers reach both ends, such as Dask's; None makes one."""
 
 
 @dataclass(slots=True)
@@ -108,6 +93,7 @@ class Run:
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync)
         self._publisher = Publisher(job, plan, source, destination, self.writer)
         self._moved = Moved()
+        self._lost: set[int] = set()
         self.checks = checks
         self._committed = time.monotonic()
 
@@ -167,25 +153,29 @@ class Run:
         for start in range(0, len(still), _BATCH):
             self._finish(still[start : start + _BATCH])
         moving = [pair for pair in pending if pair[1].tasks]
+        staged = [pair for pair in moving if pair[1].between is not None]
+        if staged:
+            self._move(staged, first_pass=True)
+        moving = [pair for pair in moving if pair[0].id not in self._lost]
         if moving:
             self._move(moving)
 
-    def _move(self, pending: list[tuple[NodeRow, ArrayPlan]]) -> None:
-        workers = self._workers([array for _, array in pending])
-        executor, submit, own = self._executor(workers)
+    def _move(self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool = False) -> None:
+        executor = self._executor([array for _, array in pending])
         running: dict[Future[Moved], tuple[_Array, Task]] = {}
-        tasks = self._tasks(pending)
+        tasks = self._tasks(pending, first_pass=first_pass)
+        finish = self._passed if first_pass else self._finish
         if self.options.verify != "none":
             self.checks.prepare_workers()
         try:
             exhausted = False
             while not exhausted or running:
-                while not exhausted and len(running) < workers * 3:
+                while not exhausted and len(running) < executor.workers * 3:
                     item = next(tasks, None)
                     if item is None:
                         exhausted = True
                     else:
-                        running[submit(item[1])] = item
+                        running[executor.submit(item[1])] = item
                 if not running:
                     break
                 if self.options.verify != "none":
@@ -196,79 +186,58 @@ class Run:
                     array.open_tasks -= 1
                     self._record(array, task, future)
                     if array.all_submitted and array.open_tasks == 0:
-                        self._finish([array])
+                        finish([array])
         finally:
-            if own:
-                executor.shutdown(wait=True, cancel_futures=True)
-            else:
-                for future in running:
-                    future.cancel()
+            executor.stop(running)
 
-    def _workers(self, arrays: list[ArrayPlan]) -> int:
-        """As many as are asked for, or as are good; fewer where the memory is for fewer."""
-        workers = self.options.workers or self._good_number(arrays)
-        needed = max((array.memory or 0 for array in arrays), default=0)
-        budget, processes = memory_budget(self.plan.recipe.memory), self.options.processes
-        return min(workers, workers_within(budget, needed, processes=processes)) if needed else workers
-
-    def _good_number(self, arrays: list[ArrayPlan]) -> int:
-        if not isinstance(self.source, LocalStorage) or not isinstance(self.destination, LocalStorage):
-            return max(4, cores())
-        chunks = sum(array.chunks for array in arrays)
-        mean = sum(array.bytes_in for array in arrays) / max(chunks, 1)
-        return 1 if mean < _SMALL and not self.options.processes else cores()
-
-    def _executor(self, workers: int) -> tuple[Executor, Callable[[Task], Future[Moved]], bool]:
-        options = self.options
+    def _executor(self, arrays: list[ArrayPlan]) -> Executing:
         worker = Worker(
             self.source,
             self.writer,
-            hard_links=options.hard_links,
-            recheck=options.verify != "none",
+            hard_links=self.options.hard_links,
+            recheck=self.options.verify != "none",
         )
-        if isinstance(options.executor, ThreadPoolExecutor):
-            mine = options.executor
-            return mine, lambda task: mine.submit(worker.run, task), False
-        if options.executor is not None or options.processes:
-            spec = self.spec
-            if spec is None:
-                raise out_of_reach()
-            if options.executor is not None:
-                given = options.executor
-                return given, lambda task: given.submit(move, spec, task), False
-            from concurrent.futures import ProcessPoolExecutor
-            from multiprocessing import get_context
+        local = isinstance(self.source, LocalStorage) and isinstance(self.destination, LocalStorage)
+        budget = memory_budget(self.plan.recipe.memory)
+        number = workers_for(arrays, self.options, budget, local=local)
+        return executing(self.options, worker, self.spec, number)
 
-            pool = ProcessPoolExecutor(
-                workers, mp_context=get_context("spawn"), initializer=end_with_coordinator
-            )
-            return pool, lambda task: _submit_quietly(pool, spec, task), True
-        threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift")
-        return threads, lambda task: threads.submit(worker.run, task), True
-
-    def _tasks(self, pending: list[tuple[NodeRow, ArrayPlan]]) -> Iterator[tuple[_Array, Task]]:
-        """Every task that is not recorded, array by array."""
+    def _tasks(
+        self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool
+    ) -> Iterator[tuple[_Array, Task]]:
+        """Every task that is not recorded, array by array; of arrays in two passes those of one pass."""
+        finish = self._passed if first_pass else self._finish
         for row, plan in pending:
-            inventory = self._inventory(plan)
+            inventory = self._inventory(plan, keep=first_pass)
             array = _Array(row, plan, inventory.indexes)
             if inventory.fingerprint != plan.fingerprint:
                 array.fail((source_changed(plan.path),))
                 array.all_submitted = True
-                self._finish([array])
+                finish([array])
                 continue
             done = self.job.tasks_done(row.id)
-            parts = Parts(plan.move, inventory.indexes, plan.bounds)
-            numbers = [number for number in range(plan.tasks) if number not in done]
+            tasks = tasks_of(plan, inventory, self.destination, first_pass=first_pass)
+            numbers = [number for number in tasks.numbers if number not in done]
             if not numbers:
                 array.all_submitted = True
-                self._finish([array])
+                finish([array])
             for number in numbers:
                 array.open_tasks += 1
                 array.all_submitted = number == numbers[-1]
-                yield array, parts.task(number, certain=inventory.certain)
+                yield array, tasks.task(number)
 
-    def _inventory(self, plan: ArrayPlan) -> Inventory:
+    def _passed(self, arrays: list[_Array]) -> None:
+        """The first of two passes is over: go on with the second, or record what failed."""
+        for array in arrays:
+            if array.failures:
+                self._lost.add(array.row.id)
+                self._record_failure(array)
+        self._commit_sometimes()
+
+    def _inventory(self, plan: ArrayPlan, *, keep: bool = False) -> Inventory:
         known = self.inventories.pop(plan.path, None)
+        if known is not None and keep:
+            self.inventories[plan.path] = known
         if known is not None:
             return known
         children = frozenset(
@@ -300,7 +269,7 @@ class Run:
         self.job.record_task(
             array.row.id,
             task.number,
-            chunks=moved.chunks,
+            chunks=moved.chunks if task.number >= 0 else 0,
             bytes_in=moved.bytes_in,
             bytes_out=moved.bytes_out,
             dropped=moved.dropped,
@@ -324,11 +293,15 @@ class Run:
                     array.fail((error.at(node=array.plan.path).problem,))
                 else:
                     self.job.record_node(array.row.id, "done", published_ns=published)
+                    sweep(array.plan, self.destination)
                     continue
-            # Tasks end in any order; a report reads the same each time.
-            told = sorted(array.problems, key=lambda problem: problem.key or "")
-            self.job.record_node(array.row.id, "failed", problems=told)
+            self._record_failure(array)
         self._commit_sometimes()
+
+    def _record_failure(self, array: _Array) -> None:
+        # Tasks end in any order; a report reads the same each time.
+        told = sorted(array.problems, key=lambda problem: problem.key or "")
+        self.job.record_node(array.row.id, "failed", problems=told)
 
     def _verify(self, arrays: list[_Array]) -> None:
         level = self.options.verify
@@ -369,14 +342,6 @@ class Run:
         )
 
 
-def out_of_reach() -> JobError:
-    """Processes are asked for, and an end that only this one has."""
-    return JobError(
-        "processes cannot reach a store that lives in this one",
-        advice="Use threads, or name both ends by URL.",
-    )
-
-
 def source_changed(path: str) -> Problem:
     """The source is not what the plan was made for."""
     return Problem(
@@ -385,14 +350,3 @@ def source_changed(path: str) -> Problem:
         message="the source changed since the plan was made",
         advice="Undo this job and migrate again, so that old and new chunks are not mixed.",
     )
-
-
-def _submit_quietly(pool: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
-    """Submit with Ctrl-C blocked: worker processes inherit that, and only the coordinator stops."""
-    if not hasattr(signal, "pthread_sigmask"):
-        return pool.submit(move, spec, task)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        return pool.submit(move, spec, task)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

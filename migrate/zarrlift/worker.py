@@ -53,7 +53,7 @@ class Worker:
         if mover is None or mover.move != task.move:
             mover = self._movers[task.move.path] = Mover(
                 task.move,
-                self._source,
+                self._writer.storage if task.move.within else self._source,
                 self._writer,
                 hard_links=self._hard_links,
                 recheck=self._recheck,

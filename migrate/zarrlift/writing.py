@@ -58,6 +58,9 @@ class DestinationError(StorageError):
 class Writer(ABC):
     """Puts objects into a destination; safe to share between threads."""
 
+    storage: Storage
+    """The destination."""
+
     @abstractmethod
     def write(self, key: str, data: Buffer) -> None:
         """Write one whole object; raises DestinationError."""
@@ -110,6 +113,8 @@ class StoreWriter(Writer):
 
 class LocalWriter(Writer):
     """A writer to a local directory."""
+
+    storage: LocalStorage
 
     def __init__(self, storage: LocalStorage, job_id: str, *, fsync: bool = False) -> None:
         self.storage = storage

@@ -6,7 +6,8 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from dataclasses import replace
+from itertools import chain, islice
 from math import prod
 from typing import Any, Final
 
@@ -16,11 +17,15 @@ import numpy.typing as npt
 from zarrstack.core.chain import Chain
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.frames import Shards
 from zarrstack.core.grid import Grid
 from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.overlap import touched
+from zarrstack.core.shard import IndexFormat
 
 from ..archive import ArrayNode, Layout
 from ..conventions import Change
+from ..planning_blocks import BASE, Blocks, choose_blocks, cores
 from ..recipe import ArrayRecipe
 from ..storage import Storage
 from .blocks import Region, list_chunks, overlapping, parts, within
@@ -41,6 +46,8 @@ from .values import Values, part_of
 
 _BATCH_BYTES: Final = 16 << 20
 """Decoded bytes of one side that one thread holds at a time."""
+_REGION_BYTES: Final = 128 << 20
+"""The same, where chunks of both sides are compared region by region."""
 _BATCH_BLOCKS: Final = 64
 """Blocks read together; zarr-python's cost per block falls by half in such a gather."""
 _SAMPLED: Final = 5
@@ -173,14 +180,32 @@ class ArrayComparison:
         return KeyEncoding.from_json(encoding).key(place)
 
     def _blocks(self, *, full: bool) -> Iterator[Region]:
-        """Regions to compare: whole chunks of the destination, the large ones in parts."""
+        """Regions to compare: whole chunks of the destination, the large ones in parts.
+
+        All of an array that was cut anew is compared in regions of both sides' chunks, each of
+        which would otherwise be decoded again for every chunk of the other side that it touches.
+        """
         places = self._places(full=full)
+        leaf = self._leaf_shape()
+        if full and leaf != self.layout.chunk_shape:
+            grid = self._common_grid(leaf)
+            if grid is not None:
+                wanted = np.array([self._grid.index(place) for place in places], dtype=np.int64)
+                return (grid.region(grid.coordinates(i)) for i in touched(wanted, self._grid, grid).tolist())
         leaf = self._leaf_shape()
         return (
             part
             for place in places
             for part in parts(self._grid.region(place), self._itemsize(), leaf, _BATCH_BYTES)
         )
+
+    def _common_grid(self, leaf: tuple[int, ...]) -> Grid | None:
+        """Regions that read few chunks of either side twice; None where they do not fit into memory."""
+        counts = tuple(a // b for a, b in zip(self._grid.chunk_shape, leaf, strict=True))
+        frame = None if counts == (1,) * len(counts) else Shards(counts, IndexFormat())
+        target = replace(self.layout, chunk_shape=leaf, frame=frame)
+        found = choose_blocks(self.layout, target, BASE + _REGION_BYTES * cores())
+        return Grid(self.layout.shape, found.piece or found.shape) if isinstance(found, Blocks) else None
 
     def _itemsize(self) -> int:
         """Bytes of one element in memory; a guess of 16 where their length varies."""
@@ -189,8 +214,7 @@ class ArrayComparison:
 
     def _leaf_shape(self) -> tuple[int, ...]:
         """The smallest piece the destination decodes at once."""
-        chain = Chain.from_json(self.found.document["codecs"])
-        for codec in chain.codecs:
+        for codec in Chain.from_json(self.found.document["codecs"]).codecs:
             if codec.name == "sharding_indexed":
                 return tuple(codec.configuration["chunk_shape"])
         return self._grid.chunk_shape
@@ -233,8 +257,12 @@ class ArrayComparison:
         return np.array(sorted(covering), dtype=np.int64)
 
     def _batches(self, blocks: Iterator[Region]) -> Iterator[list[Region]]:
-        block = prod(self._grid.chunk_shape) * self._itemsize()
+        first = next(blocks, None)
+        if first is None:
+            return
+        block = prod(axis.stop - axis.start for axis in first) * self._itemsize()
         step = min(max(_BATCH_BYTES // max(block, 1), 1), _BATCH_BLOCKS)
+        blocks = chain((first,), blocks)
         while batch := list(islice(blocks, step)):
             yield batch
 

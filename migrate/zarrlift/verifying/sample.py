@@ -52,7 +52,7 @@ class Sampler:
         source's fill value is defined: there it must read as that.
         """
         rng = random.Random(f"{self._job_id}/{plan.path}")
-        weight = object_bytes(plan.source)
+        weight = read_bytes(plan)
         key = _kind(plan)
         with self._lock:
             seen = self._kinds.get(key, 0)
@@ -94,6 +94,16 @@ def object_bytes(layout: Layout) -> int:
     for length in layout.object_shape:
         items *= length
     return items * (layout.data_type.itemsize or 16)
+
+
+def read_bytes(plan: ArrayPlan) -> int:
+    """Decoded bytes read to compare one object of the source: its own, or those of all that it touches."""
+    source, target = plan.source, plan.destination
+    items = 1
+    for length, chunk, leaf in zip(source.shape, source.object_shape, target.chunk_shape, strict=True):
+        reach = -(-min(chunk, max(length, 1)) // leaf) + (chunk % leaf != 0)
+        items *= reach * leaf
+    return max(object_bytes(source), items * (target.data_type.itemsize or 16))
 
 
 def first_look(grid: Grid, present: npt.NDArray[Any], rng: random.Random, *, random_leaves: int) -> list[int]:

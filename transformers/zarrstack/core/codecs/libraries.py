@@ -25,5 +25,6 @@ def _deflate() -> str:
     from . import deflate
 
     if deflate.library is not None:
-        return f"libdeflate (deflate {deflate.library.__version__})"
+        isal = "" if deflate.fastest is None else f", isal {version('isal')}"
+        return f"libdeflate (deflate {deflate.library.__version__}){isal}"
     return f"zlib {zlib.ZLIB_RUNTIME_VERSION}; zarrlift[fast] brings libdeflate, twice as fast and more"

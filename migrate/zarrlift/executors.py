@@ -1,0 +1,107 @@
+"""How a run is to be done, and what runs its tasks: threads, processes, or somebody else's executor."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from zarrstack.core.errors import JobError
+
+from .counting import Moved
+from .move import Task
+from .planning_blocks import cores, workers_within
+from .plans import ArrayPlan
+from .verifying.checks import VerifyLevel
+from .worker import Worker, WorkerSpec, end_with_coordinator, move
+
+_SMALL: Final = 32 << 10
+"""Below this mean chunk size one thread is faster than two: files cost more than bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How to run, as opposed to what to do."""
+
+    workers: int | None = None
+    """None chooses by the machine and the size of the chunks."""
+    processes: bool = False
+    verify: VerifyLevel = "sample"
+    fsync: bool = False
+    hard_links: bool = False
+    executor: Executor | None = None
+    """Any executor whose workers reach both ends, such as Dask's; None makes one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executing:
+    """An executor, and how tasks are handed to it."""
+
+    workers: int
+    submit: Callable[[Task], Future[Moved]]
+    own: Executor | None = None
+    """The executor, if it was made for this run."""
+
+    def stop(self, running: Iterable[Future[Moved]]) -> None:
+        """Drop what has not begun; wait for the rest where the executor is ours."""
+        if self.own is not None:
+            self.own.shutdown(wait=True, cancel_futures=True)
+            return
+        for future in running:
+            future.cancel()
+
+
+def workers_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, local: bool) -> int:
+    """As many as are asked for, or as are good; fewer where the memory is for fewer."""
+    workers = options.workers or _good_number(arrays, options, local=local)
+    needed = max((array.memory or 0 for array in arrays), default=0)
+    return min(workers, workers_within(budget, needed, processes=options.processes)) if needed else workers
+
+
+def _good_number(arrays: Sequence[ArrayPlan], options: RunOptions, *, local: bool) -> int:
+    if not local:
+        return max(4, cores())
+    chunks = sum(array.chunks for array in arrays)
+    mean = sum(array.bytes_in for array in arrays) / max(chunks, 1)
+    return 1 if mean < _SMALL and not options.processes else cores()
+
+
+def executing(options: RunOptions, worker: Worker, spec: WorkerSpec | None, workers: int) -> Executing:
+    """What the options ask for; JobError where processes cannot reach both ends."""
+    if isinstance(options.executor, ThreadPoolExecutor):
+        mine = options.executor
+        return Executing(workers=workers, submit=lambda task: mine.submit(worker.run, task))
+    if options.executor is not None or options.processes:
+        if spec is None:
+            raise out_of_reach()
+        if options.executor is not None:
+            given = options.executor
+            return Executing(workers=workers, submit=lambda task: given.submit(move, spec, task))
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_coordinator)
+        return Executing(workers=workers, submit=lambda task: _submit_quietly(pool, spec, task), own=pool)
+    threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift")
+    return Executing(workers=workers, submit=lambda task: threads.submit(worker.run, task), own=threads)
+
+
+def out_of_reach() -> JobError:
+    """Processes are asked for, and an end that only this one has."""
+    return JobError(
+        "processes cannot reach a store that lives in this one",
+        advice="Use threads, or name both ends by URL.",
+    )
+
+
+def _submit_quietly(pool: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
+    """Submit with Ctrl-C blocked: worker processes inherit that, and only the coordinator stops."""
+    if not hasattr(signal, "pthread_sigmask"):
+        return pool.submit(move, spec, task)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(move, spec, task)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,77 @@
+"""The tasks of an array: of its one pass, or of either of two, through an intermediate array."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, replace
+
+from zarrstack.core.overlap import touched
+
+from .inventory import Inventory, take_inventory
+from .move import Parts, Task
+from .plans import ArrayPlan, Move
+from .route import Route
+from .storage import LocalStorage, Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """The tasks of one pass. Those of a first pass have numbers below 0."""
+
+    numbers: range
+    parts: Parts
+    certain: bool
+
+    def task(self, number: int) -> Task:
+        """The task of a number."""
+        place = number if number >= 0 else -1 - number
+        return replace(self.parts.task(place, certain=self.certain), number=number)
+
+
+def tasks_of(plan: ArrayPlan, inventory: Inventory, destination: Storage, *, first_pass: bool) -> Tasks:
+    """The tasks of an array; `inventory` is the source's. StorageError while looking at what lies between."""
+    if plan.between is None:
+        parts = Parts(plan.move, inventory.indexes, plan.bounds)
+        return Tasks(numbers=range(plan.tasks), parts=parts, certain=inventory.certain)
+    if first_pass:
+        parts = Parts(first_move(plan), inventory.indexes, plan.between.bounds)
+        count = max(len(plan.between.bounds) - 1, 0)
+        return Tasks(numbers=range(-1, -1 - count, -1), parts=parts, certain=inventory.certain)
+    # A leaf is written where a chunk of the source reaches it, whatever the chunks between reach.
+    leaves = touched(inventory.indexes, plan.source.objects, plan.destination.grid)
+    between = take_inventory(destination, plan.path, plan.between.layout)
+    parts = Parts(second_move(plan), between.indexes, plan.bounds, leaves=leaves)
+    return Tasks(numbers=range(plan.tasks), parts=parts, certain=True)
+
+
+def first_move(plan: ArrayPlan) -> Move:
+    """From the source into the intermediate array: values as they are."""
+    assert plan.between is not None
+    return Move(
+        path=plan.path,
+        source=plan.source,
+        destination=plan.between.layout,
+        route=Route(name="regrid", shared=0, reason="chunk shape"),
+        allow_pickle=plan.move.allow_pickle,
+        block_shape=plan.between.block_shape,
+        piece_shape=plan.between.piece_shape,
+    )
+
+
+def second_move(plan: ArrayPlan) -> Move:
+    """From there into the result."""
+    assert plan.between is not None
+    return replace(plan.move, source=plan.between.layout, within=True)
+
+
+def sweep(plan: ArrayPlan, destination: Storage) -> None:
+    """Delete the intermediate array; StorageError. What hides in it belongs to the job alone."""
+    if plan.between is None:
+        return
+    root = plan.between.layout.root
+    assert root is not None
+    if isinstance(destination, LocalStorage):
+        shutil.rmtree(destination.path(root), ignore_errors=True)
+        return
+    for key in list(destination.list_prefix(f"{root}/")):
+        destination.delete(key)
