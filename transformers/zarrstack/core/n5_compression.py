@@ -46,9 +46,13 @@ def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[Cod
         )
     name = compression["type"]
     if name == "jpeg":
+        # One writer is known, Java's n5-jpeg, which was never released: gray JPEGs, whose bytes it maps to
+        # values by `dataType`, `min`, `max` and `gamma`. What they decode to depends on the decoder, and
+        # without files of its own nobody can say that ours agrees.
         raise UnsupportedError(
             "N5 compression 'jpeg' loses values, and no v3 codec is registered for it",
             found=excerpt(compression),
+            advice="Copy the dataset to another compression with the program that wrote it (Java, n5-jpeg).",
         )
     if name not in _KINDS:
         raise UnsupportedError(
