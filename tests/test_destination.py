@@ -318,6 +318,19 @@ def test_shards_stay_shards_with_the_index_that_is_asked_for(recipe: Any, checks
 
 
 @pytest.mark.parametrize(
+    "frame", [None, Shards((2, 1), IndexFormat(checksum=True))], ids=["chunks", "shards"]
+)
+def test_structs_in_shards_have_fewer_readers(frame: Shards | None) -> None:
+    source = node(LITTLE, dtype=STRUCT, fill="AAAAAAAAAAAAAAAA")
+    source = replace(source, layout=replace(source.layout, frame=frame))
+    _, problems = destination_layout(source, ArrayRecipe(), in_place=False)
+    (warning,) = [problem for problem in problems if problem.kind == "readers"]
+    assert ("zarr-python 3.1.6" in warning.message) is (frame is not None)
+    assert warning.expected is not None
+    assert warning.expected.endswith("zarr-python 3.4.2")
+
+
+@pytest.mark.parametrize(
     "recipe", [{}, {"key_encoding": "v2"}, {"separator": "."}, {"codecs": "keep"}], ids=str
 )
 def test_in_place_nothing_changes(recipe: Any) -> None:

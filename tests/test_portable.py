@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tiny_arrays import document, native, read_tensorstore, read_zarr, write
 
-from zarrlift.portable import CODECS, DATA_TYPES, READERS, limits_problem, within_limits
+from zarrlift.portable import CODECS, DATA_TYPES, READERS, SHARDED_STRUCTS, limits_problem, within_limits
 from zarrstack.core.chain import CodecSpec
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -233,6 +233,15 @@ def reads(tmp_path: Path, case: tuple[Any, ...], reader: str) -> bool:
 def test_who_reads_a_codec_is_what_the_table_says(name: str, reader: str, tmp_path: Path) -> None:
     if installed(reader):
         assert reads(tmp_path, CODEC_CASES[name], reader) is (reader in CODECS[name].readers)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_who_reads_structs_in_shards_is_what_the_row_says(reader: str, tmp_path: Path) -> None:
+    values, data_type, codecs, payload, fill = DATA_TYPE_CASES["structured"]
+    shard = codec("sharding_indexed", chunk_shape=list(values.shape), codecs=codecs, index_codecs=[LITTLE])
+    case = (values, data_type, [shard], payload + struct.pack("<QQ", 0, len(payload)), fill)
+    if installed(reader):
+        assert reads(tmp_path, case, reader) is (reader in SHARDED_STRUCTS.readers)
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 from dataclasses import replace
 from pathlib import Path
 
@@ -249,7 +250,8 @@ def test_a_job_samples_every_kind_of_array_and_stays_bounded() -> None:
     late = [sampler.choose(plan(of), present) for of in kinds[1:]]
     assert all(late)
     huge = layout(shape=(10**6,), chunks=(10**5,))
-    assert len(sampler.choose(plan(huge, layout(BYTES, ZSTD)), np.arange(10))) >= 1
+    huge_zstd = layout(BYTES, ZSTD, shape=(10**6,), chunks=(10**5,))
+    assert len(sampler.choose(plan(huge, huge_zstd), np.arange(10))) >= 1
 
 
 # ----- chunks
@@ -339,22 +341,34 @@ def test_numcodecs_alone_decodes_what_numcodecs_encoded(codecs: list, dtype: str
         own = {**config, "dtype": dtype} if "dtype" in config else config
         data = numcodecs.get_codec(own).encode(data)
     endian = "little" if dtype[0] == "<" else "big"
-    chain = Chain((
-        *((TRANSPOSE,) if order == "F" else ()),
-        CodecSpec("bytes", {"endian": endian}),
-        *(
-            CodecSpec(
-                f"numcodecs.{c['id']}",
-                {k: (dtype if k == "dtype" else v) for k, v in c.items() if k != "id"},
-            )
-            for c in codecs
-        ),
-    ))
+    chain = Chain(
+        (
+            *((TRANSPOSE,) if order == "F" else ()),
+            CodecSpec("bytes", {"endian": endian}),
+            *(
+                CodecSpec(
+                    f"numcodecs.{c['id']}",
+                    {k: (dtype if k == "dtype" else v) for k, v in c.items() if k != "id"},
+                )
+                for c in codecs
+            ),
+        )
+    )
     of = replace(layout(data_type="int32", fill=0), chain=chain)
     raw = np.asarray(data).tobytes() if not isinstance(data, bytes) else data
     assert mismatch(decode(of, raw), values) is None
     assert recheck_decoded(plan(of), raw, values) == ()
     assert len(recheck_decoded(plan(of), raw, (values + 1).astype(dtype))) == 1
+
+
+def test_filters_stated_for_an_xz_stream_are_rechecked_by_what_the_stream_says() -> None:
+    values = np.arange(6, dtype="<i4").reshape(3, 2)
+    filters = [{"id": lzma.FILTER_DELTA, "dist": 4}, {"id": lzma.FILTER_LZMA2, "preset": 1}]
+    stated = CodecSpec("numcodecs.lzma", {"format": 1, "check": -1, "preset": None, "filters": filters})
+    of = replace(layout(data_type="int32", fill=0), chain=Chain((BYTES, stated)))
+    payload = lzma.compress(values.tobytes(), format=lzma.FORMAT_XZ, filters=filters)
+    assert recheck_decoded(plan(of), payload, values) == ()
+    assert len(recheck_decoded(plan(of), payload, values + 1)) == 1
 
 
 def test_numcodecs_own_failure_is_a_problem_not_a_crash() -> None:

@@ -20,7 +20,7 @@ import zarrlift
 from zarrlift.places import open_storage
 from zarrlift.read_options import ReadOptions
 from zarrlift.view import LegacyView, view_of
-from zarrstack.core.errors import ChunkError, UnsupportedError, UsageError, ZarrstackError
+from zarrstack.core.errors import ChunkError, StorageError, UnsupportedError, UsageError, ZarrstackError
 
 OCEAN = FIXTURES / "zarr_v2" / "zarr-2.18" / "people" / "ocean.zarr"
 
@@ -170,6 +170,23 @@ def test_a_damaged_chunk_is_an_error_with_its_place(tmp_path: Path) -> None:
         zarrlift.open(source, path="sst")[:]
     assert caught.value.problem.node == "sst"
     assert caught.value.problem.key == f"sst/{chunk.name}"
+
+
+@pytest.mark.parametrize("part", [None, RangeByteRequest(0, 4)], ids=str)
+def test_a_chunk_that_links_to_nothing_is_an_error_not_the_fill_value(part: object, tmp_path: Path) -> None:
+    """As git-annex leaves what it has not fetched; zarr-python's own store takes it for an absent chunk."""
+    values = np.arange(4, dtype="<i4")
+    array = tmp_path / "annex.zarr"
+    zarr.create_array(array, shape=(4, 4), chunks=(2, 2), dtype="<i4", compressors=None, zarr_format=2)
+    (array / "0.0").write_bytes(values.tobytes())
+    (array / "0.1").symlink_to("../.git/annex/objects/MD5E-s16--00")
+    view = view_of(open_storage(array))
+    assert read(view, "c/0/0") == values.tobytes()
+    assert read(view, "c/1/1", part) is None
+    with pytest.raises(StorageError, match="a link leads nowhere") as caught:
+        read(view, "c/0/1", part)
+    assert caught.value.problem.key == "0.1"
+    assert caught.value.problem.found == "a link to ../.git/annex/objects/MD5E-s16--00"
 
 
 def test_a_node_that_would_be_refused_says_why_and_hides_from_lists(tmp_path: Path) -> None:

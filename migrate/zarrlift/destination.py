@@ -18,7 +18,7 @@ import numpy as np
 from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType, fill_from_json, fill_to_json, zero_fill
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError
-from zarrstack.core.frames import N5Blocks
+from zarrstack.core.frames import N5Blocks, Shards
 from zarrstack.core.jsons import JSON
 
 from .archive import ArrayNode, Layout
@@ -28,7 +28,7 @@ from .destination_codecs import complete, portable_tail, resize
 from .destination_grid import keys_for, placed
 from .destination_keep import keep_problems
 from .destination_n5 import in_place_problems, require_codec
-from .portable import CODECS, DATA_TYPES, Row, within_limits
+from .portable import CODECS, DATA_TYPES, READERS, SHARDED_STRUCTS, Row, within_limits
 from .recipe import CHOICES, ArrayRecipe
 from .recipe_conventions import parse_conventions
 from .recipe_dtype import parse_data_type
@@ -350,10 +350,13 @@ def _strangers(layout: Layout) -> list[Problem]:
     for spec in layout.chain.codecs:
         if (row := CODECS.get(spec.name)) is not None and all(known is not row for _, known in rows):
             rows.append((f"codec {row.name}", row))
+    if isinstance(layout.frame, Shards) and layout.data_type.numpy.names is not None:
+        rows.append(("structs in shards", SHARDED_STRUCTS))
     reasons = [(what, row) for what, row in rows if row.strangers]
     if not reasons:
         return []
-    readers = list(dict.fromkeys(reader for _, row in reasons for reader in row.strangers))
+    strange = {reader for _, row in reasons for reader in row.strangers}
+    readers = [reader for reader in READERS if reader in strange]
     able = [reader for _, row in reasons[:1] for reader in row.readers if reader not in readers]
     return [
         Problem(

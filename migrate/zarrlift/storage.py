@@ -118,6 +118,9 @@ class Storage(ABC):
         """Whether a link (`Entry.link`, or what `link` gave) leads out of this place."""
         return False
 
+    def require_absent(self, key: str) -> None:  # noqa: B027 - nothing to look for where there are no links
+        """StorageError where an object that another reader did not find is a link that leads nowhere."""
+
 
 class LocalStorage(Storage):
     """A directory. Keys never escape it: `..` and absolute keys are refused."""
@@ -146,7 +149,10 @@ class LocalStorage(Storage):
             with open(path, "rb", buffering=0) as file:
                 return file.readall()
         except OSError as error:
-            if error.errno == errno.EISDIR or (error.errno in _ABSENT and not os.path.islink(path)):
+            if error.errno == errno.EISDIR:
+                return None
+            if error.errno in _ABSENT:
+                self.require_absent(key)
                 return None
             raise storage_error("cannot read", key, error) from error
 
@@ -159,7 +165,10 @@ class LocalStorage(Storage):
                     start = max(os.fstat(file.fileno()).st_size - length, 0)
                 return os.pread(file.fileno(), length, start)
         except OSError as error:
-            if error.errno == errno.EISDIR or (error.errno in _ABSENT and not os.path.islink(path)):
+            if error.errno == errno.EISDIR:
+                return None
+            if error.errno in _ABSENT:
+                self.require_absent(key)
                 return None
             raise storage_error("cannot read", key, error) from error
 
@@ -168,7 +177,8 @@ class LocalStorage(Storage):
         try:
             facts = os.stat(self.path(key))
         except OSError as error:
-            if error.errno in _ABSENT and not os.path.islink(self.path(key)):
+            if error.errno in _ABSENT:
+                self.require_absent(key)
                 return None
             raise storage_error("cannot read", key, error) from error
         return facts.st_size if stat.S_ISREG(facts.st_mode) else None
@@ -227,6 +237,18 @@ class LocalStorage(Storage):
         if link is None or link == self.real:
             return False
         return not link.startswith(self.real.rstrip(os.sep) + os.sep)
+
+    def require_absent(self, key: str) -> None:
+        """One `lstat`; zarr-python takes a link that leads nowhere for an absence."""
+        path = self.path(key)
+        if os.path.islink(path) and not os.path.isdir(path):
+            raise StorageError(
+                "a link leads nowhere",
+                key=key,
+                found=f"a link to {os.readlink(path)}",
+                expected="a link to a file",
+                advice="Fetch what it leads to; in an archive of git-annex or DataLad, with `git annex get`.",
+            )
 
     def zarr_store(self) -> Store:
         """A `LocalStore`; zarr is imported here, since moving bytes does not need it.

@@ -173,11 +173,13 @@ class LegacyView(StorageTransformer):
         if found is None or isinstance(found, bytes):
             return None if found is None else cut(prototype.buffer.from_bytes(found), byte_range)
         array, index, source_key = found
-        if array.change is None and byte_range is not None:
-            return await view.store.get(source_key, prototype, byte_range)
-        data = await view.store.get(source_key, default_buffer_prototype())
+        part = byte_range if array.change is None else None
+        kind = default_buffer_prototype() if part is None else prototype
+        data = await view.store.get(source_key, kind, part)
         if data is None:
-            return None
+            view.storage.require_absent(source_key)
+        if data is None or part is not None:
+            return data
         result = await asyncio.to_thread(array.changed, index, source_key, data.to_bytes())
         return None if result is None else cut(prototype.buffer.from_bytes(result), byte_range)
 

@@ -181,6 +181,13 @@ def test_asking_for_what_is_not_there_says_what_is(tmp_path):
         detect(storage, format="zarr2")
 
 
+def test_a_document_that_would_tell_but_is_no_json_is_named(tmp_path):
+    storage = tree(tmp_path, {"attributes.json": b'/* a licence */\n{"n5": "2.0.0"}', "setup0/s0/0/0": b""})
+    with pytest.raises(UsageError, match="json would tell, but holds no JSON object") as caught:
+        detect(storage)
+    assert caught.value.problem.message == "no archive is here"
+
+
 def test_links_do_not_lead_the_search_astray(tmp_path):
     storage = tree(tmp_path, {"a/x.txt": b""})
     (tmp_path / "a/loop").symlink_to(tmp_path)

@@ -255,6 +255,28 @@ def test_every_tolerated_deviation_has_a_case_here():
     assert {row.name for row in (*DTYPE_DEVIATIONS, *DEVIATIONS)} == DEVIANT.keys()
 
 
+@pytest.mark.parametrize(
+    ("named", "meant"),
+    [
+        ({"id": "delta", "dtype": "u1"}, {"id": "delta", "dtype": "|u1"}),
+        ({"id": "delta", "dtype": "i4", "astype": "=i2"}, {"id": "delta", "dtype": "<i4", "astype": "<i2"}),
+        (
+            {"id": "astype", "encode_dtype": "int16", "decode_dtype": "int32"},
+            {"id": "astype", "encode_dtype": "<i2", "decode_dtype": "<i4"},
+        ),
+    ],
+    ids=lambda item: item["id"],
+)
+def test_data_types_of_filters_without_a_byte_order_are_taken_like_the_arrays(tmp_path, named, meant):
+    dtype = "|u1" if named.get("dtype") == "u1" else "<i4"
+    found = one(tmp_path / "named", array(dtype=dtype, filters=[named]))
+    plain = one(tmp_path / "meant", array(dtype=dtype, filters=[meant]))
+    assert found.layout is not None, found.problems
+    assert found.layout == plain.layout
+    assert "dtype-without-byte-order: " in messages(found, "warning")
+    assert "dtype-without-byte-order: " not in messages(plain, "warning")
+
+
 @pytest.mark.parametrize(("text", "second"), [("YQ==", "base64 of \"b'a'\""), ("ab!", "broken base64")])
 def test_a_text_as_fill_value_of_bytes_is_refused_with_both_readings(tmp_path, text, second):
     found = one(tmp_path, array(dtype="|O", filters=[{"id": "vlen-bytes"}], fill_value=text))

@@ -263,4 +263,18 @@ def _nothing(storage: Storage, format: Format | None) -> UsageError:
         found = f"{some} in {storage.url}" if names else f"nothing in {storage.url}"
     else:
         found = f"none of them in {storage.url}, which cannot list"
-    return UsageError("no archive is here", found=found, expected=f"one of {_documents(format)}")
+    unread = [
+        key for key in _KEYS if (content := storage.get(key)) is not None and not _is_object(content, key)
+    ]
+    advice = f"{' and '.join(unread)} would tell, but holds no JSON object." if unread else None
+    return UsageError(
+        "no archive is here", found=found, expected=f"one of {_documents(format)}", advice=advice
+    )
+
+
+def _is_object(content: bytes, key: str) -> bool:
+    try:
+        parse_object(content, key)
+    except MetadataError:
+        return False
+    return True

@@ -55,6 +55,8 @@ _NAMES: Final = {
     **{f"float{8 * size}": f"<f{size}" for size in (2, 4, 8)},
     **{f"complex{8 * size}": f"<c{size}" for size in (8, 16)},
 }
+_FILTER_DTYPES: Final = ("dtype", "astype", "encode_dtype", "decode_dtype")
+"""Members of numcodecs' filters that hold data types."""
 _UNORDERED: Final = re.compile(r"=?([biufc])([1-9][0-9]?)|\|([iufc])((?!1$)[1-9][0-9]?)")
 
 
@@ -118,9 +120,20 @@ def _zero_chunks(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, 
 
 
 def _ordered_dtype(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
-    dtype = document.get("dtype")
-    ordered = _ordered(dtype)
-    return {} if ordered == dtype else {"dtype": ordered}
+    changes: dict[str, JSON] = {}
+    dtype, filters = document.get("dtype"), document.get("filters")
+    if (ordered := _ordered(dtype)) != dtype:
+        changes["dtype"] = ordered
+    if isinstance(filters, list) and (named := [_ordered_filter(item) for item in filters]) != filters:
+        changes["filters"] = named
+    return changes
+
+
+def _ordered_filter(item: JSON) -> JSON:
+    """A filter whose data types, which numcodecs gives to numpy, have a byte order each."""
+    if not isinstance(item, dict):
+        return item
+    return {name: _ordered(value) if name in _FILTER_DTYPES else value for name, value in item.items()}
 
 
 def _ordered(dtype: JSON) -> JSON:
@@ -246,7 +259,7 @@ DTYPE_DEVIATIONS: Final = (
     Deviation(
         name="dtype-without-byte-order",
         writer="writers that name numpy types; zarr-python 2.18 and 3 read them in the machine's own order",
-        looks='"dtype": "=i4", "i4", "|i4" or "int32"',
+        looks='"dtype": "=i4", "i4", "|i4" or "int32", of the array or of a filter',
         means='"dtype": "<i4", as every machine that reads zarr today takes it',
         severity="warning",
         apply=_ordered_dtype,

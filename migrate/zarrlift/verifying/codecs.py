@@ -42,6 +42,8 @@ _V3: Final[Mapping[str, str]] = {
     "vlen-bytes": "vlen-bytes",
 }
 """Core codec -> numcodecs id."""
+_RAW_LZMA: Final = 3
+"""`lzma.FORMAT_RAW`."""
 _SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 _OBJECTS: Final = frozenset(
     {
@@ -170,4 +172,7 @@ def _numcodec(codec: CodecSpec) -> Any:
         configuration["location"] = "end"  # numcodecs' own default is the start
     if name == "pcodec":
         raise NotImplementedError(codec.name)
+    if name == "lzma" and configuration.get("format") != _RAW_LZMA:
+        # Python takes filters for raw streams only; the others name their own. GDAL states them all the same.
+        configuration["filters"] = None
     return numcodecs.get_codec({"id": name, **configuration})

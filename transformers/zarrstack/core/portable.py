@@ -106,6 +106,14 @@ DATA_TYPES: Final[Mapping[str, Row]] = MappingProxyType(
 )
 """Data type name -> row."""
 
+SHARDED_STRUCTS: Final = Row(
+    name="sharding_indexed of structs",
+    register="core",
+    readers=(ZARR_NEW,),
+    note="zarr-python 3.1.6 wants to hash the fill value; tensorstore does not know the data type",
+)
+"""Structs in shards, which a reader of both may still not read together."""
+
 _LIMITS: Final[Mapping[str, tuple[str, int, int]]] = {
     "gzip": ("level", 0, 9),
     "zstd": ("level", -131072, 22),
