@@ -125,6 +125,8 @@ DELTA = numcodec("delta", dtype="<i4")
         (node(LITTLE, numcodec("lz4")), (blosc(),), "recode"),
         (node(LITTLE, numcodec("bz2", level=9)), (blosc(),), "recode"),
         (node(LITTLE, numcodec("lzma", preset=1)), (blosc(),), "recode"),
+        (node(LITTLE, numcodec("base64")), (blosc(),), "recode"),
+        (node(LITTLE, numcodec("base64"), zstd(3)), (blosc(),), "recode"),
         (node(LITTLE, DELTA), (blosc(),), "recode"),
         (node(LITTLE, DELTA, zstd(3)), (blosc(),), "recode"),
         (node(LITTLE, DELTA, numcodec("zlib", level=3)), (blosc(),), "recode"),

@@ -50,6 +50,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "leaves",
             "assembling",
             "gathering",
+            "passes",
             "canvas",
             "new_objects",
             "streams",
@@ -64,6 +65,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "run",
         (
             "run",
+            "executors",
             "view",
             "reverse_view",
             "reversing*",

@@ -22,9 +22,9 @@ CHECKSUMS: Final = frozenset(
 )
 FILTERS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
 COMPRESSORS: Final = frozenset(
-    {*(f"numcodecs.{name}" for name in ("zlib", "lz4", "bz2", "lzma")), "lz4_block", "lz4_bare"}
+    {*(f"numcodecs.{name}" for name in ("zlib", "lz4", "bz2", "lzma", "base64")), "lz4_block", "lz4_bare"}
 )
-"""Compressors of Zarr v2 and N5 that no register holds."""
+"""Compressors of Zarr v2 and N5 that no register holds, and base64, which is taken off like one."""
 _REGISTERED: Final = frozenset({"gzip", "zstd", "blosc", "crc32c"})
 _ZLIB_DEFAULT: Final = 6
 """What zlib's level -1 means (zlib.h, Z_DEFAULT_COMPRESSION)."""

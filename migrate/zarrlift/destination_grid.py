@@ -59,6 +59,11 @@ def _frame(
             max(whole // leaf, 1) for whole, leaf in zip(source.object_shape, layout.chunk_shape, strict=True)
         )
         return Shards(counts, _index(before.index, recipe))
+    if layout.data_type.numpy.kind == "V" and recipe.shards != "none":
+        # zarr-python 3.1.6: "unhashable type: 'writeable void-scalar'".
+        message = "no shards: zarr-python 3.1.6 does not read any of structs or raw bytes"
+        problems.append(Problem(kind="grid", severity="note", message=message, found=str(layout.data_type)))
+        return None if before is None else Shards(before.chunks_per_shard, _index(before.index, recipe))
     stored = leaf_bytes * _items(layout.chunk_shape) / max(_items(source.chunk_shape), 1)
     try:
         asked, why = chunks_per_shard(recipe.shards, layout.grid.counts, stored)

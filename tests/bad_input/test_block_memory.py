@@ -31,7 +31,7 @@ def planes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def peak(*words: str | Path) -> int:
     """The most bytes that the work took; checks that read results back have a process of their own."""
     done = subprocess.run(
-        python("-c", PEAK, "migrate", *words, "--memory", str(MEMORY), "--workers", "8", "--verify", "none"),
+        python("-c", PEAK, "migrate", *words, "--memory", str(MEMORY), "--workers", "8"),
         capture_output=True,
         text=True,
         timeout=300,

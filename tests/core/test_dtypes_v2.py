@@ -313,9 +313,7 @@ def test_a_text_as_fill_of_bytes_is_not_guessed_at(text):
         v2_object_fill(text, DataType("bytes"))
 
 
-@pytest.mark.parametrize(
-    ("name", "data"), [("string", 1), ("string", False), ("bytes", 1.5), ("string", [])]
-)
+@pytest.mark.parametrize(("name", "data"), [("string", 1), ("string", False), ("bytes", 1.5), ("string", [])])
 def test_object_fills_that_are_neither_text_nor_zero_are_refused(name, data):
     with pytest.raises(MetadataError):
         v2_object_fill(data, DataType(name))

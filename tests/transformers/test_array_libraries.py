@@ -21,6 +21,7 @@ def over(folder, *, read_only=False):
 @pytest.mark.parametrize("consolidated", [True, False])
 def test_xarray_writes_appends_and_reads(tmp_path, consolidated):
     import xarray as xr
+
     first = xr.Dataset(
         {"t": (("time", "x"), np.arange(12.0).reshape(3, 4))}, {"time": [0, 1, 2], "x": list("abcd")}
     )
@@ -35,6 +36,7 @@ def test_xarray_writes_appends_and_reads(tmp_path, consolidated):
 
 def test_dask_reads_and_writes_from_several_processes(tmp_path):
     import dask.array as dask_array
+
     values = np.arange(64).reshape(8, 8)
     array = zarr.create_array(over(tmp_path), name="a", shape=(8, 8), chunks=(2, 2), dtype="i8")
     array[:] = values
@@ -46,6 +48,7 @@ def test_dask_reads_and_writes_from_several_processes(tmp_path):
 
 def test_dask_writes_an_array_whose_metadata_names_a_transformer(tmp_path):
     import dask.array as dask_array
+
     values = np.arange(64).reshape(8, 8)
     target = zarrstack.create_array(
         tmp_path, name="a", shape=(8, 8), chunks=(2, 2), dtype="i8",

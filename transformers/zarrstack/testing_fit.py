@@ -42,6 +42,7 @@ class Blocking:
 
 def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     """An asynchronous test as one that runs a loop of its own."""
+
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         async def body() -> None:

@@ -163,7 +163,7 @@ class ArrayComparison:
                 if values is None:
                     if self.node.fill_is_null:
                         continue
-                    values = leaves.fill(tuple(axis.stop - axis.start for axis in part))
+                    values = expect.missing(leaves.fill(tuple(axis.stop - axis.start for axis in part)))
                 else:
                     values = part_of(values, within(part, whole))
                 inside = part_of(found, within(part, region))

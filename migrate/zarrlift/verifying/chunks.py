@@ -9,12 +9,17 @@ import numpy as np
 
 from zarrstack.core.dtypes import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.frames import Shards
+from zarrstack.core.overlap import touching
+from zarrstack.core.pipeline import Pipeline
 
 from ..archive import Layout
+from ..leaves import ShardReader
 from ..storage import Storage
 from ..stored import object_decoder
 from .documents import VARIABLE, scalar_array
 from .parsing import open_array, parse, read_regions, reading_store, words
+from .sample import object_bytes, read_bytes
 from .values import Values, kind, matches_json_text, mismatch, part_of, region_text, shown
 
 if TYPE_CHECKING:
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
 
 _BATCH_BYTES: Final = 32 << 20
 """Decoded bytes of the destination in memory at a time."""
+_LEAVES: Final = 4
+"""Leaves looked at in a shard that is larger than that."""
 
 
 class SourceObjects:
@@ -46,6 +53,21 @@ class SourceObjects:
         if data is None:
             return None
         return part_of(self._decoder.decode(data), self.grid.valid(coordinates))
+
+    def pieces(self, coordinates: tuple[int, ...]) -> list[tuple[tuple[slice, ...], Values | None]]:
+        """Regions of an object and their values: all of it, or a few leaves of a large shard."""
+        frame, grid = self.layout.frame, self.layout.grid
+        if not isinstance(frame, Shards) or object_bytes(self.layout) <= _BATCH_BYTES:
+            return [(self.grid.region(coordinates), self.read(coordinates))]
+        shards = ShardReader(self.storage, self.path, self.layout)
+        leaf = Pipeline(self.layout.chain, self.layout.chunk_shape, self.layout.data_type)
+        numbers = touching(coordinates, self.grid, grid)
+        wanted = np.unique(numbers[np.linspace(0, len(numbers) - 1, _LEAVES).astype(np.int64)])
+        found: list[tuple[tuple[slice, ...], Values | None]] = []
+        for number, payload in shards.leaves(self.grid.index(coordinates) or 0, wanted):
+            place = grid.coordinates(number)
+            found.append((grid.region(place), part_of(leaf.decode(payload), grid.valid(place))))
+        return found
 
     def fill(self, shape: tuple[int, ...]) -> Values:
         """What a missing chunk reads as."""
@@ -81,19 +103,18 @@ def compare_chunks(
     one_to_one = plan.source.object_shape == plan.destination.object_shape
     problems: list[Problem] = []
     places = [plan.source.objects.coordinates(index) for index in indexes]
-    for batch in _batches(places, plan.source):
-        sources: dict[tuple[int, ...], Values | None] = {}
+    for batch in _batches(places, read_bytes(plan)):
+        sources: list[tuple[tuple[int, ...], tuple[slice, ...], Values | None]] = []
         for place in batch:
             # Ours come first: they are bounded, and a payload that we refuse is shown to nobody else.
             try:
-                sources[place] = leaves.read(place)
+                sources += [(place, region, values) for region, values in leaves.pieces(place)]
             except ZarrstackError as error:
                 problems.append(error.at(node=plan.path, key=leaves.key(place)).problem)
-        regions = [plan.source.objects.region(place) for place in sources]
-        for place, region, found in zip(sources, regions, read_regions(array, regions), strict=True):
+        read = read_regions(array, [region for _, region, _ in sources])
+        for (place, region, values), found in zip(sources, read, strict=True):
             # The object that the region begins in.
             key = plan.destination.key(plan.path, _object_at(plan.destination, region))
-            values = sources[place]
             try:
                 if values is None and plan.fill_is_null:
                     continue
@@ -104,11 +125,13 @@ def compare_chunks(
                     continue
                 if values is None:
                     shape = tuple(axis.stop - axis.start for axis in region)
-                    values = leaves.fill(shape)
+                    expected = expect.missing(leaves.fill(shape))
+                else:
+                    expected = values
             except ZarrstackError as error:
                 problems.append(error.at(node=plan.path, key=leaves.key(place)).problem)
                 continue
-            problems += expect.compare(found, values, plan.path, key, region)
+            problems += expect.compare(found, expected, plan.path, key, region)
     return tuple(problems)
 
 
@@ -117,9 +140,9 @@ def _object_at(layout: Layout, region: tuple[slice, ...]) -> tuple[int, ...]:
     return tuple(axis.start // length for axis, length in zip(region, layout.object_shape, strict=True))
 
 
-def _batches(places: list[tuple[int, ...]], layout: Layout) -> list[list[tuple[int, ...]]]:
-    items = int(np.prod(layout.object_shape, dtype=object))
-    step = max(_BATCH_BYTES // max(items * (layout.data_type.itemsize or 16), 1), 1)
+def _batches(places: list[tuple[int, ...]], each: int) -> list[list[tuple[int, ...]]]:
+    """Places whose comparing takes `each` bytes, some of them at a time."""
+    step = max(_BATCH_BYTES // max(each, 1), 1)
     return [places[start : start + step] for start in range(0, len(places), step)]
 
 
@@ -138,10 +161,20 @@ class Expectation:
         mine, theirs = VARIABLE.get(source.name), VARIABLE.get(target_name)
         to_text = theirs == "string" and mine != "string"
         self._texts = to_text and objects == "json"
+        self._blank = to_text and objects != "json"
         self._casting: Casting | None = casting
         if to_text or (mine is not None and mine == theirs) or kind(source.numpy) == kind(target):
             self._casting = None
         self._target = target
+
+    def missing(self, fill: Values) -> Values:
+        """The fill values of a missing chunk as they must be found.
+
+        Object arrays that were given none have 0, which is no text and becomes the empty one.
+        """
+        if self._blank and fill.size and not isinstance(fill.flat[0], str):
+            return np.broadcast_to(np.array("", dtype=object), fill.shape)
+        return fill
 
     def compare(
         self, found: Values | Exception, values: Values, path: str, key: str, region: tuple[slice, ...]

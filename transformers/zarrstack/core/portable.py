@@ -77,7 +77,7 @@ CODECS: Final[Mapping[str, Row]] = MappingProxyType(
             (),
             "numpy_bytes",
             *(f"numcodecs.{name}" for name in ("json2", "msgpack2", "vlen-array", "pickle")),
-            *(f"numcodecs.{name}" for name in ("categorize", "object-categorize")),
+            *(f"numcodecs.{name}" for name in ("categorize", "object-categorize", "base64")),
             note="Zarr v2 only",
         ),
         **_rows("zarr-extensions", (), "n5_default", note="read by zarr-python where zarr-n5 is installed"),

@@ -5,9 +5,10 @@ more than allowed is asked for and refused if it comes, so a bomb costs what its
 
 With the extra `zarrlift[fast]` it is libdeflate that encodes, and decodes what it says is right, and isal
 that encodes what hardly shrinks; docs/design/codecs.md has the comparison. All else is judged by zlib:
-several members, padding, whatever is damaged. So the errors are the same with and without it. One thing differs: libdeflate
-0.9.0 takes a block that declares 287 or 288 literal codes, or 31 or 32 distances, as long as it uses none
-of those, and zlib takes none such. No encoder writes one, and the checksum proves the data right.
+several members, padding, whatever is damaged. So the errors are the same with and without it. One thing
+differs: libdeflate 0.9.0 takes a block that declares 287 or 288 literal codes, or 31 or 32 distances, as
+long as it uses none of those, and zlib takes none such. No encoder writes one, and the checksum proves
+the data right.
 """
 
 from __future__ import annotations
