@@ -46,9 +46,9 @@ def inspect(
 ) -> Archive:
     """Describe an archive: every node, how it lies in storage, and every problem.
 
-    Reads metadata, and the small arrays of references by which conventions go. `axes` ("reversed" unless it is given) is the axis order of N5 arrays;
-    `allow_fallback` lets arrays of the 2022 draft be read by their `fallback` data type. Raises
-    UsageError if there is no archive, StorageError.
+    Reads metadata, and the small arrays of references by which conventions go. `axes` ("reversed"
+    unless it is given) is the axis order of N5 arrays; `allow_fallback` lets arrays of the 2022 draft
+    be read by their `fallback` data type. Raises UsageError if there is no archive, StorageError.
     """
     reading = ReadOptions.asked(follow_links=follow_links, axes=axes, allow_fallback=allow_fallback)
     storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
