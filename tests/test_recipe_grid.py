@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrlift.recipe_grid import LARGEST, MOST_SHARDS, SMALLEST, check_grid, chunk_shape, chunks_per_shard
+from zarrlift.recipe_grid import (
+    LARGEST,
+    MOST_LEAVES,
+    MOST_SHARDS,
+    SMALLEST,
+    check_grid,
+    chunk_shape,
+    chunks_per_shard,
+)
 from zarrstack.core.errors import UnsupportedError, UsageError
 
 MIB = 1 << 20
@@ -77,6 +85,7 @@ def test_what_is_asked_for_is_what_there_is(text, counts, expected) -> None:
         pytest.param((), MIB, None, id="a scalar"),
         pytest.param((3, 1000), MIB, (3, 32), id="no longer than the array"),
         pytest.param((300, 300, 300), MIB, (8, 8, 16), id="few shards, as far as 1 GiB allows"),
+        pytest.param((2**40,), 3, (2**18,), id="an index that can be read"),
     ],
 )
 def test_auto(counts, leaf, expected) -> None:
@@ -93,6 +102,7 @@ def test_auto_stays_within_its_limits(counts, leaf) -> None:
     assert all(1 <= s <= n for s, n in zip(shard, counts, strict=True))
     assert size <= max(LARGEST, leaf)
     whole = shard == counts
-    if not whole and size * 2 <= LARGEST:
+    assert prod(shard) <= MOST_LEAVES
+    if not whole and size * 2 <= LARGEST and prod(shard) * 2 <= MOST_LEAVES:
         assert size >= SMALLEST
         assert number <= MOST_SHARDS

@@ -19,6 +19,8 @@ LARGEST: Final = 1 << 30
 objects, small enough to be copied, cached and written again as one."""
 MOST_SHARDS: Final = 4096
 """Shards of an array that `auto` aims for at most, as far as `LARGEST` allows."""
+MOST_LEAVES: Final = 1 << 18
+"""Chunks in a shard that `auto` makes at most: a reader takes the whole index, 4 MiB, for any of them."""
 
 
 def check_grid(chunks: str | None, shards: str | None) -> None:
@@ -92,7 +94,7 @@ def _auto(counts: Shape, leaf_bytes: float) -> tuple[Shape | None, str]:
         number = prod(-(-n // s) for n, s in zip(counts, shard, strict=True))
         wanted = size < SMALLEST or number > MOST_SHARDS
         open_axes = [axis for axis, n in enumerate(counts) if shard[axis] < n]
-        if not wanted or not open_axes or size * 2 > LARGEST:
+        if not wanted or not open_axes or size * 2 > LARGEST or prod(shard) * 2 > MOST_LEAVES:
             break
         # The last axis first among equals: its chunks follow one another in C order.
         axis = min(open_axes, key=lambda axis: (shard[axis], -axis))
