@@ -23,7 +23,7 @@ from harness import Command, Figures, measure, remover
 from main_job import PAGE, ZARR, ZARRLIFT, machine
 
 HERE = Path(__file__).parent
-_TABLE = re.compile(r"(?s)(<!-- peers -->\n)```text\n.*?```")
+_TABLE = re.compile(r"(?s)(<!-- figures: benchmarks/peers\.py --write -->\n\n)```text\n.*?```")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from numcodecs import Zlib
 
 
 def write_n5(path: Path) -> None:
-    """500 MB of uint16 in 64^3 gzip blocks by tensorstore; the edges are cut short, as Java cuts them."""
+    """500 MB of uint16 in 64^3 gzip blocks by tensorstore, which pads the edges (`n5.py` has cut ones)."""
     shape = (500, 500, 1000)
     spec = {
         "driver": "n5",

@@ -67,6 +67,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "run",
             "executors",
             "view",
+            "view_archive",
             "reverse_view",
             "reversing*",
             "serving",

@@ -221,3 +221,14 @@ def test_xarray_reads_a_view() -> None:
     shown = xarray.open_zarr(store, consolidated=None)
     assert shown["sst"].dims == ("time", "lat", "lon")
     xarray.testing.assert_equal(shown.load(), xarray.open_zarr(OCEAN).load())
+
+
+def test_a_link_out_of_the_archive_is_followed_only_if_that_is_meant(tmp_path: Path) -> None:
+    source = shutil.copytree(OCEAN, tmp_path / "ocean.zarr")
+    chunk = next(file for file in sorted((source / "sst").iterdir()) if not file.name.startswith("."))
+    chunk.rename(tmp_path / "elsewhere")
+    chunk.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StorageError, match="leads out of the archive"):
+        zarrlift.open(source, path="sst")[:]
+    shown = zarrlift.open(source, path="sst", follow_links=True)[:]
+    assert np.array_equal(shown, archive("zarr-2.18/people/ocean")["sst"].values)

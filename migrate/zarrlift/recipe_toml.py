@@ -138,6 +138,8 @@ def _value(name: str, value: Any) -> object:
             raise UsageError("wrong type", found=repr(value), expected="true or false")
     elif name == "conventions" and isinstance(value, list) and all(isinstance(n, str) for n in value):
         value = ",".join(value) or "none"
+    elif name in ("chunks", "shards") and isinstance(value, list) and all(type(n) is int for n in value):
+        value = ",".join(map(str, value))
     elif isinstance(value, list | dict):
         value = canonical(value)
     elif not isinstance(value, str):

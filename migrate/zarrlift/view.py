@@ -10,27 +10,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 
 from zarrstack.byte_ranges import cut
-from zarrstack.core.codecs.base import memory
-from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError
-from zarrstack.core.jsons import document
+from zarrstack.core.errors import UsageError
 from zarrstack.transformer import StorageTransformer
 
-from .changing import Change, Tally, change_for, look_at
-from .documents import consolidate
-from .formats import describe
 from .places import Place, open_storage
-from .planning import make_plan
-from .plans import ArrayPlan, Plan
 from .read_options import ReadOptions
 from .recipe import Recipe
+from .view_archive import ViewedArchive, ViewedArray, document_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,11 +31,9 @@ if TYPE_CHECKING:
     import zarr
 
     from .archive import Format
+    from .plans import Plan
     from .read_options import Axes
     from .storage import Storage
-    from .writing import Look
-
-DOCUMENT: Final = "zarr.json"
 
 
 def open(  # noqa: A001 - what readers of archives expect it to be called
@@ -90,7 +81,7 @@ def view_of(
     if recipe is not None:
         options["recipe"] = recipe.to_json()
     view = LegacyView(storage.zarr_store(), **options)
-    view.use(_Described.of(storage, format, reading, recipe or Recipe()))
+    view.use(ViewedArchive.of(storage, format, reading, recipe or Recipe()))
     return view
 
 
@@ -118,10 +109,10 @@ class LegacyView(StorageTransformer):
         self._format = format
         self._reading = ReadOptions.asked(follow_links=follow_links, axes=axes, allow_fallback=allow_fallback)
         self._recipe = Recipe() if recipe is None else Recipe.from_json(dict(recipe))
-        self._described: _Described | None = None
+        self._described: ViewedArchive | None = None
         self._lock = threading.Lock()
 
-    def use(self, described: _Described) -> None:
+    def use(self, described: ViewedArchive) -> None:
         """Take a description that was made elsewhere, from the same place."""
         self._described = described
 
@@ -133,7 +124,7 @@ class LegacyView(StorageTransformer):
     def require_node(self, path: str) -> None:
         """UsageError where the archive has no such node; the reason where it would be refused."""
         view = self._view()
-        if _key(path) not in view.documents:
+        if document_key(path) not in view.documents:
             view.refuse(path)
             raise UsageError(
                 "no such node", node=path, found=", ".join(view.children.get("", ())) or "an empty archive"
@@ -172,15 +163,14 @@ class LegacyView(StorageTransformer):
         found = view.find(key)
         if found is None or isinstance(found, bytes):
             return None if found is None else cut(prototype.buffer.from_bytes(found), byte_range)
-        array, index, source_key = found
-        part = byte_range if array.change is None else None
+        part = byte_range if found.as_it_lies else None
         kind = default_buffer_prototype() if part is None else prototype
-        data = await view.store.get(source_key, kind, part)
+        data = await view.store.get(found.key, kind, part)
         if data is None:
-            view.storage.require_absent(source_key)
+            view.storage.require_absent(found.key)
         if data is None or part is not None:
             return data
-        result = await asyncio.to_thread(array.changed, index, source_key, data.to_bytes())
+        result = await asyncio.to_thread(found.shown, data.to_bytes())
         return None if result is None else cut(prototype.buffer.from_bytes(result), byte_range)
 
     def get_sync(
@@ -192,9 +182,8 @@ class LegacyView(StorageTransformer):
         found = view.find(key)
         if found is None or isinstance(found, bytes):
             return None if found is None else cut(kind.from_bytes(found), byte_range)
-        array, index, source_key = found
-        data = view.storage.get(source_key)
-        result = None if data is None else array.changed(index, source_key, data)
+        data = view.storage.get(found.key)
+        result = None if data is None else found.shown(data)
         return None if result is None else cut(kind.from_bytes(result), byte_range)
 
     def set_sync(self, key: str, value: Buffer) -> None:
@@ -211,14 +200,14 @@ class LegacyView(StorageTransformer):
         found = view.find(key)
         if found is None or isinstance(found, bytes):
             return found is not None
-        return await view.store.exists(found[2])
+        return await view.store.exists(found.key)
 
     async def getsize(self, key: str) -> int:
         """Length of the value in bytes; an object that is served as it lies is not read for it."""
         view = await self._ready()
         found = view.find(key)
-        if isinstance(found, tuple) and found[0].change is None:
-            return await view.store.getsize(found[2])
+        if isinstance(found, tuple) and found.as_it_lies:
+            return await view.store.getsize(found.key)
         return await super().getsize(key)
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
@@ -227,7 +216,7 @@ class LegacyView(StorageTransformer):
 
     async def _list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
         view = await self._ready()
-        for key in view.documents:
+        for key in (*view.documents, *view.files):
             if key.startswith(prefix):
                 yield key
         for array in view.arrays.values():
@@ -237,7 +226,7 @@ class LegacyView(StorageTransformer):
                     if key.startswith(prefix):
                         yield key
 
-    async def _chunks(self, view: _Described, array: _Array) -> AsyncGenerator[str, None]:
+    async def _chunks(self, view: ViewedArchive, array: ViewedArray) -> AsyncGenerator[str, None]:
         source, target = array.plan.source, array.plan.destination
         ndim, grid, prefix = len(source.shape), source.objects, source.prefix(array.plan.path)
         async for key in view.store.list_prefix(prefix):
@@ -261,138 +250,15 @@ class LegacyView(StorageTransformer):
 
     # -- the archive ----------------------------------------------------------------------------
 
-    async def _ready(self) -> _Described:
+    async def _ready(self) -> ViewedArchive:
         described = self._described
         return await asyncio.to_thread(self._view) if described is None else described
 
-    def _view(self) -> _Described:
+    def _view(self) -> ViewedArchive:
         with self._lock:
             described = self._described
             if described is None:
                 storage = open_storage(self._store)
-                described = _Described.of(storage, self._format, self._reading, self._recipe)
+                described = ViewedArchive.of(storage, self._format, self._reading, self._recipe)
                 self._described = described
             return described
-
-
-def _key(path: str) -> str:
-    return f"{path}/{DOCUMENT}" if path else DOCUMENT
-
-
-class _Array:
-    """An array, and how its objects are changed; compiled when one is first asked for."""
-
-    def __init__(self, plan: ArrayPlan) -> None:
-        self.plan = plan
-        self._compiled: tuple[Change | None, Look] | None = None
-
-    @property
-    def change(self) -> Change | None:
-        return self._ready()[0]
-
-    def _ready(self) -> tuple[Change | None, Look]:
-        if self._compiled is None:
-            self._compiled = change_for(self.plan.move, recheck=False), look_at(self.plan.move)
-        return self._compiled
-
-    def changed(self, index: int, key: str, data: bytes) -> bytes | None:
-        """The object as it would be stored; ChunkError and CastError with their place."""
-        try:
-            change, look = self._ready()
-            if change is None:
-                look.check_whole(data)
-                return data
-            result = change(index, data, Tally())
-        except ZarrstackError as error:
-            raise error.at(node=self.plan.path, key=key) from None
-        return None if result is None else bytes(memory(result))
-
-
-@dataclass(slots=True, kw_only=True)
-class _Described:
-    """An archive, described once: every document, and where each object's bytes come from."""
-
-    storage: Storage
-    store: Store
-    """The same place for asynchronous reading."""
-    plan: Plan
-    documents: dict[str, bytes]
-    arrays: dict[str, _Array]
-    children: dict[str, list[str]]
-    """Path of a node -> names right below it, its document's among them."""
-    refused: dict[str, tuple[Problem, ...]]
-
-    @classmethod
-    def of(cls, storage: Storage, format: Format | None, reading: ReadOptions, recipe: Recipe) -> Self:
-        """Describe a place; UsageError where there is no archive, StorageError."""
-        archive = describe(storage, format=format, options=reading)
-        plan, _ = make_plan(archive, storage, recipe, destination="a view", reading=reading, listing=False)
-        for array in plan.arrays:
-            if array.move.block_shape is not None:
-                raise UsageError(
-                    "a view shows the chunks that there are, one by one",
-                    node=array.path,
-                    found=f"a recipe with other objects ({array.route.reason})",
-                    advice="Leave chunks and shards out of the recipe, or migrate the archive.",
-                )
-        nodes = {node.path: node.document for node in plan.published}
-        if plan.consolidate:
-            nodes[""] = consolidate(nodes)
-        children: dict[str, list[str]] = {}
-        for path in nodes:
-            children.setdefault(path, []).append(DOCUMENT)
-            if path:
-                above, _, name = path.rpartition("/")
-                children.setdefault(above, []).append(name)
-        return cls(
-            storage=storage,
-            store=storage.zarr_store(),
-            plan=plan,
-            documents={_key(path): document(content) for path, content in nodes.items()},
-            arrays={array.path: _Array(array) for array in plan.arrays},
-            children=children,
-            refused={refusal.path: refusal.problems for refusal in plan.refusals},
-        )
-
-    def array_above(self, path: str) -> _Array | None:
-        """The array that a path is, or lies below."""
-        while True:
-            if path in self.arrays:
-                return self.arrays[path]
-            if not path:
-                return None
-            path = path.rpartition("/")[0]
-
-    def find(self, key: str) -> bytes | tuple[_Array, int, str] | None:
-        """A document, or an array with an object's linear index and the key it lies under in the source."""
-        document = self.documents.get(key)
-        if document is not None:
-            return document
-        above, _, name = key.rpartition("/")
-        if name == DOCUMENT:
-            self.refuse(above)
-            return None
-        array = self.array_above(above)
-        if array is None:
-            return None
-        target, source = array.plan.destination, array.plan.source
-        rest = key.removeprefix(target.prefix(array.plan.path))
-        place = target.keys.coordinates(rest, len(target.shape))
-        index = None if place is None else target.objects.index(place)
-        if place is None or index is None:
-            return None
-        return array, index, source.key(array.plan.path, place)
-
-    def refuse(self, path: str) -> None:
-        """Raise what keeps a node back, if something does."""
-        problems = [p for p in self.refused.get(path, ()) if p.severity == "refusal"]
-        if problems:
-            first = problems[0]
-            raise UnsupportedError(
-                first.message,
-                node=path,
-                key=first.key,
-                found=first.found,
-                expected=first.expected,
-                advice=first.advice,
-            )
