@@ -149,11 +149,12 @@ class ViewedArchive:
         if content is not None:
             return content
         held = Held(key) if key in self.files else self._chunk(key)
-        if (
-            held is not None
-            and not self.follow_links
-            and self.storage.leaves_root(self.storage.link(held.key))
-        ):
+        if held is None or self.follow_links:
+            return held
+        target = self.storage.link(held.key)
+        if target is not None and self.storage.leaves_root(target):
+            if not os.path.exists(target):
+                self.storage.require_absent(held.key)
             raise StorageError(
                 "a link leads out of the archive", key=held.key, advice="Use follow_links if that is meant."
             )

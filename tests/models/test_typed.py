@@ -20,13 +20,13 @@ from zarrstack.core.errors import MetadataError, UsageError
 OCEAN = archive("zarr-2.18/people/ocean").path
 
 
-class XAttrs(BaseModel, extra="allow"):
-    """The ZEP's: `_ARRAY_DIMENSIONS` and whatever else."""
+class AxisNames(BaseModel, extra="allow"):
+    """What xarray asks of an array: `_ARRAY_DIMENSIONS`, and whatever else."""
 
     dims: list[str] = Field(alias="_ARRAY_DIMENSIONS")
 
 
-class XArray(v2.ArraySpec[XAttrs]):
+class NamedArray(v2.ArraySpec[AxisNames]):
     @model_validator(mode="after")
     def one_name_for_each_axis(self):
         if len(self.attributes.dims) != len(self.shape):
@@ -34,7 +34,7 @@ class XArray(v2.ArraySpec[XAttrs]):
         return self
 
 
-XGroup = v2.GroupSpec[dict[str, Any], Union[XArray, v2.GroupSpec]]  # noqa: UP007 - as the ZEP writes it
+Dataset = v2.GroupSpec[dict[str, Any], Union[v2.GroupSpec, NamedArray]]  # noqa: UP007 - spelled as in ZEP 6
 
 
 @pytest.fixture
@@ -42,13 +42,13 @@ def ocean():
     return models.show(OCEAN).model
 
 
-def test_an_xarray_dataset_is_what_the_zeps_model_says(ocean):
-    assert models.validate(ocean, XGroup) == ()
+def test_an_xarray_dataset_is_what_its_model_says(ocean):
+    assert models.validate(ocean, Dataset) == ()
 
 
 def test_a_rule_about_values_is_checked(ocean):
     ocean["members"]["sst"]["attributes"]["_ARRAY_DIMENSIONS"] = ["time"]
-    (problem,) = models.validate(ocean, XGroup)
+    (problem,) = models.validate(ocean, Dataset)
     assert problem.node == "sst"
     assert problem.message == "3 axes have 1 names"
 
@@ -57,7 +57,7 @@ def test_every_violation_has_its_place(ocean):
     del ocean["members"]["sst"]["attributes"]["_ARRAY_DIMENSIONS"]
     ocean["members"]["lat"]["shape"] = ["36"]
     ocean["members"]["lon"]["colour"] = "red"
-    found = {(problem.node, problem.message.partition(":")[0]) for problem in models.validate(ocean, XGroup)}
+    found = {(problem.node, problem.message.partition(":")[0]) for problem in models.validate(ocean, Dataset)}
     assert found == {("sst", "attributes/_ARRAY_DIMENSIONS"), ("lat", "shape/0"), ("lon", "colour")}
 
 
@@ -71,7 +71,7 @@ def test_the_number_of_dimension_names_is_that_of_axes():
 
 
 def test_a_model_becomes_an_instance_and_back(ocean):
-    instance = models.as_instance(ocean, XGroup)
+    instance = models.as_instance(ocean, Dataset)
     assert instance.members["sst"].attributes.dims == ["time", "lat", "lon"]
     back = models.from_instance(instance)
     assert models.diff(back, ocean) == ()
@@ -89,7 +89,7 @@ def test_an_array_without_a_separator_has_the_one_of_the_specification(ocean):
 def test_an_instance_of_what_a_model_is_not_is_an_error(ocean):
     ocean["members"]["sst"]["shape"] = "large"
     with pytest.raises(MetadataError) as caught:
-        models.as_instance(ocean, XGroup)
+        models.as_instance(ocean, Dataset)
     assert caught.value.problem.node == "sst"
 
 

@@ -73,7 +73,7 @@ def test_paths_may_begin_with_a_slash_and_groups_may_be_missing():
     ],
 )
 def test_a_property_called_members_gets_underscores(document, expected):
-    """ZEP 6: "would be resolved by prepending additional underscore characters"."""
+    """ZEP 6, of the base model: as many underscores as it takes until the name is free."""
     assert in_model(document, {}) == expected
     assert in_document(expected) == document
 
