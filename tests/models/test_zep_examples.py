@@ -181,7 +181,7 @@ def test_mypy_refuses_what_the_python_block_says_it_refuses(tmp_path):
     words = [sys.executable, "-m", "mypy", "--config-file=", "--cache-dir", os.devnull, "zep.py"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    (expected,) = re.findall("^# mypy: (.*)$", PYTHON, re.MULTILINE)
+    (expected,) = re.findall("^# What mypy says: (.*)$", PYTHON, re.MULTILINE)
     assert expected in done.stdout
     assert "Found 1 error in 1 file" in done.stdout, done.stdout
 
@@ -200,7 +200,7 @@ def test_typescript_refuses_what_the_typescript_block_says_it_refuses(tmp_path):
     (line,) = errors
     refused = text.index("const refused")
     assert int(re.match(r"zep\.ts\((\d+),", line)[1]) > text.count("\n", 0, refused)
-    (expected,) = re.findall("^// tsc: (.*)$", text, re.MULTILINE)
+    (expected,) = re.findall("^// What tsc says: (.*)$", text, re.MULTILINE)
     assert expected in line
 
 
