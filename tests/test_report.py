@@ -76,6 +76,12 @@ def test_all_shows_every_array_and_every_place():
     assert "--all shows" not in text
 
 
+def test_a_verification_counts_one_group_in_the_singular():
+    root = examples.replace(examples.EQUAL, groups=1, arrays=1, chunks=1)
+    head = next(iter(report_outcome.verification_lines(root, Page(width=120))))
+    assert "1 array, 1 group, 1 chunk, 4.70 MB of values." in head
+
+
 def test_a_hostile_name_cannot_steer_the_terminal():
     hostile = "x\x1b[2J\u202egnp\udcff\n"
     archive = examples.replace(

@@ -22,16 +22,16 @@ DIALECTS = [TEXT, ZARR_PYTHON]
 BIG, LITTLE = (CodecSpec("bytes", {"endian": endian}) for endian in ("big", "little"))
 GZIP = {"type": "https://purl.org/zarr/spec/codecs/gzip/1.0", "configuration": {"level": 1}}
 
-# Section "Array metadata", its two examples.
+# As the two examples of the section "Array metadata" are made, with other values.
 EXAMPLE = {
-    "shape": [10000, 1000],
+    "shape": [720, 360],
     "data_type": "<f8",
-    "chunk_grid": {"type": "regular", "chunk_shape": [1000, 100], "separator": "/"},
+    "chunk_grid": {"type": "regular", "chunk_shape": [90, 60], "separator": "/"},
     "chunk_memory_layout": "C",
     "codecs": [GZIP],
     "fill_value": "NaN",
     "extensions": [],
-    "attributes": {"foo": 42, "bar": "apples", "baz": [1, 2, 3, 4]},
+    "attributes": {"units": "K", "levels": [2, 10, 50], "checked": True},
 }
 DATETIMES = {
     **EXAMPLE,
@@ -60,7 +60,7 @@ PYTHON = {
 
 
 def text(**changes):
-    """The array that the text's example becomes with changes."""
+    """The array that the example of the text's dialect becomes with changes."""
     return describe_array({**EXAMPLE, **changes}, TEXT)
 
 
@@ -76,12 +76,12 @@ def refusal(described):
     return " ".join(str(problem) for problem in problems if problem.severity == "refusal")
 
 
-def test_the_texts_example():
+def test_an_array_of_the_texts_dialect():
     array, problems = text()
     assert problems == ()
     assert array == DraftArray(
-        shape=(10000, 1000),
-        chunk_shape=(1000, 100),
+        shape=(720, 360),
+        chunk_shape=(90, 60),
         data_type=DataType("float64"),
         fill_value="NaN",
         chain=Chain((LITTLE, CodecSpec("gzip", {"level": 1}))),
@@ -91,7 +91,7 @@ def test_the_texts_example():
     assert written == {**EXAMPLE, "data_type": "float64"}
 
 
-def test_the_texts_example_of_an_extension_type():
+def test_an_extension_type_of_the_texts_dialect():
     array, problems = describe_array(DATETIMES, TEXT)
     assert problems == ()
     assert str(array.data_type) == "numpy.datetime64[ns]"

@@ -47,7 +47,7 @@ def test_get_set_and_erase_are_methods_of_every_store(store) -> None:
 
 
 def test_the_same_key_but_for_the_case_is_another_key() -> None:
-    """ "the operations set("foo", a) and set("FOO", b) will result in two separate (key, value) pairs"."""
+    """Keys are held apart by the case of their letters (the draft, "Abstract store interface")."""
     for store in (MemoryStore(), Draft(MemoryStore())):
         put(store, foo=b"a", FOO=b"b")
         assert held(store) == {"foo": b"a", "FOO": b"b"}

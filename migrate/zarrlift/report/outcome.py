@@ -101,7 +101,7 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
 def verification_lines(report: VerificationReport, page: Page) -> Iterator[str]:
     """Whether the two sides say the same, and what was looked at."""
     looked = ", ".join(
-        f"{bytes_text(count)} of values" if name == "bytes" else f"{count_text(count)} {name}"
+        f"{bytes_text(count)} of values" if name == "bytes" else count_text(count, name.removesuffix("s"))
         for name, count in report.counts.items()
     )
     how = "every value" if report.full else "documents and a sample of chunks"
