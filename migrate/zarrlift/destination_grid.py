@@ -28,6 +28,10 @@ def placed(
     if recipe.chunks is not None and (shape := _asked(chunk_shape, recipe.chunks, layout.shape, problems)):
         layout = replace(layout, chunk_shape=shape)
     frame = _frame(source, layout, recipe, leaf_bytes, problems)
+    if isinstance(frame, Shards) and frame.index.location == "start":
+        # zarrita.js 0.7.5 looks for the index at the end whatever the document says, and shows fill values.
+        message = "zarrita.js misreads shards whose index stands at the start"
+        problems.append(Problem(kind="readers", severity="warning", message=message, found=str(frame)))
     keys = keys_for(source.keys, recipe, in_place=False)
     return replace(layout, keys=keys, frame=frame, root=None), problems
 

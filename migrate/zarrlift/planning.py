@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import prod
 
 from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, UsageError, ZarrstackError
-from zarrstack.core.jsons import JSON
+from zarrstack.core.jsons import JSON, JSONObject
 
 from .archive import Archive, ArrayNode, Document, GroupNode, Layout
 from .conventions import Applied, apply_conventions
@@ -248,9 +248,12 @@ def _plan_array(
     elif source.data_type.name == "object" and recipe.objects == "refuse" and route.name == "rewrite":
         other = object_problem(node.path, storage, source, inventory)
         problems.extend([] if other is None else [other])
-    document = array_document(destination, attributes)
-    contents = [legacy.content for legacy in node.documents]
-    problems.extend(problem.at(node=node.path) for problem in reader_problems(document, contents))
+    document: JSONObject = {}
+    if not any(problem.severity == "refusal" for problem in problems):
+        # A layout that is refused is the source's, which no document of v3 may be able to say.
+        document = array_document(destination, attributes)
+        contents = [legacy.content for legacy in node.documents]
+        problems.extend(problem.at(node=node.path) for problem in reader_problems(document, contents))
     known = inventory.total_bytes
     raw = prod(source.chunk_shape) * (source.data_type.itemsize or 32)
     bytes_in = known if known is not None else len(inventory.indexes) * raw // DENSE

@@ -61,7 +61,9 @@ def leave(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_reader_reads_what_was_cut_anew(reader, option, numbers, tmp_path) -> None:
     assert zarrlift.migrate(numbers, tmp_path / "new", recipe=wish(**OPTIONS[option])).ok
     expected = zarr.open_array(numbers / "a", mode="r")[...]
-    assert np.array_equal(read(reader, tmp_path / "new", "a"), expected)
+    same = np.array_equal(read(reader, tmp_path / "new", "a"), expected)
+    # zarrita.js looks for the index at the end, whatever the document says; the plan warns of it.
+    assert same == (reader != "zarrita" or OPTIONS[option].get("shard_index_location") != "start")
 
 
 @pytest.mark.parametrize("chunks", ["1", "4", "-1", "2,2", "3,-1", "7,7"])
