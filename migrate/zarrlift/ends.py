@@ -75,7 +75,7 @@ class Ends:
             )
         return cls(
             source=through(first, source_through),
-            destination=through(second, dest_through),
+            destination=through(second, dest_through, written=True),
             local_destination=second.root if isinstance(second, LocalStorage) else None,
             source_through=source_through,
             destination_through=dest_through,

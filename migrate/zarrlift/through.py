@@ -7,12 +7,11 @@ from zarrstack.core.errors import UsageError
 from .storage import LocalStorage, Storage
 
 
-def through(storage: Storage, text: str | None) -> Storage:
+def through(storage: Storage, text: str | None, *, written: bool = False) -> Storage:
     """The storage seen through the layers that `text` names, from the migration down to the store.
 
-    The text is what `zarrstack.registry.parse_stack` takes. A local directory stays on the
-    fast path where no layer has to see the bytes (`readonly` refuses writes, and a source is
-    not written to). Raises UsageError for unknown layers, options and orders,
+    The text is what `zarrstack.registry.parse_stack` takes. A local directory that is not to be
+    `written` stays on the fast path where no layer has to see the bytes (`readonly` refuses writes). Raises UsageError for unknown layers, options and orders,
     and for layers whose options are secret.
     """
     if text is None:
@@ -33,7 +32,7 @@ def through(storage: Storage, text: str | None) -> Storage:
                 f"the layer {layer.name!r} has secret options, which a job file may not hold",
                 advice="Use Python: hand zarrlift.migrate a store with the stack over it.",
             )
-    if isinstance(storage, LocalStorage) and all(type(layer) is ReadOnly for layer in layers):
+    if not written and isinstance(storage, LocalStorage) and all(type(layer) is ReadOnly for layer in layers):
         return storage
     # `zarr_store()` of a directory that is not there yet is an empty store, which nothing may be written to.
     store = LocalStore(storage.root) if isinstance(storage, LocalStorage) else storage.zarr_store()

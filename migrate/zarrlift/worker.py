@@ -92,7 +92,7 @@ def _worker(spec: WorkerSpec) -> Worker:
         spec.destination, storage_options=json.loads(spec.destination_options), mode="w"
     )
     source = through(source, spec.source_through)
-    destination = through(destination, spec.destination_through)
+    destination = through(destination, spec.destination_through, written=True)
     return Worker(
         source,
         writer_for(destination, spec.job_id, fsync=spec.fsync),

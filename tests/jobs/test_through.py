@@ -58,6 +58,12 @@ def test_in_place_there_are_no_two_sides(source: Path) -> None:
         zarrlift.migrate(source, in_place=True, source_through="retry")
 
 
+def test_a_layer_that_refuses_writes_is_asked_for_a_local_result_too(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="layer 'readonly'"):
+        zarrlift.migrate(source, tmp_path / "result", dest_through="readonly")
+    assert not (tmp_path / "result" / "zarr.json").exists()
+
+
 def test_the_command_line_lists_the_layers(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["transformers"]) == 0
     assert "throttle" in capsys.readouterr().out
