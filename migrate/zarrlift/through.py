@@ -11,8 +11,8 @@ def through(storage: Storage, text: str | None, *, written: bool = False) -> Sto
     """The storage seen through the layers that `text` names, from the migration down to the store.
 
     The text is what `zarrstack.registry.parse_stack` takes. A local directory that is not to be
-    `written` stays on the fast path where no layer has to see the bytes (`readonly` refuses writes). Raises UsageError for unknown layers, options and orders,
-    and for layers whose options are secret.
+    `written` stays on the fast path where no layer has to see the bytes (`readonly` refuses writes).
+    Raises UsageError for unknown layers, options and orders, and for layers whose options are secret.
     """
     if text is None:
         return storage
