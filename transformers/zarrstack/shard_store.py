@@ -137,7 +137,7 @@ class OpenShard:
 def content(value: Buffer) -> memoryview:
     """The bytes of a buffer, not copied where they lie in memory; TypeError for anything else."""
     if not isinstance(value, Buffer):
-        raise TypeError(f"`value` must be a Buffer instance. Got an instance of {type(value)} instead.")
+        raise TypeError(f"a store holds zarr's buffers, not values of type {type(value).__name__}")
     return memoryview(value.as_numpy_array())  # type: ignore[arg-type]
 
 
