@@ -61,5 +61,6 @@ def test_a_wrong_layer_is_found(layer):
     def check(data):
         compare(stack(MemoryStore(), layer()), data)
 
-    with pytest.raises(AssertionError):
+    # A layer may also be found out by an error of its own, where a dictionary gives an answer.
+    with pytest.raises((AssertionError, FileNotFoundError)):
         check()
