@@ -80,6 +80,8 @@ _QUICK_FROM, _QUICK_TO = 1, 6
 _SAMPLE: Final = 32 << 10
 """Bytes by which it is told whether data shrinks much; one window of deflate."""
 
+_LEAST_STEP, _STEPS = 1 << 20, 16
+"""Bytes, and how many such answers: zlib is asked for a large result piece by piece."""
 _GZIP_WINDOW: Final = 31
 _ZLIB_WINDOW: Final = 15
 _RAW_WINDOW: Final = -15
@@ -134,7 +136,7 @@ def gzip_decompress(data: Buffer, decoded: Size) -> Buffer:
     result = _one_gzip_member(data, decoded) if library is not None else None
     if result is not None:
         return result
-    parts: list[bytes] = []
+    parts: list[bytes | bytearray] = []
     left = decoded.at_most
     rest: memoryview | bytes = memory(data)
     while len(rest):
@@ -219,10 +221,22 @@ def _ends_with_first(data: Buffer, trailer: bytes) -> bool:
 
 def _inflate(
     codec: str, data: memoryview | bytes, window: int, left: int, decoded: Size
-) -> tuple[bytes, bytes]:
+) -> tuple[bytes | bytearray, bytes]:
+    """(what one stream holds, the bytes behind it), asked for in a few steps.
+
+    zlib joins the pieces of one answer at its end, so a single one of `left` bytes would take twice
+    its memory; each step copies what is left of the payload, so there are few.
+    """
     stream = zlib.decompressobj(window)
+    step = max(_LEAST_STEP, left // _STEPS) + 1
     try:
-        result = stream.decompress(data, left + 1)
+        result: bytes | bytearray = stream.decompress(data, min(left + 1, step))
+        if len(result) == step and not stream.eof:
+            result = bytearray(result)
+            while more := stream.decompress(stream.unconsumed_tail, min(left + 1 - len(result), step)):
+                result += more
+                if len(result) > left:
+                    break
     except zlib.error as error:
         raise ChunkError(f"{codec}: the payload does not inflate", found=str(error)) from None
     if len(result) > left:
