@@ -297,6 +297,20 @@ def test_a_group_without_its_document_is_an_implicit_one(bottom) -> None:
     assert get(store, "ocean/zarr.json") == {"zarr_format": 3, "node_type": "group", "attributes": {}}
 
 
+def test_an_implicit_group_is_written_down_when_that_changes_nothing(bottom) -> None:
+    """zarr writes an array and the documents of its groups at once; whichever comes first, all are there."""
+    store = hierarchy(bottom)
+    group = {"zarr_format": 3, "node_type": "group", "attributes": {}}
+    for document, attributes in {"ocean": {}, "ocean/tides": {"a": 1}, "ocean/casts": {}}.items():
+        value = cpu.Buffer.from_bytes(json.dumps(group | {"attributes": attributes}).encode())
+        before = get(store, f"{document}/zarr.json")
+        asyncio.run(store.set_if_not_exists(f"{document}/zarr.json", value))
+        assert get(store, f"{document}/zarr.json") == before
+    assert get(bottom, "meta/ocean.group.json") == {"attributes": {}}
+    assert get(bottom, "meta/ocean/tides.group.json") is None
+    assert get(bottom, "meta/ocean/casts.group.json") == {"attributes": {"vessel": "Thetis", "legs": 3}}
+
+
 def test_erasing_the_last_node_takes_its_implicit_groups_along(bottom) -> None:
     """The text allows that parents go which are implicit and hold nothing any more."""
     store = hierarchy(bottom)

@@ -132,12 +132,14 @@ class Draft(ArchiveLayer):
         if path is None:
             return any([await self._store.exists(place) for place in await self._places(key)])
         archive = await self._archive()
+        return await self._has_document(archive, path) or await self._implied(archive, path)
+
+    async def _has_document(self, archive: DraftArchive, path: str) -> bool:
+        """Whether a node, or what is none, is kept under its own name; an implicit group is not."""
         places = [archive.raw(path), archive.dialect.array_key(path)]
         if not await is_ghost(self._store, archive, path):
             places.append(archive.dialect.group_key(path))
-        if any(await asyncio.gather(*(self._store.exists(place) for place in places))):
-            return True
-        return await self._implied(archive, path)
+        return any(await asyncio.gather(*(self._store.exists(place) for place in places)))
 
     async def getsize(self, key: str) -> int:
         """Length of the value in bytes; FileNotFoundError when it is missing."""
@@ -176,11 +178,18 @@ class Draft(ArchiveLayer):
             below.set_sync(self._home_sync(key), value)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value where there is none, as safely as the store below does; documents by `exists`."""
-        if node_of(key) is not None:
-            await super().set_if_not_exists(key, value)
-            return
+        """Write a value where there is none, as safely as the store below does; documents by `exists`.
+
+        An implicit group becomes an explicit one if that changes nothing of what is shown: zarr writes an
+        array and the groups it lies in at the same time, and zarr 2.18 wants the root's document.
+        """
         self._check_writable()
+        if (path := node_of(key)) is not None:
+            if not _is_plain_group(value):
+                await super().set_if_not_exists(key, value)
+            elif not await self._has_document(await self._archive(), path):
+                await self.set(key, value)
+            return
         await self._store.set_if_not_exists(await self._home(key), value)
 
     async def _make(self, path: str, data: JSONObject) -> None:
@@ -276,6 +285,14 @@ def _node(value: Buffer) -> JSONObject | None:
     except MetadataError:
         return None
     return data if "node_type" in data else None
+
+
+def _is_plain_group(value: Buffer) -> bool:
+    """Whether this is the document of a group that says no more than an implicit group does."""
+    data = _node(value)
+    if data is None or data["node_type"] != "group":
+        return False
+    return not any(said for member, said in data.items() if member not in {"zarr_format", "node_type"})
 
 
 def _sync(work: Any) -> Any:
