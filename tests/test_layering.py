@@ -56,7 +56,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "streams",
             "server_copy",
             "job*",
-            "writing",
+            "writing*",
             "worker",
             "verifying*",
         ),

@@ -17,7 +17,8 @@ from zarrlift import streams
 from zarrlift.places import open_storage
 from zarrlift.storage import LocalStorage, Storage
 from zarrlift.streams import FileStream, ObjectStream, SpooledStream
-from zarrlift.writing import DestinationError, LocalWriter, StoreWriter, Writer
+from zarrlift.writing import DestinationError, LocalWriter, Writer
+from zarrlift.writing_store import StoreWriter
 from zarrstack.core.errors import StorageError
 
 PARTS = [b"one", memoryview(b"two"), np.arange(3, dtype="<u2").data, b"", b"end"]

@@ -131,7 +131,7 @@ class Payloads(Assembler):
                 yield number, data, key
             return
         wanted = touching(place, self.blocks, self.move.source.grid)
-        for number in present.tolist():
+        for number in self.shards.in_turn(present.tolist()):
             key = self.shards.key(number)
             for leaf, payload in self.leaves_of(self.shards, number, wanted, counts):
                 yield leaf, payload, key
@@ -236,7 +236,7 @@ class Values(Assembler):
     ) -> None:
         grid = self.move.source.grid
         wanted = within(canvas.region, grid)
-        for number, key in zip(present.tolist(), keys, strict=True):
+        for number, key in zip(shards.in_turn(present.tolist()), keys, strict=True):
             for leaf, payload in self.leaves_of(shards, number, wanted, counts):
                 try:
                     values = self._convert(self.leaf.reader.decode(payload), leaf, grid)

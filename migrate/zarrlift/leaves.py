@@ -6,10 +6,12 @@ are read, neighbours together, so that a shard larger than memory is no trouble.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,47 +21,52 @@ from zarrstack.core.errors import ChunkError, ZarrstackError
 from zarrstack.core.frames import Shards
 from zarrstack.core.shard import ShardIndex
 
-from .storage import LocalStorage, Storage
+from .storage import READ_AHEAD, Storage
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from .archive import Layout
     from .counting import Counts
     from .inventory import Indexes
 
-_BATCH: Final = 64
-_BATCH_BYTES: Final = 16 << 20
-"""Objects of a remote store that are fetched together, at most, and what they may hold decoded."""
 _SPAN: Final = 4 << 20
 """Bytes of a shard that are read at once, unless one leaf is larger."""
 _GAP: Final = 64 << 10
 """Bytes between two leaves of a shard that are read along rather than skipped."""
 _KEPT: Final = 8
+_KEPT_AHEAD: Final = 64
 _KEPT_PAIRS: Final = 1 << 18
-"""Shard indexes that are kept (blocks beside each other take from the same shards), and the pairs in them."""
+"""Shard indexes that are kept (blocks beside each other take from the same shards), of files and of what lies
+in a store, and the pairs in them."""
+_INDEXES: Final = 8
+"""Indexes that are asked for together."""
 
 
 def read_objects(
     storage: Storage, keys: Sequence[str], counts: Counts, *, each: int = 0
 ) -> Iterator[bytes | None]:
-    """Objects in order, remote ones some at a time; None for one that is absent.
+    """Objects in order, of a store with the next ones under way; None for one that is absent.
 
-    `each` is what an object holds, in bytes, as far as that is known. One that cannot be read is told
+    `each` is what an object holds decoded, in bytes, as far as that is known. One that cannot be read is told
     to `counts`, and is None too.
     """
-    step = 1 if isinstance(storage, LocalStorage) else min(max(_BATCH_BYTES // max(each, 1), 1), _BATCH)
-    for start in range(0, len(keys), step):
-        part = keys[start : start + step]
-        try:
-            yield from storage.get_many(part)
-        except ZarrstackError:
-            # One unreadable object must not hide the others.
-            yield from (_get(storage, key, counts) for key in part)
+    if storage.soon is None:
+        yield from (_read(partial(storage.get, key), key, counts) for key in keys)
+        return
+    from .storage_soon import window  # asyncio is not for files
+
+    coming = window(keys, lambda _: each, storage.soon.get, most=READ_AHEAD)
+    with contextlib.closing(coming):
+        for key, future in zip(keys, coming, strict=True):
+            yield _read(future.result, key, counts)
 
 
-def _get(storage: Storage, key: str, counts: Counts) -> bytes | None:
+def _read(read: Callable[[], bytes | None], key: str, counts: Counts) -> bytes | None:
     try:
-        return storage.get(key)
+        return read()
     except ZarrstackError as error:
+        # One unreadable object must not hide the others.
         counts.failed(error, key)
         return None
 
@@ -92,6 +99,28 @@ class ShardReader:
         """The key of a shard."""
         return self.layout.key(self._path, self._objects.coordinates(number))
 
+    def in_turn(self, numbers: Sequence[int]) -> Iterator[int]:
+        """The numbers of shards, the indexes of several asked for together where answers take time."""
+        soon = self.storage.soon
+        if soon is None:
+            yield from numbers
+            return
+        form, counts = self.frame.index, self.frame.chunks_per_shard
+        size = form.size(counts)
+        step = min(_INDEXES, self._most_kept())
+        for at in range(0, len(numbers), step):
+            part = numbers[at : at + step]
+            with self._lock:
+                new = [number for number in part if number not in self._indexes]
+            keys = [self.key(number) for number in new]
+            ends = soon.ends(keys, 0 if form.location == "start" else -size, size)
+            for number, end in zip(new, ends, strict=True):
+                # What cannot be read is asked for again, and told, when its turn comes.
+                with contextlib.suppress(ZarrstackError):
+                    found = end.result()
+                    self._keep(number, None if found is None else self._parse(*found))
+            yield from part
+
     def inner(self, leaf: int) -> tuple[int, ...]:
         """The place of a leaf in its shard."""
         places = self._leaves.coordinates(leaf)
@@ -104,25 +133,37 @@ class ShardReader:
                 self._indexes.move_to_end(number)
                 return self._indexes[number]
         found = self._read_index(number)
-        with self._lock:
-            self._indexes[number] = found
-            most = min(max(_KEPT_PAIRS // max(self.frame.leaves, 1), 1), _KEPT)
-            while len(self._indexes) > most:
-                self._indexes.popitem(last=False)
+        self._keep(number, found)
         return found
+
+    def _keep(self, number: int, index: ShardIndex | None) -> None:
+        with self._lock:
+            self._indexes[number] = index
+            while len(self._indexes) > self._most_kept():
+                self._indexes.popitem(last=False)
+
+    def _most_kept(self) -> int:
+        kept = _KEPT if self.storage.soon is None else _KEPT_AHEAD
+        return min(max(_KEPT_PAIRS // max(self.frame.leaves, 1), 1), kept)
 
     def _read_index(self, number: int) -> ShardIndex | None:
         form, counts = self.frame.index, self.frame.chunks_per_shard
         size = form.size(counts)
         start = 0 if form.location == "start" else -size
         key = self.key(number)
+        if self.storage.soon is not None:
+            found = self.storage.soon.ends([key], start, size)[0].result()
+            return None if found is None else self._parse(*found)
         length = self.storage.size(key)
         if length is None:
             return None
-        form.place(counts, length)  # room for the index
+        form.place(counts, length)  # before so many bytes are asked for
         data = self.storage.get_part(key, start, size)
-        if data is None:
-            return None
+        return None if data is None else self._parse(length, data)
+
+    def _parse(self, length: int, data: bytes) -> ShardIndex:
+        form, counts = self.frame.index, self.frame.chunks_per_shard
+        form.place(counts, length)  # room for the index
         index = ShardIndex.from_bytes(data, counts, form)
         index.check(length, form)
         return index
@@ -161,25 +202,69 @@ class ShardReader:
     def _spans(
         self, key: str, numbers: list[int], offsets: list[int], lengths: list[int]
     ) -> Iterator[tuple[int, memoryview]]:
-        """Neighbouring leaves in one read each."""
-        at = 0
-        while at < len(numbers):
-            start, stop, end = offsets[at], offsets[at] + lengths[at], at + 1
-            while (
-                end < len(numbers)
-                and offsets[end] - stop <= _GAP
-                and offsets[end] + lengths[end] - start <= _SPAN
-            ):
-                stop = max(stop, offsets[end] + lengths[end])
-                end += 1
-            data = memory(self.storage.get_part(key, start, stop - start) or b"")
-            for place in range(at, end):
-                low = offsets[place] - start
-                part = data[low : low + lengths[place]]
-                if len(part) < lengths[place]:
-                    raise ChunkError("a shard changed while it was read", found=f"{len(data)} bytes")
-                yield numbers[place], part
-            at = end
+        """Neighbouring leaves in one read each; of a store with the next reads under way."""
+        soon = self.storage.soon
+        spans = list(spans_of(offsets, lengths, gap=_GAP if soon is None else soon.gap()))
+        if soon is None:
+            for span in spans:
+                data = self.storage.get_part(key, span.start, span.stop - span.start)
+                yield from span.cut(data or b"", numbers, offsets, lengths)
+            return
+        from .storage_soon import window  # asyncio is not for files
+
+        def ask(part: Sequence[Span]) -> list[Future[bytes | None]]:
+            return soon.parts(key, [(span.start, span.stop) for span in part])
+
+        coming = window(spans, lambda span: span.stop - span.start, ask, most=READ_AHEAD)
+        with contextlib.closing(coming):
+            for span, future in zip(spans, coming, strict=True):
+                yield from span.cut(future.result() or b"", numbers, offsets, lengths)
+
+
+class Span(NamedTuple):
+    """Some leaves of a shard that are read together, by their positions in its order."""
+
+    first: int
+    end: int
+    start: int
+    stop: int
+    """Bytes of the shard."""
+
+    def cut(
+        self, data: bytes, numbers: list[int], offsets: list[int], lengths: list[int]
+    ) -> Iterator[tuple[int, memoryview]]:
+        """(leaf, payload) of each."""
+        view = memory(data)
+        for place in range(self.first, self.end):
+            low = offsets[place] - self.start
+            part = view[low : low + lengths[place]]
+            if len(part) < lengths[place]:
+                raise ChunkError("a shard changed while it was read", found=f"{len(data)} bytes")
+            yield numbers[place], part
+
+
+def spans_of(offsets: list[int], lengths: list[int], *, gap: int) -> Iterator[Span]:
+    """Leaves, ascending by offset, put together where no more than `gap` bytes lie between them.
+
+    What is read along with them is never more than what is wanted, beyond a few small gaps: where the
+    line is what is scarce, a request that is saved does not pay for twice the bytes.
+    """
+    at = 0
+    while at < len(offsets):
+        start, stop, end = offsets[at], offsets[at] + lengths[at], at + 1
+        waste, wanted = 0, lengths[at]
+        while end < len(offsets):
+            between = max(offsets[end] - stop, 0)
+            if between > gap or offsets[end] + lengths[end] - start > _SPAN:
+                break
+            if between and waste + between > max(wanted + lengths[end], _GAP):
+                break
+            waste += between
+            wanted += lengths[end]
+            stop = max(stop, offsets[end] + lengths[end])
+            end += 1
+        yield Span(at, end, start, stop)
+        at = end
 
 
 def among(candidates: Indexes, present: Indexes) -> Indexes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -28,14 +29,13 @@ from .inventory import Indexes
 from .leaves import among, read_objects
 from .plans import Move
 from .storage import LocalStorage, Storage
-from .writing import DestinationError, LocalWriter, StoreWriter, Writer
+from .writing import DestinationError, LocalWriter, Writer
 
 if TYPE_CHECKING:
     from .server_copy import ServerCopy
 
 _BATCH: Final = 64
-"""Objects of a remote store fetched and put together."""
-_BATCH_BYTES: Final = 32 << 20
+"""Objects that a store is asked to copy together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class Mover:
             return
         self._change = change_for(move, recheck=recheck)
         self._look = look_at(move)
-        if self._change is None and isinstance(writer, StoreWriter):
+        if self._change is None and not isinstance(writer, LocalWriter):
             from .server_copy import server_copy  # asyncio is not for files
 
             self._copy = server_copy(source, writer.storage)
@@ -120,6 +120,12 @@ class Mover:
     def __call__(self, task: Task) -> Moved:
         """Move the task's chunks; raises DestinationError, everything else is in `problems`."""
         counts = Counts(self.move.path, certain=task.certain, leaves=task.leaves)
+        with self.writer.behind():
+            self._run(task, counts)
+        self.writer.settle()
+        return counts.moved()
+
+    def _run(self, task: Task, counts: Counts) -> None:
         if self._assembler is not None:
             self._assembler(task, counts)
         elif (
@@ -132,8 +138,6 @@ class Mover:
             self._within(task, self._copy, counts)
         else:
             self._payloads(task, counts)
-        self.writer.settle()
-        return counts.moved()
 
     def _keys(self, indexes: Indexes) -> Iterator[tuple[int, str, str]]:
         """(linear index, source key, destination key) of each chunk."""
@@ -175,11 +179,11 @@ class Mover:
                     counts.missing(before)
 
     def _payloads(self, task: Task, counts: Counts) -> None:
-        """Payloads through memory, some at a time."""
-        batch: list[tuple[str, Buffer]] = []
-        held = 0
+        """Payloads through memory."""
+        source = self.move.source
+        each = prod(source.object_shape) * (source.data_type.itemsize or 1)
         names = list(self._keys(task.indexes))
-        payloads = read_objects(self.source, [before for _, before, _ in names], counts)
+        payloads = read_objects(self.source, [before for _, before, _ in names], counts, each=each)
         for (index, before, after), payload in zip(names, payloads, strict=True):
             if payload is None:
                 counts.missing(before)
@@ -192,14 +196,8 @@ class Mover:
             if result is None:
                 counts.drop(len(payload))
                 continue
-            written = memory(result).nbytes
-            counts.add(len(payload), written)
-            batch.append((after, result))
-            held += written
-            if len(batch) >= _BATCH or held >= _BATCH_BYTES or isinstance(self.writer, LocalWriter):
-                self.writer.write_many(batch)
-                batch, held = [], 0
-        self.writer.write_many(batch)
+            self.writer.write(after, result)
+            counts.add(len(payload), memory(result).nbytes)
 
     def _changed(self, index: int, payload: bytes, counts: Counts) -> Buffer | None:
         if self._change is None:

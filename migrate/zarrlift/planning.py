@@ -16,7 +16,7 @@ from .conventions import Applied, apply_conventions
 from .destination import destination_layout
 from .documents import array_document, group_document, strict_attributes
 from .inventory import NOT_LISTED, Inventory, take_inventory
-from .planning_blocks import choose_blocks, mean_leaf, memory_budget
+from .planning_blocks import choose_blocks, mean_leaf, memory_budget, memory_of_pairs, store_buffers
 from .planning_chunks import memory_problem, object_problem
 from .planning_figures import DENSE, figures
 from .planning_n5 import block_problems
@@ -92,6 +92,7 @@ def make_plan(
                 follow_links=reading.follow_links,
                 listing=listing,
                 budget=budget,
+                buffers=store_buffers(storage, destination),
             )
         except UsageError:
             raise
@@ -211,6 +212,7 @@ def _plan_array(
     follow_links: bool,
     listing: bool,
     budget: int,
+    buffers: int,
 ) -> tuple[ArrayPlan, Inventory]:
     assert node.layout is not None  # refused nodes do not come here
     source = node.layout
@@ -257,18 +259,23 @@ def _plan_array(
     known = inventory.total_bytes
     raw = prod(source.chunk_shape) * (source.data_type.itemsize or 32)
     bytes_in = known if known is not None else len(inventory.indexes) * raw // DENSE
-    blocks = choose_blocks(source, destination, budget)
+    blocks = choose_blocks(source, destination, budget, buffers)
     if isinstance(blocks, Problem):
         problems.append(blocks.at(node=node.path))
         blocks = None
     worked = figures(source, destination, route, bytes_in, inventory, blocks)
     if blocks is not None:
         worked["memory"] = blocks.memory
-        if listing and (passes := two_passes(source, destination, blocks, budget, node.path)) is not None:
+        passes = None
+        if listing:
+            passes = two_passes(source, destination, blocks, budget, node.path, buffers=buffers)
+        if passes is not None:
             problems.append(passes_note(passes, blocks).at(node=node.path))
             blocks = passes.second
             worked |= figures(source, destination, route, bytes_in, inventory, blocks)
             worked |= pass_figures(passes, source, inventory, bytes_in)
+    elif route.name != "stay":
+        worked["memory"] = memory_of_pairs(source, destination, buffers)
     planned = ArrayPlan(
         move=Move(
             path=node.path,

@@ -25,6 +25,7 @@ from zarrstack.core.shard import PAIR_BYTES
 from .archive import Layout
 from .inventory import Inventory
 from .planning_chunks import machine_memory
+from .storage import STORE_READ, STORE_WRITTEN, LocalStorage, Storage
 
 Shape = tuple[int, ...]
 
@@ -79,17 +80,36 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def choose_blocks(source: Layout, destination: Layout, budget: int) -> Blocks | Problem | None:
-    """The blocks of an array, or why there are none that fit; None where objects correspond one to one."""
+def store_buffers(source: Storage, destination: str | None) -> int:
+    """Bytes that a worker holds for requests under way; none where both ends are directories.
+
+    `destination` is its URL, or None in place.
+    """
+    read = 0 if isinstance(source, LocalStorage) else STORE_READ
+    return read if destination is None or os.path.isabs(destination) else read + STORE_WRITTEN
+
+
+def memory_of_pairs(source: Layout, destination: Layout, buffers: int) -> int | None:
+    """Bytes that a worker needs where objects correspond one to one; None for a chunk or two."""
+    return _overhead(source, destination, buffers) if buffers else None
+
+
+def choose_blocks(
+    source: Layout, destination: Layout, budget: int, buffers: int = 0
+) -> Blocks | Problem | None:
+    """The blocks of an array, or why there are none that fit; None where objects correspond one to one.
+
+    `buffers` are bytes that each worker holds besides (`store_buffers`).
+    """
     sharded = isinstance(destination.frame, Shards)
     if source.chunk_shape == destination.chunk_shape:
         # A shard of a single chunk is as large as that chunk, and yet another object.
         if source.object_shape == destination.object_shape and isinstance(source.frame, Shards) == sharded:
             return None
-        return _gathered(source, destination, budget)
+        return _gathered(source, destination, budget, buffers)
     if not source.grid.total:
         return Blocks(shape=destination.object_shape)
-    overhead = _overhead(source, destination)
+    overhead = _overhead(source, destination, buffers)
     candidates = _Candidates.of(source, destination)
     best: tuple[float, int, Blocks] | None = None
     for workers in range(cores(), 0, -1):
@@ -112,10 +132,10 @@ def choose_blocks(source: Layout, destination: Layout, budget: int) -> Blocks | 
     )
 
 
-def _gathered(source: Layout, destination: Layout, budget: int) -> Blocks | Problem:
+def _gathered(source: Layout, destination: Layout, budget: int, buffers: int) -> Blocks | Problem:
     """The blocks where payloads are handed on: one object of the side that has the larger ones."""
     sharded = isinstance(destination.frame, Shards)
-    memory = _BUFFERS + 4 * prod(source.chunk_shape) * _item(source)
+    memory = _BUFFERS + buffers + 4 * prod(source.chunk_shape) * _item(source)
     for frame in (source.frame, destination.frame):
         if isinstance(frame, Shards):
             index = _INDEX_COPIES * frame.index.size(frame.chunks_per_shard)
@@ -135,7 +155,7 @@ def _item(layout: Layout) -> int:
     return layout.data_type.itemsize or _ITEM
 
 
-def _overhead(source: Layout, destination: Layout) -> int:
+def _overhead(source: Layout, destination: Layout, buffers: int) -> int:
     """What a worker holds besides the values of its block: a source chunk, an encoded leaf, an index."""
     leaf = prod(source.chunk_shape) * _item(source)
     new = prod(destination.chunk_shape) * _item(destination)
@@ -144,7 +164,7 @@ def _overhead(source: Layout, destination: Layout) -> int:
         for frame in (source.frame, destination.frame)
         if isinstance(frame, Shards)
     ]
-    return 2 * leaf + 2 * new + sum(indexes) + _BUFFERS
+    return 2 * leaf + 2 * new + sum(indexes) + _BUFFERS + buffers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ from .archive import Layout
 from .inventory import Inventory
 from .planning_blocks import BASE, Blocks, block_bounds, choose_blocks, cores
 from .plans import Between
+from .storage import STORE_READ, STORE_WRITTEN
 
 Shape = tuple[int, ...]
 
@@ -49,8 +50,15 @@ class Passes:
         return self.first.times_read + self.second.times_read
 
 
-def two_passes(source: Layout, destination: Layout, one: Blocks, budget: int, path: str) -> Passes | None:
-    """Two passes, where they do less than the one; None where they do not, or cannot."""
+def two_passes(
+    source: Layout, destination: Layout, one: Blocks, budget: int, path: str, *, buffers: int = 0
+) -> Passes | None:
+    """Two passes, where they do less than the one; None where they do not, or cannot.
+
+    `budget` and `buffers` as for `choose_blocks`.
+    """
+    if buffers:
+        buffers = STORE_READ + STORE_WRITTEN  # the array between them may be written to a store, and read
     if one.times_read < _WORTH or source.data_type.itemsize is None or isinstance(source.frame, Shards):
         # Which leaves of a shard are there is not known beforehand, and decides what is written.
         return None
@@ -66,8 +74,8 @@ def two_passes(source: Layout, destination: Layout, one: Blocks, budget: int, pa
             frame=None,
             root=f"{ROOT}/{path}" if path else ROOT,
         )
-        first = choose_blocks(source, between, budget)
-        second = choose_blocks(between, destination, budget)
+        first = choose_blocks(source, between, budget, buffers)
+        second = choose_blocks(between, destination, budget, buffers)
         if not isinstance(first, Blocks) or not isinstance(second, Blocks):
             continue
         found = Passes(between=between, first=first, second=second)

@@ -98,7 +98,7 @@ class ServerCopy:
     async def _copied(self, before: str, after: str) -> bool:
         """Ask the store; False where it has no copy of its own."""
         try:
-            await self._destination.told("cannot write", after, self._cp(before, after))
+            await self._destination.told("cannot write", after, lambda: self._cp(before, after))
         except StorageError as error:
             if isinstance(error.__cause__, NotImplementedError):
                 self._able = False
@@ -109,30 +109,22 @@ class ServerCopy:
         return True
 
     async def _cp(self, before: str, after: str) -> None:
-        source, target = (
-            self._path(self._from, self._source, before),
-            self._path(self._to, self._destination, after),
-        )
+        source, target = self._source.path(before), self._destination.path(after)
         await self._to.fs._cp_file(source, target)  # noqa: SLF001 - fsspec's asynchronous interface
 
     async def _get(self, key: str, start: int, end: int) -> bytes | None:
         """Some bytes of an object; None if it is not there."""
-        path = self._path(self._from, self._source, key)
         try:
-            return bytes(await self._from.fs._cat_file(path, start=start, end=end))  # noqa: SLF001
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
-        except Exception:  # noqa: BLE001 - S3 says of an empty object that the range cannot be satisfied
+            return await self._source.fetch_part(key, start, end - start)
+        except StorageError:
+            # An empty object has no first byte, which some stores call an error.
             return await self._source.fetch(key)
 
     async def _size(self, key: str) -> int:
-        path = self._path(self._from, self._source, key)
-        info = await self._source.told("cannot read", key, self._from.fs._info(path))  # noqa: SLF001
-        return int(info["size"])
-
-    @staticmethod
-    def _path(store: Any, storage: StoreStorage, key: str) -> str:
-        return "/".join(part for part in (store.path.rstrip("/"), storage.key(key)) if part)
+        size = await self._source.fetch_size(key)
+        if size is None:
+            raise ChunkError("a chunk that was listed is gone; the source changed")
+        return size
 
 
 def _failed(error: StorageError) -> DestinationError:

@@ -11,16 +11,20 @@ import contextlib
 import os
 import threading
 from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
+from functools import partial
 from typing import Any, Final, TypeVar
+
+from .storage_pace import MOST
 
 T = TypeVar("T")
 
-CONCURRENCY: Final = 64
-"""Requests in flight at once; zarr's own stores were measured at 64 (docs/design, speed)."""
 _THREAD: Final = "zarrlift-storage"
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _owner = -1
+_tasks: set[asyncio.Task[None]] = set()
+"""What was begun and has not ended; the loop itself holds tasks by weak references only."""
 
 
 def loop() -> asyncio.AbstractEventLoop:
@@ -63,9 +67,46 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
+def begin(works: Sequence[Coroutine[Any, Any, T]]) -> list[Future[T]]:
+    """Begin some works on the loop, in one crossing to its thread; cancelling a future stops its work."""
+    running = loop()
+    futures: list[Future[T]] = [Future() for _ in works]
+
+    def start() -> None:
+        for work, future in zip(works, futures, strict=True):
+            task = running.create_task(_answer(work, future))
+            _tasks.add(task)
+            task.add_done_callback(_tasks.discard)
+            future.add_done_callback(partial(_stop, task))
+
+    def _stop(task: asyncio.Task[None], future: Future[T]) -> None:
+        if future.cancelled():
+            running.call_soon_threadsafe(task.cancel)
+
+    running.call_soon_threadsafe(start)
+    return futures
+
+
+async def _answer(work: Coroutine[Any, Any, T], future: Future[T]) -> None:
+    """Hand the result of a work over, unless nobody wants it any more."""
+    try:
+        result = await work
+    except BaseException as error:
+        if future.set_running_or_notify_cancel():
+            future.set_exception(error)
+        if not isinstance(error, Exception):
+            raise
+    else:
+        if future.set_running_or_notify_cancel():
+            future.set_result(result)
+
+
 async def bounded(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Results in order, `CONCURRENCY` at a time; the first error stops the rest."""
-    gate = asyncio.Semaphore(CONCURRENCY)
+    """Results in order, `MOST` begun at a time; the first error stops the rest.
+
+    How many of their requests are in flight is for the store's `Pace` to say.
+    """
+    gate = asyncio.Semaphore(MOST)
 
     async def one(work: Coroutine[Any, Any, T]) -> T:
         async with gate:

@@ -6,17 +6,21 @@ zarr's stores are asynchronous, the engine is not; they live in an event loop of
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import secrets
 import weakref
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from zarrstack.core.errors import StorageError, UsageError
 
 from .credentials import redact
-from .storage import Entry, Storage
+from .storage import PART, PARTS_AT_ONCE, Entry, Storage
 from .storage_loop import bounded, close_soon, run
+from .storage_pace import MOST, Pace
+from .storage_soon import Soon
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -26,6 +30,7 @@ T = TypeVar("T")
 
 _UNLISTED: Final = frozenset({"http", "https"})
 """Protocols that cannot list: an HTML page of links is no listing to rely on."""
+_MOST_PARTS: Final = 10_000
 
 
 class StoreStorage(Storage):
@@ -47,7 +52,13 @@ class StoreStorage(Storage):
         protocols = _protocols(store)
         self.can_list = store.supports_listing and not protocols & _UNLISTED
         self.in_process = "memory" in protocols
+        self.pace = Pace()
+        self.soon = Soon(self)
         self._names: dict[str, dict[str, bool]] | None = None
+        self._in_one: dict[str, Any] | None = None
+        if self.fsspec is not None and _takes(cast("Any", self.fsspec.fs)._cat_file, "max_concurrency"):  # noqa: SLF001
+            # s3fs would ask for the size first, to fetch objects beyond 50 MB in parts.
+            self._in_one = {"max_concurrency": 1}
         if self._store is not store:
             # A file system of our own: nobody else will close its connections.
             weakref.finalize(self, close_soon, getattr(self._store, "fs", None))
@@ -57,7 +68,7 @@ class StoreStorage(Storage):
         return run(self.fetch(key))
 
     def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Up to `CONCURRENCY` requests at once."""
+        """As many requests at once as the store's pace allows."""
         return run(bounded([self.fetch(key) for key in keys]))
 
     def get_part(self, key: str, start: int, length: int) -> bytes | None:
@@ -66,21 +77,14 @@ class StoreStorage(Storage):
 
     def size(self, key: str) -> int | None:
         """One request, where the store can say a size without the object."""
-
-        async def ask() -> int | None:
-            try:
-                return await self._store.getsize(self.key(key))
-            except FileNotFoundError:
-                return None
-
-        return run(self.told("cannot read", key, ask()))
+        return run(self.fetch_size(key))
 
     def put(self, key: str, data: bytes) -> None:
         """Hand the object to the store; whether that is atomic is the store's own property."""
         run(self.store(key, data))
 
     def put_many(self, items: Sequence[tuple[str, bytes]]) -> None:
-        """Up to `CONCURRENCY` requests at once."""
+        """As many requests at once as the store's pace allows."""
         run(bounded([self.store(key, data) for key, data in items]))
 
     def put_file(self, key: str, file: IO[bytes], size: int) -> None:
@@ -90,31 +94,33 @@ class StoreStorage(Storage):
         if store is None or name is None:
             super().put_file(key, file, size)
             return
-        fs: Any = store.fs
-        path = "/".join(part for part in (store.path.rstrip("/"), self.key(key)) if part)
-        run(self.told("cannot write", key, fs._put_file(name, path)))  # noqa: SLF001 - its asynchronous interface
+        send = cast("Any", store.fs)._put_file  # noqa: SLF001 - its asynchronous interface
+        options = in_parts(send, size)
+        # The parts are not counted by the pace, which takes them for one request.
+        run(self.told("cannot write", key, lambda: send(name, self.path(key), **options)))
 
     def delete(self, key: str) -> None:
         """Remove the object; stores that insist on its presence are not listened to."""
-        run(self.told("cannot delete", key, _forgiving(self._store.delete(self.key(key)))))
+        run(self.told("cannot delete", key, lambda: _forgiving(self._store.delete(self.key(key)))))
 
     def list_dir(self, prefix: str) -> Iterator[Entry]:
         """Names directly below a prefix; links do not exist here."""
         yield from run(self._list(prefix))
 
     def list_dirs(self, prefixes: Sequence[str]) -> list[list[Entry]]:
-        """Up to `CONCURRENCY` listings at once."""
+        """As many listings at once as the store's pace allows."""
         return run(bounded([self._list(prefix) for prefix in prefixes]))
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         """Every key below a prefix, in one listing."""
         full = self._prefix + prefix
-        work = (
-            _find_fsspec(self._store, full)
-            if _is_fsspec(self._store)
-            else _collect(self._store.list_prefix(full))
-        )
-        for key in run(self.told("cannot list", prefix, work)):
+
+        def find() -> Coroutine[Any, Any, list[str]]:
+            if _is_fsspec(self._store):
+                return _find_fsspec(self._store, full)
+            return _collect(self._store.list_prefix(full))
+
+        for key in run(self.told("cannot list", prefix, find)):
             yield key[len(self._prefix) :]
 
     def zarr_store(self) -> Store:
@@ -136,36 +142,68 @@ class StoreStorage(Storage):
             raise UsageError("a key may not leave the archive's root", key=key)
         return self._prefix + key
 
+    def path(self, key: str) -> str:
+        """The key in the file system below; only for a store of fsspec's."""
+        store = self.fsspec
+        assert store is not None
+        return "/".join(part for part in (store.path.rstrip("/"), self.key(key)) if part)
+
     async def fetch(self, key: str) -> bytes | None:
         """As `get`, in the loop."""
+        return await self.told("cannot read", key, lambda: self._whole(key), size=_bytes)
+
+    async def _whole(self, key: str) -> bytes | None:
+        if self._in_one is None:
+            return await self._part(key, None)
+        store = self.fsspec
+        assert store is not None
+        try:
+            return bytes(await cast("Any", store.fs)._cat_file(self.path(key), **self._in_one))  # noqa: SLF001
+        except store.allowed_exceptions:
+            return None
+
+    async def _part(self, key: str, part: Any) -> bytes | None:
         from zarr.core.buffer import default_buffer_prototype
 
-        work = self._store.get(self.key(key), default_buffer_prototype())
-        value = await self.told("cannot read", key, work)
+        value = await self._store.get(self.key(key), default_buffer_prototype(), part)
         return None if value is None else value.to_bytes()
 
     async def fetch_part(self, key: str, start: int, length: int) -> bytes | None:
         """As `get_part`, in the loop."""
         from zarr.abc.store import RangeByteRequest, SuffixByteRequest
-        from zarr.core.buffer import default_buffer_prototype
 
         part = SuffixByteRequest(length) if start < 0 else RangeByteRequest(start, start + length)
-        work = self._store.get(self.key(key), default_buffer_prototype(), part)
-        value = await self.told("cannot read", key, work)
-        return None if value is None else value.to_bytes()
+        return await self.told("cannot read", key, lambda: self._part(key, part), size=_bytes)
+
+    async def fetch_size(self, key: str) -> int | None:
+        """As `size`, in the loop."""
+
+        async def ask() -> int | None:
+            try:
+                return await self._store.getsize(self.key(key))
+            except FileNotFoundError:
+                return None
+
+        return await self.told("cannot read", key, ask)
+
+    async def fetch_end(self, key: str, start: int, length: int) -> tuple[int, bytes] | None:
+        """Size and a part of an object, asked for together; None if it is proven absent."""
+        size, part = await asyncio.gather(self.fetch_size(key), self.fetch_part(key, start, length))
+        return None if size is None or part is None else (size, part)
 
     async def store(self, key: str, data: bytes) -> None:
         """As `put`, in the loop."""
         from zarr.core.buffer import default_buffer_prototype
 
         buffer = default_buffer_prototype().buffer.from_bytes(data)
-        await self.told("cannot write", key, self._store.set(self.key(key), buffer))
+        place = self.key(key)
+        await self.told("cannot write", key, lambda: self._store.set(place, buffer), size=lambda _: len(data))
 
     async def _list(self, prefix: str) -> list[Entry]:
         if prefix:
             self.key(prefix)
         prefix = prefix.strip("/")
-        found = await self.told("cannot list", prefix, self._children(prefix))
+        found = await self.told("cannot list", prefix, lambda: self._children(prefix))
         return [Entry(name, is_dir) for name, is_dir in found.items()]
 
     async def _children(self, prefix: str) -> dict[str, bool]:
@@ -184,18 +222,31 @@ class StoreStorage(Storage):
         keys = await _collect(self._store.list_prefix(f"{full}/" if full else ""))
         return _tree([key[start:] for key in keys]).get("", {})
 
-    async def told(self, what: str, key: str, work: Coroutine[Any, Any, T]) -> T:
-        """Every failure of a store is a StorageError that names the key."""
+    async def told(
+        self,
+        what: str,
+        key: str,
+        ask: Callable[[], Coroutine[Any, Any, T]],
+        *,
+        size: Callable[[T], int | None] = lambda _: None,
+    ) -> T:
+        """One request at the store's pace; every failure of a store is a StorageError that names the key.
+
+        `size` gives the bytes that an answer took over the line, as `Pace` wants them.
+        """
         try:
             # zarr offers no public way to open a store that was made closed, such as a zip.
             await self._store._ensure_open()  # noqa: SLF001
-            return await work
+            return await self.pace(ask, size=size)
         except (StorageError, UsageError):
             raise
         except Exception as error:
-            work.close()  # it may not have begun
             text = redact(f"{type(error).__name__}: {error}", self._secrets)
             raise StorageError(what, key=key, found=text[:500]) from error
+
+
+def _bytes(data: bytes | None) -> int:
+    return 0 if data is None else len(data)
 
 
 # ----- listings
@@ -246,6 +297,23 @@ def _tree(keys: Iterable[str]) -> dict[str, dict[str, bool]]:
 
 async def _collect(items: AsyncIterator[str]) -> list[str]:
     return [item async for item in items]
+
+
+def _takes(function: Callable[..., Any], option: str) -> bool:
+    try:
+        return option in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def in_parts(send: Callable[..., Any], size: int) -> dict[str, int]:
+    """How a file system's `_put_file` is told to send `size` bytes in parts that fit into little memory.
+
+    s3fs by itself sends ten parts of 50 MB at once. S3 takes up to 10,000 parts of an object
+    (https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html).
+    """
+    options = {"chunksize": max(PART, -(-size // _MOST_PARTS)), "max_concurrency": PARTS_AT_ONCE}
+    return {name: value for name, value in options.items() if _takes(send, name)}
 
 
 async def _forgiving(work: Coroutine[Any, Any, None]) -> None:
@@ -319,6 +387,9 @@ def _own(store: Store) -> Store:
         # A synchronous file system, run in threads: no loop to be bound to.
         return store
     options = {**given.fs.storage_options, "asynchronous": True, "skip_instance_cache": True}
+    if "s3" in _protocols(given):
+        # botocore keeps ten connections, and lets whatever else is asked for wait.
+        options["config_kwargs"] = {"max_pool_connections": MOST, **(options.get("config_kwargs") or {})}
     fs = type(given.fs)(*given.fs.storage_args, **options)
     return FsspecStore(
         fs, read_only=given.read_only, path=given.path, allowed_exceptions=given.allowed_exceptions

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Final
 from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.errors import StorageError
 
+from .storage import SPOOLED
 from .writing import DestinationError
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 
 _MOST_BUFFERS: Final = 1024
 """Buffers the kernel takes in one call (IOV_MAX of Linux; POSIX promises 16)."""
-_IN_MEMORY: Final = 32 << 20
-"""Bytes of an object for a store that stay in memory; beyond that they go to a temporary file."""
+_IN_MEMORY: Final = SPOOLED
 
 
 class ObjectStream(ABC):
@@ -126,8 +126,16 @@ class FileStream(ObjectStream):
 class SpooledStream(ObjectStream):
     """An object for a store, which takes whole objects; a large one is sent from a temporary file."""
 
-    def __init__(self, storage: Storage, key: str, reserve: int) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        key: str,
+        reserve: int,
+        put: Callable[[str, Buffer], None] | None = None,
+    ) -> None:
+        """`put` writes what stayed in memory; None leaves it to the storage."""
         self.size = reserve
+        self._put = put or storage.put
         self._storage = storage
         self._key = key
         self._file: IO[bytes] = io.BytesIO()
@@ -153,9 +161,14 @@ class SpooledStream(ObjectStream):
             if head:
                 self._file.seek(0)
                 self._file.write(head)
+            if isinstance(self._file, io.BytesIO):
+                self._put(self._key, self._file.getvalue())
+                return
             self._file.flush()
             self._file.seek(0)
             self._storage.put_file(self._key, self._file, self.size)
+        except DestinationError:
+            raise
         except StorageError as error:
             raise DestinationError(
                 error.problem.message, key=error.problem.key, found=error.problem.found

@@ -15,6 +15,7 @@ import shutil
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, Protocol
 
 from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends, memory
@@ -78,37 +79,18 @@ class Writer(ABC):
         writes one stream at a time.
         """
 
+    def behind(self) -> AbstractContextManager[None]:
+        """Within, this thread's objects may be still on their way when a call returns; at its end none is.
+
+        Raises the DestinationError of whichever could not be written, from any call or at the end.
+        """
+        return contextlib.nullcontext()
+
     def settle(self) -> None:  # noqa: B027 - most places have nothing to settle
         """Make what this thread wrote since the last call as durable as was asked for."""
 
     def close(self) -> None:  # noqa: B027
         """Remove whatever is temporary."""
-
-
-class StoreWriter(Writer):
-    """A writer to any storage whose `put` is atomic."""
-
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-
-    def write(self, key: str, data: Buffer) -> None:
-        """Put one object."""
-        self.write_many([(key, data)])
-
-    def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
-        """Collected in memory, or in a file once it is large; put when it is whole."""
-        from .streams import SpooledStream
-
-        return SpooledStream(self.storage, key, reserve)
-
-    def write_many(self, items: Sequence[tuple[str, Buffer]]) -> None:
-        """Put several objects, concurrently where the store can."""
-        try:
-            self.storage.put_many([(key, bytes(data)) for key, data in items])
-        except StorageError as error:
-            raise DestinationError(
-                error.problem.message, key=error.problem.key, found=error.problem.found
-            ) from error
 
 
 class LocalWriter(Writer):
@@ -309,6 +291,8 @@ def writer_for(storage: Storage, job_id: str, *, fsync: bool) -> Writer:
     """The fastest writer for a place."""
     if isinstance(storage, LocalStorage):
         return LocalWriter(storage, job_id, fsync=fsync)
+    from .writing_store import StoreWriter
+
     return StoreWriter(storage)
 
 

@@ -32,6 +32,13 @@ CODES: Final = frozenset({
 })  # fmt: skip
 """Error codes that say the same in words."""
 
+THROTTLED_STATUS: Final = frozenset({429, 503})
+THROTTLED_CODES: Final = CODES - {
+    "InternalError", "OperationAborted", "RequestTimeout", "RequestTimeoutException",
+    "TransactionInProgressException",
+}  # fmt: skip
+"""Those of them that ask for fewer requests: S3's `SlowDown` has status 503, Google's answer is 429."""
+
 _ERRNO_NAMES: Final = (
     "EAGAIN", "EBUSY", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EHOSTDOWN", "EHOSTUNREACH", "EINTR",
     "EMFILE", "ENETDOWN", "ENETRESET", "ENETUNREACH", "ENFILE", "ENOBUFS", "EPIPE", "EREMOTEIO",
@@ -77,6 +84,15 @@ def may_pass(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(may_pass(each) for each in error.exceptions)
     return _verdict(error) == "passes"
+
+
+def is_throttled(error: BaseException) -> bool:
+    """Whether the store says that it is asked too much."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(is_throttled(each) for each in error.exceptions)
+    return any(
+        _status(each) in THROTTLED_STATUS or _code(each) in THROTTLED_CODES for each in _with_causes(error)
+    )
 
 
 def wanted_wait(error: BaseException) -> float:

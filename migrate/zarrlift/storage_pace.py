@@ -1,0 +1,213 @@
+"""How many requests a store is sent at once, as its answers tell.
+
+The number grows by a step as long as that gets more done per second, and is halved where the store says
+that it is asked too much (HTTP 429 and 503, `SlowDown`): additive increase, multiplicative decrease, as
+in TCP (RFC 5681, section 3.1), with the rate in the place of lost packets. What a store answers in
+that way is asked again, after growing delays.
+
+A `Pace` lives in the event loop of `storage_loop`; nothing here is locked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import chain
+from typing import Final, TypeVar
+
+from zarrstack.clock import Clock
+from zarrstack.core.errors import ZarrstackError
+from zarrstack.transient import is_throttled, wanted_wait
+
+T = TypeVar("T")
+
+MOST: Final = 256
+"""Requests in flight at once, however well it goes; clients keep a connection for each."""
+_FIRST: Final = 32
+_STEP: Final = 16
+"""By how much the number grows at a time; by a quarter of it where that is less."""
+_LEAST_HALVED: Final = 1
+_LEAST_LOWERED: Final = 8
+"""How low halving goes, and how low a rate that has fallen takes the number."""
+_WORTH: Final = 0.25
+"""A step stays if the rate grew by this share of what the number of requests grew by."""
+_HELD: Final = 8
+"""Rounds between two attempts to grow."""
+_FALLEN: Final = 0.5
+"""Of the rate that was reached with so many requests; below it the store has become slower."""
+_REQUEST: Final = 64 << 10
+"""What a request counts for in a rate, in bytes, besides the bytes it carries."""
+_DELAYS: Final = (0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 20.0)
+"""Seconds until the next attempt where a store asks for patience, each shortened by up to half by chance."""
+
+
+class Pace:
+    """The requests of one place: how many at once, and what they cost."""
+
+    def __init__(self, *, clock: Clock | None = None) -> None:
+        self.limit = _FIRST
+        """Requests that may be in flight now."""
+        self.costs = Costs()
+        self._clock = clock or Clock()
+        self._in_flight = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._climb = Climb(self._clock.now())
+        self._halved = float("-inf")
+
+    async def __call__(self, ask: Callable[[], Awaitable[T]], *, size: Callable[[T], int | None]) -> T:
+        """The answer to one request, made when its turn comes.
+
+        `size` gives the bytes that went over the line; None keeps a request that says nothing about
+        others, such as a listing, out of the measurements.
+        """
+        for delay in chain(_delays(), (None,)):
+            await self._enter()
+            began = self._clock.now()
+            try:
+                answer = await ask()
+            except Exception as error:
+                if not is_throttled(error):
+                    raise
+                self._halve(began)
+                # A layer that retries has waited long enough already.
+                if delay is None or isinstance(error, ZarrstackError):
+                    raise
+                wait = max(delay, wanted_wait(error))
+            else:
+                carried = size(answer)
+                if carried is not None:
+                    self._answered(began, carried)
+                return answer
+            finally:
+                self._leave()
+            await self._clock.sleep(wait)
+        raise AssertionError  # the last delay is None
+
+    async def _enter(self) -> None:
+        if self._in_flight < self.limit:
+            self._in_flight += 1
+            return
+        self._climb.full = True
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()  # the turn came in the moment in which nobody wanted it any more
+            raise
+
+    def _leave(self) -> None:
+        self._in_flight -= 1
+        while self._waiting and self._in_flight < self.limit:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._in_flight += 1
+                turn.set_result(None)
+
+    def _answered(self, began: float, size: int) -> None:
+        now = self._clock.now()
+        self.costs.add(size, now - began)
+        if began >= self._halved:
+            self.limit = self._climb.answered(now, size + _REQUEST, self.limit)
+
+    def _halve(self, began: float) -> None:
+        """Once for all the requests that were under way together."""
+        if began < self._halved:
+            return
+        self.limit = max(self.limit // 2, _LEAST_HALVED)
+        self._halved = self._clock.now()
+        self._climb = Climb(self._halved)
+
+
+class Climb:
+    """Finds the number of requests beyond which the rate no longer grows.
+
+    A round is as many answers as requests may be in flight; one in which nobody had to wait for a turn
+    says nothing about the number, and is not counted.
+    """
+
+    def __init__(self, now: float) -> None:
+        self.full = False
+        self._began = now
+        self._answers = 0
+        self._work = 0
+        self._base: tuple[int, float] | None = None
+        """The number and rate that a step is measured against."""
+        self._hold = 0
+
+    def answered(self, now: float, work: int, limit: int) -> int:
+        """Count an answer; gives the number of requests from now on."""
+        self._answers += 1
+        self._work += work
+        if self._answers < limit:
+            return limit
+        seconds, was_full, done = now - self._began, self.full, self._work
+        self._began, self._answers, self._work, self.full = now, 0, 0, False
+        if not was_full or seconds <= 0:
+            return limit
+        return self._decide(limit, done / seconds)
+
+    def _decide(self, limit: int, rate: float) -> int:
+        if self._base is None:
+            return self._step(limit, rate)
+        number, before = self._base
+        if limit > number:
+            if rate >= before * (1 + _WORTH * (limit / number - 1)):
+                return self._step(limit, rate)
+            self._hold = _HELD
+            return number
+        if rate < before * _FALLEN and limit > _LEAST_LOWERED:
+            self._base, self._hold = None, 0
+            return max(limit * 3 // 4, _LEAST_LOWERED)
+        if self._hold:
+            self._hold -= 1
+            return limit
+        return self._step(limit, rate)
+
+    def _step(self, limit: int, rate: float) -> int:
+        self._base = (limit, rate)
+        return min(limit + min(_STEP, max(limit // 4, 1)), MOST)
+
+
+class Costs:
+    """What a request costs besides its bytes, from how long requests of several sizes took.
+
+    A straight line through (bytes, seconds), older ones counting less: its intercept is the time of a
+    request, its slope that of a byte.
+    """
+
+    _FADING: Final = 0.99
+    _ENOUGH: Final = 30.0
+
+    def __init__(self) -> None:
+        self._count = self._bytes = self._seconds = self._squares = self._products = 0.0
+
+    def add(self, size: int, seconds: float) -> None:
+        """One request."""
+        fading = self._FADING
+        self._count = self._count * fading + 1
+        self._bytes = self._bytes * fading + size
+        self._seconds = self._seconds * fading + seconds
+        self._squares = self._squares * fading + size * size
+        self._products = self._products * fading + size * seconds
+
+    def as_bytes(self) -> int | None:
+        """The bytes that take as long as a request; None while that cannot be told."""
+        if self._count < self._ENOUGH:
+            return None
+        spread = self._count * self._squares - self._bytes**2
+        if spread < 0.01 * self._bytes**2:
+            return None  # requests of one size tell nothing of others
+        slope = (self._count * self._products - self._bytes * self._seconds) / spread
+        intercept = (self._seconds - slope * self._bytes) / self._count
+        if slope <= 0 or intercept <= 0:
+            return None
+        return int(min(intercept / slope, float(1 << 40)))
+
+
+def _delays() -> Iterator[float]:
+    for delay in _DELAYS:
+        yield delay * (1 - 0.5 * random.random())
