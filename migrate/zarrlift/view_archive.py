@@ -38,26 +38,28 @@ class ViewedArray:
 
     def __init__(self, plan: ArrayPlan) -> None:
         self.plan = plan
-        self._compiled: tuple[Change | None, Look] | None = None
+        self._compiled: Change | Look | None = None
 
     @property
     def change(self) -> Change | None:
         """What is done to each object; None where they are shown as they lie."""
-        return self._ready()[0]
+        ready = self._ready()
+        return ready if isinstance(ready, Change) else None
 
-    def _ready(self) -> tuple[Change | None, Look]:
+    def _ready(self) -> Change | Look:
+        """What changes objects; what looks at them where nothing changes."""
         if self._compiled is None:
-            self._compiled = change_for(self.plan.move, recheck=False), look_at(self.plan.move)
+            self._compiled = change_for(self.plan.move, recheck=False) or look_at(self.plan.move)
         return self._compiled
 
     def changed(self, index: int, key: str, data: bytes) -> bytes | None:
         """The object as it would be stored; ChunkError and CastError with their place."""
         try:
-            change, look = self._ready()
-            if change is None:
-                look.check_whole(data)
+            ready = self._ready()
+            if not isinstance(ready, Change):
+                ready.check_whole(data)
                 return data
-            result = change(index, data, Tally())
+            result = ready(index, data, Tally())
         except ZarrstackError as error:
             raise error.at(node=self.plan.path, key=key) from None
         return None if result is None else bytes(memory(result))
