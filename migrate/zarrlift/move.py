@@ -77,19 +77,18 @@ class Parts:
         sources = leaves = None
         if self._blocks is not None:
             if self._leaves is not None:
-                inside = [
-                    touching(self._blocks.coordinates(block), self._blocks, self._move.destination.grid)
-                    for block in part.tolist()
-                ]
-                leaves = among(np.unique(np.concatenate(inside)), self._leaves)
-            near = [
-                touching(self._blocks.coordinates(block), self._blocks, self._move.source.objects)
-                for block in part.tolist()
-            ]
-            sources = among(np.unique(np.concatenate(near)), self._present)
+                inside = _touching(part, self._blocks, self._move.destination.grid)
+                leaves = among(inside, self._leaves)
+            sources = among(_touching(part, self._blocks, self._move.source.objects), self._present)
         return Task(
             move=self._move, number=number, indexes=part, sources=sources, leaves=leaves, certain=certain
         )
+
+
+def _touching(blocks: Indexes, of: Grid, grid: Grid) -> Indexes:
+    """Linear indexes, ascending, of the cells of a grid that some blocks of another one touch."""
+    near = [touching(of.coordinates(block), of, grid) for block in blocks.tolist()]
+    return np.unique(np.concatenate(near))
 
 
 class Mover:
