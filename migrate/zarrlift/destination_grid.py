@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 from zarrstack.core.chunk_keys import ChunkKeys
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError
@@ -25,7 +26,7 @@ def placed(
     axes than the recipe names keeps what it has, which is noted.
     """
     problems: list[Problem] = []
-    if recipe.chunks is not None and (shape := _asked(chunk_shape, recipe.chunks, layout.shape, problems)):
+    if recipe.chunks is not None and (shape := _chunks(recipe.chunks, layout.shape, problems)):
         layout = replace(layout, chunk_shape=shape)
     frame = _frame(source, layout, recipe, leaf_bytes, problems)
     if isinstance(frame, Shards) and frame.index.location == "start":
@@ -36,16 +37,13 @@ def placed(
     return replace(layout, keys=keys, frame=frame, root=None), problems
 
 
-def _asked(
-    read: object, text: str, shape: tuple[int, ...], problems: list[Problem]
-) -> tuple[int, ...] | None:
-    assert callable(read)
+def _chunks(text: str, shape: tuple[int, ...], problems: list[Problem]) -> tuple[int, ...] | None:
+    """The chunks that are asked for; None, and a note, where they are meant for other arrays."""
     try:
-        result: tuple[int, ...] = read(text, shape)
+        return chunk_shape(text, shape)
     except UnsupportedError as error:
         problems.append(replace(error.problem, kind="grid", severity="note"))
         return None
-    return result
 
 
 def _frame(
@@ -68,7 +66,7 @@ def _frame(
         message = "no shards: zarr-python 3.1.6 does not read any of structs or raw bytes"
         problems.append(Problem(kind="grid", severity="note", message=message, found=str(layout.data_type)))
         return None if before is None else Shards(before.chunks_per_shard, _index(before.index, recipe))
-    stored = leaf_bytes * _items(layout.chunk_shape) / max(_items(source.chunk_shape), 1)
+    stored = leaf_bytes * prod(layout.chunk_shape) / max(prod(source.chunk_shape), 1)
     try:
         asked, why = chunks_per_shard(recipe.shards, layout.grid.counts, stored)
     except UnsupportedError as error:
@@ -86,13 +84,6 @@ def _index(form: IndexFormat, recipe: ArrayRecipe) -> IndexFormat:
     if recipe.shard_index_location is not None:
         form = replace(form, location=recipe.shard_index_location)
     return form
-
-
-def _items(shape: tuple[int, ...]) -> int:
-    count = 1
-    for length in shape:
-        count *= length
-    return count
 
 
 def keys_for(source: ChunkKeys, recipe: ArrayRecipe, *, in_place: bool) -> KeyEncoding:
