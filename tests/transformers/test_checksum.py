@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -167,6 +168,98 @@ def test_writers_of_one_key_take_turns_in_all_threads(keep):
         list(pool.map(work, range(4)))
     for n in range(3):
         assert read(reopened(memory, keep), f"k{n}") is not None
+
+
+class Threaded(MemoryStore):
+    """Its first write of a key is done by a thread, which goes on when its caller is cancelled, as a
+    LocalStore's do."""
+
+    def __init__(self, memory, *, held):
+        super().__init__(memory)
+        self.held, self.begun = held, asyncio.Event()
+        self.free, self.done = threading.Event(), threading.Event()
+
+    async def set(self, key, value, byte_range=None):
+        if key == self.held and not self.begun.is_set():
+            self.begun.set()
+            await asyncio.to_thread(self.write, key, value)
+        else:
+            await super().set(key, value)
+
+    def write(self, key, value):
+        self.free.wait(30)
+        self._store_dict[key] = value
+        self.done.set()
+
+
+@KEEPS
+@pytest.mark.parametrize("held", ["a/c/0", "record"])
+def test_a_write_that_nobody_waits_for_any_more_does_not_overtake_the_next_one(keep, held):
+    memory = written(keep)
+    record = "a/c/0.crc32c" if keep == "beside" else "manifest.crc32c"
+    slow = Threaded(memory, held=record if held == "record" else held)
+    store = stack(slow, Checksum(keep=keep))
+
+    async def run():
+        first = asyncio.ensure_future(store.set("a/c/0", buffer(b"first")))
+        await slow.begun.wait()
+        first.cancel()
+        second = asyncio.ensure_future(store.set("a/c/0", buffer(b"second")))
+        for _ in range(50):  # as far as it gets
+            await asyncio.sleep(0)
+        slow.free.set()
+        await second
+        await asyncio.to_thread(slow.done.wait, 30)
+        with pytest.raises(asyncio.CancelledError):
+            await first
+
+    asyncio.run(run())
+    assert read(reopened(memory, keep), "a/c/0") == b"second"
+
+
+def test_layers_that_keep_one_manifest_lose_nothing_of_each_other():
+    memory = {}
+    first, second = reopened(memory, "manifest"), reopened(memory, "manifest")
+    assert read(first, "a") is None  # each has read the manifest
+    assert read(second, "a") is None
+
+    async def run():
+        await asyncio.gather(
+            *(store.set(f"{name}/{n}", buffer(b"1")) for n in range(5) for name, store in stores.items())
+        )
+        await second.delete("first/0")
+        await first.set("second/1", buffer(b"2"))
+
+    stores = {"first": first, "second": second}
+    asyncio.run(run())
+    for store in (first, second, reopened(memory, "manifest")):
+        assert asyncio.run(store.check()) == []
+        assert read(store, "first/0") is None
+        assert read(store, "second/1") == b"2"
+    asyncio.run(second.clear())
+    assert memory == {}
+
+
+def test_a_change_of_the_manifest_that_failed_is_made_with_the_next_one():
+    class Full(MemoryStore):
+        full = False
+
+        async def set(self, key, value, byte_range=None):
+            if self.full and key == "manifest.crc32c":
+                raise OSError(28, "No space left on device")
+            await super().set(key, value)
+
+    memory = written("manifest")
+    below = Full(memory)
+    store = stack(below, Checksum(keep="manifest"))
+    below.full = True
+    with pytest.raises(OSError, match="No space left"):
+        asyncio.run(store.set("a/c/0", buffer(b"new")))
+    assert read(store, "a/c/0") == b"old value"
+    below.full = False
+    asyncio.run(store.set("a/c/1", buffer(b"other")))
+    again = reopened(memory, "manifest")
+    assert (read(again, "a/c/0"), read(again, "a/c/1")) == (b"old value", b"other")
 
 
 class Yielding(StorageTransformer):

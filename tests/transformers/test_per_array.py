@@ -88,6 +88,15 @@ def test_a_layer_is_as_good_as_its_json(store):
     assert field(store) == [ENTRY]
 
 
+def test_checksums_lie_beside_the_objects_of_the_array(store):
+    create(store, [ENTRY, {"name": "checksum"}])
+    assert [key for key in keys(store) if key.endswith("1.crc32c")] == [
+        "g/a/c/0/1.crc32c",
+        "g/a/c/1/1.crc32c",
+    ]
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+
+
 def test_layers_are_named_from_the_array_down_to_the_store(store):
     array = create(store, [ENTRY, {"name": "mask"}])
     assert field(store) == [ENTRY, {"name": "mask"}]
@@ -202,6 +211,7 @@ def put_field(store, entries, path="g/a"):
         ([{"name": "nowhere", "must_understand": True}], UnsupportedError, "'nowhere'"),
         ([{"name": "log", "configuration": {"events": "x"}}], UnsupportedError, "'log' may not be named"),
         ([{"name": "sharding"}], MetadataError, "chunks_per_shard"),
+        ([{"name": "checksum", "configuration": {"keep": "manifest"}}], MetadataError, "'keep' of one array"),
         ([{"name": "sharding", "configuration": {"chunks": 3}}], MetadataError, "'chunks'"),
         ([{"name": "sharding", "configuration": 3}], MetadataError, "no JSON object"),
         ([{"title": "sharding"}], MetadataError, "no storage transformer"),
@@ -209,7 +219,8 @@ def put_field(store, entries, path="g/a"):
         ({"name": "sharding"}, MetadataError, "no list"),
     ],
     ids=[
-        "unknown", "name alone", "must be understood", "reaches out", "lacks an option", "slip", "number",
+        "unknown", "name alone", "must be understood", "reaches out", "lacks an option",
+        "a manifest of the whole store", "slip", "number",
         "no name", "7", "dict",
     ],
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
@@ -13,7 +13,9 @@ from .arguments import given, unfit
 from .around import cut
 from .checksum_ledgers import ABSENT, SUFFIX, Beside, Ledger, Manifest, States, Sum, sum_of
 from .core.errors import ChunkError, Problem, UsageError
+from .core.jsons import JSONObject
 from .shard_locks import SharedLock, lock_of, place_of
+from .shard_writing import to_the_end
 from .transformer import StorageTransformer
 
 Keep: TypeAlias = Literal["beside", "manifest"]
@@ -31,8 +33,8 @@ class Checksum(StorageTransformer):
     "pass" unchecked. `seal` makes checksums for such objects.
 
     A range is read by reading the whole object, since a checksum says nothing of its parts.
-    Writers of one key take turns within a process; several processes must not write one key at
-    the same time.
+    Writers of one key take turns within a process, and a write that has begun is done to its end when
+    its caller is cancelled; several processes must not write one key at the same time.
     """
 
     name = "checksum"
@@ -55,6 +57,21 @@ class Checksum(StorageTransformer):
     def check_below(self, layer: StorageTransformer) -> str | None:
         """Two of these would take each other's records for objects."""
         return "one layer of checksums is enough" if isinstance(layer, Checksum) else None
+
+    @classmethod
+    def for_array(cls, configuration: JSONObject, path: str, document: JSONObject) -> Self:
+        """The layer that the metadata of one array names: records lie beside the array's objects.
+
+        UsageError for a manifest, which lies at the root of the store: no array owns that.
+        """
+        if configuration.get("keep", "beside") != "beside":
+            raise UsageError(
+                f"layer {cls.name!r}: option 'keep' of one array is 'beside'",
+                node=path,
+                found=repr(configuration["keep"]),
+                expected="'beside', or the layer in a stack over the whole store",
+            )
+        return super().for_array(configuration, path, document)
 
     # -- reading --------------------------------------------------------------------------------
 
@@ -113,7 +130,7 @@ class Checksum(StorageTransformer):
         self._check_writable()
         _check_key(key)
         async with self._lock(key).writing():
-            await self._write(key, value)
+            await to_the_end(self._write(key, value))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a value where there is none; only within this process can no other come between."""
@@ -121,15 +138,14 @@ class Checksum(StorageTransformer):
         _check_key(key)
         async with self._lock(key).writing():
             if not await self._store.exists(key):
-                await self._write(key, value)
+                await to_the_end(self._write(key, value))
 
     async def _write(self, key: str, value: Buffer) -> None:
         if not isinstance(value, Buffer):
             await self._store.set(key, value)  # which refuses it in its own words
             return
         new = sum_of(value.as_buffer_like())
-        before = await self._ledger.get(self._store, key) or (ABSENT,)
-        await self._ledger.put(self._store, key, _united(new, *before))
+        await self._ledger.add(self._store, key, new)
         await self._store.set(key, value)
         await self._ledger.put(self._store, key, (new,))
 
@@ -139,12 +155,15 @@ class Checksum(StorageTransformer):
         if _is_record(key):
             return
         async with self._lock(key).writing():
-            states = await self._ledger.get(self._store, key)
-            if states is not None:
-                await self._ledger.put(self._store, key, _united(ABSENT, *states))
-            await self._store.delete(key)
-            if states is not None:
-                await self._ledger.drop(self._store, key)
+            await to_the_end(self._remove(key))
+
+    async def _remove(self, key: str) -> None:
+        known = await self._ledger.get(self._store, key, again=True) is not None
+        if known:
+            await self._ledger.add(self._store, key, ABSENT)
+        await self._store.delete(key)
+        if known:
+            await self._ledger.drop(self._store, key)
 
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path, with their checksums.
@@ -178,11 +197,12 @@ class Checksum(StorageTransformer):
         sealed = 0
         for key in [key async for key in self.list_prefix(prefix)]:
             async with self._lock(key).writing():
-                if await self._ledger.get(self._store, key) is not None:
+                if await self._ledger.get(self._store, key, again=True) is not None:
                     continue
                 value = await self._store.get(key, default_buffer_prototype())
                 if value is not None:
-                    await self._ledger.put(self._store, key, (sum_of(value.as_buffer_like()),))
+                    states = (sum_of(value.as_buffer_like()),)
+                    await to_the_end(self._ledger.put(self._store, key, states))
                     sealed += 1
         return sealed
 
@@ -198,10 +218,6 @@ class Checksum(StorageTransformer):
             except ChunkError as error:
                 problems.append(error.problem)
         return problems
-
-
-def _united(*states: Sum) -> States:
-    return tuple(dict.fromkeys(states))
 
 
 def _is_record(key: str) -> bool:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 from zarr.abc.store import Store
 from zarr.core.buffer import cpu
@@ -25,7 +25,7 @@ from zarr.core.buffer.core import default_buffer_prototype
 
 from .core.errors import ChunkError
 from .core.jsons import excerpt
-from .shard_locks import SharedLock
+from .shard_locks import SharedLock, lock_of, place_of
 
 SUFFIX: Final = ".crc32c"
 """What the names of records end with; no segment of an object's key may."""
@@ -48,7 +48,9 @@ class Sum:
 
 
 ABSENT: Final = Sum(0, -1)
-States = tuple[Sum, ...]
+States: TypeAlias = tuple[Sum, ...]
+Edit: TypeAlias = "Callable[[dict[str, States]], None]"
+"""One change of what is kept."""
 
 
 def sum_of(data: Any) -> Sum:
@@ -58,11 +60,19 @@ def sum_of(data: Any) -> Sum:
     return Sum(int(crc32c(data)), len(data))
 
 
+def united(*states: Sum) -> States:
+    """Each of these states once."""
+    return tuple(dict.fromkeys(states))
+
+
 class Ledger(Protocol):
     """What is kept of each key. `None` means nothing is."""
 
     async def get(self, store: Store, key: str, *, again: bool = False) -> States | None:
         """The states of a key; `again` looks past what is held in memory."""
+
+    async def add(self, store: Store, key: str, state: Sum) -> None:
+        """One state more that a key may be in; without any yet, it may be absent too."""
 
     async def put(self, store: Store, key: str, states: States) -> None:
         """Keep the states of a key; they are in the store on return."""
@@ -84,6 +94,10 @@ class Beside:
             return None
         return _parse(record.to_bytes().decode("ascii", "replace").splitlines(), key, key + SUFFIX)
 
+    async def add(self, store: Store, key: str, state: Sum) -> None:
+        """One read and one write."""
+        await self.put(store, key, united(state, *(await self.get(store, key) or (ABSENT,))))
+
     async def put(self, store: Store, key: str, states: States) -> None:
         """One write."""
         text = "".join(f"{state}\n" for state in states)
@@ -100,77 +114,101 @@ class Beside:
 class Manifest:
     """One document for all keys, held in memory and written after every change.
 
-    Changes that are made at the same time share one write. One process may write, others may read.
+    Changes that are made at the same time share one write. Layers of one process that keep the same
+    manifest take turns, and what one has written stays when the next one writes. One process may
+    write, others may read.
     """
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._storing = SharedLock()
+        self._place: Hashable = None
         self._objects: dict[str, States] | None = None
+        """What the manifest held when it was read last, with the changes since."""
+        self._seen: bytes | None = None
+        """The manifest when it was read or written last."""
+        self._waiting: list[Edit] = []
+        """Changes that are not in the manifest yet, in their order."""
         self._changes = self._stored = 0
 
     async def get(self, store: Store, key: str, *, again: bool = False) -> States | None:
         """The states of a key, from memory; the manifest is read first if it was not, or `again`."""
-        return (await self._loaded(store, again=again)).get(key)
+        if again or self._objects is None:
+            async with self._lock(store).writing():
+                await self._refresh(store)
+        with self._guard:
+            return (self._objects or {}).get(key)
+
+    async def add(self, store: Store, key: str, state: Sum) -> None:
+        """Change memory, then the manifest."""
+        await self._edit(store, lambda objects: _add(objects, key, state))
 
     async def put(self, store: Store, key: str, states: States) -> None:
         """Change memory, then the manifest."""
-        objects = await self._loaded(store)
-        with self._guard:
-            objects[key] = states
-            self._changes += 1
-            change = self._changes
-        await self._store(store, change)
+        await self._edit(store, lambda objects: objects.update({key: states}))
 
     async def drop(self, store: Store, key: str) -> None:
         """Change memory, then the manifest."""
-        objects = await self._loaded(store)
-        with self._guard:
-            if objects.pop(key, None) is None:
-                return
-            self._changes += 1
-            change = self._changes
-        await self._store(store, change)
+        await self._edit(store, lambda objects: _drop(objects, key))
 
     async def drop_folder(self, store: Store, prefix: str) -> None:
         """Forget all keys that begin with the prefix; the manifest itself may be gone."""
-        objects = await self._loaded(store)
+        await self._edit(store, lambda objects: _drop_folder(objects, prefix))
+
+    async def _edit(self, store: Store, edit: Edit) -> None:
         with self._guard:
-            for key in [key for key in objects if key.startswith(prefix)]:
-                del objects[key]
+            if self._objects is not None:
+                edit(self._objects)
+            self._waiting.append(edit)
             self._changes += 1
             change = self._changes
-        await self._store(store, change)
+        async with self._lock(store).writing():
+            if self._stored < change:  # else a write that began after our change has brought it along
+                await self._refresh(store)
+                await self._write(store)
 
-    async def _loaded(self, store: Store, *, again: bool = False) -> dict[str, States]:
-        objects = self._objects
-        if objects is not None and not again:
-            return objects
-        async with self._storing.writing():
-            if self._objects is not None and (not again or self._changes != self._stored):
-                return self._objects
-            record = await store.get(MANIFEST, default_buffer_prototype())
-            found = {} if record is None else _parse_manifest(record.to_bytes())
-            with self._guard:
-                if self._objects is None or self._changes == self._stored:
-                    self._objects = found
-                return self._objects
+    async def _refresh(self, store: Store) -> None:
+        """Take over what other layers have written meanwhile; call it with the lock held."""
+        record = await store.get(MANIFEST, default_buffer_prototype())
+        data = None if record is None else record.to_bytes()
+        if self._objects is not None and data == self._seen:
+            return
+        objects = {} if data is None else _parse_manifest(data)
+        with self._guard:
+            for edit in self._waiting:
+                edit(objects)
+            self._objects, self._seen = objects, data
 
-    async def _store(self, store: Store, change: int) -> None:
-        async with self._storing.writing():
-            if self._stored >= change:
-                return  # a write that began after our change has brought it along
-            with self._guard:
-                latest = self._changes
-                lines = {
-                    key: [str(state) for state in states] for key, states in (self._objects or {}).items()
-                }
-            if lines:
-                document = {"format": FORMAT, "version": VERSION, "objects": lines}
-                await store.set(MANIFEST, cpu.Buffer.from_bytes(json.dumps(document).encode()))
-            else:
-                await store.delete(MANIFEST)
+    async def _write(self, store: Store) -> None:
+        with self._guard:
+            latest, count = self._changes, len(self._waiting)
+            lines = {key: [str(state) for state in states] for key, states in (self._objects or {}).items()}
+        data = json.dumps({"format": FORMAT, "version": VERSION, "objects": lines}).encode()
+        if lines and data != self._seen:
+            await store.set(MANIFEST, cpu.Buffer.from_bytes(data))
+        elif not lines and self._seen is not None:
+            await store.delete(MANIFEST)
+        with self._guard:
+            self._seen = data if lines else None
+            del self._waiting[:count]
             self._stored = latest
+
+    def _lock(self, store: Store) -> SharedLock:
+        if self._place is None:
+            self._place = ("manifest", place_of(store))
+        return lock_of(self._place, MANIFEST)
+
+
+def _add(objects: dict[str, States], key: str, state: Sum) -> None:
+    objects[key] = united(state, *objects.get(key, (ABSENT,)))
+
+
+def _drop(objects: dict[str, States], key: str) -> None:
+    objects.pop(key, None)
+
+
+def _drop_folder(objects: dict[str, States], prefix: str) -> None:
+    for key in [key for key in objects if key.startswith(prefix)]:
+        del objects[key]
 
 
 def _parse_manifest(data: bytes) -> dict[str, States]:

@@ -89,5 +89,7 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is not None:
+        if not task.cancelled():
+            task.exception()  # nobody else will look at it
         raise cancelled
     task.result()
