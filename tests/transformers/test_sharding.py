@@ -11,13 +11,15 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.sequences import check, sequences
-from zarr.abc.store import RangeByteRequest, Store
+from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from zarrstack import shard_store
+from zarrstack.byte_ranges import cut
 from zarrstack.core.errors import ChunkError, MetadataError, UsageError
 from zarrstack.core.shard import MISSING, IndexFormat, ShardIndex
+from zarrstack.shard_locks import SharedLock
 from zarrstack.sharding import Sharding
 from zarrstack.testing import LayerTests
 from zarrstack.transformer import StorageTransformer
@@ -276,6 +278,43 @@ def test_a_reader_never_meets_the_index_of_one_shard_with_the_chunks_of_the_next
     async def run() -> None:
         await layer.set("c/3", value(b"stays"))
         await asyncio.gather(write(), read(), read())
+
+    asyncio.run(run())
+
+
+places = st.integers(-15, 15)
+PARTS = st.one_of(
+    st.builds(RangeByteRequest, places, places),
+    st.builds(OffsetByteRequest, places),
+    st.builds(SuffixByteRequest, places),
+)
+
+
+@given(part=PARTS, first=st.binary(max_size=9), second=st.binary(max_size=9))
+def test_no_range_of_a_chunk_reaches_into_its_neighbours(part, first, second) -> None:
+    """Negative starts did: a chunk's bytes are those of a slice in Python, whatever is asked for."""
+    layer = Sharding(MemoryStore(), chunks_per_shard=[2])
+
+    async def run() -> bytes:
+        await layer._set_many([("c/0", value(first)), ("c/1", value(second))])
+        return (await layer.get("c/1", PROTOTYPE, part)).to_bytes()
+
+    assert asyncio.run(run()) == cut(value(second), part).to_bytes()
+
+
+def test_who_waits_in_an_event_loop_that_ends_does_not_hold_up_the_others() -> None:
+    lock = SharedLock()
+
+    async def held() -> None:
+        async with lock.writing():
+            pass
+
+    async def run() -> None:
+        async with lock.reading():
+            waiting = held()
+            waiting.send(None)
+            waiting.close()  # as if its loop ran no more: nobody cancels it
+        await asyncio.wait_for(held(), 10)
 
     asyncio.run(run())
 

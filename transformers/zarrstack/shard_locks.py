@@ -60,7 +60,7 @@ class SharedLock:
             self._waiting.append((write, turn))
         try:
             await asyncio.wrap_future(turn)
-        except asyncio.CancelledError:
+        except BaseException:  # cancelled, or closed with an event loop that runs no more
             # Our turn may have come in the moment in which we were cancelled.
             if not turn.cancel():
                 self._release(write=write)

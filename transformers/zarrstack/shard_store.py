@@ -144,16 +144,19 @@ def content(value: Buffer) -> memoryview:
 def bounds(byte_range: ByteRequest | None, length: int) -> tuple[int, int]:
     """Start and stop of a request within a value of so many bytes, cut to the value.
 
-    What MemoryStore of zarr 3.1.6 and 3.4.2 gives: past the end there is nothing, and that is no error.
+    As zarr 3.4.2's MemoryStore takes them: like a slice in Python. Past the end there is nothing, which
+    is no error, and negative places count from the end: never from that of a neighbour in the shard.
     """
     match byte_range:
         case None:
-            return 0, length
+            part = slice(None)
         case RangeByteRequest(start, end):
-            return min(start, length), max(min(start, length), min(end, length))
+            part = slice(start, end)
         case OffsetByteRequest(offset):
-            return min(offset, length), length
+            part = slice(offset, None)
         case SuffixByteRequest(suffix):
-            return max(0, length - suffix), length
+            part = slice(max(0, length - suffix), None)
         case _:
             raise ValueError(f"Unexpected byte_range, got {byte_range}.")
+    first, last, _ = part.indices(length)
+    return first, max(first, last)
