@@ -10,9 +10,9 @@ too (`tests/conformance/test_n5_in_place.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from typing import Final
 
+from zarrstack import plugins
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.frames import N5Blocks
 from zarrstack.core.n5_dataset import STANDARD
@@ -53,7 +53,7 @@ def in_place_problems(layout: Layout) -> Iterator[Problem]:
 
 def require_codec() -> None:
     """UsageError where zarr-python could not read the result here, and it could not be verified."""
-    if not entry_points(group="zarr.codecs", name=CODEC):
+    if not any(point.name == CODEC for point in plugins.registered("zarr.codecs")):
         raise UsageError(
             f"N5 arrays stay in place under the codec {CODEC}, which is not installed here",
             advice="pip install 'zarrlift[n5]', or migrate to a new place.",

@@ -12,11 +12,13 @@ Nothing of it is imported before an archive is looked at.
 from __future__ import annotations
 
 import functools
-from difflib import get_close_matches
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from zarrstack import plugins
 from zarrstack.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP: Final = "zarrlift.conventions"
 BUILT_IN: Final = ("hdmf", "n5", "ome", "spatialdata", "xarray")
@@ -27,9 +29,8 @@ NONE: Final = "none"
 
 @functools.cache
 def outside() -> tuple[EntryPoint, ...]:
-    """What other packages registered, by name; one that both an editable and a plain install list is one."""
-    points = {(point.name, point.value): point for point in entry_points(group=GROUP)}
-    return tuple(point for _, point in sorted(points.items()))
+    """What other packages registered, by name."""
+    return plugins.registered(GROUP)
 
 
 def known_names() -> tuple[str, ...]:
@@ -50,6 +51,8 @@ def parse_conventions(text: str) -> tuple[str, ...]:
         if name in BUILT_IN or name == AUTO:
             continue
         if name not in (known := known_names()):
+            from difflib import get_close_matches
+
             near = get_close_matches(name, known, 1)
             raise UsageError(
                 "'none' stands alone" if name == NONE else f"no convention is called {name!r}",

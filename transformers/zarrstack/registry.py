@@ -17,13 +17,15 @@ import functools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final
 
+from . import plugins
 from .core.errors import UsageError
 from .core.jsons import JSON, JSONObject, excerpt
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from zarr.abc.store import Store
 
     from .transformer import StorageTransformer
@@ -48,7 +50,7 @@ class Registered:
 
 def registered() -> tuple[Registered, ...]:
     """Every registered layer, by name. Loads each; one that is broken says so in `problem`."""
-    return tuple(_listed(name) for name in sorted({point.name for point in entry_points(group=GROUP)}))
+    return tuple(_listed(name) for name in _names())
 
 
 def _listed(name: str) -> Registered:
@@ -74,44 +76,26 @@ def find(name: str) -> type[StorageTransformer]:
 
     points = _named(name)
     if not points:
-        known = sorted({point.name for point in entry_points(group=GROUP)})
         raise UsageError(
             f"no storage transformer is called {name!r}",
-            expected=", ".join(known) or "a registered name",
+            expected=", ".join(_names()) or "a registered name",
             advice="Install the package that brings it, or correct the name.",
         )
-    if len(points) > 1:
-        raise UsageError(
-            f"more than one storage transformer is called {name!r}",
-            found=" and ".join(point.value for point in points),
-            advice="Uninstall one of the packages.",
-        )
-    try:
-        layer = points[0].load()
-    except Exception as error:  # any module may stand behind an entry point
-        raise UsageError(
-            f"the storage transformer {name!r} cannot be loaded from {points[0].value}",
-            found=f"{type(error).__name__}: {error}",
-        ) from error
-    if not (isinstance(layer, type) and issubclass(layer, StorageTransformer)):
-        raise UsageError(
-            f"what is registered as {name!r} is no storage transformer",
-            found=points[0].value,
-            expected="a subclass of zarrstack.StorageTransformer",
-        )
-    if getattr(layer, "name", None) != name:
-        raise UsageError(
-            f"the storage transformer registered as {name!r} has another name",
-            found=repr(getattr(layer, "name", None)),
-            expected=repr(name),
-        )
-    return layer
+    return plugins.load(
+        points,
+        StorageTransformer,
+        what="storage transformer",
+        public="zarrstack.StorageTransformer",
+        advice="Mend or uninstall that package.",
+    )
+
+
+def _names() -> list[str]:
+    return sorted({point.name for point in plugins.registered(GROUP)})
 
 
 def _named(name: str) -> tuple[EntryPoint, ...]:
-    # An editable and an ordinary install of one package list the same entry twice.
-    points = {point.value: point for point in entry_points(group=GROUP, name=name)}
-    return tuple(points.values())
+    return tuple(point for point in plugins.registered(GROUP) if point.name == name)
 
 
 def layer_from_json(entry: JSON) -> StorageTransformer:

@@ -6,7 +6,7 @@ import functools
 from importlib import import_module
 from typing import Final
 
-from zarrstack.core.errors import UsageError
+from zarrstack import plugins
 
 from ..recipe_conventions import AUTO, outside
 from .base import Convention
@@ -45,31 +45,10 @@ def _ours(name: str) -> type[Convention]:
 @functools.cache
 def find(name: str) -> type[Convention]:
     """The convention of another package; UsageError where what is registered cannot be used."""
-    points = [point for point in outside() if point.name == name]
-    if len(points) > 1:
-        raise UsageError(
-            f"more than one convention is called {name!r}",
-            found=" and ".join(point.value for point in points),
-            advice="Uninstall one of the packages.",
-        )
-    try:
-        convention = points[0].load()
-    except Exception as error:  # any module may stand behind an entry point
-        raise UsageError(
-            f"the convention {name!r} cannot be loaded from {points[0].value}",
-            found=f"{type(error).__name__}: {error}",
-            advice="Mend or uninstall that package, or name the conventions that are wanted.",
-        ) from error
-    if not (isinstance(convention, type) and issubclass(convention, Convention)):
-        raise UsageError(
-            f"what is registered as {name!r} is no convention",
-            found=points[0].value,
-            expected="a subclass of zarrlift.conventions.Convention",
-        )
-    if getattr(convention, "name", None) != name:
-        raise UsageError(
-            f"the convention registered as {name!r} has another name",
-            found=repr(getattr(convention, "name", None)),
-            expected=repr(name),
-        )
-    return convention
+    return plugins.load(
+        [point for point in outside() if point.name == name],
+        Convention,  # type: ignore[type-abstract]  # it is only compared with
+        what="convention",
+        public="zarrlift.conventions.Convention",
+        advice="Mend or uninstall that package, or name the conventions that are wanted.",
+    )
