@@ -1,7 +1,8 @@
 """Other libraries doing what zarrlift does, one process each: `python contenders.py NAME SOURCE RESULT WORK`.
 
 WORK names the result: chunk shape, shard shape, codecs. Each library is used as its documentation
-shows, with as many threads as it takes by itself.
+shows, with as many threads as it takes by itself. z5py and rechunker run in environments of their own,
+where nothing else of this folder is imported.
 """
 
 from __future__ import annotations
@@ -128,10 +129,53 @@ def by_dask(source: Path, result: Path, work: dict[str, Any]) -> None:
     da.store(array, new, lock=False)
 
 
+def by_z5py(source: Path, result: Path, work: dict[str, Any]) -> None:
+    """Slab by slab with two threads, to its Zarr v3 in `z5py.zarr/volume`: it has no copy (z5py 3.0.2)."""
+    import z5py
+
+    # A dataset is opened by the container above it; what is Zarr must be called so.
+    old = z5py.File(str(source.parent), "r", use_zarr_format=False)[source.name]
+    result.mkdir()
+    file = z5py.File(str(result / "z5py.zarr"), "w", use_zarr_format=True, zarr_format=3)
+    packer = work["codecs"][-1]
+    new = file.create_dataset(
+        "volume",
+        shape=old.shape,
+        dtype=old.dtype,
+        chunks=work["chunks"],
+        compression=packer["name"],
+        level=packer["configuration"]["level"],
+    )
+    old.n_threads = new.n_threads = 2
+    step = work["chunks"][0]
+    for start in range(0, old.shape[0], step):
+        new[start : start + step] = old[start : start + step]
+
+
+def by_rechunker(source: Path, result: Path, work: dict[str, Any]) -> None:
+    """To Zarr v2 without shards, which is all it writes: rechunker 0.5.4 needs zarr 2. dask runs it.
+
+    1 GB for each of dask's threads, which is what it takes to go in one pass here.
+    """
+    import zarr
+    from numcodecs import Zstd
+    from rechunker import rechunk
+
+    plan = rechunk(
+        zarr.open_array(str(source), mode="r"),
+        target_chunks=work["chunks"],
+        max_mem="1GB",
+        target_store=str(result),
+        temp_store=str(result.with_suffix(".between")),
+        target_options={"compressor": Zstd(work["codecs"][-1]["configuration"]["level"])},
+    )
+    plan.execute()
+
+
 def codecs_only(source: Path, result: Path, work: dict[str, Any]) -> None:  # noqa: ARG001
     """What cannot be left out: every payload decoded and encoded in memory, in two threads.
 
-    Files are read before and nothing is written; `result` is not touched.
+    Nothing is written; `result` is not touched. Start-up and reading are part of it.
     """
     from zarrlift.archive import ArrayNode
     from zarrlift.formats import describe
@@ -162,6 +206,8 @@ CONTENDERS: dict[str, Callable[[Path, Path, dict[str, Any]], None]] = {
     "zarr-python": by_zarr,
     "zarr-python with zarrs": by_zarrs,
     "dask": by_dask,
+    "z5py": by_z5py,
+    "rechunker": by_rechunker,
     "codecs alone": codecs_only,
 }
 

@@ -1,10 +1,10 @@
 """N5 to Zarr v3 beside tensorstore, z5py, `cp -r` and the bare codec work on edge blocks.
 
-    python benchmarks/n5.py [--directory /dev/shm] [--rounds 5] [--z5py PYTHON] [--write]
+    python benchmarks/n5.py [--directory /dev/shm] [--rounds 5] [--z5py ENVIRONMENT] [--write]
 
-PYTHON is one whose environment has z5py (z5py 3.0.2 needs numpy below 2); without it that row is left
-out. Every result is compared with the source afterwards, value by value, by tensorstore. With
-`--write` the table goes into docs/speed.md.
+ENVIRONMENT is a virtual environment with z5py (z5py 3.0.2 needs numpy below 2), or its Python; without it
+that row is left out. Every result is compared with the source afterwards, value by value, by tensorstore.
+With `--write` the table goes into docs/speed.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from harness import Command, Figures, measure, remover
+from harness import Command, Figures, measure, python_of, remover
 from main_job import PAGE, ZARRLIFT, machine
 
 HERE = Path(__file__).parent
@@ -122,20 +122,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directory", default="/dev/shm")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--z5py", metavar="PYTHON")
+    parser.add_argument("--z5py", metavar="ENVIRONMENT")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
+    z5py = python_of(asked.z5py) if asked.z5py else None
     base = Path(tempfile.mkdtemp(dir=asked.directory))
     try:
         subprocess.run((sys.executable, str(HERE / "n5_sources.py"), str(base)), check=True)
-        figures = measure(commands(base, asked.z5py), asked.rounds)
+        figures = measure(commands(base, z5py), asked.rounds)
         seconds = json.loads(f"[{','.join((base / 'edges').read_text().split())}]")
         check(base, list(figures))
         blocks = counted(base)
     finally:
         shutil.rmtree(base)
     rows = table(figures, statistics.median(seconds[1:]), blocks)
-    text = "\n".join((f"{machine()},", f"{versions(asked.z5py)}, {asked.rounds} rounds", "", *rows))
+    text = "\n".join((f"{machine()},", f"{versions(z5py)}, {asked.rounds} rounds", "", *rows))
     print(text)
     if asked.write:
         page = PAGE.read_text()
