@@ -1,4 +1,4 @@
-"""`ReadOnly`: what is below can be read, and cannot be changed."""
+"""`ReadOnly`, and what every layer is that cannot be written to: `Unwritable`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from zarr.core.buffer import Buffer, BufferPrototype
 
 from .around import Around
 from .core.errors import UsageError
+from .transformer import StorageTransformer
 
 
-class ReadOnly(Around):
-    """Refuses every call that would change something, whatever the store below allows.
+class Unwritable(StorageTransformer):
+    """A layer that cannot be written to: whatever would change something is refused, and told by its key."""
 
-    Unlike a store opened read-only, it cannot be turned back: `with_read_only(False)` is refused too.
-    """
-
-    name = "readonly"
-    in_metadata: ClassVar[bool] = True
+    to_write: ClassVar[str]
+    """What to do instead, for who wants to write; it ends every refusal."""
 
     @property
     def read_only(self) -> bool:
@@ -40,21 +38,7 @@ class ReadOnly(Around):
         """The same layer; UsageError when it is asked to become writable."""
         if not read_only:
             self._refuse("with_read_only(False)", None)
-        return self._with_store(self._store)
-
-    def get_sync(
-        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """As `get`, without an event loop (zarr 3.3+)."""
-        below: Any = self._store
-        value: Buffer | None = below.get_sync(key, prototype=prototype, byte_range=byte_range)
-        return value
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """The value or a range of it; None when the key is missing."""
-        return await self._store.get(key, prototype, byte_range)
+        return self
 
     async def set(self, key: str, value: Buffer) -> None:
         """Refused."""
@@ -98,5 +82,30 @@ class ReadOnly(Around):
             key=key,
             found=operation,
             expected="only reading",
-            advice="Take the layer out of the stack to write.",
+            advice=self.to_write,
         )
+
+
+class ReadOnly(Unwritable, Around):
+    """Refuses every call that would change something, whatever the store below allows.
+
+    Unlike a store opened read-only, it cannot be turned back: `with_read_only(False)` is refused too.
+    """
+
+    name = "readonly"
+    in_metadata: ClassVar[bool] = True
+    to_write: ClassVar[str] = "Take the layer out of the stack to write."
+
+    def get_sync(
+        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """As `get`, without an event loop (zarr 3.3+)."""
+        below: Any = self._store
+        value: Buffer | None = below.get_sync(key, prototype=prototype, byte_range=byte_range)
+        return value
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """The value or a range of it; None when the key is missing."""
+        return await self._store.get(key, prototype, byte_range)
