@@ -52,6 +52,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "gathering",
             "passes",
             "canvas",
+            "keeping",
             "new_objects",
             "streams",
             "server_copy",
@@ -69,6 +70,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "view",
             "view_archive",
             "reverse_view",
+            "hierarchy_view",
+            "shown",
             "reversing*",
             "serving",
             "merging",
@@ -91,7 +94,12 @@ IN_CORE_FORBIDDEN = {
     "asyncio", "fsspec", "glob", "http", "io", "os", "pathlib", "shutil", "socket", "sqlite3",
     "subprocess", "tempfile", "urllib", "zarr", "zarrlift",
 }  # fmt: skip
-MADE_OF_ZARR = {"zarrlift.storage_bridge", "zarrlift.view", "zarrlift.reverse_view"}
+MADE_OF_ZARR = {
+    "zarrlift.storage_bridge",
+    "zarrlift.hierarchy_view",
+    "zarrlift.view",
+    "zarrlift.reverse_view",
+}
 """Modules that subclass what zarr defines; they are imported where they are used, like zarr itself."""
 LAZY = {
     "zarr",

@@ -28,7 +28,7 @@ from zarr.storage import LocalStore
 
 import zarrlift
 from zarrlift.reverse_view import ReverseView
-from zarrstack.core.errors import ChunkError, UnsupportedError, UsageError
+from zarrstack.core.errors import ChunkError, StorageError, UnsupportedError, UsageError
 from zarrstack.transformer import StorageTransformer
 
 OCEAN = FIXTURES / "zarr_v2" / "zarr-2.18" / "people" / "ocean.zarr"
@@ -414,6 +414,29 @@ def test_a_damaged_chunk_is_an_error_with_its_place(tmp_path: Path) -> None:
         assert caught.value.problem.key == file.relative_to(source).as_posix()
 
 
+@pytest.mark.parametrize("part", [None, RangeByteRequest(0, 4)], ids=str)
+@pytest.mark.parametrize(
+    ("target", "reason"), [("gone", "a link leads nowhere"), ("elsewhere", "a link leads out of the archive")]
+)
+@pytest.mark.parametrize("options", [{"compressors": None}, SHARDED], ids=["chunks", "shards"])
+def test_a_link_is_no_missing_chunk_and_no_way_out(
+    options: dict, target: str, reason: str, part, tmp_path: Path
+) -> None:
+    source = made(tmp_path / "new", **options)
+    (source / "a/c/0/0").rename(tmp_path / "elsewhere")
+    (source / "a/c/0/0").symlink_to(tmp_path / target)
+    store = zarrlift.present(source, "zarr2")
+    for call in (lambda: read(store, "a/0.0", part), lambda: store.get_sync("a/0.0", byte_range=part)):
+        with pytest.raises(StorageError, match=reason) as caught:
+            call()
+        assert caught.value.problem.key == "a/c/0/0"
+    if target == "elsewhere":
+        meant = zarrlift.present(source, "zarr2", follow_links=True)
+        assert read(meant, "a/0.0") == read(
+            zarrlift.present(made(tmp_path / "plain", **options), "zarr2"), "a/0.0"
+        )
+
+
 def test_a_broken_document_leaves_its_node_out_alone(tmp_path: Path) -> None:
     source = mixed(tmp_path / "new")
     document = (source / "fine/zarr.json").read_text()
@@ -436,6 +459,9 @@ def test_nothing_can_be_written(tmp_path: Path) -> None:
         store.with_read_only(False)
     with pytest.raises(ValueError, match="read-only"):
         zarr.open_array(store, path="a", mode="r", zarr_format=2)[...] = 0
+    with pytest.raises(UsageError, match=r"does not support writing.* write to the hierarchy") as caught:
+        asyncio.run(store.delete("a/.zarray"))
+    assert (caught.value.problem.key, caught.value.problem.found) == ("a/.zarray", "delete")
 
 
 def test_a_copy_shows_the_same(tmp_path: Path) -> None:

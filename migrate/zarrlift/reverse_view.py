@@ -7,24 +7,20 @@ serves the older format's documents, and under its chunk keys what a reader of i
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from zarr.abc.store import ByteRequest, Store
-from zarr.core.buffer import Buffer, BufferPrototype
-from zarr.core.buffer.core import default_buffer_prototype
+from zarr.abc.store import Store
 
-from zarrstack.byte_ranges import cut
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.n5 import Axes
-from zarrstack.transformer import StorageTransformer
 
 from .formats import describe
+from .hierarchy_view import HierarchyView, stored_objects
 from .places import Place, open_storage
 from .read_options import AXES, ReadOptions
-from .reversing import DOCUMENTS, SHOWN, Reversed, refusal_error
-from .reversing_chunks import Showing, ShownArray
+from .reversing import DOCUMENTS, SHOWN, Reversed
+from .reversing_chunks import Showing
 from .view import LegacyView, view_of
 
 if TYPE_CHECKING:
@@ -89,7 +85,7 @@ def presented(
     return view
 
 
-class ReverseView(StorageTransformer):
+class ReverseView(HierarchyView[Reversed]):
     """A Zarr v3 hierarchy as Zarr v2 or N5; read-only.
 
     Options: `format` ("zarr2" or "n5"), `separator` ("." or "/", in v2's chunk keys), `axes`
@@ -98,6 +94,7 @@ class ReverseView(StorageTransformer):
     """
 
     name = "reverse-view"
+    to_write: ClassVar[str] = "A view of a hierarchy cannot be written: write to the hierarchy."
 
     def __init__(
         self,
@@ -119,20 +116,17 @@ class ReverseView(StorageTransformer):
         self._showing = Showing(format=format, separator=separator, axes=axes)
         self._follow_links = follow_links
         self._storage: Storage | None = None
-        self._async_store: Store | None = None
-        self._reversed: Reversed | None = None
-        self._lock = threading.Lock()
 
     def use(self, storage: Storage) -> None:
         """Describe the hierarchy now, out of a storage that leads to the same place as the store below."""
         self._storage = storage
-        self._view()
+        self._shown()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """What is left out and why, what is to be said besides, and what the view below leaves out."""
         below = self.inner(LegacyView)
-        return (*(() if below is None else below.plan.all_problems()), *self._view().problems)
+        return (*(() if below is None else below.plan.all_problems()), *self._shown().problems)
 
     @property
     def shown_as(self) -> str:
@@ -144,184 +138,24 @@ class ReverseView(StorageTransformer):
         """What metadata documents are called."""
         return DOCUMENTS[self._showing.format]
 
-    # -- what the view is ----------------------------------------------------------------------
-
-    @property
-    def read_only(self) -> bool:
-        """True."""
-        return True
-
-    @property
-    def supports_writes(self) -> bool:
-        """False."""
-        return False
-
-    @property
-    def supports_deletes(self) -> bool:
-        """False."""
-        return False
-
     @property
     def supports_consolidated_metadata(self) -> bool:
         """True for Zarr v2."""
         return self._showing.format == "zarr2"
 
-    def with_read_only(self, read_only: bool = False) -> Self:
-        """The same view; UsageError when it is asked to become writable."""
-        if not read_only:
-            raise UsageError("a view of a hierarchy cannot be written", advice="Write to the hierarchy.")
-        return self
+    def _describe(self) -> Reversed:
+        storage, store = self._storage, self._store
+        if storage is None:
+            storage = open_storage(store, follow_links=self._follow_links)
+            store = storage.zarr_store()  # bound to no event loop but its own
+        archive = describe(storage, format="zarr3", options=ReadOptions(follow_links=self._follow_links))
+        return Reversed.of(archive, storage, store, self._showing, follow_links=self._follow_links)
 
-    # -- reading --------------------------------------------------------------------------------
-
-    async def get(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """A document, or a chunk as the older format has it; None where there is none."""
-        view = await self._ready()
-        found = self._find(view, key)
-        if found is None or isinstance(found, bytes):
-            return None if found is None else cut(prototype.buffer.from_bytes(found), byte_range)
-        array, place = found
-        if array.shards is not None:
-            result = await asyncio.to_thread(_out_of_shard, array, place)
-            return None if result is None else cut(prototype.buffer.from_bytes(result), byte_range)
-        key = array.source_key(place)
-        if byte_range is not None and array.as_is and not array.header:
-            return await self._below().get(key, prototype, byte_range)
-        data = await self._below().get(key, default_buffer_prototype())
-        if data is None:
-            return None
-        result = await asyncio.to_thread(array.payload, place, data.to_bytes())
-        return cut(prototype.buffer.from_bytes(result), byte_range)
-
-    def get_sync(
-        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """As `get`, without an event loop (zarr 3.3+)."""
-        kind = (prototype or default_buffer_prototype()).buffer
-        found = self._find(self._view(), key)
-        if isinstance(found, tuple):
-            array, place = found
-            if array.shards is not None:
-                found = _out_of_shard(array, place)
-            else:
-                assert self._storage is not None
-                data = self._storage.get(array.source_key(place))
-                found = None if data is None else array.payload(place, data)
-        return None if found is None else cut(kind.from_bytes(found), byte_range)
-
-    def set_sync(self, key: str, value: Buffer) -> None:
-        """Refused."""
-        self._check_writable()
-
-    def delete_sync(self, key: str) -> None:
-        """Refused."""
-        self._check_writable()
-
-    async def exists(self, key: str) -> bool:
-        """Whether the key has a value; no chunk is decoded for it."""
-        found = self._find(await self._ready(), key)
-        if found is None or isinstance(found, bytes):
-            return found is not None
-        array, place = found
-        if array.shards is not None:
-            return await asyncio.to_thread(array.stored_size, place) is not None
-        return await self._below().exists(array.source_key(place))
-
-    async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; a payload that is shown as it lies is not read for it."""
-        found = self._find(await self._ready(), key)
-        if not isinstance(found, tuple) or not found[0].as_is:
-            return await super().getsize(key)
-        array, place = found
-        if array.shards is None:
-            return len(array.header) + await self._below().getsize(array.source_key(place))
-        size = await asyncio.to_thread(array.stored_size, place)
-        if size is None:
-            raise FileNotFoundError(key)
-        return len(array.header) + size
-
-    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key that starts with this text: documents, then chunks as they are found."""
-        return self._list_prefix(prefix)
-
-    async def _list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
-        view = await self._ready()
-        for key in view.documents:
-            if key.startswith(prefix):
-                yield key
-        for array in view.arrays.values():
-            below = f"{array.path}/" if array.path else ""
-            if below.startswith(prefix) or prefix.startswith(below):
-                async for key in self._chunks(array):
-                    if key.startswith(prefix):
-                        yield key
-
-    async def _chunks(self, array: ShownArray) -> AsyncGenerator[str, None]:
-        layout, prefix = array.layout, array.layout.prefix(array.path)
-        async for key in self._below().list_prefix(prefix):
-            place = layout.keys.coordinates(key.removeprefix(prefix), len(layout.shape))
-            if place is None or layout.objects.index(place) is None:
-                continue
+    async def _chunks(self, shown: Reversed, path: str) -> AsyncGenerator[str, None]:
+        array = shown.arrays[path]
+        async for place in stored_objects(shown.store, path, array.layout):
             if array.shards is None:
                 yield array.key(place)
                 continue
             for leaf in await asyncio.to_thread(lambda at: list(array.leaves_in(at)), place):
                 yield array.key(leaf)
-
-    def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names right below a path; chunks are listed only where an array has them."""
-        return self._names(prefix.strip("/"))
-
-    async def _names(self, path: str) -> AsyncGenerator[str, None]:
-        view = await self._ready()
-        seen = dict.fromkeys(view.children.get(path, ()))
-        for name in seen:
-            yield name
-        if view.array_above(path) is not None:
-            async for name in self._list_dir(path):
-                if name not in seen:
-                    yield name
-
-    # -- the hierarchy ---------------------------------------------------------------------------
-
-    async def _ready(self) -> Reversed:
-        found = self._reversed
-        return await asyncio.to_thread(self._view) if found is None else found
-
-    def _view(self) -> Reversed:
-        with self._lock:
-            if self._reversed is None:
-                if self._storage is None:
-                    self._storage = open_storage(self._store, follow_links=self._follow_links)
-                    self._async_store = self._storage.zarr_store()
-                archive = describe(
-                    self._storage, format="zarr3", options=ReadOptions(follow_links=self._follow_links)
-                )
-                self._reversed = Reversed.of(archive, self._storage, self._showing)
-            return self._reversed
-
-    def _below(self) -> Store:
-        """The store for asynchronous reading: bound to no event loop but its own."""
-        return self._store if self._async_store is None else self._async_store
-
-    def _find(self, view: Reversed, key: str) -> bytes | tuple[ShownArray, tuple[int, ...]] | None:
-        """A document, or an array with the place of a chunk; UnsupportedError for a node that is left out."""
-        known = view.documents.get(key)
-        if known is not None:
-            return known
-        above, _, name = key.rpartition("/")
-        if name in self.document_names:
-            problem = view.refusal(above)
-            if problem is not None:
-                raise refusal_error(problem)
-            return None
-        array = view.array_above(above)
-        place = None if array is None else array.place(key)
-        return None if array is None or place is None else (array, place)
-
-
-def _out_of_shard(array: ShownArray, place: tuple[int, ...]) -> bytes | None:
-    data = array.stored(place)
-    return None if data is None else array.payload(place, data)

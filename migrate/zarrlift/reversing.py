@@ -13,17 +13,21 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from zarrstack.core import write_n5, write_v2
-from zarrstack.core.errors import Problem, UnsupportedError, ZarrstackError
+from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.frames import Shards
 from zarrstack.core.jsons import JSON, JSONObject, document
 from zarrstack.core.n5_dataset import STANDARD, VERSION
+from zarrstack.core.paths import join
 
 from .archive import Archive, ArrayNode, GroupNode, Layout
 from .inventory import take_inventory
 from .leaves import ShardReader
 from .reversing_chunks import Showing, Shown, ShownArray
+from .shown import Held, ShownHierarchy, refusal_error
 
 if TYPE_CHECKING:
+    from zarr.abc.store import Store
+
     from zarrstack.core.chain import Chain
 
     from .storage import Storage
@@ -39,19 +43,51 @@ _DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 """Where xarray keeps the names of an array's axes in Zarr v2."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Reversed:
-    """A hierarchy as it is shown: documents by key, arrays by path, and what is left out."""
+class HeldChunk(Held):
+    """A chunk of a Zarr v3 array: an object, or a part of a shard."""
 
-    documents: dict[str, bytes]
-    arrays: dict[str, ShownArray]
-    children: dict[str, list[str]]
-    """Path of a node -> names right below it, its documents' among them."""
+    def __init__(self, array: ShownArray, place: tuple[int, ...]) -> None:
+        self.key = array.source_key(place)
+        self.header = array.header
+        self._array = array
+        self._place = place
+
+    @property
+    def as_it_lies(self) -> bool:
+        """Whether its payload is shown without a change."""
+        return self._array.as_is
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is no part of a shard."""
+        return self._array.shards is None
+
+    def shown(self, data: bytes) -> bytes:
+        """The payload as the older format has it; ChunkError with its place."""
+        return self._array.payload(self._place, data)
+
+    def stored(self, storage: Storage) -> bytes | None:
+        """The stored payload; ChunkError, StorageError."""
+        return super().stored(storage) if self.alone else self._array.stored(self._place)
+
+    def stored_size(self, storage: Storage) -> int | None:
+        """Its length; of a shard only the index is read for it."""
+        return super().stored_size(storage) if self.alone else self._array.stored_size(self._place)
+
+
+@dataclass(slots=True, kw_only=True)
+class Reversed(ShownHierarchy[ShownArray]):
+    """A hierarchy as it is shown, and what is left out."""
+
+    names: frozenset[str]
+    """What metadata documents are called."""
     problems: tuple[Problem, ...]
     """The archive's own, and why nodes are left out."""
 
     @classmethod
-    def of(cls, archive: Archive, storage: Storage, showing: Showing) -> Self:
+    def of(
+        cls, archive: Archive, storage: Storage, store: Store, showing: Showing, *, follow_links: bool = False
+    ) -> Self:
         """Show what was described; nothing is raised for nodes that cannot be shown. StorageError."""
         named = any(
             isinstance(node, ArrayNode) and node.layout is not None and bool(node.layout.dimension_names)
@@ -70,30 +106,30 @@ class Reversed:
             work.documents[".zmetadata"] = write_v2.consolidated(work.documents)
         children: dict[str, dict[str, None]] = {}
         for key in work.documents:
-            above, _, name = key.rpartition("/")
-            children.setdefault(above, {})[name] = None
-            while above:
-                above, _, name = above.rpartition("/")
-                children.setdefault(above, {})[name] = None
+            while key:
+                key, _, name = key.rpartition("/")  # noqa: PLW2901
+                children.setdefault(key, {})[name] = None
         return cls(
+            storage=storage,
+            store=store,
+            follow_links=follow_links,
+            names=DOCUMENTS[showing.format],
             documents={key: document(content) for key, content in work.documents.items()},
             arrays=work.arrays,
             children={path: list(names) for path, names in children.items()},
             problems=tuple(work.problems),
         )
 
-    def array_above(self, path: str) -> ShownArray | None:
-        """The array that a path is, or lies below."""
-        while True:
-            if path in self.arrays:
-                return self.arrays[path]
-            if not path:
-                return None
-            path = path.rpartition("/")[0]
-
-    def refusal(self, path: str) -> Problem | None:
-        """What keeps a node back; None for one that is shown, or is not there."""
-        return next((p for p in self.problems if p.node == path and p.severity == "refusal"), None)
+    def _held(self, key: str) -> HeldChunk | None:
+        above, _, name = key.rpartition("/")
+        if name in self.names:
+            for problem in self.problems:
+                if problem.node == above and problem.severity == "refusal":
+                    raise refusal_error(problem)
+            return None
+        array = self.array_above(above)
+        place = None if array is None else array.place(key)
+        return None if array is None or place is None else HeldChunk(array, place)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -221,7 +257,7 @@ class _Work:
 
     def _refused(self, path: str, found: list[Problem]) -> bool:
         shown = SHOWN[self.showing.format]
-        key = f"{path}/zarr.json" if path else "zarr.json"
+        key = join(path, "zarr.json")
         self.problems += [
             replace(p, message=f"not shown as {shown}: {p.message}").at(node=path, key=key) for p in found
         ]
@@ -231,7 +267,7 @@ class _Work:
         self.arrays[path] = ShownArray(self.storage, path, layout, chain, self.showing)
 
     def _put(self, path: str, name: str, content: JSONObject) -> None:
-        self.documents[f"{path}/{name}" if path else name] = content
+        self.documents[join(path, name)] = content
 
     def _version(self, path: str) -> JSONObject:
         """At the root, and only there."""
@@ -272,15 +308,3 @@ def _try(found: list[Problem], step: Callable[[], Any]) -> Any:
     except ZarrstackError as error:
         found.append(error.problem)
     return None
-
-
-def refusal_error(problem: Problem) -> UnsupportedError:
-    """A refusal as an error, for who asks for that node by name."""
-    return UnsupportedError(
-        problem.message,
-        node=problem.node,
-        key=problem.key,
-        found=problem.found,
-        expected=problem.expected,
-        advice=problem.advice,
-    )

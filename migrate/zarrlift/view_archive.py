@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
 
 from zarrstack.core.codecs.base import memory
-from zarrstack.core.errors import Problem, StorageError, UnsupportedError, UsageError, ZarrstackError
+from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 from zarrstack.core.jsons import document
+from zarrstack.core.paths import join
 
 from .changing import Change, Tally, change_for, look_at
 from .documents import consolidate
@@ -17,20 +18,14 @@ from .planning import make_plan
 from .plans import ArrayPlan, Plan
 from .read_options import ReadOptions
 from .recipe import Recipe
+from .shown import Held, ShownHierarchy, refusal_error
 
 if TYPE_CHECKING:
-    from zarr.abc.store import Store
-
     from .archive import Format
     from .storage import Storage
     from .writing import Look
 
 DOCUMENT: Final = "zarr.json"
-
-
-def document_key(path: str) -> str:
-    """The key of a node's document."""
-    return f"{path}/{DOCUMENT}" if path else DOCUMENT
 
 
 class ViewedArray:
@@ -65,42 +60,32 @@ class ViewedArray:
         return None if result is None else bytes(memory(result))
 
 
-class Held(NamedTuple):
-    """A key's value lies in the source."""
+class HeldObject(Held):
+    """An object that a migration would store, or a file that is no Zarr and goes along."""
 
-    key: str
-    """Under this key."""
-    array: ViewedArray | None = None
-    """As an object of this array; None for a file that is no Zarr."""
-    number: int = 0
-    """Linear index of the object."""
+    def __init__(self, key: str, array: ViewedArray | None = None, number: int = 0) -> None:
+        self.key = key
+        self._array = array
+        self._number = number
 
     @property
     def as_it_lies(self) -> bool:
         """Whether it is shown without a change."""
-        return self.array is None or self.array.change is None
+        return self._array is None or self._array.change is None
 
     def shown(self, data: bytes) -> bytes | None:
         """What is shown for it; ChunkError and CastError with their place."""
-        return data if self.array is None else self.array.changed(self.number, self.key, data)
+        return data if self._array is None else self._array.changed(self._number, self.key, data)
 
 
 @dataclass(slots=True, kw_only=True)
-class ViewedArchive:
+class ViewedArchive(ShownHierarchy[ViewedArray]):
     """An archive, described once: every document, and where each object's bytes come from."""
 
-    storage: Storage
-    store: Store
-    """The same place for asynchronous reading."""
     plan: Plan
-    documents: dict[str, bytes]
-    arrays: dict[str, ViewedArray]
-    children: dict[str, list[str]]
-    """Path of a node -> names right below it, its document's among them."""
     refused: dict[str, tuple[Problem, ...]]
     files: frozenset[str]
     """Keys of files that are no Zarr and go along."""
-    follow_links: bool
 
     @classmethod
     def of(cls, storage: Storage, format: Format | None, reading: ReadOptions, recipe: Recipe) -> Self:
@@ -128,7 +113,7 @@ class ViewedArchive:
             storage=storage,
             store=storage.zarr_store(),
             plan=plan,
-            documents={document_key(path): document(content) for path, content in nodes.items()},
+            documents={join(path, DOCUMENT): document(content) for path, content in nodes.items()},
             arrays={array.path: ViewedArray(array) for array in plan.arrays},
             children=children,
             refused={refusal.path: refusal.problems for refusal in plan.refusals},
@@ -136,33 +121,14 @@ class ViewedArchive:
             follow_links=reading.follow_links,
         )
 
-    def array_above(self, path: str) -> ViewedArray | None:
-        """The array that a path is, or lies below."""
-        while True:
-            if path in self.arrays:
-                return self.arrays[path]
-            if not path:
-                return None
-            path = path.rpartition("/")[0]
+    @property
+    def fixed(self) -> Iterator[str]:
+        """Documents, and files that go along."""
+        yield from (*self.documents, *self.files)
 
-    def find(self, key: str) -> bytes | Held | None:
-        """A document, or where in the source a key's value lies; StorageError where that may not be read."""
-        content = self.documents.get(key)
-        if content is not None:
-            return content
-        held = Held(key) if key in self.files else self._chunk(key)
-        if held is None or self.follow_links:
-            return held
-        target = self.storage.link(held.key)
-        if target is not None and self.storage.leaves_root(target):
-            if not os.path.exists(target):
-                self.storage.require_absent(held.key)
-            raise StorageError(
-                "a link leads out of the archive", key=held.key, advice="Use follow_links if that is meant."
-            )
-        return held
-
-    def _chunk(self, key: str) -> Held | None:
+    def _held(self, key: str) -> HeldObject | None:
+        if key in self.files:
+            return HeldObject(key)
         above, _, name = key.rpartition("/")
         if name == DOCUMENT:
             self.refuse(above)
@@ -176,18 +142,10 @@ class ViewedArchive:
         index = None if place is None else target.objects.index(place)
         if place is None or index is None:
             return None
-        return Held(source.key(array.plan.path, place), array, index)
+        return HeldObject(source.key(array.plan.path, place), array, index)
 
     def refuse(self, path: str) -> None:
         """Raise what keeps a node back, if something does."""
-        problems = [p for p in self.refused.get(path, ()) if p.severity == "refusal"]
-        if problems:
-            first = problems[0]
-            raise UnsupportedError(
-                first.message,
-                node=path,
-                key=first.key,
-                found=first.found,
-                expected=first.expected,
-                advice=first.advice,
-            )
+        for problem in self.refused.get(path, ()):
+            if problem.severity == "refusal":
+                raise refusal_error(replace(problem, node=path))
