@@ -11,9 +11,9 @@ from zarr.abc.store import SupportsGetSync
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore, LoggingStore, MemoryStore
 
-from zarrstack import StorageTransformer, stack
+from zarrstack import Rekey, StorageTransformer, stack
 from zarrstack.below import descend, serves_sync
-from zarrstack.core.errors import UsageError
+from zarrstack.core.errors import MetadataError, UsageError
 
 PROTOTYPE = default_buffer_prototype()
 
@@ -110,6 +110,13 @@ def test_a_wrong_order_is_refused_with_the_reason(make):
     with pytest.raises(UsageError, match=r"'top' cannot stand over 'mask': it needs the values as they are"):
         make(top, Mask())
     stack(MemoryStore(), Mask(), top)  # and nothing was bound
+
+
+def test_a_layer_that_does_not_get_along_with_the_store_leaves_the_others_free():
+    upper, lower, rekey = Count(), Mask(), Rekey(rules=["chunks"])
+    with pytest.raises(MetadataError, match="no JSON"):
+        stack(MemoryStore({"a/zarr.json": cpu.Buffer.from_bytes(b"?")}), upper, rekey, lower)
+    assert stack(MemoryStore(), upper, rekey, lower) is upper
 
 
 def test_what_is_no_layer_is_refused():

@@ -166,6 +166,28 @@ def test_an_array_made_anew_has_only_what_it_was_given(store):
     assert (zarrstack.open(store, "g/a")[:] == DATA).all()
 
 
+def test_an_array_that_was_not_replaced_keeps_what_it_has(store):
+    array = create(store, ())
+    with pytest.raises(ValueError, match="exists"):
+        create(array.store)
+    array.attrs["x"] = 1
+    assert field(store) == []
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+
+
+def test_a_group_is_made_at_once_if_the_store_can():
+    """A second process that makes an array in the group must not write over the group's attributes."""
+
+    class AtOnce(MemoryStore):
+        async def set_if_not_exists(self, key, value):
+            made.append(key)
+            await super().set_if_not_exists(key, value)
+
+    made = []
+    create(AtOnce())
+    assert sorted(made) == ["g/zarr.json", "zarr.json"]
+
+
 def test_deleting_a_group_takes_everything_along(store):
     array = create(store)
     del zarr.open_group(array.store)["g"]
@@ -277,6 +299,12 @@ def test_the_layer_finds_arrays_by_itself_when_it_arrives_elsewhere(tmp_path):
 def test_a_path_will_do_for_a_store(tmp_path):
     create(str(tmp_path / "x.zarr"))
     assert (zarrstack.open(tmp_path / "x.zarr", "g/a")[:] == DATA).all()
+
+
+def test_a_url_has_options(tmp_path):
+    url, options = f"local://{tmp_path}/x.zarr", {"auto_mkdir": True}
+    create(url, storage_options=options)
+    assert (zarrstack.open(url, "g/a", storage_options=options)[:] == DATA).all()
 
 
 def test_listings_show_chunks_not_shards(store):

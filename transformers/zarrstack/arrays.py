@@ -30,15 +30,21 @@ if TYPE_CHECKING:
 
 
 def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
-    store: StoreLike, path: str = "", *, mode: Any = None, **options: Any
+    store: StoreLike,
+    path: str = "",
+    *,
+    mode: Any = None,
+    storage_options: dict[str, Any] | None = None,
+    **options: Any,
 ) -> zarr.Array[Any] | zarr.Group:
     """The array or group at a path of a store, as `zarr.open` gives it, storage transformers honoured.
 
     `mode` is "r+" by default (what exists, for reading and writing), "r" for a read-only store; with
-    "w" and "a" something new may be made, without transformers. UnsupportedError for an array that
-    names an unknown transformer, MetadataError for a wrong configuration; both name the array.
+    "w" and "a" something new may be made, without transformers. `storage_options` go with a URL.
+    UnsupportedError for an array that names an unknown transformer, MetadataError for a wrong
+    configuration; both name the array.
     """
-    place = _place(store, path, create=mode in {"a", "w", "w-"})
+    place = _place(store, path, create=mode in {"a", "w", "w-"}, storage_options=storage_options)
     if mode is None:
         mode = "r" if place.store.read_only else "r+"
     return zarr.open(store=place.store, path=place.path, mode=mode, **options)
@@ -49,25 +55,28 @@ def create_array(
     *,
     name: str | None = None,
     storage_transformers: Iterable[StorageTransformer | JSON] = (),
+    storage_options: dict[str, Any] | None = None,
     **options: Any,
 ) -> zarr.Array[Any]:
     """A new array, as `zarr.create_array` makes it, that is stored through these layers.
 
     They are given from the array down to the store, as layers without a store or as their JSON, and
     written to the array's `zarr.json`. UnsupportedError for a layer that metadata may not name.
+    `storage_options` go with a URL.
     """
-    place = _place(store, name or "", create=True)
-    place.store.declare(place.path, as_entries(storage_transformers))
-    return zarr.create_array(place.store, name=place.path or None, zarr_format=3, **options)
+    place = _place(store, name or "", create=True, storage_options=storage_options)
+    with place.store.declared(place.path, as_entries(storage_transformers)):
+        return zarr.create_array(place.store, name=place.path or None, zarr_format=3, **options)
 
 
 class _Place(StorePath):
     store: PerArray
 
 
-def _place(store: StoreLike, path: str, *, create: bool) -> _Place:
+def _place(store: StoreLike, path: str, *, create: bool, storage_options: dict[str, Any] | None) -> _Place:
     """A place in a store, with a `PerArray` over it."""
-    place = sync(make_store_path(store, path=path, mode="a" if create else None))
+    opened = make_store_path(store, path=path, mode="a" if create else None, storage_options=storage_options)
+    place = sync(opened)
     found = place.store
     layer = found if isinstance(found, PerArray) else PerArray(found)
     return _Place(layer, place.path)

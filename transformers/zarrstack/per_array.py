@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -83,9 +84,14 @@ class PerArray(StorageTransformer):
         # The stacks of the arrays stand over the store of this view: a copy makes its own.
         return type(self)(store)
 
-    def declare(self, path: str, entries: list[JSON]) -> None:
-        """Say which transformers the next document of this array names."""
+    @contextmanager
+    def declared(self, path: str, entries: list[JSON]) -> Iterator[None]:
+        """Documents of this array that are written meanwhile name these transformers."""
         self._declared[path] = entries
+        try:
+            yield
+        finally:  # an array that is there, and was not to be replaced, keeps what it has
+            del self._declared[path]
 
     # -- what is known of arrays --------------------------------------------------------------
 
@@ -173,8 +179,9 @@ class PerArray(StorageTransformer):
         return array.store
 
     def _forget(self, folder: str) -> None:
-        for path in [path for path in self._arrays if f"{path}/".startswith(folder)]:
-            del self._arrays[path]
+        for path in list(self._arrays):  # other threads may add to it meanwhile
+            if f"{path}/".startswith(folder):
+                self._arrays.pop(path, None)
 
     # -- documents -----------------------------------------------------------------------------
 
@@ -215,7 +222,6 @@ class PerArray(StorageTransformer):
         if changed:
             value = type(value).from_bytes(json.dumps(document, indent=2).encode())
         await self._store.set(key_of(path), value)
-        self._declared.pop(path, None)
         if own is None:
             self._arrays.pop(path, None)
         else:
@@ -281,12 +287,16 @@ class PerArray(StorageTransformer):
         return await (await self._target(key)).getsize(key)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value where there is none, by whatever keeps it."""
-        if node_of(key) is not None:
-            await super().set_if_not_exists(key, value)
-        else:
-            self._check_writable()
+        """Write a value where there is none, by whatever keeps it; the document of an array by `exists`."""
+        self._check_writable()
+        path = node_of(key)
+        if path is None:
             await (await self._target(key, writes=True)).set_if_not_exists(key, value)
+        elif (document := parse(value.to_bytes())) is not None and any(arrays_in(document, path)):
+            await super().set_if_not_exists(key, value)
+        else:  # nothing is put into it, so that the store below does it at once: zarr makes groups thus
+            await self._store.set_if_not_exists(key, value)
+            self._arrays.pop(path, None)
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Every key that starts with this text, as the arrays' stacks list them."""

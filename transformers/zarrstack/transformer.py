@@ -353,7 +353,7 @@ def stack(store: Store, *layers: StorageTransformer) -> Store:
     `stack(store, Log(), Cache())` logs what the array asks for; the cache answers what it can, and
     only the rest reaches `store`. The layers are those objects themselves, bound to their stores,
     so that `log.summary()` keeps working. UsageError, with the reason, for an order that a layer
-    says is wrong, and for a layer that has a store already; then no layer is bound.
+    says is wrong, and for a layer that has a store already. After any error no layer is bound.
     """
     for place, layer in enumerate(layers):
         if not isinstance(layer, StorageTransformer):
@@ -370,8 +370,13 @@ def stack(store: Store, *layers: StorageTransformer) -> Store:
         for other in (*layers[place + 1 :], *below):
             if (reason := layer.check_below(other)) is not None:
                 raise UsageError(f"layer {layer.name!r} cannot stand over {other.name!r}: {reason}")
-    for layer in reversed(layers):
-        store = layer.bind(store)
+    try:
+        for layer in reversed(layers):
+            store = layer.bind(store)
+    except BaseException:
+        for layer in layers:
+            layer._store = UNBOUND  # noqa: SLF001
+        raise
     return store
 
 
