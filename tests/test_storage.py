@@ -139,7 +139,7 @@ def test_requests_in_flight_are_bounded():
 
     store = Counting(MemoryStore())
     assert StoreStorage(store).get_many([str(i) for i in range(500)]) == [None] * 500
-    assert 1 < store.most <= 64
+    assert 1 < store.most <= 256
 
 
 # ----- links

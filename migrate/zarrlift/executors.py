@@ -19,6 +19,10 @@ from .worker import Worker, WorkerSpec, end_with_coordinator, move
 
 _SMALL: Final = 32 << 10
 """Below this mean chunk size one thread is faster than two: files cost more than bytes."""
+_FOR_STORES: Final = 8
+_FOR_PROCESSES: Final = 4
+"""Workers where requests are waited for, as threads or processes: a task ends by waiting for its last ones,
+while others go on. Memory may be for fewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +66,7 @@ def workers_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *
 
 def _good_number(arrays: Sequence[ArrayPlan], options: RunOptions, *, local: bool) -> int:
     if not local:
-        return max(4, cores())
+        return max(_FOR_PROCESSES if options.processes else _FOR_STORES, cores())
     chunks = sum(array.chunks for array in arrays)
     mean = sum(array.bytes_in for array in arrays) / max(chunks, 1)
     return 1 if mean < _SMALL and not options.processes else cores()

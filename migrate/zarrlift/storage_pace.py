@@ -26,13 +26,15 @@ T = TypeVar("T")
 MOST: Final = 256
 """Requests in flight at once, however well it goes; clients keep a connection for each."""
 _FIRST: Final = 32
-_STEP: Final = 16
+_STEP: Final = 32
 """By how much the number grows at a time; by a quarter of it where that is less."""
 _LEAST_HALVED: Final = 1
 _LEAST_LOWERED: Final = 8
 """How low halving goes, and how low a rate that has fallen takes the number."""
 _WORTH: Final = 0.25
 """A step stays if the rate grew by this share of what the number of requests grew by."""
+_ROUND: Final = 2
+"""Answers that are measured before the number is changed, for each request in flight."""
 _HELD: Final = 8
 """Rounds between two attempts to grow."""
 _FALLEN: Final = 0.5
@@ -89,7 +91,6 @@ class Pace:
         if self._in_flight < self.limit:
             self._in_flight += 1
             return
-        self._climb.full = True
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
@@ -111,7 +112,9 @@ class Pace:
         now = self._clock.now()
         self.costs.add(size, now - began)
         if began >= self._halved:
-            self.limit = self._climb.answered(now, size + _REQUEST, self.limit)
+            self.limit = self._climb.answered(
+                began, now, size + _REQUEST, self.limit, waiting=bool(self._waiting)
+            )
 
     def _halve(self, began: float) -> None:
         """Once for all the requests that were under way together."""
@@ -125,30 +128,40 @@ class Pace:
 class Climb:
     """Finds the number of requests beyond which the rate no longer grows.
 
-    A round is as many answers as requests may be in flight; one in which nobody had to wait for a turn
-    says nothing about the number, and is not counted.
+    The rate is what a request does in a second of its life, times the number in flight (Little's law): unlike
+    answers per second it does not depend on where in a burst of answers one begins to count. A round in which
+    mostly nobody waited for a turn says nothing about the number, and is not counted.
     """
 
     def __init__(self, now: float) -> None:
-        self.full = False
-        self._began = now
-        self._answers = 0
-        self._work = 0
         self._base: tuple[int, float] | None = None
         """The number and rate that a step is measured against."""
         self._hold = 0
+        self._round(now)
 
-    def answered(self, now: float, work: int, limit: int) -> int:
-        """Count an answer; gives the number of requests from now on."""
+    def _round(self, now: float) -> None:
+        self._began = now
+        self._answers = self._waited = self._work = 0
+        self._lives = 0.0
+
+    def answered(self, began: float, now: float, work: int, limit: int, *, waiting: bool) -> int:
+        """Count an answer to a request that `began` then; gives the number of requests from now on.
+
+        `waiting` is whether another request waits for its turn.
+        """
+        if began < self._began:
+            return limit  # it was under way when there were fewer, or more
         self._answers += 1
+        self._waited += waiting
         self._work += work
-        if self._answers < limit:
+        self._lives += now - began
+        if self._answers < _ROUND * limit:
             return limit
-        seconds, was_full, done = now - self._began, self.full, self._work
-        self._began, self._answers, self._work, self.full = now, 0, 0, False
-        if not was_full or seconds <= 0:
+        lives, work, full = self._lives, self._work, self._waited * 2 >= self._answers
+        self._round(now)
+        if not full or lives <= 0:
             return limit
-        return self._decide(limit, done / seconds)
+        return self._decide(limit, limit * work / lives)
 
     def _decide(self, limit: int, rate: float) -> int:
         if self._base is None:
@@ -199,7 +212,7 @@ class Costs:
         if self._count < self._ENOUGH:
             return None
         spread = self._count * self._squares - self._bytes**2
-        if spread < 0.01 * self._bytes**2:
+        if spread <= 0.01 * self._bytes**2:
             return None  # requests of one size tell nothing of others
         slope = (self._count * self._products - self._bytes * self._seconds) / spread
         intercept = (self._seconds - slope * self._bytes) / self._count
