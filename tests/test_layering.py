@@ -49,6 +49,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "counting",
             "leaves",
             "assembling",
+            "copying",
+            "forked",
             "gathering",
             "passes",
             "canvas",
@@ -239,7 +241,7 @@ def test_heavy_packages_are_imported_where_they_are_used() -> None:
 MAY_PICKLE = {
     "zarrstack.core.codecs.objects": "pickled object arrays, where the user allows them",
     "zarrstack.testing": "whether a layer can be sent to a worker",
-    "zarrlift.verifying.checks": "the pipe to a process of our own",
+    "zarrlift.forked": "the pipe to a process of our own",
 }
 
 

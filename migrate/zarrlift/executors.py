@@ -23,6 +23,8 @@ _FOR_STORES: Final = 8
 _FOR_PROCESSES: Final = 4
 """Workers where requests are waited for, as threads or processes: a task ends by waiting for its last ones,
 while others go on. Memory may be for fewer."""
+_WORTH_A_FORK: Final = 2000
+"""Small chunks that take several times as long as a fork, some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,8 @@ class Executing:
     submit: Callable[[Task], Future[Moved]]
     own: Executor | None = None
     """The executor, if it was made for this run."""
+    in_threads: bool = True
+    """Whether workers may be threads of this process."""
 
     def stop(self, running: Iterable[Future[Moved]]) -> None:
         """Drop what has not begun; wait for the rest where the executor is ours."""
@@ -67,13 +71,33 @@ def workers_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *
 def _good_number(arrays: Sequence[ArrayPlan], options: RunOptions, *, local: bool) -> int:
     if not local:
         return max(_FOR_PROCESSES if options.processes else _FOR_STORES, cores())
+    return 1 if _tiny(arrays) and not options.processes else cores()
+
+
+def _tiny(arrays: Sequence[ArrayPlan]) -> bool:
     chunks = sum(array.chunks for array in arrays)
-    mean = sum(array.bytes_in for array in arrays) / max(chunks, 1)
-    return 1 if mean < _SMALL and not options.processes else cores()
+    return sum(array.bytes_in for array in arrays) < _SMALL * max(chunks, 1)
 
 
-def executing(options: RunOptions, worker: Worker, spec: WorkerSpec | None, workers: int) -> Executing:
-    """What the options ask for; JobError where processes cannot reach both ends."""
+def forks_for(arrays: Sequence[ArrayPlan], options: RunOptions, *, local: bool) -> int:
+    """How many copies of this process are to run the tasks; 0 where that is not safe or saves nothing."""
+    if not local or options.executor is not None or options.processes or not _tiny(arrays):
+        return 0
+    workers = cores() if options.workers is None else options.workers
+    if workers < 2 or sum(array.chunks for array in arrays) < _WORTH_A_FORK:
+        return 0
+    from .forked import may_fork
+
+    return workers if may_fork() else 0
+
+
+def executing(
+    options: RunOptions, worker: Worker, spec: WorkerSpec | None, workers: int, *, forks: bool = False
+) -> Executing:
+    """What the options ask for; JobError where processes cannot reach both ends.
+
+    `forks`: in copies of this process, which `forks_for` says are good and safe.
+    """
     if isinstance(options.executor, ThreadPoolExecutor):
         mine = options.executor
         return Executing(workers=workers, submit=lambda task: mine.submit(worker.run, task))
@@ -88,6 +112,16 @@ def executing(options: RunOptions, worker: Worker, spec: WorkerSpec | None, work
 
         pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_coordinator)
         return Executing(workers=workers, submit=lambda task: _submit_quietly(pool, spec, task), own=pool)
+    if forks:
+        from .forked import ForkedPool
+
+        copies = ForkedPool(worker.run, workers, first=worker.forked)
+        return Executing(
+            workers=workers,
+            submit=lambda task: copies.submit(worker.run, task),
+            own=copies,
+            in_threads=False,
+        )
     threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift")
     return Executing(workers=workers, submit=lambda task: threads.submit(worker.run, task), own=threads)
 

@@ -8,7 +8,6 @@ since no other chunk will fare better.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -23,13 +22,14 @@ from zarrstack.core.overlap import touched, touching
 
 from .assembling import assembler_for
 from .changing import change_for, look_at
+from .copying import carry_files, copy_files
 from .counting import Counts, Moved
 from .gathering import Gathered, gathers
 from .inventory import Indexes
 from .leaves import among, read_objects
 from .plans import Move
 from .storage import LocalStorage, Storage
-from .writing import DestinationError, LocalWriter, Writer
+from .writing import LocalWriter, Writer
 
 if TYPE_CHECKING:
     from .server_copy import ServerCopy
@@ -149,20 +149,12 @@ class Mover:
 
     def _files(self, task: Task, source: LocalStorage, writer: LocalWriter, counts: Counts) -> None:
         """Payloads that stay as they are, from file to file."""
-        look = self._look
-        carry = writer.link if self.hard_links else writer.copy
-        root = source.path("") + os.sep  # our own keys need no look at whether they leave it
-        for _, before, after in self._keys(task.indexes):
-            try:
-                size = carry(root + before, after, look)
-                if size is None:
-                    counts.missing(before)
-                else:
-                    counts.add(size, size)
-            except DestinationError:
-                raise
-            except (ZarrstackError, OSError, MemoryError) as error:
-                counts.failed(error, before)
+        names = ((before, after) for _, before, after in self._keys(task.indexes))
+        if self.hard_links or writer.fsync:
+            carry = writer.link if self.hard_links else writer.copy
+            carry_files(names, source, carry, self._look, counts)
+        else:
+            copy_files(names, source, writer, self._look, counts)
 
     def _within(self, task: Task, copy: ServerCopy, counts: Counts) -> None:
         """Payloads that stay as they are, within one object store."""

@@ -17,7 +17,7 @@ import numpy as np
 from zarrstack.core.errors import JobError, Problem, ZarrstackError
 
 from .counting import Moved
-from .executors import Executing, RunOptions, executing, workers_for
+from .executors import Executing, RunOptions, executing, forks_for, workers_for
 from .inventory import Indexes, Inventory, take_inventory
 from .job import Job, NodeRow
 from .move import Task
@@ -165,7 +165,7 @@ class Run:
         running: dict[Future[Moved], tuple[_Array, Task]] = {}
         tasks = self._tasks(pending, first_pass=first_pass)
         finish = self._passed if first_pass else self._finish
-        if self.options.verify != "none":
+        if self.options.verify != "none" and executor.in_threads:
             self.checks.prepare_workers()
         try:
             exhausted = False
@@ -200,7 +200,8 @@ class Run:
         local = isinstance(self.source, LocalStorage) and isinstance(self.destination, LocalStorage)
         budget = memory_budget(self.plan.recipe.memory)
         number = workers_for(arrays, self.options, budget, local=local)
-        return executing(self.options, worker, self.spec, number)
+        forks = forks_for(arrays, self.options, local=local)
+        return executing(self.options, worker, self.spec, forks or number, forks=forks > 0)
 
     def _tasks(
         self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool

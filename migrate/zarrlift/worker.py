@@ -47,6 +47,10 @@ class Worker:
         self._recheck = recheck
         self._movers: dict[str, Mover] = {}
 
+    def forked(self) -> None:
+        """Called in a process made by `fork`, before it runs a task."""
+        self._writer.forked()
+
     def run(self, task: Task) -> Moved:
         """Move the chunks of a task; raises DestinationError, the rest is in the result."""
         mover = self._movers.get(task.move.path)

@@ -43,7 +43,7 @@ _NEXT: Final = frozenset(
     {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EBADF}
 )
 """What the kernel says when a way of copying does not exist between two files."""
-_IN_ONE_READ: Final = 256 << 10
+IN_ONE_READ: Final = 256 << 10
 """Up to this size a read and a write beat the set-up of an in-kernel copy."""
 
 
@@ -89,6 +89,9 @@ class Writer(ABC):
     def settle(self) -> None:  # noqa: B027 - most places have nothing to settle
         """Make what this thread wrote since the last call as durable as was asked for."""
 
+    def forked(self) -> None:  # noqa: B027
+        """Called in a process that was made by `fork`, before it writes: its names must be its own."""
+
     def close(self) -> None:  # noqa: B027
         """Remove whatever is temporary."""
 
@@ -111,7 +114,7 @@ class LocalWriter(Writer):
 
     def write(self, key: str, data: Buffer) -> None:
         """Write beside, then rename."""
-        temporary = self._temporary()
+        temporary = self.temporary()
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
             try:
@@ -122,19 +125,19 @@ class LocalWriter(Writer):
                 os.close(descriptor)
             self._publish(temporary, key)
         except OSError as error:
-            raise self._failed(temporary, key, error) from error
+            raise self.failed(temporary, key, error) from error
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
         """Written into a file of the job's own, then renamed."""
         from .streams import FileStream
 
-        temporary = self._temporary()
+        temporary = self.temporary()
 
         def publish() -> None:
             self._publish(temporary, key)
 
         def failed(error: OSError) -> DestinationError:
-            return self._failed(temporary, key, error)
+            return self.failed(temporary, key, error)
 
         return FileStream(temporary, reserve, publish, failed, fsync=self.fsync)
 
@@ -151,8 +154,8 @@ class LocalWriter(Writer):
         try:
             size = os.fstat(reading).st_size
             # Asking for what is there and no more: a larger buffer costs three page faults a file.
-            first = os.read(reading, min(size, _IN_ONE_READ) + 1)
-            if len(first) <= _IN_ONE_READ:
+            first = os.read(reading, min(size, IN_ONE_READ) + 1)
+            if len(first) <= IN_ONE_READ:
                 if len(first) != size:
                     raise ChunkError(
                         "the chunk changed while it was read",
@@ -190,7 +193,7 @@ class LocalWriter(Writer):
         target = self.storage.path(key)
         real = os.path.realpath(source) if os.path.islink(source) else source
         try:
-            self._make_parent(target)
+            self.make_directory(target.rpartition(os.sep)[0])
             try:
                 os.link(real, target)
             except FileExistsError:
@@ -198,7 +201,7 @@ class LocalWriter(Writer):
                 os.unlink(target)
                 os.link(real, target)
         except OSError as error:
-            raise self._failed(None, key, error) from error
+            raise self.failed(None, key, error) from error
         self._remember(target)
         return size
 
@@ -211,12 +214,17 @@ class LocalWriter(Writer):
             _fsync_directory(directory)
         touched.clear()
 
+    def forked(self) -> None:
+        """A forked process has the thread numbers of the one it comes from."""
+        self._token = secrets.token_hex(4)
+        self._local = threading.local()
+
     def close(self) -> None:
         """Remove the job's own directory."""
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def _copy_large(self, reading: int, size: int, key: str) -> None:
-        temporary = self._temporary()
+        temporary = self.temporary()
         try:
             writing = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
             try:
@@ -227,7 +235,7 @@ class LocalWriter(Writer):
                 os.close(writing)
             self._publish(temporary, key)
         except OSError as error:
-            raise self._failed(temporary, key, error) from error
+            raise self.failed(temporary, key, error) from error
 
     def _copy_between(self, reading: int, writing: int, size: int) -> None:
         pair = (os.fstat(reading).st_dev, os.fstat(writing).st_dev)
@@ -243,7 +251,7 @@ class LocalWriter(Writer):
 
     def _publish(self, temporary: str, key: str) -> None:
         target = self.storage.path(key)
-        self._make_parent(target)
+        self.make_directory(target.rpartition(os.sep)[0])
         os.replace(temporary, target)
         self._remember(target)
 
@@ -253,33 +261,35 @@ class LocalWriter(Writer):
                 self._local.touched = set()
             self._local.touched.add(os.path.dirname(target))
 
-    def _make_parent(self, target: str) -> None:
-        parent = target.rpartition(os.sep)[0]
-        if parent in self._made:
+    def make_directory(self, path: str) -> None:
+        """Make a directory below the root, and those above it, unless this writer has done so; OSError."""
+        if path in self._made:
             return
         try:
-            os.mkdir(parent)
+            os.mkdir(path)
         except FileExistsError:
             pass
         except FileNotFoundError:
-            self._make_parent(parent)
+            self.make_directory(path.rpartition(os.sep)[0])
             with contextlib.suppress(FileExistsError):  # another thread was faster
-                os.mkdir(parent)
+                os.mkdir(path)
         if self.fsync:
-            _fsync_directory(os.path.dirname(parent))
-        self._made.add(parent)
+            _fsync_directory(os.path.dirname(path))
+        self._made.add(path)
 
-    def _temporary(self) -> str:
+    def temporary(self) -> str:
+        """Where this thread writes what is not yet to be seen; DestinationError."""
         name: str | None = getattr(self._local, "name", None)
         if name is None:
             try:
                 os.makedirs(self.scratch, exist_ok=True)
             except OSError as error:
-                raise self._failed(None, os.path.basename(self.scratch), error) from error
+                raise self.failed(None, os.path.basename(self.scratch), error) from error
             name = self._local.name = f"{self.scratch}/{self._token}-{threading.get_ident()}"
         return name
 
-    def _failed(self, temporary: str | None, key: str, error: OSError) -> DestinationError:
+    def failed(self, temporary: str | None, key: str, error: OSError) -> DestinationError:
+        """What to raise where the destination refuses; `temporary` is removed."""
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)

@@ -5,6 +5,10 @@
 Python's audit events say when a file is about to be opened for writing, renamed, linked
 or removed, so K walks through every moment at which a kill can make a difference, without
 a clock. With K = 0 nothing is killed and the number of changes is printed to stderr.
+
+`python killed_run.py K DIRECTORY --forked WHO ARGS...` owns its process as the installed command does,
+so that it may fork; each process counts for itself, and WHO (`itself` or `coordinator`) is killed.
+With K = 0 it is the number of forks that is printed.
 """
 
 from __future__ import annotations
@@ -21,11 +25,20 @@ def main() -> int:
     kill_at, directory, arguments = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
     from zarrlift.cli import main as zarrlift
 
+    victim, forks = 0, 0
+    if arguments[0] == "--forked":
+        from zarrlift import process
+
+        process.ours = True
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
+        victim = os.getpid() if arguments[1] == "coordinator" else 0
+        arguments = arguments[2:]
     count = 0
     lock = threading.Lock()
 
     def watch(event: str, details: tuple[object, ...]) -> None:
-        nonlocal count
+        nonlocal count, forks
+        forks += event == "os.fork"
         if event == "open":
             writes = isinstance(details[2], int) and details[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
             if not writes:
@@ -37,7 +50,7 @@ def main() -> int:
         with lock:
             count += 1
             if count == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(victim or os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(watch)
     sys.argv = ["zarrlift", *arguments]
@@ -45,7 +58,7 @@ def main() -> int:
         code = zarrlift()
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 1
-    print(count, file=sys.stderr)
+    print(forks or count, file=sys.stderr)
     return code
 
 

@@ -10,18 +10,15 @@ live in this process, no `fork`), the same checks run here.
 
 from __future__ import annotations
 
-import os
-import pickle
-import signal
 import sys
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, BinaryIO, Literal, Self, TypeAlias, cast
+from concurrent.futures import BrokenExecutor
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
 
 from zarrstack.core.errors import Problem, ZarrstackError
 
-from .. import process
+from ..forked import Twin, may_fork
 from ..inventory import Indexes
 from ..plans import ArrayPlan
 from ..storage import LocalStorage, Storage
@@ -109,78 +106,39 @@ class ChecksApart(Checks):
         self.source = source
         self.destination = destination
         self._here: ChecksHere | None = None
-        asked, asking = os.pipe()
-        answered, answering = os.pipe()
-        self._child = os.fork()
-        if self._child == 0:
-            # Only this thread lives on here. Nothing of the parent's is flushed or closed.
-            code = 1
-            try:
-                os.close(asking)
-                os.close(answered)
-                _serve(source, destination, os.fdopen(asked, "rb"), os.fdopen(answering, "wb"))
-                code = 0
-            finally:
-                os._exit(code)
-        os.close(asked)
-        os.close(answering)
-        self._asking = os.fdopen(asking, "wb")
-        self._answered = os.fdopen(answered, "rb")
+        checks = ChecksHere(source, destination)
+
+        def prepare() -> None:
+            checks.prepare()
+            from . import chunks  # noqa: F401 - loaded while nothing is asked for yet
+
+        self._apart = Twin(lambda asked: checks(*asked), first=prepare)
 
     def __call__(self, job_id: str, level: VerifyLevel, items: Items) -> Found:
         """Ask the process apart; if it died, do its work here."""
         if self._here is None:
             try:
-                pickle.dump((job_id, level, list(items)), self._asking)
-                self._asking.flush()
-                return cast("Found", pickle.load(self._answered))  # noqa: S301 - our own process wrote it
-            except (OSError, EOFError, pickle.UnpicklingError):
+                return cast("Found", self._apart((job_id, level, list(items))))
+            except BrokenExecutor:
                 self._here = ChecksHere(self.source, self.destination)
         return self._here(job_id, level, items)
 
     def close(self) -> None:
-        """The end of its input ends the process."""
-        for pipe in (self._asking, self._answered):
-            try:
-                pipe.close()
-            except OSError:  # it died before it was told to
-                continue
-        try:
-            os.waitpid(self._child, 0)
-        except ChildProcessError:
-            return
+        """End the process apart."""
+        self._apart.close()
 
 
 def checks_for(source: Storage, destination: Storage, level: VerifyLevel) -> Checks:
     """The checks of a run; apart where that saves time and can be done safely."""
     if (
-        process.ours
-        and level != "none"
+        level != "none"
         and isinstance(source, LocalStorage)
         and isinstance(destination, LocalStorage)
-        and sys.platform == "linux"  # elsewhere a forked process may not use what the system loaded before
         and "zarr" not in sys.modules
-        and threading.active_count() == 1
+        and may_fork()
     ):
         return ChecksApart(source, destination)
     return ChecksHere(source, destination)
-
-
-def _serve(source: LocalStorage, destination: LocalStorage, asked: BinaryIO, answering: BinaryIO) -> None:
-    # Ctrl-C reaches the whole group; the parent decides when the work ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    checks = ChecksHere(source, destination)
-    checks.prepare()
-    from . import chunks  # noqa: F401 - loaded while nothing is asked for yet
-
-    while True:
-        try:
-            job_id, level, items = pickle.load(asked)  # noqa: S301 - our own process wrote it
-        except EOFError:
-            return
-        pickle.dump(checks(job_id, level, items), answering)
-        answering.flush()
 
 
 def unforeseen(path: str, error: Exception) -> Problem:

@@ -1,0 +1,116 @@
+"""Files that move as they are, many and small: as few calls per file as it takes.
+
+Where one is large, or something about it is odd, `LocalWriter.copy` takes over, which can do all that
+this can, and says what is wrong.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+from zarrstack.core.codecs.base import Ends
+from zarrstack.core.errors import ZarrstackError
+
+from .storage import LocalStorage
+from .writing import IN_ONE_READ, DestinationError, LocalWriter, Look
+
+if TYPE_CHECKING:
+    from .counting import Counts
+
+_MORE: Final = 1024
+"""How much larger than the last one a file is expected to be at most; one read is enough then."""
+
+
+def copy_files(
+    names: Iterable[tuple[str, str]], source: LocalStorage, writer: LocalWriter, look: Look, counts: Counts
+) -> None:
+    """Copy (source key, destination key) after `look` has seen each; raises DestinationError.
+
+    The keys are ours and lead out of no root. What is wrong with one file is told to `counts`.
+    """
+    # Every lookup counts: with files of 4 KB the interpreter takes as long as the kernel.
+    open_, read, write, close, replace = os.open, os.read, os.write, os.close, os.replace
+    check, check_whole, ends = look.check, look.check_whole, Ends.of
+    root, target_root = source.path("") + os.sep, writer.storage.path("") + os.sep
+    create = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    temporary, parent = writer.temporary(), ""
+    hint = _MORE
+    copied = total = 0
+    for before, after in names:
+        try:
+            reading = open_(root + before, os.O_RDONLY)
+        except OSError:
+            _one_by_one(before, after, source, writer, look, counts)
+            continue
+        try:
+            data = read(reading, hint)
+        except OSError:
+            data = b""
+        finally:
+            close(reading)
+        size = len(data)
+        if not 0 < size < hint:
+            # Longer than was thought; or nothing, which somebody else may judge.
+            _one_by_one(before, after, source, writer, look, counts)
+            hint = min(max(hint * 4, _MORE), IN_ONE_READ)
+            continue
+        hint = min(size + _MORE, IN_ONE_READ)
+        try:
+            if not check(ends(data)):
+                check_whole(data)
+        except (ZarrstackError, MemoryError) as error:
+            counts.failed(error, before)
+            continue
+        target = target_root + after
+        directory = target[: target.rindex(os.sep)]
+        try:
+            if directory != parent:
+                writer.make_directory(directory)
+                parent = directory
+            writing = open_(temporary, create, 0o666)
+            try:
+                written = write(writing, data)
+            finally:
+                close(writing)
+            if written == size:
+                replace(temporary, target)
+                copied += 1
+                total += size
+                continue
+        except OSError as error:
+            raise writer.failed(temporary, after, error) from error
+        writer.write(after, data)  # a nearly full disk took a part; it will say so
+        copied += 1
+        total += size
+    counts.add_many(copied, total)
+
+
+def _one_by_one(
+    before: str, after: str, source: LocalStorage, writer: LocalWriter, look: Look, counts: Counts
+) -> None:
+    carry_files([(before, after)], source, writer.copy, look, counts)
+
+
+def carry_files(
+    names: Iterable[tuple[str, str]],
+    source: LocalStorage,
+    carry: Callable[[str, str, Look], int | None],
+    look: Look,
+    counts: Counts,
+) -> None:
+    """As `copy_files`, by a method of the writer's: `LocalWriter.copy` or `LocalWriter.link`."""
+    root = source.path("") + os.sep
+    for before, after in names:
+        try:
+            size = carry(root + before, after, look)
+        except DestinationError:
+            raise
+        except (ZarrstackError, OSError, MemoryError) as error:
+            counts.failed(error, before)
+            continue
+        if size is None:
+            counts.missing(before)
+        else:
+            counts.add(size, size)

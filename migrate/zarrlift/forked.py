@@ -1,0 +1,148 @@
+"""Copies of this process, made by `fork`: to load zarr-python beside the work, and to copy tiny files.
+
+Only where the command line owns the process, and before any thread runs in it. A fork takes
+milliseconds where a new interpreter takes as long as copying ten thousand files.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from typing import Any, BinaryIO, Final
+
+from . import process
+
+_THREADS: Final = "/proc/self/task"
+"""One entry per thread of this process, whoever made it."""
+
+
+def may_fork() -> bool:
+    """Whether this process is ours and has one thread."""
+    # Elsewhere a forked process may not use what the system loaded before.
+    if not process.ours or sys.platform != "linux" or threading.active_count() != 1:
+        return False
+    try:
+        return len(os.listdir(_THREADS)) == 1
+    except OSError:
+        return False
+
+
+class Twin:
+    """A process that is a copy of this one and answers questions; it ends when this one does."""
+
+    def __init__(
+        self,
+        answer: Callable[[Any], Any],
+        *,
+        first: Callable[[], None] = lambda: None,
+        beside: Sequence[Twin] = (),
+    ) -> None:
+        """`first` is called in the copy before all else; `beside` are the twins made before it."""
+        asked, asking = os.pipe()
+        answered, answering = os.pipe()
+        self._process = os.fork()
+        if self._process == 0:
+            # Only this thread lives on here. Nothing of the parent's is flushed or closed; but another
+            # copy's pipe must not stay open because this one has its end too.
+            try:
+                for descriptor in (asking, answered, *(end for twin in beside for end in twin.ends())):
+                    os.close(descriptor)
+                _serve(answer, first, os.fdopen(asked, "rb"), os.fdopen(answering, "wb"))
+            finally:
+                os._exit(1)
+        os.close(asked)
+        os.close(answering)
+        self._asking = os.fdopen(asking, "wb")
+        self._answered = os.fdopen(answered, "rb")
+
+    def ends(self) -> tuple[int, int]:
+        """The descriptors of this side."""
+        return self._asking.fileno(), self._answered.fileno()
+
+    def __call__(self, question: Any) -> Any:
+        """The answer, or the error that came instead; BrokenExecutor if the copy has died."""
+        try:
+            pickle.dump(question, self._asking)
+            self._asking.flush()
+            error, result = pickle.load(self._answered)  # noqa: S301 - our own process wrote it
+        except (OSError, EOFError, pickle.UnpicklingError):
+            raise BrokenExecutor("a worker process ended without an answer") from None
+        if error is not None:
+            raise error
+        return result
+
+    def close(self) -> None:
+        """The end of its input ends the process."""
+        for pipe in (self._asking, self._answered):
+            try:
+                pipe.close()
+            except OSError:  # it died before it was told to
+                continue
+        try:
+            os.waitpid(self._process, 0)
+        except ChildProcessError:
+            return
+
+
+def _serve(
+    answer: Callable[[Any], Any], first: Callable[[], None], asked: BinaryIO, answering: BinaryIO
+) -> None:
+    # Ctrl-C reaches the whole group; the parent decides when the work ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def listen() -> None:
+        """End with the parent, at once: whoever resumes its job must not find anyone writing beside."""
+        try:
+            while True:
+                questions.put(pickle.load(asked))  # noqa: S301 - our own process wrote it
+        finally:
+            os._exit(0)
+
+    threading.Thread(target=listen, name="zarrlift-parent", daemon=True).start()
+    first()
+    while True:
+        question = questions.get()
+        try:
+            told: tuple[Exception | None, Any] = (None, answer(question))
+        except Exception as error:  # noqa: BLE001 - the parent judges it
+            told = (error, None)
+        pickle.dump(told, answering)
+        answering.flush()
+
+
+class ForkedPool(Executor):
+    """Runs one function in copies of this process: for work where the interpreter lock is the limit."""
+
+    def __init__(self, function: Callable[[Any], Any], workers: int, *, first: Callable[[], None]) -> None:
+        """`first` is called in each copy before all else."""
+        self._idle: queue.SimpleQueue[Twin] = queue.SimpleQueue()
+        self._twins: list[Twin] = []
+        for _ in range(workers):
+            self._twins.append(Twin(function, first=first, beside=self._twins))
+            self._idle.put(self._twins[-1])
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift-asks")
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call the pool's function with one argument; `fn` must be that function."""
+        return self._threads.submit(self._ask, *args)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for what is under way, and end the processes."""
+        self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
+        for twin in self._twins:
+            twin.close()
+
+    def _ask(self, question: Any) -> Any:
+        twin = self._idle.get()
+        try:
+            return twin(question)
+        finally:
+            self._idle.put(twin)
