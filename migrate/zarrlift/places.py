@@ -59,7 +59,7 @@ def open_storage(
         return _from_url(place, storage_options, mode)
     if isinstance(place, str | os.PathLike):
         return _from_path(os.fspath(place), storage_options, mode)
-    return _from_store(place)
+    return _from_store(place, mode)
 
 
 def is_url(place: str) -> bool:
@@ -165,7 +165,7 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
     return StoreStorage(store, url=shown, secrets=secrets)
 
 
-def _from_store(place: Any) -> Storage:
+def _from_store(place: Any, mode: Mode) -> Storage:
     from zarr.abc.store import Store
     from zarr.storage import LocalStore, StorePath
 
@@ -174,6 +174,10 @@ def _from_store(place: Any) -> Storage:
     path = ""
     if isinstance(place, StorePath):
         place, path = place.store, place.path
+    if mode == "w" and isinstance(place, Store) and (place.read_only or not place.supports_writes):
+        raise UsageError(
+            "the store cannot be written to", found=str(place), expected="a store that is not read-only"
+        )
     if type(place) is LocalStore:
         return LocalStorage(Path(place.root) / path)
     if isinstance(place, Store):

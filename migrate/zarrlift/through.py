@@ -12,7 +12,8 @@ def through(storage: Storage, text: str | None, *, written: bool = False) -> Sto
 
     The text is what `zarrstack.registry.parse_stack` takes. A local directory that is not to be
     `written` stays on the fast path where no layer has to see the bytes (`readonly` refuses writes).
-    Raises UsageError for unknown layers, options and orders, and for layers whose options are secret.
+    Raises UsageError for unknown layers, options and orders, for layers whose options are secret, and
+    for one that lets nothing through to a place that is to be written.
     """
     if text is None:
         return storage
@@ -37,6 +38,15 @@ def through(storage: Storage, text: str | None, *, written: bool = False) -> Sto
     # `zarr_store()` of a directory that is not there yet is an empty store, which nothing may be written to.
     store = LocalStore(storage.root) if isinstance(storage, LocalStorage) else storage.zarr_store()
     result = StoreStorage(stack(store, *layers), url=storage.url)
+    if written:
+        for layer in reversed(layers):
+            if layer.read_only or not layer.supports_writes:
+                raise UsageError(
+                    f"the layer {layer.name!r} lets nothing be written",
+                    found=text,
+                    expected="layers that a destination can be written through",
+                    advice="Leave it out, or put it under the source.",
+                )
     result.can_list = storage.can_list
     result.in_process = storage.in_process
     return result

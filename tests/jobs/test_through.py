@@ -58,10 +58,41 @@ def test_in_place_there_are_no_two_sides(source: Path) -> None:
         zarrlift.migrate(source, in_place=True, source_through="retry")
 
 
-def test_a_layer_that_refuses_writes_is_asked_for_a_local_result_too(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="layer 'readonly'"):
-        zarrlift.migrate(source, tmp_path / "result", dest_through="readonly")
-    assert not (tmp_path / "result" / "zarr.json").exists()
+@pytest.mark.parametrize("text", ["readonly", "retry,readonly", "readonly,retry", "cache:offline=true"])
+@pytest.mark.parametrize("command", ["plan", "migrate"])
+def test_a_layer_that_refuses_writes_is_told_before_anything_is_done(
+    text: str, command: str, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    destination = tmp_path / "result"
+    assert main([command, str(source), str(destination), "--dest-through", text]) == 2
+    told = capsys.readouterr().err
+    assert "lets nothing be written" in told
+    assert f"found {text}" in told
+    assert [path.name for path in tmp_path.iterdir() if path != source] == []
+
+
+@pytest.mark.parametrize("kind", ["folder", "memory", "stack"])
+def test_a_store_that_is_read_only_is_no_destination(kind: str, source: Path, tmp_path: Path) -> None:
+    from zarr.storage import LocalStore, MemoryStore
+
+    from zarrstack import ReadOnly, stack
+
+    store = {
+        "folder": lambda: LocalStore(tmp_path / "result", read_only=True),
+        "memory": lambda: MemoryStore(read_only=True),
+        "stack": lambda: stack(LocalStore(tmp_path / "result"), ReadOnly()),
+    }[kind]()
+    for run in (zarrlift.plan, zarrlift.migrate):
+        with pytest.raises(UsageError, match="cannot be written to"):
+            run(source, store)
+    with pytest.raises(UsageError, match="cannot be written to"):
+        zarrlift.migrate(LocalStore(source, read_only=True), in_place=True)
+    assert [path.name for path in tmp_path.iterdir() if path != source] == []
+
+
+def test_a_layer_that_refuses_writes_may_stand_under_the_source(source: Path, tmp_path: Path) -> None:
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", source_through="readonly,cache")
+    assert outcome.ok, outcome.problems
 
 
 def test_the_command_line_lists_the_layers(capsys: pytest.CaptureFixture[str]) -> None:
