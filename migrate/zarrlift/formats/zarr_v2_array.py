@@ -22,6 +22,7 @@ from zarrstack.core.keys import Separator
 from ..objects import plain
 from .zarr_v2_codecs import is_beyond_v3, read_chain, unknown_codecs
 from .zarr_v2_deviations import DEVIATIONS, DTYPE_DEVIATIONS, undo
+from .zarr_v2_plain import plainly_right
 
 MEMBERS: Final = frozenset(
     {
@@ -157,7 +158,7 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
     )
     # Shape and chunks are judged elsewhere, so that equal documents are equal here.
     document = {**document, "shape": [1] * (ndim or 0), "chunks": [1] * (ndim or 0)}
-    strict = _strict(document, known_dtype=dtype is not None)
+    strict = [] if plainly_right(document) else strict_problems(document, known_dtype=dtype is not None)
     problems.extend(strict)
     declared = document.get("dimension_separator")
     described = Described(
@@ -227,7 +228,7 @@ def _dtype(document: JSONObject, problems: list[Problem]) -> np.dtype[Any] | Non
     return None
 
 
-def _strict(document: JSONObject, *, known_dtype: bool) -> list[Problem]:
+def strict_problems(document: JSONObject, *, known_dtype: bool) -> list[Problem]:
     """What zarr-metadata finds wrong, each with the member it is in."""
     from zarr_metadata.model import read_repaired_node_metadata_v2
 
