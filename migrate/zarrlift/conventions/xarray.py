@@ -102,28 +102,13 @@ def _names(node: ArrayNode, problems: list[Problem]) -> tuple[str | None, ...] |
         or len(names) != ndim
         or any(not isinstance(name, str | None) for name in names)
     ):
-        problems.append(
-            Problem(
-                kind="convention",
-                severity="warning",
-                node=node.path,
-                message=f"{DIMENSIONS} stays an attribute: it does not name the dimensions",
-                found=canonical(names)[:200],
-                expected=f"a list of {ndim} strings or nulls",
-            )
-        )
+        message = f"{DIMENSIONS} stays an attribute: it does not name the dimensions"
+        expected = f"a list of {ndim} strings or nulls"
+        problems.append(_warning(node, message, canonical(names)[:200], expected))
         return None
     if present is not None and any(name is not None for name in present) and present != tuple(names):
-        problems.append(
-            Problem(
-                kind="convention",
-                severity="warning",
-                node=node.path,
-                message=f"{DIMENSIONS} stays an attribute: the array names its dimensions otherwise",
-                found=canonical(names)[:200],
-                expected=canonical(list(present)),
-            )
-        )
+        message = f"{DIMENSIONS} stays an attribute: the array names its dimensions otherwise"
+        problems.append(_warning(node, message, canonical(names)[:200], canonical(list(present))))
         return None
     return tuple(names)
 
@@ -139,16 +124,8 @@ def _mask(node: ArrayNode, recipe: ArrayRecipe, problems: list[Problem]) -> _Mas
         return _Mask() if stated is None else _restated(stated, node, problems)
     fill = fill_from_json(node.layout.fill_value, data_type)
     if stated is not None and not _says(stated, fill):
-        problems.append(
-            Problem(
-                kind="convention",
-                severity="warning",
-                node=node.path,
-                message=f"the attribute {FILL} gives way to the array's fill value, which xarray goes by",
-                found=excerpt(stated),
-                expected=excerpt(node.layout.fill_value),
-            )
-        )
+        message = f"the attribute {FILL} gives way to the array's fill value, which xarray goes by"
+        problems.append(_warning(node, message, excerpt(stated), excerpt(node.layout.fill_value)))
     if recipe.dtype is not None:
         wanted = parse_data_type(recipe.dtype)
         try:
@@ -213,17 +190,9 @@ def _restated(stated: JSON, node: ArrayNode, problems: list[Problem]) -> _Mask:
         form = None
     if form is not None:
         return _Mask(add={FILL: form})
-    problems.append(
-        Problem(
-            kind="convention",
-            severity="warning",
-            node=node.path,
-            message=f"xarray cannot open the result: the attribute {FILL} is no value of the array",
-            found=excerpt(stated),
-            expected=str(data_type),
-            advice="Correct or remove the attribute.",
-        )
-    )
+    message = f"xarray cannot open the result: the attribute {FILL} is no value of the array"
+    advice = "Correct or remove the attribute."
+    problems.append(_warning(node, message, excerpt(stated), str(data_type), advice))
     return _Mask()
 
 
@@ -255,10 +224,19 @@ def _fill_is_text(node: ArrayNode) -> bool:
 
 def _unmasked(node: ArrayNode, what: str) -> Problem:
     assert node.layout is not None
+    message = f"xarray will show {what} that equal the fill value, which it masked before"
+    return _warning(node, message, excerpt(node.layout.fill_value))
+
+
+def _warning(
+    node: ArrayNode, message: str, found: str, expected: str | None = None, advice: str | None = None
+) -> Problem:
     return Problem(
         kind="convention",
         severity="warning",
         node=node.path,
-        message=f"xarray will show {what} that equal the fill value, which it masked before",
-        found=excerpt(node.layout.fill_value),
+        message=message,
+        found=found,
+        expected=expected,
+        advice=advice,
     )
