@@ -20,16 +20,16 @@ half of one is none.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.jsons import JSON, excerpt
 
 from ..archive import ArrayNode, GroupNode, Node
 from .base import Change, Convention, Recognised, View
-from .hdmf_arrays import Dataset, DatasetReader
-from .hdmf_circles import circles
-from .hdmf_places import Places
+
+if TYPE_CHECKING:
+    from .hdmf_arrays import Dataset, DatasetReader
 
 LINKS: Final = "zarr_link"
 DTYPE: Final = "zarr_dtype"
@@ -61,6 +61,8 @@ class _File:
     """One file while it is looked at."""
 
     def __init__(self, view: View) -> None:
+        from .hdmf_places import Places  # this and the like: only for files that are hdmf-zarr's
+
         self.view = view
         self.places = Places(view)
         self.problems: list[Problem] = []
@@ -72,6 +74,9 @@ class _File:
 
     def account(self) -> Recognised:
         """What becomes of every node, and what is wrong."""
+        from .hdmf_arrays import DatasetReader
+        from .hdmf_circles import circles
+
         reader = DatasetReader(self.view, self.places)
         for node in self.view.archive.nodes:
             if not self.view.wanted(node.path):

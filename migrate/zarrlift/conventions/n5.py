@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.frames import N5Blocks
@@ -17,7 +17,9 @@ from zarrstack.core.jsons import JSON, JSONObject, excerpt
 
 from ..archive import ArrayNode, GroupNode
 from .base import Change, Convention, Recognised, View
-from .n5_scales import Pyramid, axis_names, pyramid_of
+
+if TYPE_CHECKING:
+    from .n5_scales import Pyramid
 
 _OME: Final = "ome"
 _UNITS: Final[Mapping[str, str]] = {
@@ -77,6 +79,8 @@ def _array(node: ArrayNode, account: _Account) -> None:
     """An array outside every pyramid, if it names its axes."""
     if node.layout is None or not isinstance(node.layout.frame, N5Blocks) or "axes" not in node.attributes:
         return
+    from .n5_scales import axis_names  # only for archives that are N5
+
     names = axis_names(node.attributes["axes"], len(node.layout.shape))
     if names is None:
         account.problems.append(
@@ -88,6 +92,8 @@ def _array(node: ArrayNode, account: _Account) -> None:
 
 
 def _group(view: View, node: GroupNode, account: _Account) -> None:
+    from .n5_scales import pyramid_of
+
     pyramid = pyramid_of(view, node)
     if pyramid is None:
         return
