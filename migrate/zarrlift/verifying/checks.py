@@ -123,6 +123,13 @@ class ChecksApart(Checks):
                 self._here = ChecksHere(self.source, self.destination)
         return self._here(job_id, level, items)
 
+    def prepare_workers(self) -> None:
+        """Nothing is shared with a process apart.
+
+        Our codecs load numcodecs by its package first (`from numcodecs import ...`), so that no
+        thread waits for another one's half of it.
+        """
+
     def close(self) -> None:
         """End the process apart."""
         self._apart.close()

@@ -9,11 +9,11 @@ version, flags, item size (one byte each), then decoded size, block size and sto
 
 from __future__ import annotations
 
+import functools
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import numcodecs.blosc
 import numpy as np
 
 from ..errors import ChunkError, UnsupportedError
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from ..chain import CodecSpec
     from .base import Buffer
 
-# With Blosc's own threads, blocks land in the order in which they are done, so that the same
-# data gives different bytes (numcodecs 0.16.6 and 0.17.1, main thread only); and they hang
-# after a fork. numcodecs itself switches them off in every other thread.
-numcodecs.blosc.use_threads = False
-
 _HEADER: Final = struct.Struct("<BBBBIII")
 _OVERHEAD: Final = 16
 _MOST: Final = (1 << 31) - 1 - _OVERHEAD
@@ -38,6 +33,20 @@ _FORMATS: Final = ("blosclz", "lz4", "snappy", "zlib", "zstd")
 _SNAPPY: Final = _FORMATS.index("snappy")
 _COMPRESSORS: Final = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 _SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2, 0: 0, 1: 1, 2: 2}
+
+
+@functools.cache
+def _library() -> Any:
+    """The library, of numcodecs. It is not loaded for payloads that are only looked at, which most are.
+
+    With Blosc's own threads, blocks land in the order in which they are done, so that the same
+    data gives different bytes (numcodecs 0.16.6 and 0.17.1, main thread only); and they hang
+    after a fork. numcodecs itself switches them off in every other thread.
+    """
+    from numcodecs import blosc
+
+    blosc.use_threads = False
+    return blosc
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +92,7 @@ class Blosc(BytesCodec):
 
     def encode(self, data: Buffer) -> bytes:
         """One container, the same from every thread."""
-        if self.cname not in numcodecs.blosc.list_compressors():
+        if self.cname not in _library().list_compressors():
             raise UnsupportedError("blosc: this build of numcodecs lacks the compressor", found=self.cname)
         if buffer_length(data) > _MOST:
             raise UnsupportedError(
@@ -91,7 +100,7 @@ class Blosc(BytesCodec):
                 found=f"{buffer_length(data)} bytes",
                 expected=f"at most {_MOST} bytes",
             )
-        result: bytes = numcodecs.blosc.compress(
+        result: bytes = _library().compress(
             data, self.cname.encode(), self.clevel, self.shuffle, self.blocksize, self.typesize
         )
         return result
@@ -103,14 +112,14 @@ class Blosc(BytesCodec):
         if nbytes == 0:
             return b""
         flags = memory(data)[2]
-        if flags >> 5 == _SNAPPY and not flags & 0x02 and "snappy" not in numcodecs.blosc.list_compressors():
+        if flags >> 5 == _SNAPPY and not flags & 0x02 and "snappy" not in _library().list_compressors():
             raise ChunkError(
                 "blosc: the payload is compressed with snappy, which this build of numcodecs lacks",
                 advice="An older numcodecs, built with snappy, can read it.",
             )
         result = np.empty(nbytes, np.uint8)
         try:
-            numcodecs.blosc.decompress(data, result)
+            _library().decompress(data, result)
         except (RuntimeError, ValueError) as error:
             raise ChunkError("blosc: the payload does not unpack", found=str(error)) from None
         return result

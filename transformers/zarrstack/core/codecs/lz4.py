@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import numcodecs.lz4
 import numpy as np
+from numcodecs import lz4
 
 from ..errors import ChunkError, UnsupportedError
 from .base import BytesCodec, Ends, Size, memory
@@ -52,7 +52,7 @@ class Lz4(BytesCodec):
                 found=f"{buffer_length(data)} bytes",
                 expected=f"at most {_MOST} bytes",
             )
-        result: bytes = numcodecs.lz4.compress(data, self.acceleration)
+        result: bytes = lz4.compress(data, self.acceleration)
         return result
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
@@ -65,7 +65,7 @@ class Lz4(BytesCodec):
             return b""
         result = np.empty(size, np.uint8)
         try:
-            numcodecs.lz4.decompress(data, result)
+            lz4.decompress(data, result)
         except (RuntimeError, ValueError) as error:
             raise ChunkError("lz4: the payload does not unpack", found=str(error)) from None
         return result

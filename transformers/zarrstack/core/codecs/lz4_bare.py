@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import numcodecs.lz4
 import numpy as np
+from numcodecs import lz4
 
 from ..errors import ChunkError, UnsupportedError
 from .base import BytesCodec, Ends, Size
@@ -51,7 +51,7 @@ class Lz4Bare(BytesCodec):
                 found=f"{buffer_length(data)} bytes",
                 expected=f"at most {_MOST} bytes",
             )
-        result: bytes = numcodecs.lz4.compress(data)[4:]
+        result: bytes = lz4.compress(data)[4:]
         return result
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:

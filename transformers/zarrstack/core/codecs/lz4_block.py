@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
-import numcodecs.lz4
 import numpy as np
+from numcodecs import lz4
 
 from ..errors import ChunkError
 from .base import BytesCodec, Ends, Size, memory
@@ -75,7 +75,7 @@ class Lz4Block(BytesCodec):
         parts: list[bytes | npt.NDArray[np.uint8]] = []
         for start in range(0, len(view), self.block_size):
             block = view[start : start + self.block_size]
-            packed = numcodecs.lz4.compress(block)[_SIZE_PREFIX:]
+            packed = lz4.compress(block)[_SIZE_PREFIX:]
             method = _PACKED if len(packed) < len(block) else _STORED
             body = packed if method == _PACKED else block
             parts += (
@@ -133,7 +133,7 @@ class _Block(NamedTuple):
 def unpack(body: Buffer, out: npt.NDArray[np.uint8]) -> None:
     """Unpack one bare LZ4 block into exactly the memory given; ChunkError where it does not fit."""
     try:
-        numcodecs.lz4.decompress(b"".join((len(out).to_bytes(_SIZE_PREFIX, "little"), memory(body))), out)
+        lz4.decompress(b"".join((len(out).to_bytes(_SIZE_PREFIX, "little"), memory(body))), out)
     except (RuntimeError, ValueError) as error:
         raise ChunkError("lz4: a block does not unpack", found=str(error)) from None
 

@@ -72,9 +72,9 @@ class Shuffle(BytesCodec):
         return result
 
     def _numcodec(self) -> Any:
-        from numcodecs.shuffle import Shuffle as Numcodec
+        from numcodecs import shuffle
 
-        return Numcodec(self.elementsize)
+        return shuffle.Shuffle(self.elementsize)
 
     def _require_whole(self, length: int) -> None:
         if self.elementsize > 1 and length % self.elementsize:

@@ -139,9 +139,9 @@ class VlenUtf8(Scalars):
     kind = str
 
     def _numcodec(self) -> Any:
-        from numcodecs.vlen import VLenUTF8
+        from numcodecs import vlen
 
-        return VLenUTF8()
+        return vlen.VLenUTF8()
 
     def _encoded_length(self, flat: Array, expected: int) -> int:
         # No text has fewer bytes than characters, and the decoder stayed within the payload:
@@ -158,9 +158,9 @@ class VlenBytes(Scalars):
     kind = bytes
 
     def _numcodec(self) -> Any:
-        from numcodecs.vlen import VLenBytes as Numcodec
+        from numcodecs import vlen
 
-        return Numcodec()
+        return vlen.VLenBytes()
 
 
 @dataclass(frozen=True, slots=True)
