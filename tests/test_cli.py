@@ -357,7 +357,7 @@ def test_help_names_every_command_and_exit_code(capsys):
 def test_every_option_has_a_description(name):
     import typer
 
-    command = typer.main.get_command(app).commands[name]
+    command = typer.main.get_command(app(name)).commands[name]
     assert command.help
     assert [parameter.name for parameter in command.params if not getattr(parameter, "help", None)] == []
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from .. import process
-from . import look as cli_look
-from . import move as cli_move
-from . import serve as cli_serve
 from .session import DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, write_json
 
 _HELP: Final = f"""Lift legacy chunked-array archives to Zarr v3.
@@ -34,14 +33,20 @@ Exit codes
 NO_COLOR switches colours off.
 """
 
-app = typer.Typer(
-    help=_HELP,
-    rich_markup_mode=None,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "model": ("", "Describe, compare, check and make hierarchies by models."),
+    "inspect": ("look", "Show what an archive holds and what is wrong with it."),
+    "plan": ("look", "Show what a migration would do and cost; writes nothing."),
+    "migrate": ("move", "Migrate an archive."),
+    "resume": ("move", "Go on with a migration."),
+    "status": ("look", "Show how far a migration is."),
+    "verify": ("look", "Compare source and result."),
+    "serve": ("serve", "Serve an archive over HTTP as Zarr v3, without converting it."),
+    "transformers": ("look", "List the storage transformers there are."),
+    "finish": ("move", "In place: delete the legacy metadata."),
+    "undo": ("move", "In place: take the migration back."),
+}
+"""Name -> the module that holds a command ("" is this one), and its line in `--help`."""
 
 _CLICK_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 """What typer raises for a wrong command line: click's class, or since typer 0.26 its own copy of it."""
@@ -53,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a node's name may not fit the terminal's encoding
     words = sys.argv[1:] if arguments is None else arguments
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(app(*_meant(words)))
     try:
         code = command.main(args=list(words), prog_name="zarrlift", standalone_mode=False)
     except _CLICK_ERROR as error:
@@ -100,7 +105,6 @@ def _print_version(context: typer.Context, wanted: bool) -> None:
     raise typer.Exit
 
 
-@app.callback()
 def _top(
     version: Annotated[  # noqa: ARG001 - its callback prints and ends
         bool, typer.Option("--version", help="Print the version.", callback=_print_version)
@@ -114,16 +118,6 @@ def _top(
         raise typer.BadParameter("goes with --version", param_hint="--verbose")
 
 
-@app.command(
-    name="model",
-    short_help="Describe, compare, check and make hierarchies by models.",
-    add_help_option=False,
-    context_settings={
-        "allow_extra_args": True,
-        "ignore_unknown_options": True,
-        "allow_interspersed_args": False,
-    },
-)
 def _model(context: typer.Context) -> int:
     """The commands of `zarrlift model`, which are loaded when one of them is asked for."""
     from . import model
@@ -131,16 +125,34 @@ def _model(context: typer.Context) -> int:
     return model.run(list(context.args))
 
 
-for _command, _summary in (
-    (cli_look.inspect, "Show what an archive holds and what is wrong with it."),
-    (cli_look.plan, "Show what a migration would do and cost; writes nothing."),
-    (cli_move.migrate, "Migrate an archive."),
-    (cli_move.resume, "Go on with a migration."),
-    (cli_look.status, "Show how far a migration is."),
-    (cli_look.verify, "Compare source and result."),
-    (cli_serve.serve, "Serve an archive over HTTP as Zarr v3, without converting it."),
-    (cli_look.transformers, "List the storage transformers there are."),
-    (cli_move.finish, "In place: delete the legacy metadata."),
-    (cli_move.undo, "In place: take the migration back."),
-):
-    app.command(short_help=_summary)(_command)
+def app(*names: str) -> typer.Typer:
+    """The command line with the commands of these names; of none, it knows `--help` and `--version` alone."""
+    made = typer.Typer(
+        help=_HELP,
+        rich_markup_mode=None,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    made.callback()(_top)
+    for name in names:
+        module, summary = COMMANDS[name]
+        if module:
+            made.command(short_help=summary)(getattr(import_module(f".{module}", __name__), name))
+        else:
+            # It parses its own words, with commands that nobody else needs.
+            free = {
+                "allow_extra_args": True,
+                "ignore_unknown_options": True,
+                "allow_interspersed_args": False,
+            }
+            made.command(name=name, short_help=summary, add_help_option=False, context_settings=free)(_model)
+    return made
+
+
+def _meant(words: list[str]) -> tuple[str, ...]:
+    """The commands that a command line may need: making a parser of them all takes longer than most work."""
+    if words and words[0] in COMMANDS:
+        return (words[0],)
+    return () if words == ["--version"] else tuple(COMMANDS)
