@@ -27,7 +27,6 @@ from .codec_text import CodecRequest, parse_codecs
 from .destination_codecs import complete, portable_tail, resize
 from .destination_grid import keys_for, placed
 from .destination_keep import keep_problems
-from .destination_n5 import in_place_problems, require_codec
 from .portable import CODECS, DATA_TYPES, READERS, SHARDED_STRUCTS, Row, within_limits
 from .recipe import CHOICES, ArrayRecipe
 from .recipe_conventions import parse_conventions
@@ -152,6 +151,8 @@ def _kept(source: Layout, *, in_place: bool) -> Iterable[Problem]:
     """What there is to say of bytes that stay as they are."""
     if not in_place or not isinstance(source.frame, N5Blocks):
         return keep_problems(source)
+    from .destination_n5 import in_place_problems, require_codec
+
     require_codec()
     return in_place_problems(source)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -120,7 +119,7 @@ class Job:
             now = repr(time.time())
             meta = {
                 "version": _VERSION,
-                "id": secrets.token_hex(4),
+                "id": os.urandom(4).hex(),
                 "state": "incomplete",
                 "plan": json.dumps(plan.header_to_json()),
                 "created": now,

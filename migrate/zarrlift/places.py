@@ -6,7 +6,6 @@ A directory goes straight to the file system; everything else through zarr's own
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
@@ -95,6 +94,8 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
 
 
 def _from_zip(path: Path, inside: str | None = None) -> Storage:
+    import zipfile
+
     from zarr.storage import ZipStore
 
     from .storage_zarr import StoreStorage

@@ -11,7 +11,7 @@ from math import prod
 from typing import Final, TypeAlias
 
 from zarrstack.core.chunk_keys import ChunkKeys
-from zarrstack.core.draft_v3 import DraftKeys
+from zarrstack.core.draft_v3_keys import DraftKeys
 from zarrstack.core.keys import KeyEncoding
 from zarrstack.core.n5 import N5Keys
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import shutil
 import threading
 from abc import ABC, abstractmethod
@@ -106,7 +105,7 @@ class LocalWriter(Writer):
         self.fsync = fsync
         self.scratch = storage.path(directory_of(job_id))
         # Workers on several machines share the directory; process ids and thread ids may meet there.
-        self._token = secrets.token_hex(4)
+        self._token = os.urandom(4).hex()
         self._made: set[str] = set()
         self._local = threading.local()
         self._no_reflink: set[tuple[int, int]] = set()
@@ -216,7 +215,7 @@ class LocalWriter(Writer):
 
     def forked(self) -> None:
         """A forked process has the thread numbers of the one it comes from."""
-        self._token = secrets.token_hex(4)
+        self._token = os.urandom(4).hex()
         self._local = threading.local()
 
     def close(self) -> None:

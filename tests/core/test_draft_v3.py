@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from zarrstack.core.draft_v3 import (
     Dialect,
-    DraftKeys,
     Entry,
     NodeKey,
     bad_node_name,
@@ -23,6 +22,7 @@ from zarrstack.core.draft_v3 import (
     write_entry,
     write_group,
 )
+from zarrstack.core.draft_v3_keys import DraftKeys
 from zarrstack.core.errors import MetadataError, UnsupportedError, ZarrstackError
 
 TEXT, ZARR_PYTHON = Dialect.TEXT, Dialect.ZARR_PYTHON

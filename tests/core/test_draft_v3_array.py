@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrstack.core.chain import Chain, CodecSpec
-from zarrstack.core.draft_v3 import Dialect, DraftKeys
+from zarrstack.core.draft_v3 import Dialect
 from zarrstack.core.draft_v3_array import DraftArray, describe_array, write_array
+from zarrstack.core.draft_v3_keys import DraftKeys
 from zarrstack.core.dtypes import DataType, fill_from_json, fill_to_json
 from zarrstack.core.errors import UnsupportedError
 from zarrstack.core.pipeline import Pipeline

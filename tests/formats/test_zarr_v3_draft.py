@@ -14,7 +14,8 @@ from zarrlift.archive import ArrayNode, GroupNode
 from zarrlift.formats import zarr_v3_draft
 from zarrlift.places import open_storage
 from zarrlift.storage import LocalStorage
-from zarrstack.core.draft_v3 import CONSOLIDATED, DraftKeys
+from zarrstack.core.draft_v3 import CONSOLIDATED
+from zarrstack.core.draft_v3_keys import DraftKeys
 from zarrstack.core.errors import MetadataError, StorageError, UnsupportedError, UsageError
 from zarrstack.core.frames import Shards
 from zarrstack.core.shard import IndexFormat

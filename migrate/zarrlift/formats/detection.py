@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from zarrstack.core.draft_v3 import is_entry
 from zarrstack.core.errors import MetadataError, UsageError
 from zarrstack.core.jsons import excerpt
 
@@ -45,7 +44,11 @@ def _is_v3(data: Mapping[str, Any] | None) -> bool:
 
 
 def _is_draft(data: Mapping[str, Any] | None) -> bool:
-    return data is not None and is_entry(data)
+    if data is None:
+        return False
+    from zarrstack.core.draft_v3 import is_entry
+
+    return is_entry(data)
 
 
 def _is_v1(data: Mapping[str, Any] | None) -> bool:

@@ -19,8 +19,9 @@ from typing import Final
 from zarrstack.core.chain import Chain
 from zarrstack.core.chain_v2 import read_chain
 from zarrstack.core.codecs import compile_bytes_codec
-from zarrstack.core.draft_v3 import CONSOLIDATED, ENTRY, Dialect, DraftKeys, read_entry, read_group
+from zarrstack.core.draft_v3 import CONSOLIDATED, ENTRY, Dialect, read_entry, read_group
 from zarrstack.core.draft_v3_array import describe_array
+from zarrstack.core.draft_v3_keys import DraftKeys
 from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError, ZarrstackError
 from zarrstack.core.frames import Shards
 from zarrstack.core.jsons import JSONObject, canonical, document

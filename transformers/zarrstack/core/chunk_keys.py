@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .draft_v3 import DraftKeys
+from .draft_v3_keys import DraftKeys
 from .jsons import JSON
 from .keys import KeyEncoding
 from .n5 import N5Keys

@@ -1,4 +1,4 @@
-"""The 2022 draft of Zarr v3: its two dialects, the entry point, and keys both ways. Pure.
+"""The 2022 draft of Zarr v3: its two dialects, the entry point, and its metadata keys both ways. Pure.
 
 *text* is the editor's draft of May 2022 with its changes up to that December
 (https://github.com/zarr-developers/zarr-specs/blob/71b92bb/docs/core/v3.0.rst): section "Entry point
@@ -13,15 +13,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple
 
 from .errors import MetadataError, Problem, UnsupportedError
 from .jsons import JSON, JSONObject, excerpt
-from .keys import KeyEncoding, Separator
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 ENTRY: Final = "zarr.json"
 """Key of the entry point."""
@@ -270,59 +265,3 @@ def require_known(document: Mapping[str, JSON], known: tuple[str, ...], what: st
         raise MetadataError(
             f"unknown members in the document of {what}", found=excerpt(unknown), expected=", ".join(known)
         )
-
-
-# ----- chunk keys
-
-
-@dataclass(frozen=True, slots=True)
-class DraftKeys:
-    """How the chunks of one array are named, relative to the array: `c0/1/2`, or `c0.1.2`.
-
-    The interface of `KeyEncoding`. Section "Regular grids"; the 0-d key is the dialect's.
-    """
-
-    separator: Separator = "/"
-    scalar_key: str = "c"
-
-    @classmethod
-    def from_json(cls, data: JSON) -> DraftKeys:
-        """The inverse of `to_json`; MetadataError for anything else."""
-        configuration = data.get("configuration") if isinstance(data, dict) else None
-        if isinstance(configuration, dict) and data.get("name") == "draft":
-            separator, scalar = configuration.get("separator"), configuration.get("scalar_key")
-            if separator in (".", "/") and scalar in ("c", "c0"):
-                return cls(separator, scalar)
-        raise MetadataError("not the draft's keys", found=excerpt(data), expected='{"name": "draft", ...}')
-
-    def to_json(self) -> JSONObject:
-        """For saved plans; no v3 document holds it."""
-        configuration = {"separator": self.separator, "scalar_key": self.scalar_key}
-        return {"name": "draft", "configuration": configuration}
-
-    def key(self, coordinates: tuple[int, ...]) -> str:
-        """The key of a chunk."""
-        return "c" + self._plain.key(coordinates) if coordinates else self.scalar_key
-
-    def keys(self, coordinates: npt.NDArray[np.integer]) -> list[str]:
-        """The keys of many chunks, from (n, ndim) coordinates; the same as `key` for each row."""
-        if coordinates.shape[1] == 0:
-            return [self.scalar_key] * len(coordinates)
-        return ["c" + key for key in self._plain.keys(coordinates)]
-
-    def coordinates(self, key: str, ndim: int) -> tuple[int, ...] | None:
-        """The chunk a key names, or None if it names none of an `ndim`-dimensional array."""
-        if ndim == 0:
-            return () if key == self.scalar_key else None
-        return self._plain.coordinates(key[1:], ndim) if key.startswith("c") else None
-
-    def depth(self, ndim: int) -> int:
-        """How many names a key is made of, between slashes."""
-        return self._plain.depth(ndim)
-
-    @property
-    def _plain(self) -> KeyEncoding:
-        return KeyEncoding("v2", self.separator)
-
-    def __str__(self) -> str:
-        return f"draft {self.separator!r}"

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from .chain import Chain, CodecSpec
-from .draft_v3 import Dialect, DraftKeys, read_attributes, read_extensions, require_known
+from .draft_v3 import Dialect, read_attributes, read_extensions, require_known
 from .draft_v3_codecs import (
     read_codec,
     read_layout,
@@ -25,6 +25,7 @@ from .draft_v3_codecs import (
     write_layout,
     write_shards,
 )
+from .draft_v3_keys import DraftKeys
 from .draft_v3_types import DraftType, Endian, read_fill, read_type, write_fill, write_type
 from .dtypes import DataType
 from .errors import MetadataError, Problem, UnsupportedError, ZarrstackError
