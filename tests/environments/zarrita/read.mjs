@@ -2,33 +2,38 @@
 // URL, and then the arrays to read follow (HTTP has no listing):
 //   node read.mjs ROOT [PATH ...]  ->  { path: { dtype, numpy, shape, base64 | objects, attributes, dimension_names }
 //                             | { refused } }
+// Without arguments it answers any number of such questions, a JSON list [ROOT, PATH, ...] in a line each,
+// with a line of JSON each, until its input ends: starting node takes longer than reading most archives.
 // Values are raw bytes in C order and the machine's byte order, so that NaN payloads survive.
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import * as zarr from "zarrita";
 
-const root = process.argv[2];
+class Folder {
+  constructor(root) {
+    this.root = root;
+  }
 
-const remote = /^https?:/.test(root);
-const store = remote ? new zarr.FetchStore(root) : {
   async get(key) {
     try {
-      return new Uint8Array(await readFile(join(root, key)));
+      return new Uint8Array(await readFile(join(this.root, key)));
     } catch (error) {
       if (["ENOENT", "ENOTDIR", "EISDIR"].includes(error.code)) return undefined;
       throw error;
     }
-  },
+  }
+
   // Shards are read by their parts.
   async getRange(key, range) {
     const bytes = await this.get(key);
     if (bytes === undefined) return undefined;
     if ("suffixLength" in range) return bytes.subarray(Math.max(0, bytes.length - range.suffixLength));
     return bytes.subarray(range.offset, range.offset + range.length);
-  },
-};
+  }
+}
 
-async function* arrays(path) {
+async function* arrays(root, path) {
   const entries = await readdir(join(root, path), { withFileTypes: true });
   if (entries.some((entry) => entry.name === "zarr.json")) {
     const document = JSON.parse(await readFile(join(root, path, "zarr.json"), "utf8"));
@@ -38,7 +43,7 @@ async function* arrays(path) {
     }
   }
   for (const entry of entries) {
-    if (entry.isDirectory()) yield* arrays(path ? `${path}/${entry.name}` : entry.name);
+    if (entry.isDirectory()) yield* arrays(root, path ? `${path}/${entry.name}` : entry.name);
   }
 }
 
@@ -99,7 +104,7 @@ function inC(values, shape, stride) {
   return result;
 }
 
-async function see(path) {
+async function see(store, path) {
   let array;
   try {
     array = await zarr.open.v3(zarr.root(store).resolve(path), { kind: "array" });
@@ -123,6 +128,19 @@ async function see(path) {
   }
 }
 
-const answers = {};
-for await (const path of remote ? process.argv.slice(3) : arrays("")) answers[path] = await see(path);
-process.stdout.write(JSON.stringify(answers));
+async function answer(root, paths) {
+  const remote = /^https?:/.test(root);
+  const store = remote ? new zarr.FetchStore(root) : new Folder(root);
+  const answers = {};
+  for await (const path of remote ? paths : arrays(root, "")) answers[path] = await see(store, path);
+  return JSON.stringify(answers);
+}
+
+if (process.argv.length > 2) {
+  process.stdout.write(await answer(process.argv[2], process.argv.slice(3)));
+} else {
+  for await (const line of createInterface({ input: process.stdin })) {
+    const [root, ...paths] = JSON.parse(line);
+    process.stdout.write((await answer(root, paths)) + "\n");
+  }
+}
