@@ -163,7 +163,8 @@ def demo():
 def test(*arguments):
     """Run the suite."""
     install("test")
-    run(PYTHON, "-m", "pytest", *(arguments or ("-q", "-n", "auto")))
+    # worksteal: neighbours run in one process, which then migrates for them once, and none idles at the end.
+    run(PYTHON, "-m", "pytest", *(arguments or ("-q", "-n", "auto", "--dist", "worksteal")))
 
 
 def check():

@@ -110,6 +110,8 @@ class Runner:
             "COLUMNS": "110",
             "NO_COLOR": "1",
             "PYTHONWARNINGS": "error::DeprecationWarning:__main__",
+            # A page's own pytest would otherwise clear away what whole runs of this suite have left.
+            "PYTEST_DEBUG_TEMPROOT": str(folder),
         }
         self.printed: str | None = None
 

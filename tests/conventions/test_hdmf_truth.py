@@ -20,7 +20,7 @@ pytestmark = pytest.mark.needs_reader("hdmf-zarr")
 def ask(*arguments: object) -> Any:
     """The answer of hdmf-zarr 0.14."""
     python = Path(os.environ["ZARRLIFT_HDMF_ZARR"]) / "bin" / "python"
-    environment = {**os.environ, "NUMCODECS_ALLOW_UNSAFE_PICKLE_DECODE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "NUMCODECS_ALLOW_UNSAFE_PICKLE_DECODE": "1"}
     done = subprocess.run(
         [python, SCRIPT, *map(str, arguments)],
         capture_output=True, text=True, check=False, timeout=600, env=environment,
