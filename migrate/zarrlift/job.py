@@ -111,7 +111,7 @@ class Job:
             partial.unlink(missing_ok=True)
             db = sqlite3.connect(partial, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
-            raise JobError("cannot create the job file", key=str(path), found=str(error)) from error
+            raise _not_created(path, error) from error
         try:
             db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
             db.executescript(_SCHEMA)
@@ -136,7 +136,7 @@ class Job:
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)
                 partial.with_name(partial.name + "-journal").unlink(missing_ok=True)
-            raise _unwritable(path, error) from error
+            raise _not_created(path, error) from error
         return cls.open(path, fsync=fsync)
 
     @classmethod
@@ -329,6 +329,16 @@ class Job:
             self._do("BEGIN")
 
 
+def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
+    said = error.strerror if isinstance(error, OSError) else None
+    return JobError(
+        "cannot create the job file",
+        key=str(path),
+        found=said or str(error),
+        advice="Make room, or say with --job where it may lie. Nothing else was written.",
+    )
+
+
 def _unwritable(path: Path, error: Exception) -> JobError:
     return JobError(
         "cannot write the job file",
@@ -363,7 +373,10 @@ def _lock(path: Path) -> int | None:
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError as error:
-        raise JobError("cannot open the job file", key=str(path), found=error.strerror) from error
+        advice = "Let it be written: whoever goes on with a job records in it what is done."
+        raise JobError(
+            "cannot open the job file", key=str(path), found=error.strerror, advice=advice
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

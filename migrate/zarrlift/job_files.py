@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from zarrstack.core.errors import JobError
@@ -13,6 +14,9 @@ from .credentials import redact
 from .job import SUFFIX, Job
 from .places import is_url
 
+_SQLITE: Final = b"SQLite format 3\0"
+"""How an SQLite database begins (https://www.sqlite.org/fileformat.html, 1.3.1)."""
+
 
 def job_path(destination: Path | None, name: str, explicit: Path | None) -> Path:
     """Where a job's file goes: as said, else beside a local destination, else in the working directory.
@@ -20,7 +24,7 @@ def job_path(destination: Path | None, name: str, explicit: Path | None) -> Path
     In place, `destination` is the source.
     """
     if explicit is not None:
-        return explicit
+        return Path(os.path.abspath(explicit))
     if destination is not None:
         return destination.with_name(destination.name + SUFFIX)
     return Path.cwd() / (name + SUFFIX)
@@ -41,7 +45,7 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
         return path
     text = os.fspath(target)
     path = Path(text)
-    if path.is_file() and path.name.endswith(SUFFIX):
+    if path.is_file() and (path.name.endswith(SUFFIX) or _is_database(path)):
         return path.absolute()
     local = _local(text)
     wanted = _names(text)
@@ -73,6 +77,15 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
         expected=" or ".join(str(folder / (name + SUFFIX)) for folder in folders),
         advice="Give the job file itself.",
     )
+
+
+def _is_database(path: Path) -> bool:
+    """Whether a file can be a job, whatever it is called: `--job` takes any name."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
 
 
 def _local(text: str) -> Path | None:

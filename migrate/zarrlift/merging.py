@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from zarrstack.core.errors import Problem
@@ -37,7 +38,12 @@ def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destinatio
                 _drop_stale(now, inventories, destination)
             job.swap_node(row.path, now)
             chosen[row.path] = now
-    problems.extend(map(source_changed, sorted(found.keys() - known.keys())))
+    for path in sorted(found.keys() - known.keys()):
+        if _was_hidden(path, known, found):
+            job.swap_node(path, found[path])
+            chosen[path] = found[path]
+        else:
+            problems.append(source_changed(path))
     job.commit()
     nodes = sorted(chosen.values(), key=lambda node: node.path)
     return replace(
@@ -47,6 +53,18 @@ def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destinatio
         refusals=tuple(node for node in nodes if isinstance(node, Refusal)),
         problems=tuple(problems),
     )
+
+
+def _was_hidden(path: str, known: Mapping[str, Planned], found: Mapping[str, Planned]) -> bool:
+    """Whether a node could not be seen before: one above it was refused, and is not any more.
+
+    A directory that could not be listed, or a link that led nowhere, hides all that is below it.
+    """
+    while path:
+        path = path.rpartition("/")[0]
+        if isinstance(known.get(path), Refusal):
+            return path in found and not isinstance(found[path], Refusal)
+    return False
 
 
 def _same(before: Planned, now: Planned) -> bool:

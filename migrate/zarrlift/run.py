@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -63,7 +63,7 @@ class _Array:
 
     def fail(self, problems: tuple[Problem, ...]) -> None:
         self.failures += len(problems)
-        self.problems.extend(problems[: _MOST_PROBLEMS - len(self.problems)])
+        self.problems.extend(map(_advised, problems[: _MOST_PROBLEMS - len(self.problems)]))
 
 
 class Run:
@@ -341,6 +341,15 @@ class Run:
             ),
             plan=self.plan,
         )
+
+
+def _advised(problem: Problem) -> Problem:
+    """A damaged chunk says what to do; whoever decoded it knew no more than its bytes."""
+    if problem.kind != "chunk" or problem.advice is not None:
+        return problem
+    return replace(
+        problem, advice="Restore the chunk from a backup and resume, or leave the array out with --exclude."
+    )
 
 
 def source_changed(path: str) -> Problem:

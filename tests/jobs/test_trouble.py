@@ -161,3 +161,45 @@ def test_an_interrupted_run_says_where_its_job_is(
     assert zarrlift.status(stopped.value.job).state == "incomplete"
     assert zarrlift.resume(stopped.value.job).ok
     assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+
+
+def test_nodes_that_a_refused_one_hid_are_migrated_by_a_resume(source: Path, tmp_path: Path) -> None:
+    (source / ".zmetadata").unlink()
+    (source / "h").rename(tmp_path / "kept")
+    (source / "h").symlink_to("nowhere")
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert {(problem.node, problem.kind) for problem in outcome.problems} == {("h", "link")}
+    (source / "h").unlink()
+    (tmp_path / "kept").rename(source / "h")
+    outcome = zarrlift.resume(tmp_path / "out.zarr")
+    assert outcome.ok, outcome.problems
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+    assert zarrlift.resume(tmp_path / "out.zarr").state == "nothing to do"
+
+
+def test_a_job_may_have_any_name(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (source / "g/relink/0.0").write_bytes(b"bad")
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", job="my.job")
+    assert outcome.job == str(tmp_path / "my.job")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert zarrlift.status(outcome.job).state == "incomplete"
+    assert not zarrlift.resume("../my.job").ok
+    assert zarrlift.undo("../my.job").state == "undone"
+
+
+def test_a_job_that_cannot_be_kept_says_where_else_it_may_lie(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(zarrlift.job.JobError, match="--job") as caught:
+        zarrlift.migrate(source, tmp_path / "out.zarr", job=tmp_path / "file/my.job")
+    assert caught.value.problem.found == os.strerror(errno.EEXIST)
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_a_damaged_chunk_says_what_to_do(source: Path, tmp_path: Path) -> None:
+    (source / "g/relink/3.3").write_bytes(b"garbage")
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert [problem.advice for problem in outcome.problems] == [
+        "Restore the chunk from a backup and resume, or leave the array out with --exclude."
+    ]

@@ -57,6 +57,8 @@ def _headline(outcome: Outcome) -> str:
         case "finished":
             gone = count_text(outcome.removed, "legacy document")
             return f"Finished: {gone} removed in {time}. The job file keeps a copy of each."
+        case "incomplete" if any(problem.kind == "changed" for problem in outcome.problems):
+            return "Not finished: the archive is not as the job left it."
         case state:
             return f"{_arrays(outcome, state)}{_moved(outcome)} in {time}{_rate(outcome)}."
 
@@ -87,7 +89,10 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What may come next: text, and the words of a command."""
     plan = outcome.plan
     if outcome.state == "incomplete":
-        if plan is not None and plan.in_place:
+        if any(problem.kind == "changed" for problem in outcome.problems):
+            yield "Nothing was removed.", ()  # `finish` met what a job cannot vouch for
+            return
+        if plan is not None and plan.in_place and not outcome.groups_done:
             yield "No group document was written, so the archive reads as before.", ()
         yield "Once the cause is gone:", ("resume", outcome.job)
     elif outcome.state == "done" and plan is not None and plan.in_place:

@@ -37,8 +37,10 @@ def lines(problems: Iterable[Problem], page: Page, *, refusal: str = "refusal") 
     for (order, kind), several in sorted(alike.items(), key=lambda item: item[0][0]):
         head = refusal if order == 0 else _ORDER[order]
         shown = several if page.everything else several[:_ALIKE]
-        for group in shown:
-            yield from _group(group, page, head)
+        for group, following in zip(shown, [*shown[1:], None], strict=True):
+            # What is advised alike for several groups is said behind the last of them.
+            same = following is not None and following[0].advice == group[0].advice
+            yield from _group(group, page, head, advised=not same)
         rest = sum(len(group) for group in several[len(shown) :])
         if rest:
             yield f"  and {count_text(rest)} more {kind} {_ORDER[order]}s (--all shows them)"
@@ -52,7 +54,7 @@ def summary(problems: Iterable[Problem]) -> str:
     return ", ".join(count_text(count, severity) for severity, count in counts.items() if count)
 
 
-def _group(group: list[Problem], page: Page, head: str) -> Iterator[str]:
+def _group(group: list[Problem], page: Page, head: str, *, advised: bool) -> Iterator[str]:
     first = group[0]
     head += ":"
     text = safe(first.message)
@@ -70,7 +72,7 @@ def _group(group: list[Problem], page: Page, head: str) -> Iterator[str]:
     yield from wrapped
     if len(group) > 1:
         yield from _places(group, page, with_found=not same_found)
-    if first.advice is not None:
+    if first.advice is not None and advised:
         yield from page.paragraph(safe(first.advice), indent=4)
 
 
