@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ def ask(*arguments: object) -> Any:
     """The answer of hdmf-zarr 0.14."""
     python = Path(os.environ["ZARRLIFT_HDMF_ZARR"]) / "bin" / "python"
     environment = {**os.environ, "NUMCODECS_ALLOW_UNSAFE_PICKLE_DECODE": "1"}
+    if sys.pycache_prefix is None:  # then nothing is to appear beside the fixtures' own modules
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
     done = subprocess.run(
         [python, SCRIPT, *map(str, arguments)],
         capture_output=True, text=True, check=False, timeout=600, env=environment,
