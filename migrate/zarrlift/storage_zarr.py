@@ -55,10 +55,6 @@ class StoreStorage(Storage):
         self.pace = Pace()
         self.soon = Soon(self)
         self._names: dict[str, dict[str, bool]] | None = None
-        self._in_one: dict[str, Any] | None = None
-        if self.fsspec is not None and _takes(cast("Any", self.fsspec.fs)._cat_file, "max_concurrency"):  # noqa: SLF001
-            # s3fs would ask for the size first, to fetch objects beyond 50 MB in parts.
-            self._in_one = {"max_concurrency": 1}
         if self._store is not store:
             # A file system of our own: nobody else will close its connections.
             weakref.finalize(self, close_soon, getattr(self._store, "fs", None))
@@ -150,17 +146,7 @@ class StoreStorage(Storage):
 
     async def fetch(self, key: str) -> bytes | None:
         """As `get`, in the loop."""
-        return await self.told("cannot read", key, lambda: self._whole(key), size=_bytes)
-
-    async def _whole(self, key: str) -> bytes | None:
-        if self._in_one is None:
-            return await self._part(key, None)
-        store = self.fsspec
-        assert store is not None
-        try:
-            return bytes(await cast("Any", store.fs)._cat_file(self.path(key), **self._in_one))  # noqa: SLF001
-        except store.allowed_exceptions:
-            return None
+        return await self.told("cannot read", key, lambda: self._part(key, None), size=_bytes)
 
     async def _part(self, key: str, part: Any) -> bytes | None:
         from zarr.core.buffer import default_buffer_prototype
@@ -391,6 +377,9 @@ def _own(store: Store) -> Store:
         # botocore keeps ten connections, and lets whatever else is asked for wait.
         options["config_kwargs"] = {"max_pool_connections": MOST, **(options.get("config_kwargs") or {})}
     fs = type(given.fs)(*given.fs.storage_args, **options)
+    if "s3" in _protocols(given) and hasattr(fs, "max_concurrency") and "max_concurrency" not in options:
+        # s3fs would ask for the size of every object first, to fetch those beyond 50 MB in parts.
+        fs.max_concurrency = 1
     return FsspecStore(
         fs, read_only=given.read_only, path=given.path, allowed_exceptions=given.allowed_exceptions
     )

@@ -386,24 +386,27 @@ def test_a_file_system_for_s3_keeps_a_connection_for_each_request() -> None:
 
     class Likeness(fsspec.asyn.AsyncFileSystem):
         protocol = ("s3", "s3a")
-        sizes_asked = 0
 
-        async def _cat_file(
-            self, path: str, start: Any = None, end: Any = None, max_concurrency: int | None = None
-        ) -> bytes:
-            assert max_concurrency == 1 or start is not None or end is not None
+        def __init__(self, max_concurrency: int = 10, **options: Any) -> None:
+            super().__init__(**options)
+            self.max_concurrency = max_concurrency
+
+        async def _cat_file(self, path: str, start: Any = None, end: Any = None) -> bytes:
             return path.encode()
 
-    def options(**given: Any) -> dict[str, Any]:
+    def options(expected: int, **given: Any) -> dict[str, Any]:
         store = FsspecStore(Likeness(asynchronous=True, **given), path="bucket/a")
         storage = StoreStorage(store)
         assert storage.get("c/0") == b"bucket/a/c/0"
         assert storage.fsspec is not None
+        assert storage.fsspec.fs.max_concurrency == expected  # 1: the size is not asked for first
         found: dict[str, Any] = storage.fsspec.fs.storage_options
         return found
 
-    assert options()["config_kwargs"] == {"max_pool_connections": 256}
-    given = options(config_kwargs={"max_pool_connections": 7, "read_timeout": 9}, anon=True)
+    assert options(1)["config_kwargs"] == {"max_pool_connections": 256}
+    given = options(
+        4, max_concurrency=4, config_kwargs={"max_pool_connections": 7, "read_timeout": 9}, anon=True
+    )
     assert given["config_kwargs"] == {"max_pool_connections": 7, "read_timeout": 9}
     assert given["anon"] is True
 
