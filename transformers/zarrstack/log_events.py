@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from .forks import forget_in_children
+
 Outcome = Literal["ok", "missing", "error", "cancelled"]
 
 
@@ -106,6 +108,11 @@ class ToFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._file: int | None = None
+        self.after_fork()
+        forget_in_children(self)
+
+    def after_fork(self) -> None:
+        """A child appends to the same file, with a lock of its own."""
         self._guard = threading.Lock()
 
     def wants(self) -> bool:

@@ -6,6 +6,8 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
+from .forks import forget_in_children
+
 STEPS: Final = 16
 """Classes of latency per power of two: a percentile is off by at most 1/16 of itself."""
 COLUMNS: Final = (
@@ -108,8 +110,13 @@ class Figures:
     """Tallies by operation, safe to add to from any thread."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
+        self.after_fork()
         self.reset()
+        forget_in_children(self)
+
+    def after_fork(self) -> None:
+        """A child counts on, with a lock of its own."""
+        self._guard = threading.Lock()
 
     def reset(self) -> None:
         """Start again at nothing."""

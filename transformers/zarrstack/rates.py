@@ -8,6 +8,7 @@ from collections import deque
 from concurrent.futures import Future
 
 from .clock import Clock
+from .forks import forget_in_children
 
 
 class Bucket:
@@ -21,6 +22,11 @@ class Bucket:
         self._guard = threading.Lock()
         # The moment until which all that was taken is paid for; in the past when tokens lie ready.
         self._paid = clock.now() - burst
+        forget_in_children(self)
+
+    def after_fork(self) -> None:
+        """A child goes on from what its parent had taken, with a lock of its own."""
+        self._guard = threading.Lock()
 
     def take(self, amount: float) -> float:
         """Take tokens; the seconds to wait until they are there."""
@@ -39,7 +45,13 @@ class Gate:
     """At most so many inside, first come, first served."""
 
     def __init__(self, places: int) -> None:
-        self._free = places
+        self._places = places
+        self.after_fork()
+        forget_in_children(self)
+
+    def after_fork(self) -> None:
+        """In a child nobody is inside: whoever was is a thread of the parent."""
+        self._free = self._places
         self._guard = threading.Lock()
         self._waiting: deque[Future[None]] = deque()
 

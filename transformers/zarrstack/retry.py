@@ -17,6 +17,7 @@ from .around import Around, Call
 from .below import descend
 from .clock import Clock
 from .core.errors import StorageError
+from .forks import forget_in_children
 
 T = TypeVar("T")
 
@@ -55,9 +56,13 @@ class RetryFigures:
 
 class _Counts:
     def __init__(self) -> None:
-        self.guard = threading.Lock()
+        self.after_fork()
         self.retries = self.given_up = 0
         self.waited = 0.0
+        forget_in_children(self)
+
+    def after_fork(self) -> None:
+        self.guard = threading.Lock()
 
 
 class Retry(Around):

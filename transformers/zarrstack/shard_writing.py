@@ -11,6 +11,7 @@ import threading
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+from .forks import forget_in_children
 from .shard_locks import SharedLock
 from .shard_object import Change
 from .shard_store import StoredShard
@@ -31,6 +32,11 @@ class ShardWriters:
     """Those who wait to change a shard, of one layer and its copies."""
 
     def __init__(self) -> None:
+        self.after_fork()
+        forget_in_children(self)
+
+    def after_fork(self) -> None:
+        """A child does not make the changes that its parent was about to make."""
         self._guard = threading.Lock()
         self._waiting: dict[str, list[_Ticket]] = {}
 
