@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from typing import Final
 
 from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.jsons import JSONObject, document
+from zarrstack.core.paths import join
 
 from .inventory import take_inventory
 from .job import Job
@@ -24,6 +26,10 @@ from .replacing import bring_back
 from .storage import LocalStorage, Storage
 from .through import through
 from .writing import directory_of
+
+_AGAIN: Final = "Undo the job and migrate again."
+_ATTRIBUTES: Final = {"zarr1": "attrs", "zarr2": ".zattrs", "n5": "attributes.json"}
+"""Where nodes of a format get attributes when they had none; its programs may add them at any time."""
 
 
 def finish(
@@ -76,20 +82,22 @@ def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, byt
     problems: list[Problem] = []
     pairs = [*plan.source_digests, *(pair for node in plan.published for pair in node.source_digests)]
     for node in plan.published:
-        key = f"{node.path}/zarr.json" if node.path else "zarr.json"
+        key = join(node.path, "zarr.json")
         if storage.get(key) is None:
-            problems.append(_stays("its zarr.json is gone", node.path, key, "Resume the job."))
+            problems.append(_stays("its zarr.json is gone", node.path, key, _AGAIN))
     for key, expected in pairs:
         content = storage.get(key)
         if content is None:  # deleted by an earlier, killed finish, which kept it first
             continue
         if digest(content) != expected:
-            problems.append(
-                _stays(
-                    "the document changed since it was migrated", None, key, "Undo the job and migrate again."
-                )
-            )
+            problems.append(_stays("the document changed since it was migrated", None, key, _AGAIN))
         found.append((key, content))
+    name = _ATTRIBUTES.get(plan.format)
+    known = {key for key, _ in pairs}
+    later = [key for node in plan.published if name and (key := join(node.path, name)) not in known]
+    for key, content in zip(later, storage.get_many(later), strict=True):
+        if content is not None:
+            problems.append(_stays("the document was written after the migration", None, key, _AGAIN))
     return found, problems
 
 
@@ -137,7 +145,7 @@ def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) 
     """Delete our `zarr.json` documents, the root's first, so that no reader sees half a v3 tree."""
     removed = 0
     for node in plan.published:
-        key = f"{node.path}/zarr.json" if node.path else "zarr.json"
+        key = join(node.path, "zarr.json")
         content = storage.get(key)
         if content is None:
             continue

@@ -10,6 +10,8 @@ from job_archives import tree, values
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
+from zarrlift.report import Page
+from zarrlift.report import outcome as report_outcome
 from zarrstack.core.errors import JobError, UsageError
 
 DOCUMENTS = {".zarray", ".zattrs", ".zgroup", ".zmetadata"}
@@ -78,6 +80,23 @@ def test_finish_refuses_a_legacy_document_that_changed(source: Path) -> None:
     outcome = zarrlift.finish(source)
     assert not outcome.ok
     assert (source / "g/recode/.zarray").exists()
+
+
+def test_finish_refuses_attributes_that_were_written_later(source: Path) -> None:
+    """A node without attributes has no document of them that the job could know."""
+    (source / "empty/.zattrs").unlink()
+    zarrlift.migrate(source, in_place=True)
+    zarrlift.verify(source)
+    before = tree(source)
+    (source / "empty/.zattrs").write_text('{"units": "m"}')
+    outcome = zarrlift.finish(source)
+    assert [(problem.kind, problem.key) for problem in outcome.problems] == [("changed", "empty/.zattrs")]
+    text = "\n".join(report_outcome.lines(outcome, Page(width=100)))
+    assert "Nothing was removed." in text
+    assert "resume" not in text
+    (source / "empty/.zattrs").unlink()
+    assert tree(source) == before
+    assert zarrlift.finish(source).state == "finished"
 
 
 def test_a_recipe_that_changes_chunks_is_refused(source: Path) -> None:
