@@ -237,11 +237,16 @@ class LocalStorage(Storage):
                 raise storage_error("cannot list", prefix, error) from error
 
     def directories(self, prefix: str) -> list[str]:
-        """Names of the directories directly below one, faster than `list_dir` among many files."""
+        """Names of the directories directly below one, faster than `list_dir` among many files.
+
+        None where there is no such directory.
+        """
         path = self.path(prefix)
         try:
             with os.scandir(path) as entries:
                 return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            return []
         except OSError as error:
             raise storage_error("cannot list", prefix, error) from error
 

@@ -288,6 +288,23 @@ class Unlisted(LocalStorage):
         raise AssertionError("listed")
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_where_no_other_document_is_left_consolidated_metadata_is_read_with_a_warning(tmp_path, nested):
+    document = array(dimension_separator="/") if nested else ARRAY
+    entries = {".zgroup": GROUP, "g/a/.zarray": document, "g/a/.zattrs": {"u": 1}, "bare/.zarray": ARRAY}
+    chunk = "g/a/0/1" if nested else "g/a/0.1"
+    archive = read(tmp_path, {".zmetadata": consolidated(**entries), chunk: b"x"})
+    assert paths(archive) == ["", "bare", "g", "g/a"]
+    assert not any(found.refused for found in archive.nodes)
+    assert node(archive, "g/a").attributes == {"u": 1}
+    assert [(problem.severity, problem.key) for problem in archive.problems] == [("warning", ".zmetadata")]
+
+
+def test_consolidated_metadata_without_anything_it_speaks_of_is_no_archive(tmp_path):
+    with pytest.raises(UsageError, match="no Zarr v2 archive"):
+        read(tmp_path, {".zmetadata": consolidated(**{".zgroup": GROUP, "a/.zarray": ARRAY})})
+
+
 def test_an_archive_over_a_store_that_cannot_list_is_read_from_consolidated_metadata(tmp_path):
     entries = {
         "a/b/.zarray": array(without="dimension_separator"),

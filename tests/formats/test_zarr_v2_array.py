@@ -213,6 +213,10 @@ def test_unknown_members_are_kept_aside_with_a_note(tmp_path):
 
 DEVIANT = {
     "dtype-without-byte-order": (array(dtype="=i4"), array()),
+    "text-of-bytes": (
+        array(dtype="<U1", fill_value="", _NCZARR_ARRAY={"dimrefs": ["/x", "/y"]}),
+        array(dtype="|S1", fill_value=""),
+    ),
     "blosc-nthreads": (array(compressor={**BLOSC, "nthreads": 1}), array(compressor=BLOSC)),
     "lzma-delta": (
         array(compressor={"id": "lzma", "preset": 6, "delta": 1}),

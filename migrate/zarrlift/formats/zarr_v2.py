@@ -36,6 +36,15 @@ _SILENT: Final = frozenset(
 )
 
 
+_NOTHING_ELSE: Final = Problem(
+    kind="consolidated",
+    severity="warning",
+    message="there are no documents but the consolidated metadata, which is what is read",
+    key=consolidated.KEY,
+    expected=f"{ARRAY} and {GROUP} beside the chunks",
+)
+
+
 def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
     """Describe the archive.
 
@@ -59,6 +68,9 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
     if storage.can_list:
         names = (ARRAY, GROUP, ATTRIBUTES, *_OTHERS)
         found = walk(storage, documents=names, leaves=frozenset({ARRAY}), follow_links=follow_links)
+        if listed and _chunks_alone(found):
+            found = _unlisted(storage, listed)
+            problems.append(_NOTHING_ELSE)
     else:
         found = _unlisted(storage, listed)
     nodes = reader.nodes(found)
@@ -74,6 +86,13 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
         documents=() if content is None else (Document(key=consolidated.KEY, content=content),),
         problems=(*problems, *reader.strays),
     )
+
+
+def _chunks_alone(found: Mapping[str, Found]) -> bool:
+    """Whether chunks are there and no document at all, nor anything that kept one from being seen."""
+    places = found.values()
+    seen = any(place.documents or place.problems for place in places)
+    return not seen and any(place.chunk is not None for place in places)
 
 
 def _unlisted(storage: Storage, listed: dict[str, JSONObject] | None) -> dict[str, Found]:

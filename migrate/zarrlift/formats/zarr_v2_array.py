@@ -146,8 +146,8 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
                 found=excerpt(sorted(extra)),
             )
         )
-    core = {name: value for name, value in raw.items() if name in MEMBERS}
-    core, rows = undo(core, None, DTYPE_DEVIATIONS)
+    whole, rows = undo(raw, None, DTYPE_DEVIATIONS)
+    core = {name: value for name, value in whole.items() if name in MEMBERS}
     dtype = _dtype(core, problems)
     document, more = undo(core, dtype, DEVIATIONS)
     problems.extend(

@@ -152,6 +152,11 @@ def _ordered(dtype: JSON) -> JSON:
     return dtype
 
 
+def _nczarr_text(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
+    # Later versions write ">S1", and "_nczarr_array".
+    return {"dtype": "|S1"} if "_NCZARR_ARRAY" in document and document.get("dtype") == "<U1" else {}
+
+
 # ----- fill values
 
 
@@ -263,6 +268,13 @@ DTYPE_DEVIATIONS: Final = (
         means='"dtype": "<i4", as every machine that reads zarr today takes it',
         severity="warning",
         apply=_ordered_dtype,
+    ),
+    Deviation(
+        name="text-of-bytes",
+        writer="netcdf-c 4.9.0, whose characters take one byte each; it alone reads them",
+        looks='"dtype": "<U1" beside "_NCZARR_ARRAY"',
+        means='"dtype": "|S1"',
+        apply=_nczarr_text,
     ),
 )
 """Rows that apply before the dtype is read."""
