@@ -14,10 +14,11 @@ from typing import Literal, TypeAlias
 from zarrstack.core.chain import Chain
 from zarrstack.core.chunk_keys import ChunkKeys
 from zarrstack.core.dtypes import DataType
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, any_refusal
 from zarrstack.core.frames import Frame, Shards
 from zarrstack.core.grid import Grid
 from zarrstack.core.jsons import JSON, JSONObject
+from zarrstack.core.paths import folder
 
 Format: TypeAlias = Literal["zarr1", "zarr2", "zarr3", "zarr3-draft", "n5"]
 
@@ -63,7 +64,7 @@ class Layout:
     def prefix(self, path: str) -> str:
         """What the keys of its objects begin with, for the array at `path`: "" or a place and "/"."""
         place = path if self.root is None else self.root
-        return f"{place}/" if place else ""
+        return folder(place)
 
     def key(self, path: str, place: tuple[int, ...]) -> str:
         """The key of an object, relative to the archive's root."""
@@ -93,7 +94,7 @@ class GroupNode:
     @property
     def refused(self) -> bool:
         """Whether a problem keeps this node back."""
-        return any(problem.severity == "refusal" for problem in self.problems)
+        return any_refusal(self.problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +114,7 @@ class ArrayNode:
     @property
     def refused(self) -> bool:
         """Whether a problem keeps this node back."""
-        return self.layout is None or any(p.severity == "refusal" for p in self.problems)
+        return self.layout is None or any_refusal(self.problems)
 
 
 Node: TypeAlias = GroupNode | ArrayNode

@@ -17,7 +17,7 @@ import numpy as np
 
 from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType, fill_from_json, fill_to_json, zero_fill
-from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError
+from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError, any_refusal
 from zarrstack.core.frames import N5Blocks, Shards
 from zarrstack.core.jsons import JSON
 
@@ -138,7 +138,7 @@ def destination_layout(
         raise
     except ZarrstackError as error:
         return source, (error.problem,)
-    if any(problem.severity == "refusal" for problem in problems):
+    if any_refusal(problems):
         return source, tuple(problems)
     return layout, (*problems, *_strangers(layout))
 

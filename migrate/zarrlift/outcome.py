@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, any_refusal
 from zarrstack.core.jsons import JSONObject
 
 from .plans import Plan
@@ -44,7 +44,7 @@ class Outcome:
     @property
     def ok(self) -> bool:
         """Whether all that was asked for is done."""
-        return self.state != "incomplete" and not any(p.severity == "refusal" for p in self.problems)
+        return self.state != "incomplete" and not any_refusal(self.problems)
 
     def to_json(self) -> JSONObject:
         """For machines; the plan is left out (`zarrlift plan --json` gives it)."""

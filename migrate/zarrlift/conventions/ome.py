@@ -16,8 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, any_refusal
 from zarrstack.core.jsons import JSON, JSONObject
+from zarrstack.core.paths import folder
 
 from ..archive import GroupNode
 from .base import Change, Convention, Recognised, View
@@ -71,7 +72,7 @@ class Ome(Convention):
             told = list(_told(view, node, keys))
             account.problems += told
             account.count.update(_kinds(keys))
-            if not any(problem.severity == "refusal" for problem in told):
+            if not any_refusal(told):
                 account.changes[path] = _lift(node.attributes, keys)
                 _name_axes(view, path, node.attributes if "multiscales" in keys else {}, account)
                 xml = _join(path, "OME")
@@ -143,7 +144,7 @@ def _is_names(value: JSON) -> bool:
 
 def _leads(node: GroupNode, lifted: Mapping[str, tuple[str, ...]], older: Mapping[str, str]) -> bool:
     """Whether a group that only lists others leads to images that are lifted, and to none that stay."""
-    lead = f"{node.path}/" if node.path else ""
+    lead = folder(node.path)
     if _is_labels(node):
         below = [lead + name for name in node.attributes["labels"]]
         parent = node.path.rpartition("/")[0]

@@ -8,11 +8,11 @@ from typing import Any, Final, TypeAlias
 
 from zarrstack.core.errors import MetadataError, UsageError
 from zarrstack.core.jsons import excerpt
+from zarrstack.core.paths import join
 
 from ..archive import Format
 from ..storage import Storage
 from .documents import parse_object
-from .walk import join
 
 _V3: Final = "zarr.json"
 _MOST_LISTED: Final = 1000

@@ -10,7 +10,7 @@ import codecs
 import json
 from typing import Any, Final
 
-from zarrstack.core.errors import MetadataError
+from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.jsons import JSON, JSONObject, excerpt
 
 _EXPECTED = "a JSON object in UTF-8"
@@ -53,6 +53,36 @@ def parse_object(content: bytes, key: str, *, most_levels: int = MOST_LEVELS) ->
             "the document is not a JSON object", key=key, found=excerpt(data), expected=_EXPECTED
         )
     return data
+
+
+class Documents:
+    """The documents of an archive as they are read, each once."""
+
+    def __init__(self) -> None:
+        self.parsed: dict[str, JSONObject] = {}
+        """By key."""
+        self.unread: dict[str, Problem] = {}
+        """By key: why it cannot be read."""
+
+    def read(self, content: bytes, key: str) -> JSONObject | Problem:
+        """What a document holds, or what is wrong with it."""
+        known = self.parsed.get(key, self.unread.get(key))
+        if known is not None:
+            return known
+        try:
+            result = self.parsed[key] = parse_object(content, key)
+        except MetadataError as error:
+            self.unread[key] = error.problem
+            return error.problem
+        return result
+
+    def take(self, content: bytes, key: str, problems: list[Problem]) -> JSONObject | None:
+        """What a document holds; None, with a problem more, where it cannot be read."""
+        data = self.read(content, key)
+        if isinstance(data, Problem):
+            problems.append(data)
+            return None
+        return data
 
 
 def _too_deep(key: str, most_levels: int) -> MetadataError:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError
+from zarrstack.core.errors import Problem, StorageError, UsageError, any_refusal
 from zarrstack.core.frames import N5Blocks
 from zarrstack.core.jsons import JSONObject
 from zarrstack.core.n5_dataset import (
@@ -28,20 +28,25 @@ from zarrstack.core.n5_dataset import (
     user_attributes,
     version_problem,
 )
+from zarrstack.core.paths import join, parents
 
-from ..archive import Archive, ArrayNode, Document, GroupNode, Layout, Node
+from ..archive import Archive, ArrayNode, Document, Format, GroupNode, Layout, Node
 from ..read_options import Axes
 from ..storage import LocalStorage, Storage
-from .documents import parse_object
+from .contradictions import Native, chunks_alone
+from .documents import Documents
 from .n5_attributes import axes_note
-from .walk import PASSED_OVER, Found, chunk_root, join, walk
+from .nodes import placed, refuse
+from .strays import stray_notes, strays
+from .walk import PASSED_OVER, Found, chunk_root, root_alone, walk
 
 DOCUMENT: Final = "attributes.json"
-_OTHERS: Final = {".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"}
+_OTHERS: Final[Mapping[str, Format]] = {".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"}
 """Where other formats keep metadata."""
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
-_STRAYS_NAMED: Final = 20
-_SILENT: Final = frozenset({DOCUMENT, *_OTHERS, ".zattrs", ".DS_Store", "Thumbs.db", "desktop.ini"})
+_NATIVE: Final = Native(format="n5", archive="an N5 archive", documents=(DOCUMENT,))
+_KNOWN: Final = frozenset({DOCUMENT, *_OTHERS, ".zattrs"})
+"""Files that are no strays."""
 
 
 def read(
@@ -60,9 +65,7 @@ def read(
     if storage.can_list:
         found = walk(storage, documents=names, leaves=reader.is_dataset, follow_links=follow_links)
     else:
-        contents = zip(names, storage.get_many(names), strict=True)
-        there = {name: content for name, content in contents if content is not None}
-        found = {"": Found(path="", documents=there)}
+        found = {"": root_alone(storage, names)}
         if not reader.is_dataset(found[""]):
             raise UsageError(
                 "the nodes of this archive cannot be found",
@@ -83,8 +86,7 @@ class _Reader:
     storage: Storage
     only: bool
     axes: Axes
-    parsed: dict[str, JSONObject | Problem] = field(default_factory=dict)
-    """By path: what a document holds, or why it could not be read."""
+    documents: Documents = field(default_factory=Documents)
     strays: list[Problem] = field(default_factory=list)
 
     def is_dataset(self, place: Found) -> bool:
@@ -98,18 +100,19 @@ class _Reader:
         for path, place in found.items():
             if self.is_dataset(place) or self._was_dataset(place, found):
                 nodes[path] = self._array(place)
+        arrays = [node for node in nodes.values() if isinstance(node, ArrayNode)]
         for path, place in found.items():
             root = chunk_root(path, found)
             if place.chunk is not None and path and not _below_array(path, nodes):
-                nodes[root] = ArrayNode(path=root, problems=(_blocks_alone(root, join(path, place.chunk)),))
-        arrays = [path for path, node in nodes.items() if isinstance(node, ArrayNode)]
-        for path in arrays:
-            for problem in self._inside(nodes[path]):
-                nodes.setdefault(problem.node or "", ArrayNode(path=problem.node or "", problems=(problem,)))
+                problem = chunks_alone(root, join(path, place.chunk), DOCUMENT, called="blocks")
+                nodes[root] = ArrayNode(path=root, problems=(problem,))
+        for array in arrays:
+            for problem in self._inside(array):
+                refuse(nodes, problem)
         for path, place in found.items():
             if path not in nodes and not _below_array(path, nodes):
                 nodes[path] = self._group(place)
-        self._note_strays(found, nodes)
+        self.strays.extend(stray_notes([*strays(found, nodes, _KNOWN)]))
         return tuple(nodes[path] for path in sorted(nodes))
 
     # ----- arrays
@@ -142,18 +145,18 @@ class _Reader:
         return ArrayNode(
             path=place.path,
             attributes=attributes,
-            layout=None if any(problem.severity == "refusal" for problem in problems) else layout,
+            layout=None if any_refusal(problems) else layout,
             documents=_documents(place),
-            problems=_placed(problems, place),
+            problems=placed(problems, place.path, place.key_of(DOCUMENT)),
         )
 
-    def _inside(self, node: Node) -> Iterator[Problem]:
+    def _inside(self, node: ArrayNode) -> Iterator[Problem]:
         """What lies in an array's own directory and is a node all the same: v3 has no place for it.
 
         Directories in the place of a row of blocks are not looked into: what is in them and is no
         block is told when the blocks are listed. Local archives only, for elsewhere all is told so.
         """
-        if not isinstance(node, ArrayNode) or not isinstance(self.storage, LocalStorage):
+        if not isinstance(self.storage, LocalStorage):
             return
         try:
             names = self.storage.directories(node.path)
@@ -196,7 +199,7 @@ class _Reader:
             attributes=attributes,
             documents=_documents(place),
             implicit=DOCUMENT not in place.documents,
-            problems=_placed(problems, place),
+            problems=placed(problems, place.path, place.key_of(DOCUMENT)),
         )
 
     # ----- both
@@ -205,13 +208,7 @@ class _Reader:
         """The document of a place, a refusal, or None where there is none."""
         if DOCUMENT not in place.documents:
             return None
-        if place.path not in self.parsed:
-            key = join(place.path, DOCUMENT)
-            try:
-                self.parsed[place.path] = parse_object(place.documents[DOCUMENT], key)
-            except MetadataError as error:
-                self.parsed[place.path] = error.problem
-        return self.parsed[place.path]
+        return self.documents.read(place.documents[DOCUMENT], join(place.path, DOCUMENT))
 
     def _version(self, place: Found) -> Iterator[Problem]:
         """What is to be said of the version; it counts at the root, and elsewhere is a copy of it."""
@@ -221,36 +218,7 @@ class _Reader:
         yield problem.at(key=DOCUMENT)
 
     def _other_format(self, place: Found) -> Iterator[Problem]:
-        for name, format_ in {} if self.only else _OTHERS.items():
-            if name not in place.documents:
-                continue
-            key = join(place.path, name)
-            if DOCUMENT in place.documents:
-                yield Problem(
-                    kind="format",
-                    message="a node has the metadata of two formats",
-                    key=key,
-                    found=f"n5 ({DOCUMENT}) and {format_} ({name})",
-                    advice="Say which one counts with --from.",
-                )
-            else:
-                message = f"a node of another format, {format_}, lies in an N5 archive"
-                yield Problem(kind="format", message=message, key=key, advice="Move or exclude it.")
-
-    def _note_strays(self, found: Mapping[str, Found], nodes: Mapping[str, Node]) -> None:
-        strays = [
-            join(path, name)
-            for path, place in found.items()
-            if isinstance(nodes.get(path), GroupNode)
-            for name in (*place.files, *((place.chunk,) if place.chunk else ()))
-            if name not in _SILENT and not name.startswith("._")
-        ]
-        for key in strays[:_STRAYS_NAMED]:
-            message = "a file that belongs to no node stays behind"
-            self.strays.append(Problem(kind="stray", severity="note", message=message, key=key))
-        if len(strays) > _STRAYS_NAMED:
-            message = f"{len(strays) - _STRAYS_NAMED} more files that belong to no node stay behind"
-            self.strays.append(Problem(kind="stray", severity="note", message=message))
+        return _NATIVE.foreign(place, {} if self.only else _OTHERS)
 
 
 def _layout(dataset: N5Dataset, axes: Axes) -> Layout:
@@ -267,35 +235,10 @@ def _layout(dataset: N5Dataset, axes: Axes) -> Layout:
 
 def _below_array(path: str, nodes: Mapping[str, Node]) -> bool:
     """Whether a path lies in an array's own directory."""
-    while path:
-        path = path.rpartition("/")[0]
-        if isinstance(nodes.get(path), ArrayNode):
-            return True
-    return False
-
-
-def _blocks_alone(root: str, key: str) -> Problem:
-    """Blocks say that an array was there; without its document its values are lost on us."""
-    return Problem(
-        kind="metadata",
-        message="blocks without an array",
-        node=root,
-        found=f"the key {key!r}",
-        expected=f"a dataset's document {join(root, DOCUMENT)!r}",
-        advice="Restore the document, or exclude the node.",
-    )
+    return any(isinstance(nodes.get(above), ArrayNode) for above in parents(path))
 
 
 def _documents(place: Found) -> tuple[Document, ...]:
     if DOCUMENT not in place.documents:
         return ()
     return (Document(key=join(place.path, DOCUMENT), content=place.documents[DOCUMENT]),)
-
-
-def _placed(problems: list[Problem], place: Found) -> tuple[Problem, ...]:
-    """Problems with their node; a refusal about no key in particular is about the node's document."""
-    key = join(place.path, DOCUMENT) if DOCUMENT in place.documents else None
-    return tuple(
-        problem.at(node=place.path, key=key if problem.severity == "refusal" else None)
-        for problem in problems
-    )

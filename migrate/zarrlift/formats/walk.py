@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError
+from zarrstack.core.errors import Problem, StorageError, any_refusal
+from zarrstack.core.paths import join
 
 from ..storage import Entry, LocalStorage, Storage
 
@@ -42,6 +43,20 @@ class Found:
     """Where it really lies, in a local archive."""
     above: tuple[str, ...] = ()
     """Where the directories above it really lie."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether a problem keeps it back."""
+        return any_refusal(self.problems)
+
+    def first(self, names: Sequence[str]) -> str | None:
+        """The first of some documents that is here."""
+        return next((name for name in names if name in self.documents), None)
+
+    def key_of(self, *names: str) -> str | None:
+        """The key of the first of some documents that is here."""
+        name = self.first(names)
+        return None if name is None else join(self.path, name)
 
 
 def walk(
@@ -72,13 +87,14 @@ def walk(
     return found
 
 
+def root_alone(storage: Storage, documents: Sequence[str]) -> Found:
+    """What there is to see over a store that cannot list: the documents at the root, asked for by name."""
+    contents = zip(documents, storage.get_many(documents), strict=True)
+    return Found(path="", documents={name: content for name, content in contents if content is not None})
+
+
 def _is_leaf(place: Found, leaves: frozenset[str] | Callable[[Found], bool]) -> bool:
     return bool(leaves & place.documents.keys()) if isinstance(leaves, frozenset) else leaves(place)
-
-
-def join(path: str, name: str) -> str:
-    """A key or path below a path."""
-    return f"{path}/{name}" if path else name
 
 
 def bad_name(name: str) -> str | None:

@@ -23,14 +23,25 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from zarrstack.core.dtypes_v2 import parse_v2_dtype, v2_fill_to_scalar
-from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, UsageError, ZarrstackError
+from zarrstack.core.errors import (
+    MetadataError,
+    Problem,
+    UnsupportedError,
+    UsageError,
+    ZarrstackError,
+    any_refusal,
+)
 from zarrstack.core.jsons import JSON, JSONObject, excerpt
 from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.paths import join
 
-from ..archive import Archive, ArrayNode, Document, GroupNode, Layout, Node
+from ..archive import Archive, ArrayNode, Document, Format, GroupNode, Layout, Node
 from ..storage import Storage
-from .documents import parse_object
-from .walk import Found, chunk_root, inside, join, walk
+from .contradictions import Native, chunks_alone, nodes_in_arrays
+from .documents import Documents
+from .nodes import add_groups, placed, refuse
+from .strays import stray_notes, strays
+from .walk import Found, chunk_root, root_alone, walk
 from .zarr_v2_array import Describer
 from .zarr_v2_deviations import specified_fill
 
@@ -38,7 +49,7 @@ ARRAY: Final = "meta"
 ATTRIBUTES: Final = "attrs"
 _BEFORE: Final = "__zmeta__"
 """Where zarr 0.x kept an array's metadata: as a pickle, which is not read."""
-_OTHERS: Final = {".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"}
+_OTHERS: Final[Mapping[str, Format]] = {".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"}
 """Where other formats keep metadata."""
 _MEMBERS: Final = frozenset(
     {"zarr_format", "shape", "chunks", "dtype", "compression", "compression_opts", "fill_value", "order"}
@@ -47,8 +58,7 @@ _REALLY_F: Final = frozenset({"blosc"})
 """Compressions whose chunks lie in the order that `order` says."""
 _RAW: Final = 3
 """The number of lzma's raw format (Python's `lzma.FORMAT_RAW`), whose stream does not name its filters."""
-_STRAYS_NAMED: Final = 20
-_SILENT: Final = frozenset({ARRAY, ATTRIBUTES, ".DS_Store", "Thumbs.db", "desktop.ini"})
+_NATIVE: Final = Native(format="zarr1", archive="a Zarr v1 archive", documents=(ARRAY,))
 
 
 def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
@@ -65,9 +75,8 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
         leaves = frozenset({ARRAY, _BEFORE})
         found = walk(storage, documents=names, leaves=leaves, follow_links=follow_links)
     else:
-        contents = zip(names, storage.get_many(names), strict=True)
-        there = {name: content for name, content in contents if content is not None}
-        found = {"": Found(path="", documents=there)} if ARRAY in there else {}
+        root = root_alone(storage, names)
+        found = {"": root} if ARRAY in root.documents else {}
     reader = _Reader(storage=storage, only=only)
     nodes = reader.nodes(found)
     if not nodes:
@@ -163,6 +172,7 @@ class _Reader:
 
     storage: Storage
     only: bool
+    documents: Documents = field(default_factory=Documents)
     strays: list[Problem] = field(default_factory=list)
     describer: Describer = field(default_factory=Describer)
 
@@ -172,45 +182,39 @@ class _Reader:
         for path, place in found.items():
             if ARRAY in place.documents or _BEFORE in place.documents:
                 nodes[path] = self._array(place)
-            elif any(problem.severity == "refusal" for problem in place.problems):
-                nodes[path] = GroupNode(path=path, implicit=True, problems=_placed(place.problems, place))
+            elif place.refused:
+                nodes[path] = GroupNode(path=path, implicit=True, problems=placed(place.problems, path, None))
             elif others := list(self._other_format(place)):
-                nodes[path] = GroupNode(path=path, implicit=True, problems=_placed(others, place))
-        if not any(isinstance(node, ArrayNode) for node in nodes.values()):
+                nodes[path] = GroupNode(path=path, implicit=True, problems=placed(others, path, None))
+        arrays = [path for path, node in nodes.items() if isinstance(node, ArrayNode)]
+        if not arrays:
             return ()
         for path, place in found.items():
             root = chunk_root(path, found)
             if place.chunk is not None and root and root not in nodes:
-                nodes[root] = ArrayNode(path=root, problems=(_chunks_alone(root, join(path, place.chunk)),))
-        for path in [path for path, node in nodes.items() if isinstance(node, ArrayNode)]:
-            for problem in self._inside(path):
-                nodes.setdefault(problem.node or "", ArrayNode(path=problem.node or "", problems=(problem,)))
-        for path in list(nodes):
-            for above in _above(path):
-                if above not in nodes:
-                    problems = found[above].problems if above in found else ()
-                    nodes[above] = GroupNode(path=above, implicit=True, problems=tuple(problems))
-        self._note_strays(found, nodes)
+                refuse(nodes, chunks_alone(root, join(path, place.chunk), ARRAY))
+        for problem in nodes_in_arrays(self.storage, arrays, (ARRAY,)):
+            refuse(nodes, problem)
+        add_groups(nodes, found)
+        self.strays.extend(stray_notes([*strays(found, nodes, (ARRAY,))]))
         return tuple(nodes[path] for path in sorted(nodes))
 
     def _array(self, place: Found) -> ArrayNode:
         problems = [*place.problems, *self._other_format(place)]
-        attributes = self._parse(place, ATTRIBUTES, problems) if ATTRIBUTES in place.documents else None
+        attributes = self._parse(place, ATTRIBUTES, problems)
         layout: Layout | None = None
         fill_is_null, extra = False, cast("JSONObject", {})
-        document = None
         if ARRAY not in place.documents:
             message = "an array of zarr 0.x, from before Zarr v1: its metadata is a pickle, which is not read"
             key = join(place.path, _BEFORE)
             problems.append(Problem(kind="unsupported", message=message, key=key))
-        else:
-            document = self._parse(place, ARRAY, problems)
+        document = self._parse(place, ARRAY, problems)
         if document is not None:
             layout, fill_is_null, extra = self._describe(document, join(place.path, ARRAY), problems)
         return ArrayNode(
             path=place.path,
             attributes=attributes or {},
-            layout=None if any(problem.severity == "refusal" for problem in problems) else layout,
+            layout=None if any_refusal(problems) else layout,
             fill_is_null=fill_is_null,
             documents=tuple(
                 Document(key=join(place.path, name), content=content)
@@ -218,7 +222,7 @@ class _Reader:
                 if name in (ARRAY, ATTRIBUTES)
             ),
             extra=extra,
-            problems=_placed(problems, place),
+            problems=placed(problems, place.path, place.key_of(ARRAY)),
         )
 
     def _describe(
@@ -245,94 +249,12 @@ class _Reader:
             # zarr 1.1.0 makes such an array, and cannot store its chunk under the key "".
             message = "Zarr v1 has no key for the chunk of an array without axes"
             problems.append(Problem(kind="metadata", severity="note", message=message, key=key))
-        if (
-            any(problem.severity == "refusal" for problem in problems)
-            or facts.shape is None
-            or facts.chunk_shape is None
-            or facts.data_type is None
-            or facts.chain is None
-        ):
-            return None, facts.fill_is_null, facts.extra
-        layout = Layout(
-            shape=facts.shape,
-            data_type=facts.data_type,
-            fill_value=facts.fill_value,
-            chunk_shape=facts.chunk_shape,
-            chain=facts.chain,
-            keys=KeyEncoding("v2", "."),
-        )
-        return layout, facts.fill_is_null, facts.extra
+        return facts.layout(KeyEncoding("v2", ".")), facts.fill_is_null, facts.extra
 
     def _parse(self, place: Found, name: str, problems: list[Problem]) -> JSONObject | None:
-        key = join(place.path, name)
-        try:
-            return parse_object(place.documents[name], key)
-        except MetadataError as error:
-            problems.append(error.problem)
+        if name not in place.documents:
             return None
+        return self.documents.take(place.documents[name], join(place.path, name), problems)
 
     def _other_format(self, place: Found) -> Iterator[Problem]:
-        for name, format_ in {} if self.only else _OTHERS.items():
-            if name not in place.documents:
-                continue
-            key = join(place.path, name)
-            if ARRAY in place.documents:
-                yield Problem(
-                    kind="format",
-                    message="a node has the metadata of two formats",
-                    key=key,
-                    found=f"zarr1 ({ARRAY}) and {format_} ({name})",
-                    advice="Say which one counts with --from.",
-                )
-            else:
-                message = f"a node of another format, {format_}, lies in a Zarr v1 archive"
-                yield Problem(kind="format", message=message, key=key, advice="Move or exclude it.")
-
-    def _inside(self, path: str) -> Iterator[Problem]:
-        """An array has no children; what lies in one all the same is not left behind unsaid."""
-        for key in inside(self.storage, path, (ARRAY,)):
-            message = "a node lies inside an array"
-            node = key.rpartition("/")[0]
-            yield Problem(kind="metadata", message=message, node=node, key=key, found=f"/{path} is an array")
-
-    def _note_strays(self, found: dict[str, Found], nodes: dict[str, Node]) -> None:
-        strays = [
-            join(path, name)
-            for path, place in found.items()
-            if not isinstance(nodes.get(path), ArrayNode)
-            for name in (*place.files, *(place.documents.keys() & {ATTRIBUTES}))
-            if (name not in _SILENT or name in place.documents) and not name.startswith("._")
-        ]
-        for key in strays[:_STRAYS_NAMED]:
-            message = "a file that belongs to no node stays behind"
-            self.strays.append(Problem(kind="stray", severity="note", message=message, key=key))
-        if len(strays) > _STRAYS_NAMED:
-            message = f"{len(strays) - _STRAYS_NAMED} more files that belong to no node stay behind"
-            self.strays.append(Problem(kind="stray", severity="note", message=message))
-
-
-def _chunks_alone(root: str, key: str) -> Problem:
-    """Chunks say that an array was there; without its document its values are lost on us."""
-    return Problem(
-        kind="metadata",
-        message="chunks without an array",
-        node=root,
-        found=f"the key {key!r}",
-        expected=f"a document {join(root, ARRAY)!r}",
-        advice="Restore the document, or exclude the node.",
-    )
-
-
-def _placed(problems: list[Problem], place: Found) -> tuple[Problem, ...]:
-    """Problems with their node; a refusal about no key in particular is about the node's document."""
-    key = join(place.path, ARRAY) if ARRAY in place.documents else None
-    return tuple(
-        problem.at(node=place.path, key=key if problem.severity == "refusal" else None)
-        for problem in problems
-    )
-
-
-def _above(path: str) -> Iterator[str]:
-    while path:
-        path = path.rpartition("/")[0]
-        yield path
+        return _NATIVE.foreign(place, {} if self.only else _OTHERS)

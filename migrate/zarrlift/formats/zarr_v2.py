@@ -6,21 +6,25 @@ whole archive comes at once; a node that cannot be described never stops the oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
-from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError
+from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError, any_refusal
 from zarrstack.core.jsons import JSONObject, document, excerpt
 from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.paths import join
 
-from ..archive import Archive, ArrayNode, Document, GroupNode, Layout, Node
+from ..archive import Archive, ArrayNode, Document, Format, GroupNode, Node
 from ..storage import Entry, LocalStorage, Storage
 from . import consolidated
+from .contradictions import Native, chunks_alone, nodes_in_arrays
 from .detection import is_n5
-from .documents import parse_object
+from .documents import Documents, parse_object
+from .nodes import add_groups, placed, refuse
 from .separators import separator
-from .walk import Found, chunk_root, inside, join, name_problems, walk
+from .strays import stray_notes, strays
+from .walk import Found, chunk_root, name_problems, root_alone, walk
 from .zarr_v2_array import Described, Describer
 
 ARRAY: Final = ".zarray"
@@ -28,21 +32,11 @@ GROUP: Final = ".zgroup"
 ATTRIBUTES: Final = ".zattrs"
 _V3: Final = "zarr.json"
 _N5: Final = "attributes.json"
-_OTHERS: Final = (_V3, _N5)
+_OTHERS: Final[Mapping[str, Format]] = {_V3: "zarr3", _N5: "n5"}
 """Where other formats keep metadata; the second is a name that anything may have."""
-_STRAYS_NAMED: Final = 20
-_SILENT: Final = frozenset(
-    {ARRAY, GROUP, ATTRIBUTES, _V3, consolidated.KEY, ".DS_Store", "Thumbs.db", "desktop.ini"}
-)
-
-
-_NOTHING_ELSE: Final = Problem(
-    kind="consolidated",
-    severity="warning",
-    message="there are no documents but the consolidated metadata, which is what is read",
-    key=consolidated.KEY,
-    expected=f"{ARRAY} and {GROUP} beside the chunks",
-)
+_NATIVE: Final = Native(format="zarr2", archive="a Zarr v2 archive", documents=(ARRAY, GROUP))
+_KNOWN: Final = frozenset({ARRAY, GROUP, ATTRIBUTES, _V3, consolidated.KEY})
+"""Files that are no strays."""
 
 
 def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
@@ -68,16 +62,14 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
     if storage.can_list:
         names = (ARRAY, GROUP, ATTRIBUTES, *_OTHERS)
         found = walk(storage, documents=names, leaves=frozenset({ARRAY}), follow_links=follow_links)
-        if listed and _chunks_alone(found):
-            found = _unlisted(storage, listed)
-            problems.append(_NOTHING_ELSE)
     else:
         found = _unlisted(storage, listed)
     nodes = reader.nodes(found)
     if not nodes:
         raise UsageError("no Zarr v2 archive is here", found=storage.url, expected=f"{ARRAY} or {GROUP}")
     if listed is not None and storage.can_list:
-        problems.extend(consolidated.differences(listed, reader.parsed, frozenset(reader.unread)))
+        known = reader.documents
+        problems.extend(consolidated.differences(listed, known.parsed, frozenset(known.unread)))
     return Archive(
         url=storage.url,
         format="zarr2",
@@ -88,30 +80,18 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
     )
 
 
-def _chunks_alone(found: Mapping[str, Found]) -> bool:
-    """Whether chunks are there and no document at all, nor anything that kept one from being seen."""
-    places = found.values()
-    seen = any(place.documents or place.problems for place in places)
-    return not seen and any(place.chunk is not None for place in places)
-
-
 def _unlisted(storage: Storage, listed: dict[str, JSONObject] | None) -> dict[str, Found]:
     """What there is, over a store that cannot list."""
     if listed is None:
-        names = (ARRAY, GROUP, ATTRIBUTES)
-        there = {
-            name: content
-            for name, content in zip(names, storage.get_many(names), strict=True)
-            if content is not None
-        }
-        if ARRAY not in there:
+        root = root_alone(storage, (ARRAY, GROUP, ATTRIBUTES))
+        if ARRAY not in root.documents:
             raise UsageError(
                 "the nodes of this archive cannot be found",
                 found="a store that cannot list, and no .zmetadata",
                 expected=".zmetadata, or an array at the root",
                 advice="Copy the archive to a place that can list, or consolidate its metadata.",
             )
-        return {"": Found(path="", documents=there)}
+        return {"": root}
     found: dict[str, Found] = {}
     for key, entry in listed.items():
         path, _, name = key.rpartition("/")
@@ -130,34 +110,30 @@ class _Reader:
 
     storage: Storage
     only: bool
-    parsed: dict[str, JSONObject] = field(default_factory=dict)
-    unread: set[str] = field(default_factory=set)
+    documents: Documents = field(default_factory=Documents)
     strays: list[Problem] = field(default_factory=list)
     describer: Describer = field(default_factory=Describer)
 
     def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
         """Every node, sorted, implicit groups too."""
-        described: dict[str, Node | _Array] = {}
+        nodes: dict[str, Node] = {}
+        arrays: dict[str, _Array] = {}
         for path, place in found.items():
             if ARRAY in place.documents:
-                described[path] = self._array(place)
-            elif _is_node(place) or any(problem.severity == "refusal" for problem in place.problems):
-                described[path] = self._group(place)
-        self._chunks_without_array(found, described)
-        self._nodes_in_arrays(described)
-        arrays = {path: item for path, item in described.items() if isinstance(item, tuple)}
+                arrays[path] = self._array(place)
+            elif _is_node(place) or place.refused:
+                nodes[path] = self._group(place)
         separators = self._separators(arrays)
-        nodes: dict[str, Node] = {
-            path: item for path, item in described.items() if not isinstance(item, tuple)
-        }
         for path, (place, facts, attributes, problems) in arrays.items():
             nodes[path] = self._finish(place, facts, attributes, problems, separators.get(path))
-        for path in list(nodes):
-            for above in _above(path):
-                if above not in nodes:
-                    problems = found[above].problems if above in found else name_problems(above)
-                    nodes[above] = GroupNode(path=above, implicit=True, problems=tuple(problems))
-        self._note_strays(found, nodes)
+        for path, place in found.items():
+            root = chunk_root(path, found)
+            if place.chunk is not None and path and GROUP not in place.documents and root not in nodes:
+                refuse(nodes, chunks_alone(root, join(path, place.chunk), ARRAY))
+        for problem in nodes_in_arrays(self.storage, arrays, (ARRAY, GROUP)):
+            refuse(nodes, problem)
+        add_groups(nodes, found)
+        self.strays.extend(stray_notes([*strays(found, nodes, _KNOWN)]))
         return tuple(nodes[path] for path in sorted(nodes))
 
     # ----- arrays
@@ -205,28 +181,15 @@ class _Reader:
         chosen, problem = separated or (facts.separator or ".", None)
         if problem is not None:
             problems.append(problem.at(key=join(place.path, ARRAY)))
-        layout = None
-        if not any(problem.severity == "refusal" for problem in problems):
-            assert facts.shape is not None
-            assert facts.chunk_shape is not None
-            assert facts.data_type is not None
-            assert facts.chain is not None
-            layout = Layout(
-                shape=facts.shape,
-                data_type=facts.data_type,
-                fill_value=facts.fill_value,
-                chunk_shape=facts.chunk_shape,
-                chain=facts.chain,
-                keys=KeyEncoding("v2", "/" if chosen == "/" else "."),
-            )
+        keys = KeyEncoding("v2", "/" if chosen == "/" else ".")
         return ArrayNode(
             path=place.path,
             attributes=attributes,
-            layout=layout,
+            layout=None if any_refusal(problems) else facts.layout(keys),
             fill_is_null=facts.fill_is_null,
             documents=_documents(place),
             extra=facts.extra,
-            problems=_placed(problems, place),
+            problems=placed(problems, place.path, place.key_of(ARRAY, GROUP)),
         )
 
     # ----- groups
@@ -252,108 +215,37 @@ class _Reader:
             attributes=attributes,
             documents=_documents(place),
             implicit=GROUP not in place.documents,
-            problems=_placed(problems, place),
+            problems=placed(problems, place.path, place.key_of(ARRAY, GROUP)),
         )
 
     # ----- both
 
     def _other_format(self, place: Found) -> Iterator[Problem]:
-        others = [] if self.only else [name for name in _OTHERS if name in place.documents]
-        own = [name for name in (ARRAY, GROUP) if name in place.documents]
-        for name in others:
-            key = join(place.path, name)
-            format_ = "zarr3" if name == _V3 else "n5"
-            if name == _N5 and not _is_n5(place.documents[name], key):
-                continue
-            if own:
-                yield Problem(
-                    kind="format",
-                    message="a node has the metadata of two formats",
-                    key=key,
-                    found=f"zarr2 ({own[0]}) and {format_} ({name})",
-                    advice="Say which one counts with --from.",
-                )
-            else:
-                message = f"a node of another format, {format_}, lies in a Zarr v2 archive"
-                yield Problem(kind="format", message=message, key=key, advice="Move or exclude it.")
+        others = {} if self.only else dict(_OTHERS)
+        if not _holds_n5(place):
+            others.pop(_N5, None)
+        return _NATIVE.foreign(place, others)
 
     def _parse(self, place: Found, name: str, problems: list[Problem]) -> JSONObject | None:
-        key = join(place.path, name)
-        try:
-            data = self.parsed[key] = parse_object(place.documents[name], key)
-        except MetadataError as error:
-            self.unread.add(key)
-            problems.append(error.problem)
-            return None
-        return data
+        return self.documents.take(place.documents[name], join(place.path, name), problems)
 
     def _attributes(self, place: Found, problems: list[Problem]) -> JSONObject:
         if ATTRIBUTES not in place.documents:
             return {}
         return self._parse(place, ATTRIBUTES, problems) or {}
 
-    # ----- what belongs to no node
-
-    def _chunks_without_array(self, found: dict[str, Found], described: dict[str, Node | _Array]) -> None:
-        """Chunks say that an array was there; without its document its values are lost on us."""
-        for path, place in found.items():
-            if place.chunk is None or not path or GROUP in place.documents:
-                continue
-            root = chunk_root(path, found)
-            if root not in described:
-                described[root] = ArrayNode(
-                    path=root,
-                    problems=(
-                        Problem(
-                            kind="metadata",
-                            message="chunks without an array",
-                            node=root,
-                            found=f"the key {join(path, place.chunk)!r}",
-                            expected=f"a document {join(root, ARRAY)!r}",
-                            advice="Restore the document, or exclude the node.",
-                        ),
-                    ),
-                )
-
-    def _nodes_in_arrays(self, described: dict[str, Node | _Array]) -> None:
-        """An array has no children; what lies in one all the same is not left behind unsaid."""
-        for path in [path for path, item in described.items() if isinstance(item, tuple)]:
-            try:
-                inner = inside(self.storage, path, (ARRAY, GROUP))
-            except StorageError as error:
-                described[path][3].append(error.problem)  # type: ignore[index]
-                continue
-            for key in inner:
-                message = "a node lies inside an array"
-                place = key.rpartition("/")[0]
-                found = f"/{path} is an array"
-                problem = Problem(kind="metadata", message=message, node=place, key=key, found=found)
-                described[place] = ArrayNode(path=place, problems=(problem,))
-
-    def _note_strays(self, found: dict[str, Found], nodes: dict[str, Node]) -> None:
-        strays = [
-            join(path, name)
-            for path, place in found.items()
-            for name in (*place.files, *((place.chunk,) if place.chunk and path in nodes else ()))
-            if name not in _SILENT and not name.startswith("._")
-        ]
-        for key in strays[:_STRAYS_NAMED]:
-            message = "a file that belongs to no node stays behind"
-            self.strays.append(Problem(kind="stray", severity="note", message=message, key=key))
-        if len(strays) > _STRAYS_NAMED:
-            message = f"{len(strays) - _STRAYS_NAMED} more files that belong to no node stay behind"
-            self.strays.append(Problem(kind="stray", severity="note", message=message))
-
 
 def _is_node(place: Found) -> bool:
     """Whether anything but a file of a common name says that a node is here."""
-    n5 = place.documents.get(_N5)
-    return bool(place.documents.keys() - {_N5}) or (n5 is not None and _is_n5(n5, _N5))
+    return bool(place.documents.keys() - {_N5}) or _holds_n5(place)
 
 
-def _is_n5(content: bytes, key: str) -> bool:
+def _holds_n5(place: Found) -> bool:
+    """Whether what has the name of N5's document is one."""
+    if _N5 not in place.documents:
+        return False
     try:
-        return is_n5(parse_object(content, key))
+        return is_n5(parse_object(place.documents[_N5], _N5))
     except MetadataError:
         return False
 
@@ -373,28 +265,12 @@ def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
         )
 
 
-def _placed(problems: Iterable[Problem], place: Found) -> tuple[Problem, ...]:
-    """Problems with their node; a refusal about no key in particular is about the node's document."""
-    name = next((name for name in (ARRAY, GROUP) if name in place.documents), None)
-    key = None if name is None else join(place.path, name)
-    return tuple(
-        problem.at(node=place.path, key=key if problem.severity == "refusal" else None)
-        for problem in problems
-    )
-
-
 def _documents(place: Found) -> tuple[Document, ...]:
     return tuple(
         Document(key=join(place.path, name), content=content)
         for name, content in place.documents.items()
         if name not in _OTHERS
     )
-
-
-def _above(path: str) -> Iterator[str]:
-    while path:
-        path = path.rpartition("/")[0]
-        yield path
 
 
 def _listings(storage: Storage, paths: list[str]) -> Iterable[Iterable[Entry]]:

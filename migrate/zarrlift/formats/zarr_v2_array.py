@@ -13,12 +13,14 @@ from typing import Any, Final
 import numpy as np
 
 from zarrstack.core.chain import Chain
+from zarrstack.core.chunk_keys import ChunkKeys
 from zarrstack.core.dtypes import DataType, fill_to_json, zero_fill
 from zarrstack.core.dtypes_v2 import parse_v2_dtype, v2_fill_to_scalar, v2_object_fill
-from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.errors import Problem, ZarrstackError, any_refusal
 from zarrstack.core.jsons import JSON, JSONObject, canonical, excerpt
 from zarrstack.core.keys import Separator
 
+from ..archive import Layout
 from ..objects import plain
 from .zarr_v2_codecs import is_beyond_v3, read_chain, unknown_codecs
 from .zarr_v2_deviations import DEVIATIONS, DTYPE_DEVIATIONS, undo
@@ -56,7 +58,20 @@ class Described:
     @property
     def refused(self) -> bool:
         """Whether a problem keeps the array back."""
-        return any(problem.severity == "refusal" for problem in self.problems)
+        return any_refusal(self.problems)
+
+    def layout(self, keys: ChunkKeys) -> Layout | None:
+        """How the values lie under keys of this kind; None where that cannot be known."""
+        if self.shape is None or self.chunk_shape is None or self.data_type is None or self.chain is None:
+            return None
+        return Layout(
+            shape=self.shape,
+            data_type=self.data_type,
+            fill_value=self.fill_value,
+            chunk_shape=self.chunk_shape,
+            chain=self.chain,
+            keys=keys,
+        )
 
 
 class Describer:

@@ -8,28 +8,33 @@ by where a store cannot list.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError
+from zarrstack.core.errors import Problem, UsageError, any_refusal
 from zarrstack.core.jsons import JSONObject, document, excerpt
+from zarrstack.core.paths import join
 
-from ..archive import Archive, ArrayNode, Document, GroupNode, Node
+from ..archive import Archive, ArrayNode, Document, Format, GroupNode, Node
 from ..storage import Storage
 from . import consolidated
-from .documents import parse_object
-from .walk import Found, chunk_root, inside, join, name_problems, walk
+from .contradictions import Native, chunks_alone, nodes_in_arrays
+from .documents import Documents
+from .nodes import add_groups, placed, refuse
+from .strays import stray_notes, strays
+from .walk import Found, chunk_root, name_problems, walk
 from .zarr_v3_array import Describer, group_members
 
 NAME: Final = "zarr.json"
 _CONSOLIDATED: Final = "consolidated_metadata"
-_OTHERS: Final = {".zarray": "zarr2", ".zgroup": "zarr2"}
+_OTHERS: Final[Mapping[str, Format]] = {".zarray": "zarr2", ".zgroup": "zarr2"}
 """Where other formats keep metadata of the same node, as after work in place."""
 _CHUNK: Final = re.compile(r"c(\.[0-9]+)*|[0-9]+(\.[0-9]+)*")
 """A chunk's file, in either key encoding."""
-_STRAYS_NAMED: Final = 20
-_SILENT: Final = frozenset({NAME, ".zattrs", ".zmetadata", ".DS_Store", "Thumbs.db", "desktop.ini"})
+_NATIVE: Final = Native(format="zarr3", archive="a Zarr v3 archive", documents=(NAME,))
+_KNOWN: Final = frozenset({NAME, *_OTHERS, ".zattrs", ".zmetadata"})
+"""Files that are no strays."""
 
 
 def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
@@ -66,8 +71,7 @@ class _Reader:
     only: bool
     consolidated: dict[str, JSONObject] | None = None
     """Key -> document, of the root's consolidated metadata; None where there is none."""
-    parsed: dict[str, JSONObject | Problem] = field(default_factory=dict)
-    """Each document, or what is wrong with it."""
+    documents: Documents = field(default_factory=Documents)
     problems: list[Problem] = field(default_factory=list)
     strays: list[Problem] = field(default_factory=list)
     describer: Describer = field(default_factory=Describer)
@@ -107,35 +111,18 @@ class _Reader:
         for path, place in found.items():
             if NAME in place.documents:
                 nodes[path] = self._node(place)
-            elif any(problem.severity == "refusal" for problem in place.problems):
-                nodes[path] = GroupNode(
-                    path=path, implicit=True, problems=_placed(place.problems, path, None)
-                )
+            elif place.refused:
+                nodes[path] = GroupNode(path=path, implicit=True, problems=placed(place.problems, path, None))
         if not nodes:
             return ()
         self._chunks_without_array(found, nodes)
-        for path in [path for path, node in nodes.items() if isinstance(node, ArrayNode)]:
-            for key in self._inside(path, nodes):
-                below = key.rpartition("/")[0]
-                message, seen = "a node lies inside an array", f"/{path} is an array"
-                problem = Problem(kind="metadata", message=message, node=below, key=key, found=seen)
-                nodes[below] = ArrayNode(path=below, problems=(problem,))
-        for path in list(nodes):
-            for above in _above(path):
-                if above not in nodes:
-                    problems = found[above].problems if above in found else name_problems(above)
-                    nodes[above] = GroupNode(path=above, implicit=True, problems=tuple(problems))
+        arrays = [path for path, node in nodes.items() if isinstance(node, ArrayNode)]
+        for problem in nodes_in_arrays(self.storage, arrays, (NAME,)):
+            refuse(nodes, problem)
+        add_groups(nodes, found)
         self._compare(found)
-        self._note_strays(found, nodes)
+        self.strays.extend(stray_notes([*strays(found, nodes, _KNOWN)]))
         return tuple(nodes[path] for path in sorted(nodes))
-
-    def _inside(self, path: str, nodes: dict[str, Node]) -> list[str]:
-        try:
-            return inside(self.storage, path, (NAME,))
-        except StorageError as error:
-            node = nodes[path]
-            nodes[path] = replace(node, problems=(*node.problems, error.problem.at(node=path)))
-            return []
 
     def _node(self, place: Found) -> Node:
         path, key = place.path, join(place.path, NAME)
@@ -145,7 +132,7 @@ class _Reader:
         if isinstance(data, Problem):
             problems.append(data)
             # There is no telling what it is; an array holds values, which must not be lost unsaid.
-            return ArrayNode(path=path, documents=documents, problems=_placed(problems, path, key))
+            return ArrayNode(path=path, documents=documents, problems=placed(problems, path, key))
         kind = data.get("node_type")
         if type(data.get("zarr_format")) is not int or data["zarr_format"] != 3:
             found = excerpt(data["zarr_format"]) if "zarr_format" in data else "none"
@@ -153,52 +140,37 @@ class _Reader:
             problems.append(Problem(kind="metadata", message=message, found=found, expected="3"))
         elif kind == "group":
             attributes = group_members(data, problems)
-            placed = _placed(problems, path, key)
             if not path:
                 self._list(data)
-            return GroupNode(path=path, attributes=attributes, documents=documents, problems=placed)
+            told = placed(problems, path, key)
+            return GroupNode(path=path, attributes=attributes, documents=documents, problems=told)
         elif kind != "array":
             found = excerpt(kind) if "node_type" in data else "none"
             message = "node_type is neither array nor group"
             problems.append(Problem(kind="metadata", message=message, found=found))
         else:
             return self._array(data, documents, problems, path)
-        return ArrayNode(path=path, documents=documents, problems=_placed(problems, path, key))
+        return ArrayNode(path=path, documents=documents, problems=placed(problems, path, key))
 
     def _array(
         self, data: JSONObject, documents: tuple[Document, ...], problems: list[Problem], path: str
     ) -> ArrayNode:
         facts = self.describer.describe(data)
-        placed = _placed([*problems, *facts.problems], path, documents[0].key)
-        refused = any(problem.severity == "refusal" for problem in placed)
+        told = placed([*problems, *facts.problems], path, documents[0].key)
         return ArrayNode(
             path=path,
             attributes=facts.attributes,
-            layout=None if refused else facts.layout,
+            layout=None if any_refusal(told) else facts.layout,
             documents=documents,
             extra=facts.extra,
-            problems=placed,
+            problems=told,
         )
 
     def _parse(self, place: Found) -> JSONObject | Problem:
-        key = join(place.path, NAME)
-        if key not in self.parsed:
-            try:
-                self.parsed[key] = parse_object(place.documents[NAME], key)
-            except MetadataError as error:
-                self.parsed[key] = error.problem
-        return self.parsed[key]
+        return self.documents.read(place.documents[NAME], join(place.path, NAME))
 
     def _other_format(self, place: Found) -> Iterator[Problem]:
-        for name, format_ in {} if self.only else _OTHERS.items():
-            if name in place.documents:
-                yield Problem(
-                    kind="format",
-                    message="a node has the metadata of two formats",
-                    key=join(place.path, name),
-                    found=f"zarr3 ({NAME}) and {format_} ({name})",
-                    advice="Say which one counts with --from.",
-                )
+        return _NATIVE.foreign(place, {} if self.only else _OTHERS)
 
     # ----- consolidated metadata
 
@@ -231,7 +203,7 @@ class _Reader:
         if self.consolidated is None or not self.storage.can_list:
             return
         keys = {join(path, NAME) for path, place in found.items() if path and NAME in place.documents}
-        files = {key: data for key in keys if isinstance(data := self.parsed.get(key), dict)}
+        files = {key: data for key in keys if (data := self.documents.parsed.get(key)) is not None}
         self.problems.extend(
             consolidated.differences(
                 self.consolidated,
@@ -252,34 +224,7 @@ class _Reader:
             root = chunk_root(path, found)
             root = root[:-2] if root.endswith("/c") and root not in nodes else root
             if root and root not in nodes:
-                nodes[root] = ArrayNode(
-                    path=root,
-                    problems=(
-                        Problem(
-                            kind="metadata",
-                            message="chunks without an array",
-                            node=root,
-                            found=f"the key {join(path, name)!r}",
-                            expected=f"a document {join(root, NAME)!r}",
-                            advice="Restore the document, or exclude the node.",
-                        ),
-                    ),
-                )
-
-    def _note_strays(self, found: dict[str, Found], nodes: dict[str, Node]) -> None:
-        keys = [
-            join(path, name)
-            for path, place in found.items()
-            if isinstance(nodes.get(path), GroupNode)
-            for name in (*place.files, *((place.chunk,) if place.chunk else ()))
-            if name not in _SILENT and name not in place.documents and not name.startswith("._")
-        ]
-        for key in keys[:_STRAYS_NAMED]:
-            message = "a file that belongs to no node stays behind"
-            self.strays.append(Problem(kind="stray", severity="note", message=message, key=key))
-        if len(keys) > _STRAYS_NAMED:
-            message = f"{len(keys) - _STRAYS_NAMED} more files that belong to no node stay behind"
-            self.strays.append(Problem(kind="stray", severity="note", message=message))
+                refuse(nodes, chunks_alone(root, join(path, name), NAME))
 
 
 def _plain(data: JSONObject) -> JSONObject:
@@ -289,16 +234,3 @@ def _plain(data: JSONObject) -> JSONObject:
         for name, value in data.items()
         if name != _CONSOLIDATED and not (name in ("attributes", "storage_transformers") and not value)
     }
-
-
-def _placed(problems: list[Problem], path: str, key: str | None) -> tuple[Problem, ...]:
-    """Problems with their node; a refusal about no key in particular is about the node's document."""
-    return tuple(
-        problem.at(node=path, key=key if problem.severity == "refusal" else None) for problem in problems
-    )
-
-
-def _above(path: str) -> Iterator[str]:
-    while path:
-        path = path.rpartition("/")[0]
-        yield path

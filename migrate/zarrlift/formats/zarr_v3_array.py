@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from zarrstack.core.chain import Chain
 from zarrstack.core.dtypes import DataType, fill_from_json, fill_to_json
-from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, ZarrstackError
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, ZarrstackError, any_refusal
 from zarrstack.core.frames import Shards
 from zarrstack.core.jsons import JSON, JSONObject, canonical, excerpt
 from zarrstack.core.keys import KeyEncoding
@@ -72,7 +72,7 @@ class Describer:
         chunk_shape, inner, frame = inside
         if (problem := self._wrong(inner, chunk_shape, data_type)) is not None:
             found.problems.append(problem)
-        if any(problem.severity == "refusal" for problem in found.problems):
+        if any_refusal(found.problems):
             return found
         found.layout = Layout(
             shape=shape,

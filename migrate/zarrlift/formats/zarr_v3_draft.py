@@ -22,20 +22,29 @@ from zarrstack.core.codecs import compile_bytes_codec
 from zarrstack.core.draft_v3 import CONSOLIDATED, ENTRY, Dialect, read_entry, read_group
 from zarrstack.core.draft_v3_array import describe_array
 from zarrstack.core.draft_v3_keys import DraftKeys
-from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError, ZarrstackError
+from zarrstack.core.errors import (
+    MetadataError,
+    Problem,
+    StorageError,
+    UsageError,
+    ZarrstackError,
+    any_refusal,
+)
 from zarrstack.core.frames import Shards
 from zarrstack.core.jsons import JSONObject, canonical, document
+from zarrstack.core.paths import parents
 from zarrstack.core.shard import IndexFormat
 
 from ..archive import Archive, ArrayNode, Document, GroupNode, Layout, Node
 from ..storage import LocalStorage, Storage
 from . import consolidated
-from .documents import parse_object
+from .contradictions import node_in_array
+from .documents import Documents, parse_object
+from .nodes import placed
+from .strays import is_litter, stray_notes
 from .walk import Found, leading_nowhere, leading_out
 from .zarr_v3_draft_tree import META, Tree, documents_named, find_documents, find_lost
 
-_STRAYS_NAMED: Final = 20
-_SILENT: Final = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 _GHOST: Final = "consolidated"
 """The group that zarr-python 2 makes for consolidated metadata."""
 
@@ -94,8 +103,7 @@ class _Reader:
     allow_fallback: bool
     listed: dict[str, JSONObject] | None = None
     """What consolidated metadata holds; None where there is none, or none that can be read."""
-    parsed: dict[str, JSONObject] = field(default_factory=dict)
-    unread: set[str] = field(default_factory=set)
+    read: Documents = field(default_factory=Documents)
     documents: list[Document] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     strays: list[Problem] = field(default_factory=list)
@@ -114,7 +122,7 @@ class _Reader:
         for path in list(nodes):
             self._keep_apart(path, nodes)
         for path in [*nodes, ""]:
-            for above in _above(path):
+            for above in parents(path):
                 nodes.setdefault(above, GroupNode(path=above, implicit=True))
         nodes.setdefault("", GroupNode(path="", implicit=True))
         self._name_scalars(nodes)
@@ -172,11 +180,11 @@ class _Reader:
         array, group = self.dialect.array_key(place.path), self.dialect.group_key(place.path)
         if array not in place.documents and group not in place.documents:
             # Links and what storage refused: there is no telling what is here.
-            return GroupNode(path=place.path, implicit=True, problems=_placed(problems, place.path))
+            return GroupNode(path=place.path, implicit=True, problems=placed(problems, place.path, None))
         if array not in place.documents:
             attributes = self._group(place.documents[group], group, problems)
-            placed = _placed(problems, place.path)
-            return GroupNode(path=place.path, attributes=attributes, documents=documents, problems=placed)
+            told = placed(problems, place.path, None)
+            return GroupNode(path=place.path, attributes=attributes, documents=documents, problems=told)
         if group in place.documents:
             message = "a node is both an array and a group"
             found = f"{array} and {group}"
@@ -186,7 +194,7 @@ class _Reader:
         return self._array(place, documents, array, problems)
 
     def _group(self, content: bytes, key: str, problems: list[Problem]) -> JSONObject:
-        data = self._parse(content, key, problems)
+        data = self.read.take(content, key, problems)
         try:
             return {} if data is None else read_group(data)
         except ZarrstackError as error:
@@ -197,7 +205,7 @@ class _Reader:
         self, place: Found, documents: tuple[Document, ...], key: str, problems: list[Problem]
     ) -> ArrayNode:
         path = place.path
-        data = self._parse(place.documents[key], key, problems)
+        data = self.read.take(place.documents[key], key, problems)
         array = None
         if data is not None:
             array, notes = describe_array(
@@ -221,16 +229,15 @@ class _Reader:
                 frame=None if counts is None else Shards(counts, IndexFormat.DRAFT),
                 root=data_root,
             )
-        placed = _placed(problems, path, key)
-        refused = any(problem.severity == "refusal" for problem in placed)
+        told = placed(problems, path, key)
         return ArrayNode(
             path=path,
             attributes={} if array is None else array.attributes,
-            layout=None if refused else layout,
+            layout=None if any_refusal(told) else layout,
             fill_is_null=array is not None and array.fill_is_null,
             documents=documents,
             extra={"extensions": list(array.extensions)} if array is not None and array.extensions else {},
-            problems=placed,
+            problems=told,
         )
 
     def _bad_codecs(self, chain: Chain) -> Iterator[Problem]:
@@ -245,15 +252,6 @@ class _Reader:
                     self.codecs[text] = error.problem
             if (problem := self.codecs[text]) is not None:
                 yield problem
-
-    def _parse(self, content: bytes, key: str, problems: list[Problem]) -> JSONObject | None:
-        try:
-            data = self.parsed[key] = parse_object(content, key)
-        except MetadataError as error:
-            self.unread.add(key)
-            problems.append(error.problem)
-            return None
-        return data
 
     # ----- the hierarchy
 
@@ -271,13 +269,12 @@ class _Reader:
 
     def _keep_apart(self, path: str, nodes: dict[str, Node]) -> None:
         """An array has no children; what lies below one all the same is not left behind unsaid."""
-        above = next((a for a in _above(path) if isinstance(nodes.get(a), ArrayNode)), None)
+        above = next((a for a in parents(path) if isinstance(nodes.get(a), ArrayNode)), None)
         if above is None:
             return
         node = nodes[path]
         key = node.documents[0].key if node.documents else None
-        message = "a node lies inside an array"
-        problem = Problem(kind="metadata", message=message, node=path, key=key, found=f"/{above} is an array")
+        problem = node_in_array(path, key, above)
         nodes[path] = ArrayNode(path=path, documents=node.documents, problems=(*node.problems, problem))
 
     def _name_scalars(self, nodes: dict[str, Node]) -> None:
@@ -351,17 +348,11 @@ class _Reader:
                 self.problems.append(replace(problem, severity="warning", advice="Restore the document."))
             else:
                 nodes[item.path] = ArrayNode(path=item.path, problems=(problem,))
-                for above in _above(item.path):
+                for above in parents(item.path):
                     nodes.setdefault(above, GroupNode(path=above, implicit=True))
         top = (entry.name for entry in self.storage.list_dir("") if entry.name not in (ENTRY, META, "data"))
         named = [*sorted(top), *strays, *others]
-        named = [key for key in named if (name := key.rpartition("/")[2]) not in _SILENT and name[:2] != "._"]
-        for key in named[:_STRAYS_NAMED]:
-            message = "a file that belongs to no node stays behind"
-            self.strays.append(Problem(kind="stray", severity="note", message=message, key=key))
-        if len(named) > _STRAYS_NAMED:
-            message = f"{len(named) - _STRAYS_NAMED} more files that belong to no node stay behind"
-            self.strays.append(Problem(kind="stray", severity="note", message=message))
+        self.strays.extend(stray_notes([key for key in named if not is_litter(key.rpartition("/")[2])]))
 
     def _compare(self) -> None:
         """Consolidated metadata that contradicts the documents; the documents win."""
@@ -373,23 +364,10 @@ class _Reader:
 
         self.problems.extend(
             consolidated.differences(
-                self.listed, self.parsed, frozenset(self.unread), CONSOLIDATED, node_of=node_of
+                self.listed, self.read.parsed, frozenset(self.read.unread), CONSOLIDATED, node_of=node_of
             )
         )
 
 
-def _placed(problems: list[Problem], path: str, key: str | None = None) -> tuple[Problem, ...]:
-    """Problems with their node; a refusal about no key in particular is about the node's document."""
-    return tuple(
-        problem.at(node=path, key=key if problem.severity == "refusal" else None) for problem in problems
-    )
-
-
 def _under(path: str, group: str) -> bool:
     return path != group and (not group or path.startswith(f"{group}/"))
-
-
-def _above(path: str) -> Iterator[str]:
-    while path:
-        path = path.rpartition("/")[0]
-        yield path

@@ -14,6 +14,7 @@ from typing import Final
 
 from zarrstack.core.draft_v3 import CONSOLIDATED, Dialect, bad_node_name
 from zarrstack.core.errors import Problem, StorageError
+from zarrstack.core.paths import join
 
 from ..storage import Entry, LocalStorage, Storage
 from .walk import MOST_LEVELS, PASSED_OVER, Found, leading_nowhere, leading_out, name_problems, warn_of_case
@@ -216,7 +217,7 @@ def find_lost(
     known = {*groups, *arrays}
     for path, entries in zip(groups, _listings(storage, dialect, groups), strict=True):
         for entry in sorted(entries, key=lambda entry: entry.name):
-            child, key = f"{path}/{entry.name}" if path else entry.name, dialect.data(path) + entry.name
+            child, key = join(path, entry.name), dialect.data(path) + entry.name
             if not entry.is_dir:
                 if child in arrays:
                     in_the_way.append((child, key))

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.jsons import JSON, JSONObject, excerpt
+from zarrstack.core.paths import join
 
-from ..formats.walk import join
 from .zom import MEMBERS
 
 _MOST_STEPS: Final = 1_000_000

@@ -15,8 +15,8 @@ import numpy as np
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.jsons import JSON, JSONObject, excerpt
+from zarrstack.core.paths import join
 
-from ..formats.walk import join
 from .zom import MEMBERS
 
 Note = Callable[[str, str, JSON], None]

@@ -12,8 +12,8 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.jsons import JSON, JSONObject
+from zarrstack.core.paths import join
 
-from ..formats.walk import join
 from .zom import MEMBERS, FormatNumber, is_group, nodes
 
 Open: TypeAlias = Literal["attributes", "chunks", "codecs", "fill_value", "keys", "members", "shape"]

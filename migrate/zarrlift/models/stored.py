@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import MetadataError
 from zarrstack.core.jsons import JSONObject, document
+from zarrstack.core.paths import join
 
 from ..documents import consolidate
-from ..formats.walk import join
 from ..storage import Entry, Storage
 from .zom import Flat, flatten, format_of, is_group
 

@@ -16,10 +16,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.jsons import JSON, JSONObject, excerpt
+from zarrstack.core.paths import join
 
 from ..formats.documents import MOST_LEVELS as MOST_LEVELS_INSIDE
 from ..formats.documents import levels
-from ..formats.walk import MOST_LEVELS, bad_name, join
+from ..formats.walk import MOST_LEVELS, bad_name
 
 MEMBERS: Final = "members"
 FormatNumber: TypeAlias = Literal[2, 3]

@@ -28,7 +28,7 @@ from .draft_v3_codecs import (
 from .draft_v3_keys import DraftKeys
 from .draft_v3_types import DraftType, Endian, read_fill, read_type, write_fill, write_type
 from .dtypes import DataType
-from .errors import MetadataError, Problem, UnsupportedError, ZarrstackError
+from .errors import MetadataError, Problem, UnsupportedError, ZarrstackError, any_refusal
 from .jsons import JSON, JSONObject, excerpt
 from .keys import Separator
 from .lengths import Shape, read_lengths, whole_chunks
@@ -210,7 +210,7 @@ class _Reader:
         )
 
     def _refused(self) -> bool:
-        return any(problem.severity == "refusal" for problem in self.problems)
+        return any_refusal(self.problems)
 
     def _try(self, step: Callable[[], Any]) -> Any:
         try:

@@ -21,7 +21,7 @@ what happened to storage or a job) serve callers who know nothing of this tree.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, Self
@@ -80,6 +80,11 @@ class Problem:
         if self.advice is not None:
             text += f". {self.advice}"
         return text
+
+
+def any_refusal(problems: Iterable[Problem]) -> bool:
+    """Whether one of some problems keeps its node back."""
+    return any(problem.severity == "refusal" for problem in problems)
 
 
 def short(path: str) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from .chain import Chain, CodecSpec
 from .dtypes import DataType, fill_to_json
 from .dtypes_v2 import parse_v2_dtype
-from .errors import MetadataError, Problem, UnsupportedError, ZarrstackError
+from .errors import MetadataError, Problem, UnsupportedError, ZarrstackError, any_refusal
 from .jsons import JSON, JSONObject, excerpt
 from .lengths import MOST_ELEMENTS, read_lengths, require_same_axes
 from .n5 import Axes, BlockHeader, N5Keys, Shape, turned
@@ -151,7 +151,7 @@ def describe_dataset(attributes: Mapping[str, JSON]) -> tuple[N5Dataset | None, 
         # Paintera, https://github.com/saalfeldlab/paintera: bytes per label set, not per element.
         message = "a dataset of Paintera's label multisets: its blocks are of variable length"
         problems.append(Problem(kind="unsupported", message=message, found='"isLabelMultiset": true'))
-    if any(problem.severity == "refusal" for problem in problems):
+    if any_refusal(problems):
         return None, tuple(problems)
     assert dimensions is not None
     assert block_size is not None
