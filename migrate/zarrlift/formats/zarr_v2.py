@@ -39,6 +39,15 @@ _KNOWN: Final = frozenset({ARRAY, GROUP, ATTRIBUTES, _V3, consolidated.KEY})
 """Files that are no strays."""
 
 
+_NOTHING_ELSE: Final = Problem(
+    kind="consolidated",
+    severity="warning",
+    message="there are no documents but the consolidated metadata, which is what is read",
+    key=consolidated.KEY,
+    expected=f"{ARRAY} and {GROUP} beside the chunks",
+)
+
+
 def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
     """Describe the archive.
 
@@ -62,6 +71,9 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
     if storage.can_list:
         names = (ARRAY, GROUP, ATTRIBUTES, *_OTHERS)
         found = walk(storage, documents=names, leaves=frozenset({ARRAY}), follow_links=follow_links)
+        if listed and _chunks_alone(found, frozenset(names[:3] if only else names)):
+            found = _unlisted(storage, listed)
+            problems.append(_NOTHING_ELSE)
     else:
         found = _unlisted(storage, listed)
     nodes = reader.nodes(found)
@@ -78,6 +90,13 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
         documents=() if content is None else (Document(key=consolidated.KEY, content=content),),
         problems=(*problems, *reader.strays),
     )
+
+
+def _chunks_alone(found: dict[str, Found], names: frozenset[str]) -> bool:
+    """Whether chunks are there and no document of these names, nor anything that kept one from being seen."""
+    places = found.values()
+    seen = any(names & place.documents.keys() or place.problems for place in places)
+    return not seen and any(place.chunk is not None for place in places)
 
 
 def _unlisted(storage: Storage, listed: dict[str, JSONObject] | None) -> dict[str, Found]:
