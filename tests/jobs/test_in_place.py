@@ -99,6 +99,21 @@ def test_finish_refuses_attributes_that_were_written_later(source: Path) -> None
     assert zarrlift.finish(source).state == "finished"
 
 
+def test_an_archive_of_which_only_consolidated_metadata_is_left(source: Path) -> None:
+    wanted = values(source, 2)
+    for name in tree(source):
+        if Path(name).name in DOCUMENTS - {".zmetadata"}:
+            (source / name).unlink()
+    before = tree(source)
+    assert zarrlift.migrate(source, in_place=True).ok
+    assert zarrlift.verify(source, full=True).ok
+    assert values(source, 3) == wanted
+    assert zarrlift.finish(source).removed == 1
+    assert values(source, 3) == wanted
+    zarrlift.undo(source)
+    assert tree(source) == before
+
+
 def test_a_recipe_that_changes_chunks_is_refused(source: Path) -> None:
     for recipe in (ArrayRecipe(codecs="zstd:3"), ArrayRecipe(dtype="float64"), ArrayRecipe(order="F")):
         with pytest.raises(UsageError):
