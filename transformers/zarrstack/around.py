@@ -158,18 +158,3 @@ def span(part: ByteRequest | None) -> tuple[int, int | None] | None:
             return -suffix, None
         case _:
             return None
-
-
-def cut(value: Buffer, part: ByteRequest | None) -> Buffer:
-    """The asked-for range of a whole value; TypeError for what is no range, as zarr's stores say it."""
-    match part:
-        case None:
-            return value
-        case RangeByteRequest(start, end):
-            return value[start:end]
-        case OffsetByteRequest(offset):
-            return value[offset:]
-        case SuffixByteRequest(suffix):
-            return value[max(0, len(value) - suffix) :]
-        case _:
-            raise TypeError(f"Unexpected byte_range, got {part}.")

@@ -10,7 +10,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 
 from .arguments import given, unfit
-from .around import cut
+from .byte_ranges import cut
 from .checksum_ledgers import ABSENT, SUFFIX, Beside, Ledger, Manifest, States, Sum, sum_of
 from .core.errors import ChunkError, Problem, UsageError
 from .core.jsons import JSONObject
