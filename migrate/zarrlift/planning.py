@@ -10,6 +10,7 @@ from math import prod
 
 from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.jsons import JSON, JSONObject
+from zarrstack.core.paths import parents
 
 from .archive import Archive, ArrayNode, Document, GroupNode, Layout
 from .conventions import Applied, apply_conventions
@@ -67,7 +68,7 @@ def make_plan(
     refusals: list[Refusal] = []
     inventories: Inventories = {}
     chosen = {node.path for node in archive.nodes if recipe.selects(node.path)}
-    needed = {parent for path in chosen for parent in _parents(path)} | chosen
+    needed = {parent for path in chosen for parent in parents(path)} | chosen
     children = _children(archive)
     applied = apply_conventions(archive, storage, recipe, in_place=in_place)
     for node in map(applied.described, archive.nodes):
@@ -361,15 +362,6 @@ def _children(archive: Archive) -> dict[str, frozenset[str]]:
             parent, _, name = node.path.rpartition("/")
             names.setdefault(parent, set()).add(name)
     return {path: frozenset(found) for path, found in names.items()}
-
-
-def _parents(path: str) -> list[str]:
-    """Paths of all groups above a node, the root last."""
-    parents = []
-    while path:
-        path = path.rpartition("/")[0]
-        parents.append(path)
-    return parents
 
 
 def _unmatched(recipe: Recipe, archive: Archive) -> list[Problem]:

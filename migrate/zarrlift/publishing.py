@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from zarrstack.core.errors import JobError, StorageError
 from zarrstack.core.jsons import JSONObject, document
+from zarrstack.core.paths import join
 
 from .companions import copy_file
 from .documents import consolidate
@@ -34,7 +35,7 @@ class Publisher:
 
     def publish(self, path: str, content: JSONObject) -> int | None:
         """Write a `zarr.json`; gives its modification time where the place has one."""
-        key = f"{path}/zarr.json" if path else "zarr.json"
+        key = join(path, "zarr.json")
         data = document(content)
         if self.plan.in_place:
             there = self.destination.get(key)

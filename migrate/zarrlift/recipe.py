@@ -13,6 +13,7 @@ from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.errors import UsageError
 from zarrstack.core.jsons import JSONObject
 from zarrstack.core.keys import Separator
+from zarrstack.core.paths import parents
 
 Casting: TypeAlias = Literal["exact", "clamp", "round", "clamp+round"]
 
@@ -206,15 +207,6 @@ def _from_json(name: str, value: Any) -> Any:
 
 
 # ----- path globs
-
-
-def parents(path: str) -> tuple[str, ...]:
-    """The groups above a node, nearest first, the root ("") last; none for the root."""
-    result = []
-    while path:
-        path = path.rpartition("/")[0]
-        result.append(path)
-    return tuple(result)
 
 
 def matches(glob: str, path: str) -> bool:

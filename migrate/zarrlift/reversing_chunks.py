@@ -15,6 +15,7 @@ from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.frames import Shards
 from zarrstack.core.keys import KeyEncoding, Separator
 from zarrstack.core.n5 import Axes, BlockHeader, N5Keys, turned
+from zarrstack.core.paths import folder
 
 from .changing import LeafChange, inside_shard
 from .leaves import MissingShard, ShardReader
@@ -75,7 +76,7 @@ class ShownArray:
 
     @property
     def _prefix(self) -> str:
-        return f"{self.path}/" if self.path else ""
+        return folder(self.path)
 
     def place(self, key: str) -> tuple[int, ...] | None:
         """The leaf that a key of the shown hierarchy names; None if it names none."""

@@ -7,10 +7,11 @@ from typing import Any
 
 from zarrlift.archive import Archive, ArrayNode, GroupNode, Layout, Node
 from zarrlift.conventions import Applied, apply_conventions
-from zarrlift.recipe import ArrayRecipe, Recipe, parents
+from zarrlift.recipe import ArrayRecipe, Recipe
 from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.paths import parents
 
 
 def array(path: str, ndim: int, names: tuple[str | None, ...] | None = None) -> ArrayNode:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from zarrstack.core.errors import Problem
+from zarrstack.core.paths import parents
 
 from ..archive import Archive, ArrayNode, Node, SeenConvention
 from ..recipe import Recipe
@@ -88,12 +89,12 @@ def apply_conventions(
         kept = {
             path: change
             for path, change in found.changes.items()
-            if asked(path) and not any(line in refused for line in _lines(path))
+            if asked(path) and refused.keys().isdisjoint((path, *parents(path)))
         }
         carried = {
             path: keys
             for path, keys in found.files.items()
-            if keys and asked(path) and not any(line in refused for line in _lines(path))
+            if keys and asked(path) and refused.keys().isdisjoint((path, *parents(path)))
         }
         if not kept and not told and not carried:
             continue
@@ -135,20 +136,12 @@ def _wanted(archive: Archive, recipe: Recipe) -> Mapping[str, tuple[str, ...]]:
     return wanted
 
 
-def _lines(path: str) -> Iterator[str]:
-    """A path and those of the groups above it."""
-    yield path
-    while path:
-        path = path.rpartition("/")[0]
-        yield path
-
-
 def _below(archive: Archive, refused: Mapping[str, Problem]) -> Iterator[tuple[str, Problem]]:
     """A refusal for each node below a refused one."""
     if not refused:
         return
     for node in archive.nodes:
-        above = next((line for line in _lines(node.path) if line in refused and line != node.path), None)
+        above = next((line for line in parents(node.path) if line in refused), None)
         if above is not None and node.path not in refused:
             yield (
                 node.path,

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
+from zarrstack.core.paths import join
+
 from .base import View
 
 
@@ -26,7 +28,7 @@ def circles(view: View, ways: Mapping[str, Sequence[str]], without: str | None) 
     def enter(path: str) -> None:
         trail.append(path)
         on_trail.add(path)
-        below = (f"{path}/{name}" if path else name for name in view.children(path))
+        below = (join(path, name) for name in view.children(path))
         steps = [*ways.get(path, ()), *(child for child in below if child != without)]
         waiting.append((path, iter(steps)))
 

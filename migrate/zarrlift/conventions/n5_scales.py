@@ -27,6 +27,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from zarrstack.core.frames import N5Blocks
 from zarrstack.core.jsons import JSON
+from zarrstack.core.paths import join
 
 from ..archive import ArrayNode, GroupNode
 from .base import View
@@ -89,7 +90,7 @@ def axis_names(value: JSON, ndim: int) -> tuple[str | None, ...] | None:
 def pyramid_of(view: View, group: GroupNode) -> Pyramid | None:
     """The pyramid whose levels are a group's children; None where nobody says that they are one."""
     found = {int(match[1]): name for name in view.children(group.path) if (match := _LEVEL.fullmatch(name))}
-    nodes = [view.array(_join(group.path, name)) for _, name in sorted(found.items())]
+    nodes = [view.array(join(group.path, name)) for _, name in sorted(found.items())]
     arrays = [node for node in nodes if node is not None]
     known = [node for node in arrays if node.layout is not None and isinstance(node.layout.frame, N5Blocks)]
     first = known[0].layout if known else None
@@ -99,7 +100,7 @@ def pyramid_of(view: View, group: GroupNode) -> Pyramid | None:
     if ndim not in (2, 3) or any(node.layout is None or len(node.layout.shape) != ndim for node in known):
         return None
     numbers = [
-        number for number, name in sorted(found.items()) if _join(group.path, name) in {n.path for n in known}
+        number for number, name in sorted(found.items()) if join(group.path, name) in {n.path for n in known}
     ]
     made = _cosem(group, known, ndim) or _factored(view, group, known, numbers, ndim)
     if made is None:
@@ -256,7 +257,3 @@ def _numbers(value: JSON, ndim: int) -> Numbers | None:
     except OverflowError:
         return None
     return numbers if all(math.isfinite(number) for number in numbers) else None
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}/{name}" if path else name

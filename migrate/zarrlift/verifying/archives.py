@@ -9,11 +9,12 @@ from dataclasses import replace
 from typing import Protocol
 
 from zarrstack.core.errors import Problem
+from zarrstack.core.paths import parents
 
 from ..archive import Archive, ArrayNode, GroupNode, Node
 from ..companions import difference
 from ..conventions import Applied, apply_conventions
-from ..recipe import Recipe, parents
+from ..recipe import Recipe
 from ..storage import Storage
 from .arrays import ArrayComparison
 from .differences import Differences, compare_attributes
