@@ -1,9 +1,10 @@
 """`PerArray`: honours `storage_transformers`, array by array, so that zarr-python need not know.
 
-zarr-python refuses an array whose metadata names storage transformers, and writes metadata
-back without the field when it has not seen it (3.1.6 and 3.4.2). This layer hides the field from
-what it reads, gives the chunks of such an array to the stack that the field describes, and puts
-the field back into every document that is written.
+zarr-python refuses to open an array whose metadata names storage transformers (but not to take it
+from its group, as if it had none), and writes metadata back without the field when it has not seen
+it (3.1.6 and 3.4.2). This layer hides the field from what it reads, gives the chunks of such an
+array to the stack that the field describes, and puts the field back into every document that is
+written.
 """
 
 from __future__ import annotations
