@@ -1,4 +1,32 @@
-"""Whose process this is."""
+"""Whose process this is, and what may be done to it if it is ours."""
+
+from __future__ import annotations
+
+import sys
 
 ours = False
 """True only where the command line owns the whole process, so that it may fork. A library never may."""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's `mallopt` (malloc.h)."""
+_KEPT = 256 << 20
+_MOST = 32 << 20
+"""Bytes: what may lie free at the end of a heap, and from which size on memory is a mapping of its own (glibc
+takes no more)."""
+
+
+def keep_freed_memory() -> None:
+    """Let chunks reuse the memory of chunks before them.
+
+    glibc gives what is freed at the end of a heap back to the system, and takes it again for the next
+    chunk; the page faults made gzip to zstd of 512 KB chunks a tenth slower. What is in use at most, and with
+    it the peak, stays the same.
+    """
+    if not ours or sys.platform != "linux":
+        return
+    import ctypes  # numpy has loaded it
+
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:  # musl has none
+        set_option(_TRIM_THRESHOLD, _KEPT)
+        set_option(_MMAP_THRESHOLD, _MOST)

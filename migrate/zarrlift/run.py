@@ -16,6 +16,7 @@ import numpy as np
 
 from zarrstack.core.errors import JobError, Problem, ZarrstackError
 
+from . import process
 from .counting import Moved
 from .executors import Executing, RunOptions, executing, forks_for, workers_for
 from .inventory import Indexes, Inventory, take_inventory
@@ -161,6 +162,7 @@ class Run:
             self._move(moving)
 
     def _move(self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool = False) -> None:
+        process.keep_freed_memory()
         executor = self._executor([array for _, array in pending])
         running: dict[Future[Moved], tuple[_Array, Task]] = {}
         tasks = self._tasks(pending, first_pass=first_pass)
