@@ -17,6 +17,8 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from ..errors import ChunkError
 from .base import Size, memory
 from .bounds import octets, require_fit, too_large
@@ -74,7 +76,7 @@ of data: mostly smaller, up to level 6 never more than a twentieth larger unless
 hundredth: label images then took up to 1.7 times as much at level 6 (2.3 with libdeflate's own 6, and its
 level 8 is slower than zlib), boxes of one number up to 4 times below level 4."""
 
-_ISAL_LEVEL: Final = 3
+_ISAL_LEVEL: Final = 2
 _QUICK_FROM, _QUICK_TO = 1, 6
 """Levels from which and up to which speed counts; beyond, size was asked for."""
 _SAMPLE: Final = 32 << 10
@@ -112,19 +114,24 @@ def zlib_compress(data: Buffer, level: int) -> Buffer:
 def _quick(data: Buffer, level: int, *, gzip: bool) -> bytes | None:
     """The stream by isal, where that is about as small as any other; None: ask the others.
 
-    Of data that shrinks to more than half, isal's level 3 makes at most 4 % more than zlib's level 6, three
-    times as fast as libdeflate and eleven times as fast as zlib. What shrinks further does so by matches
-    that isal does not look for.
+    Of data that shrinks to more than half, isal's level 2 makes about as much as zlib's level 6, at most a
+    tenth more, three to eight times as fast as libdeflate and ten to thirty times as fast as zlib. What
+    shrinks further does so by matches that isal does not look for; but words of zero, such as fill the
+    chunks at the end of an array, are none of those: any library finds them, so they do not count.
     """
     view = memory(data).cast("B")
     size = view.nbytes
     if fastest is None or not _QUICK_FROM <= _default(level) <= _QUICK_TO or size < _SAMPLE:
         return None
     flag = fastest.COMP_GZIP if gzip else fastest.COMP_ZLIB
-    if size > 2 * _SAMPLE and 2 * len(fastest.compress(view[:_SAMPLE], _ISAL_LEVEL, flag)) < _SAMPLE:
+    words = np.frombuffer(view[: size // 8 * 8], np.uint64)
+    filled = 8 * int(np.count_nonzero(words))
+    few = 2 * filled < size
+    sample = memory(words[words != 0][: _SAMPLE // 8]).cast("B") if few else view[:_SAMPLE]
+    if not filled or 2 * len(fastest.compress(sample, _ISAL_LEVEL, flag)) < sample.nbytes:
         return None
     result: bytes = fastest.compress(view, _ISAL_LEVEL, flag)
-    return None if 2 * len(result) < size else result
+    return None if 2 * len(result) < filled else result
 
 
 def gzip_decompress(data: Buffer, decoded: Size) -> Buffer:
