@@ -4,6 +4,7 @@
 
 Virtual environments for peers that need other versions than zarrlift are made in FOLDER, if they are not
 there; where that fails, for want of a Python or a package, the rows of that peer are left out.
+`object_store.py` runs where s3fs is installed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -72,6 +74,10 @@ def main() -> None:
         "codecs.py": ["--write"] if asked.write else [],
         "layers.py": ["--write"] if asked.write else [],
     }
+    if find_spec("s3fs"):
+        scripts["object_store.py"] = common
+    else:
+        print("object_store.py is left out: s3fs is not installed", file=sys.stderr)
     failed = []
     for script, words in scripts.items():
         print(f"\n=== {script} {' '.join(words)}", flush=True)
