@@ -18,7 +18,7 @@ from zarrstack.core.errors import Problem, any_refusal
 from zarrstack.core.frames import Frame, Shards
 from zarrstack.core.grid import Grid
 from zarrstack.core.jsons import JSON, JSONObject
-from zarrstack.core.paths import folder
+from zarrstack.core.paths import prefix_of
 
 Format: TypeAlias = Literal["zarr1", "zarr2", "zarr3", "zarr3-draft", "n5"]
 
@@ -64,7 +64,7 @@ class Layout:
     def prefix(self, path: str) -> str:
         """What the keys of its objects begin with, for the array at `path`: "" or a place and "/"."""
         place = path if self.root is None else self.root
-        return folder(place)
+        return prefix_of(place)
 
     def key(self, path: str, place: tuple[int, ...]) -> str:
         """The key of an object, relative to the archive's root."""

@@ -13,7 +13,7 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 
 from zarrstack.byte_ranges import cut
-from zarrstack.core.paths import folder
+from zarrstack.core.paths import prefix_of
 from zarrstack.readonly import Unwritable
 
 from .shown import ShownHierarchy
@@ -120,7 +120,7 @@ class HierarchyView(Unwritable, Generic[H]):
             if key.startswith(prefix):
                 yield key
         for path in shown.arrays:
-            below = folder(path)
+            below = prefix_of(path)
             if below.startswith(prefix) or prefix.startswith(below):
                 async for key in self._chunks(shown, path):
                     if key.startswith(prefix):

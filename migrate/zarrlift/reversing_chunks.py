@@ -15,7 +15,7 @@ from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.frames import Shards
 from zarrstack.core.keys import KeyEncoding, Separator
 from zarrstack.core.n5 import Axes, BlockHeader, N5Keys, turned
-from zarrstack.core.paths import folder
+from zarrstack.core.paths import prefix_of
 
 from .changing import LeafChange, inside_shard
 from .leaves import MissingShard, ShardReader
@@ -76,7 +76,7 @@ class ShownArray:
 
     @property
     def _prefix(self) -> str:
-        return folder(self.path)
+        return prefix_of(self.path)
 
     def place(self, key: str) -> tuple[int, ...] | None:
         """The leaf that a key of the shown hierarchy names; None if it names none."""

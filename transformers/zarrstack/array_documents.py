@@ -13,6 +13,7 @@ from typing import Final
 
 from .core.errors import MetadataError
 from .core.jsons import JSON, JSONObject, excerpt
+from .core.paths import join
 
 FIELD: Final = "storage_transformers"
 DOCUMENT: Final = "zarr.json"
@@ -27,7 +28,7 @@ def node_of(key: str) -> str | None:
 
 def key_of(path: str) -> str:
     """Key of the document of a node."""
-    return f"{path}/{DOCUMENT}" if path else DOCUMENT
+    return join(path, DOCUMENT)
 
 
 def ancestors(key: str) -> Iterator[str]:
@@ -71,4 +72,4 @@ def arrays_in(document: JSONObject, path: str) -> Iterator[tuple[str, JSONObject
     members = consolidated.get("metadata") if isinstance(consolidated, dict) else None
     for name, member in members.items() if isinstance(members, dict) else ():
         if isinstance(member, dict):
-            yield from arrays_in(member, f"{path}/{name}" if path else name)
+            yield from arrays_in(member, join(path, name))

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from .array_documents import DOCUMENT, key_of, node_of
 from .core.draft_v3 import Dialect, NodeKey
+from .core.paths import join, prefix_of
 
 GHOST: Final = "consolidated"
 """The group that zarr-python 2 makes for consolidated metadata; mostly no node of anyone's."""
@@ -112,7 +113,7 @@ class DraftArchive:
         if (path := self._scalar(key)) is not None:
             if key.endswith("0"):  # both its places are taken by the chunk
                 return ()
-            folder = self.data + (f"{path}/" if path else "")
+            folder = self.data + prefix_of(path)
             return (folder + "c0", folder + "c")
         return (self.data + self._turn(key),)
 
@@ -122,7 +123,7 @@ class DraftArchive:
             return None
         key = place[len(self.data) :]
         path = self._scalar(key)
-        return self._turn(key) if path is None else (f"{path}/c" if path else "c")
+        return self._turn(key) if path is None else join(path, "c")
 
     def homeless(self, key: str) -> bool:
         """Whether a key would lose its value as soon as an array with points between indexes is made."""

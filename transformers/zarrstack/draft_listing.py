@@ -11,6 +11,7 @@ from zarr.core.buffer.core import default_buffer_prototype
 
 from .array_documents import DOCUMENT, key_of, node_of
 from .core.draft_v3 import CONSOLIDATED
+from .core.paths import join, prefix_of
 from .draft_keys import GHOST, DraftArchive, has_attributes
 
 Learn = Callable[[str], Awaitable[None]]
@@ -101,7 +102,7 @@ async def list_names(store: Store, archive: DraftArchive, path: str, learn: Lear
             continue
         if is_array and re.fullmatch(r"c[0-9][0-9.]*", name):
             key = archive.shown(folder + name)
-            names.add((key or name)[len(f"{path}/") if path else 0 :].split("/", 1)[0])
+            names.add((key or name)[len(prefix_of(path)) :].split("/", 1)[0])
         elif _CHUNKS.fullmatch(name):
             names |= await _names_from(store, archive, path, name, learn)
         elif await _holds(store, folder + name):  # zarr 2.18 leaves the folders of what it erases
@@ -120,7 +121,7 @@ async def _children(store: Store, archive: DraftArchive, path: str) -> set[str]:
         elif node.path != path and not await is_ghost(store, archive, node.path):
             found.add(node.path.rpartition("/")[2])
     for name in folders - found:
-        if await any_node(store, archive, f"{path}/{name}" if path else name):
+        if await any_node(store, archive, join(path, name)):
             found.add(name)
     return found
 
@@ -139,6 +140,6 @@ async def _names_from(store: Store, archive: DraftArchive, path: str, name: str,
     places = [place async for place in store.list_prefix(f"{folder}{name}/")]
     if await store.exists(folder + name):
         places.append(folder + name)
-    prefix = f"{path}/" if path else ""
+    prefix = prefix_of(path)
     keys = [await _shown(archive, place, learn) for place in places]
     return {key[len(prefix) :].split("/", 1)[0] for key in keys if key is not None and key.startswith(prefix)}

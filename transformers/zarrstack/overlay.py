@@ -15,6 +15,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore
 from . import overlay_whiteouts as whiteouts
 from .arguments import unfit
 from .core.jsons import JSONObject
+from .core.paths import prefix_of
 from .transformer import StorageTransformer
 
 
@@ -217,7 +218,7 @@ class Overlay(StorageTransformer):
         return self._names(prefix.strip("/"))
 
     async def _names(self, path: str) -> AsyncGenerator[str, None]:
-        start = path + "/" if path else ""
+        start = prefix_of(path)
         seen = set()
         async for name in self._upper.list_dir(path):
             if not whiteouts.is_own(start + name):

@@ -19,6 +19,7 @@ from zarr.abc.store import Store
 from zarr.core.buffer import cpu
 
 from .core.errors import UsageError
+from .core.paths import prefix_of
 
 RESERVED: Final = ".overlay"
 _KEYS: Final = RESERVED + "/keys/"
@@ -42,7 +43,7 @@ class Whiteouts:
 
     def touches(self, path: str) -> bool:
         """Whether a path, something above it, or something below it is deleted."""
-        start = path + "/" if path else ""
+        start = prefix_of(path)
         return (
             self.hides(path)
             or path in self.folders

@@ -9,6 +9,7 @@ from typing import Final, Self, TypeAlias
 from .chunk_names import DRAFT_ROOT, ChunkEncoding, ChunkNames
 from .core.errors import UsageError
 from .core.jsons import JSON, JSONObject, excerpt
+from .core.paths import join
 from .rekey_rules import Arrays, Exchange, folder_of
 
 Part: TypeAlias = tuple[str, int]
@@ -166,7 +167,7 @@ class Draft(Chunks):
             path = stem[len(META_ROOT) + 1 :]
             known = stem == META_ROOT or (stem.startswith(META_ROOT + "/") and path != "")
             if known and (path in self._names) == (kind == "array"):
-                return f"{path}/zarr.json" if path else "zarr.json"
+                return join(path, "zarr.json")
         return super().back(key)
 
     def cover(self, prefix: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from zarr.abc.store import Store
 
 from .chunk_names import ChunkNames
 from .core.keys import KeyEncoding
+from .core.paths import prefix_of
 from .shard_object import Place, ShardForm
 
 MOST_AT_ONCE: Final = 32
@@ -81,7 +82,7 @@ async def list_names(
 ) -> AsyncIterator[str]:
     """The names right below a path above, each once; a folder only where something lies in it."""
     path = prefix.strip("/")
-    folder = path + "/" if path else ""
+    folder = prefix_of(path)
     inside = folder.startswith(names.region)
     if not inside and not names.region.startswith(folder):
         async for name in store.list_dir(prefix):

@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.jsons import JSON
-from zarrstack.core.paths import folder
+from zarrstack.core.paths import prefix_of
 
 from ..archive import Archive, ArrayNode, GroupNode, Layout, Node
 from ..recipe import Recipe
@@ -59,7 +59,7 @@ class View:
 
     def files(self, path: str) -> tuple[str, ...]:
         """Keys of the files in a group that are no Zarr, sorted; none where the place cannot list."""
-        prefix = folder(path)
+        prefix = prefix_of(path)
         if not self.storage.can_list:
             return ()
         below = tuple(f"{prefix}{name}/" for name in self.children(path))

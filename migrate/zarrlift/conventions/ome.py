@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from zarrstack.core.errors import Problem, any_refusal
 from zarrstack.core.jsons import JSON, JSONObject
-from zarrstack.core.paths import folder
+from zarrstack.core.paths import prefix_of
 
 from ..archive import GroupNode
 from .base import Change, Convention, Recognised, View
@@ -144,7 +144,7 @@ def _is_names(value: JSON) -> bool:
 
 def _leads(node: GroupNode, lifted: Mapping[str, tuple[str, ...]], older: Mapping[str, str]) -> bool:
     """Whether a group that only lists others leads to images that are lifted, and to none that stay."""
-    lead = folder(node.path)
+    lead = prefix_of(node.path)
     if _is_labels(node):
         below = [lead + name for name in node.attributes["labels"]]
         parent = node.path.rpartition("/")[0]

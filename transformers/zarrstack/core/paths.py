@@ -18,7 +18,7 @@ def join(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def folder(path: str) -> str:
+def prefix_of(path: str) -> str:
     """What everything below a path begins with: the path and a "/", or "" for the root."""
     return f"{path}/" if path else ""
 
