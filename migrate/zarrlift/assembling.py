@@ -23,6 +23,7 @@ from zarrstack.core.overlap import cutting_order, touching, within
 
 from .canvas import Array, Canvas
 from .changing import LeafChange, convert, inside_shard, leaf_change_for
+from .keeping import Kept, Region
 from .leaves import MissingShard, ShardReader, among, object_keys, read_objects
 from .new_objects import NewObject, new_object
 from .storage import Storage
@@ -72,9 +73,12 @@ class Assembler(ABC):
         return new_object(self.move, self.writer, place)
 
     def leaves_of(
-        self, shards: ShardReader, number: int, wanted: Indexes, counts: Counts
+        self, shards: ShardReader, number: int, wanted: Indexes, counts: Counts, *, again: bool = False
     ) -> Iterator[tuple[int, Buffer]]:
-        """(leaf, payload) of one shard; that it is gone, or damaged, is told to `counts`."""
+        """(leaf, payload) of one shard; that it is gone, or damaged, is told to `counts`.
+
+        One that is opened `again` is not counted once more.
+        """
         try:
             yield from shards.leaves(number, wanted)
         except MissingShard:
@@ -82,11 +86,11 @@ class Assembler(ABC):
         except (ZarrstackError, MemoryError) as error:
             counts.failed(error, shards.key(number))
         else:
-            counts.chunks += 1
+            counts.chunks += not again
 
-    def objects_of(self, place: Place) -> Iterator[Place]:
-        """Places of the destination's objects within a block."""
-        for number in touching(place, self.blocks, self.targets).tolist():
+    def objects_in(self, region: Region) -> Iterator[Place]:
+        """Places of the destination's objects within a region."""
+        for number in within(region, self.targets).tolist():
             yield self.targets.coordinates(number)
 
 
@@ -156,32 +160,50 @@ class Values(Assembler):
         self._fill = fill_from_json(move.destination.fill_value, move.destination.data_type)
         self._order = cutting_order(move.source.chunk_shape, move.destination.chunk_shape)
         self._pieces = None if move.piece_shape is None else Grid(move.source.shape, move.piece_shape)
+        self._runs = None if move.run_shape is None else Grid(move.source.shape, move.run_shape)
 
     def block(self, place: Place, present: Indexes, counts: Counts) -> None:
         """Put the values of one block together, and cut them."""
+        region = self.blocks.region(place)
         if self._pieces is None:
-            canvas = self._canvas(self.blocks.region(place), present, counts)
-            if canvas is None:
-                return
-            for target in self.objects_of(place):
-                region = self.targets.region(target)
-                self._make(target, iter([(region, canvas)]), counts)
+            self._objects(region, self._canvas(region, present, counts), counts)
             return
-        # One object, a shard, that is larger than the memory for it: made piece by piece.
-        self._make(place, self._piecewise(place, self._pieces, present, counts), counts)
+        parts = self._piecewise(place, self._pieces, present, counts)
+        lengths = zip(self._pieces.chunk_shape, self.targets.chunk_shape, strict=True)
+        if any(piece % whole for piece, whole in lengths):
+            # One object, a shard, that is larger than the memory for it.
+            self._make(place, parts, counts)
+            return
+        for part, canvas in parts:
+            self._objects(part, canvas, counts)
+            del canvas  # before the next one
+
+    def _objects(self, region: Region, canvas: Canvas | None, counts: Counts) -> None:
+        """The objects of a region, out of its values."""
+        if canvas is not None:
+            for target in self.objects_in(region):
+                self._make(target, iter([(self.targets.region(target), canvas)]), counts)
 
     def _piecewise(
         self, place: Place, pieces: Grid, present: Indexes, counts: Counts
-    ) -> Iterator[tuple[tuple[slice, ...], Canvas | None]]:
+    ) -> Iterator[tuple[Region, Canvas | None]]:
+        """Regions of a block and their values; None for the rest once some of them could not be read."""
+        start = counts.failures
+        run: Region | None = None
+        kept: Kept | None = None
         for piece in self._in_order(touching(place, self.blocks, pieces), pieces):
-            near = among(touching(piece, pieces, self.move.source.objects), present)
             region = pieces.region(piece)
+            if self._runs is not None:
+                around = _around(region, self._runs)
+                if around != run:
+                    run, kept = around, Kept(around, _swept(pieces, self._runs))
+            near = among(touching(piece, pieces, self.move.source.objects), present)
             if len(near):
-                yield region, self._canvas(region, near, counts)
+                canvas = self._canvas(region, near, counts, kept)
+                yield region, None if counts.failures > start else canvas
+                del canvas
 
-    def _make(
-        self, place: Place, parts: Iterator[tuple[tuple[slice, ...], Canvas | None]], counts: Counts
-    ) -> None:
+    def _make(self, place: Place, parts: Iterator[tuple[Region, Canvas | None]], counts: Counts) -> None:
         """One object, out of the canvases of its parts; none appears if some value of it failed."""
         start = counts.failures
         made = self.open(place)
@@ -198,19 +220,31 @@ class Values(Assembler):
         else:
             made.finish()
 
-    def _canvas(self, region: tuple[slice, ...], present: Indexes, counts: Counts) -> Canvas | None:
-        """The values of a region; None where some of them could not be read, which `counts` is told."""
+    def _canvas(
+        self, region: Region, present: Indexes, counts: Counts, kept: Kept | None = None
+    ) -> Canvas | None:
+        """The values of a region; None where some of them could not be read, which `counts` is told.
+
+        `kept` is what the run's earlier pieces left, and what later ones need goes there.
+        """
         start = counts.failures
         canvas = Canvas(region, self._type, self._fill, self.move.destination.chunk_shape)
-        keys = object_keys(self.move.source, self.move.path, present)
         grid = self.move.source.objects
+        if kept is not None:
+            kept.paste(canvas)
+            if self.shards is None:
+                present = kept.new(present)
+        keys = object_keys(self.move.source, self.move.path, present)
         if self.shards is not None:
-            self._paste_shards(canvas, self.shards, present, keys, counts)
+            self._paste_shards(canvas, self.shards, present, counts, kept)
         else:
             objects = read_objects(self.source, keys, counts, each=self.each)
             for number, key, data in zip(present.tolist(), keys, objects, strict=True):
+                where = grid.region(grid.coordinates(number))
                 if data is None:
                     counts.missing(key)
+                    if kept is not None:
+                        kept.keep(number, where, None)
                     continue
                 try:
                     values = self._decoder.decode(data)
@@ -219,9 +253,13 @@ class Values(Assembler):
                     values = self._convert(values, number, grid)
                 except (ZarrstackError, MemoryError) as error:
                     counts.failed(error, key)
+                    if kept is not None:
+                        kept.keep(number, where, None)
                     continue
                 counts.add(len(data), 0)
-                canvas.paste(values, grid.region(grid.coordinates(number)))
+                canvas.paste(values, where)
+                if kept is not None:
+                    kept.keep(number, where, values)
         return None if counts.failures > start else canvas
 
     def _convert(self, values: Array, number: int, grid: Grid) -> Array:
@@ -232,12 +270,20 @@ class Values(Assembler):
         return np.asarray(convert(self.move, values[inside]))
 
     def _paste_shards(
-        self, canvas: Canvas, shards: ShardReader, present: Indexes, keys: list[str], counts: Counts
+        self, canvas: Canvas, shards: ShardReader, present: Indexes, counts: Counts, kept: Kept | None
     ) -> None:
         grid = self.move.source.grid
         wanted = within(canvas.region, grid)
-        for number, key in zip(shards.in_turn(present.tolist()), keys, strict=True):
-            for leaf, payload in self.leaves_of(shards, number, wanted, counts):
+        if kept is not None:
+            wanted = kept.new(wanted)
+        for number in shards.in_turn(present.tolist()):
+            key = shards.key(number)
+            again = kept is not None and kept.opened(number)
+            if kept is not None and number in kept.lost:
+                continue  # it has been told of
+            start = counts.failures
+            for leaf, payload in self.leaves_of(shards, number, wanted, counts, again=again):
+                where = grid.region(grid.coordinates(leaf))
                 try:
                     values = self._convert(self.leaf.reader.decode(payload), leaf, grid)
                 except ZarrstackError as error:
@@ -247,7 +293,11 @@ class Values(Assembler):
                     counts.failed(error, key)
                     continue
                 counts.leaf(memory(payload).nbytes, 0)
-                canvas.paste(values, grid.region(grid.coordinates(leaf)))
+                canvas.paste(values, where)
+                if kept is not None:
+                    kept.keep(leaf, where, values)
+            if kept is not None and counts.failures > start:
+                kept.lost.add(number)
 
     def _in_order(self, numbers: Indexes, grid: Grid) -> list[Place]:
         """Places in the order in which a shard holds its leaves."""
@@ -256,7 +306,7 @@ class Values(Assembler):
             places.sort(key=lambda place: tuple(place[axis] for axis in self._order))
         return places
 
-    def _cut(self, canvas: Canvas, region: tuple[slice, ...], made: NewObject, counts: Counts) -> None:
+    def _cut(self, canvas: Canvas, region: Region, made: NewObject, counts: Counts) -> None:
         grid = self.move.destination.grid
         for place in self._in_order(counts.wanted(within(region, grid)), grid):
             if not canvas.holds(grid.region(place)):
@@ -271,6 +321,18 @@ class Values(Assembler):
                 continue
             counts.bytes_out += memory(payload).nbytes
             made.put(place, payload)
+
+
+def _around(region: Region, runs: Grid) -> Region:
+    """The run that a piece lies in."""
+    place = (axis.start // length for axis, length in zip(region, runs.chunk_shape, strict=True))
+    return runs.region(tuple(place))
+
+
+def _swept(pieces: Grid, runs: Grid) -> int:
+    """The axis along which the pieces of a run follow each other."""
+    lengths = zip(pieces.chunk_shape, runs.chunk_shape, strict=True)
+    return next(axis for axis, (piece, run) in enumerate(lengths) if piece != run)
 
 
 class _One:

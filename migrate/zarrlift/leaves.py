@@ -179,15 +179,7 @@ class ShardReader:
         index = self.index(number)
         if index is None:
             raise MissingShard
-        first = np.array(self._objects.coordinates(number), dtype=np.int64) * np.array(
-            self.frame.chunks_per_shard, dtype=np.int64
-        )
-        there = np.flatnonzero(index.present)
-        inner = (
-            np.stack(np.unravel_index(there, index.offsets.shape), axis=1) if index.offsets.shape else None
-        )
-        places = first[None, :] if inner is None else inner.astype(np.int64) + first
-        numbers = self._leaves.indices_of(places[: len(there)])
+        there, numbers = self._there(number, index)
         keep = numbers >= 0
         if wanted is not None:
             keep &= np.isin(numbers, wanted, assume_unique=True)
@@ -198,6 +190,26 @@ class ShardReader:
         yield from self._spans(
             self.key(number), numbers[order].tolist(), offsets[order].tolist(), lengths[order].tolist()
         )
+
+    def present(self, number: int) -> Indexes:
+        """Linear indexes of the leaves that a shard has, ascending; raises as `leaves`."""
+        index = self.index(number)
+        if index is None:
+            raise MissingShard
+        numbers = self._there(number, index)[1]
+        return np.sort(numbers[numbers >= 0])
+
+    def _there(self, number: int, index: ShardIndex) -> tuple[npt.NDArray[np.intp], Indexes]:
+        """Of the leaves that a shard has: places in its index, and linear indexes (-1 beyond the array)."""
+        first = np.array(self._objects.coordinates(number), dtype=np.int64) * np.array(
+            self.frame.chunks_per_shard, dtype=np.int64
+        )
+        there = np.flatnonzero(index.present)
+        inner = (
+            np.stack(np.unravel_index(there, index.offsets.shape), axis=1) if index.offsets.shape else None
+        )
+        places = first[None, :] if inner is None else inner.astype(np.int64) + first
+        return there, self._leaves.indices_of(places[: len(there)])
 
     def _spans(
         self, key: str, numbers: list[int], offsets: list[int], lengths: list[int]

@@ -5,9 +5,14 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.frames import Shards
 from zarrstack.core.overlap import touched
 
-from .inventory import Inventory, take_inventory
+from .inventory import Indexes, Inventory, take_inventory
+from .leaves import MissingShard, ShardReader
 from .move import Parts, Task
 from .plans import ArrayPlan, Move
 from .route import Route
@@ -28,8 +33,13 @@ class Tasks:
         return replace(self.parts.task(place, certain=self.certain), number=number)
 
 
-def tasks_of(plan: ArrayPlan, inventory: Inventory, destination: Storage, *, first_pass: bool) -> Tasks:
-    """The tasks of an array; `inventory` is the source's. StorageError while looking at what lies between."""
+def tasks_of(
+    plan: ArrayPlan, inventory: Inventory, source: Storage, destination: Storage, *, first_pass: bool
+) -> Tasks:
+    """The tasks of an array; `inventory` is the source's.
+
+    StorageError and ChunkError while looking at what lies between, and at the source's shards.
+    """
     if plan.between is None:
         parts = Parts(plan.move, inventory.indexes, plan.bounds)
         return Tasks(numbers=range(plan.tasks), parts=parts, certain=inventory.certain)
@@ -37,11 +47,36 @@ def tasks_of(plan: ArrayPlan, inventory: Inventory, destination: Storage, *, fir
         parts = Parts(first_move(plan), inventory.indexes, plan.between.bounds)
         count = max(len(plan.between.bounds) - 1, 0)
         return Tasks(numbers=range(-1, -1 - count, -1), parts=parts, certain=inventory.certain)
-    # A leaf is written where a chunk of the source reaches it, whatever the chunks between reach.
-    leaves = touched(inventory.indexes, plan.source.objects, plan.destination.grid)
+    leaves = leaves_reached(plan, inventory, source)
     between = take_inventory(destination, plan.path, plan.between.layout)
     parts = Parts(second_move(plan), between.indexes, plan.bounds, leaves=leaves)
     return Tasks(numbers=range(plan.tasks), parts=parts, certain=True)
+
+
+def leaves_reached(plan: ArrayPlan, inventory: Inventory, source: Storage) -> Indexes | None:
+    """The destination's leaves that a stored leaf of the source reaches, ascending; None for all of them.
+
+    Only those are written, whatever the chunks between reach.
+    """
+    layout, target = plan.source, plan.destination.grid
+    if not isinstance(layout.frame, Shards):
+        if len(inventory.indexes) == layout.objects.total:
+            return None
+        return touched(inventory.indexes, layout.objects, target)
+    shards = ShardReader(source, plan.path, layout)
+    found, count = [], 0
+    for number in shards.in_turn(inventory.indexes.tolist()):
+        try:
+            there = shards.present(number)
+        except MissingShard:
+            continue  # listed, and gone: the first pass has told, or there was no listing
+        except ZarrstackError as error:
+            raise error.at(key=shards.key(number)) from None
+        count += len(there)
+        found.append(touched(there, layout.grid, target))
+    if count == layout.grid.total:
+        return None
+    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
 
 
 def first_move(plan: ArrayPlan) -> Move:
@@ -55,6 +90,7 @@ def first_move(plan: ArrayPlan) -> Move:
         allow_pickle=plan.move.allow_pickle,
         block_shape=plan.between.block_shape,
         piece_shape=plan.between.piece_shape,
+        run_shape=plan.between.run_shape,
     )
 
 

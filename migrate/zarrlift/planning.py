@@ -289,6 +289,7 @@ def _plan_array(
             drop_empty=recipe.drop_empty,
             block_shape=None if blocks is None else blocks.shape,
             piece_shape=None if blocks is None else blocks.piece,
+            run_shape=None if blocks is None else blocks.run,
         ),
         document=document,
         fill_is_null=node.fill_is_null,

@@ -8,22 +8,21 @@ chosen so that source chunks are decoded as few times as the memory allows.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import product
-from math import isqrt, lcm, prod
-from typing import Final, Self
+from math import prod
+from typing import Final
 
 import numpy as np
 
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.frames import Shards
 from zarrstack.core.grid import Grid
-from zarrstack.core.overlap import cutting_order, times_read, touched
+from zarrstack.core.overlap import touched
 from zarrstack.core.shard import PAIR_BYTES
 
 from .archive import Layout
 from .inventory import Inventory
+from .planning_candidates import Box, Candidates, item_bytes, within
 from .planning_chunks import machine_memory
 from .storage import STORE_READ, STORE_WRITTEN, LocalStorage, Storage
 
@@ -38,8 +37,6 @@ _BUFFERS: Final = 8 << 20
 """Bytes of one worker besides values: payloads read, and payloads on their way into a shard."""
 _INDEX_COPIES: Final = 5
 """How often a shard's index stands in memory while it is encoded: pairs, halves, bytes, with the checksum."""
-_ITEM: Final = 64
-"""Bytes of an item of variable length, roughly."""
 _MOST_BYTES: Final = 64 << 20
 _MOST_BLOCKS: Final = 256
 """What a task does at most, in bytes read and in blocks, unless one block is more."""
@@ -51,10 +48,17 @@ class Blocks:
 
     shape: Shape
     piece: Shape | None = None
-    """Where one block, then a single shard, is too much: what of it is in memory at a time."""
+    """Where one block is too much: what of it is in memory at a time."""
+    run: Shape | None = None
+    """With pieces: what is gone through along one axis, with no source chunk decoded twice."""
     times_read: float = 1.0
     memory: int | None = None
     """Bytes that one worker needs for them; None for a leaf or two."""
+
+    @property
+    def decoded_once(self) -> Shape:
+        """The largest part within which no source chunk is decoded twice."""
+        return self.run or self.piece or self.shape
 
 
 def memory_budget(asked: int | None) -> int:
@@ -83,10 +87,10 @@ def cores() -> int:
 def store_buffers(source: Storage, destination: str | None) -> int:
     """Bytes that a worker holds for requests under way; none where both ends are directories.
 
-    `destination` is its URL, or None in place.
+    `destination` is its URL; None in place, "" where it is not named yet.
     """
     read = 0 if isinstance(source, LocalStorage) else STORE_READ
-    return read if destination is None or os.path.isabs(destination) else read + STORE_WRITTEN
+    return read if not destination or os.path.isabs(destination) else read + STORE_WRITTEN
 
 
 def memory_of_pairs(source: Layout, destination: Layout, buffers: int) -> int | None:
@@ -110,19 +114,26 @@ def choose_blocks(
     if not source.grid.total:
         return Blocks(shape=destination.object_shape)
     overhead = _overhead(source, destination, buffers)
-    candidates = _Candidates.of(source, destination)
-    best: tuple[float, int, Blocks] | None = None
+    candidates = Candidates.of(source, destination)
+    best: tuple[float, float, Box] | None = None
     for workers in range(cores(), 0, -1):
-        found = candidates.choose((budget - BASE) // workers - overhead, overhead)
-        if found is None:
+        box = candidates.choose((budget - BASE) // workers - overhead, workers)
+        if box is None:
             continue
-        # Decoding is most of the work, and is shared by the workers.
-        key = (found.times_read / workers, -workers, found)
+        # Of equals the one that reads less.
+        key = (candidates.cost(box, workers), box.times_read, box)
         if best is None or key[:2] < best[:2]:
             best = key
     if best is not None:
-        return best[2]
-    least = overhead + prod(_within(destination.chunk_shape, source.shape)) * candidates.item + BASE
+        box = best[2]
+        return Blocks(
+            shape=box.shape,
+            piece=box.piece,
+            run=box.run,
+            times_read=box.times_read,
+            memory=box.items * candidates.item + overhead,
+        )
+    least = overhead + prod(within(destination.chunk_shape, source.shape)) * candidates.item + BASE
     return Problem(
         kind="memory",
         message="a chunk of either side does not fit into the memory that is allowed",
@@ -135,7 +146,7 @@ def choose_blocks(
 def _gathered(source: Layout, destination: Layout, budget: int, buffers: int) -> Blocks | Problem:
     """The blocks where payloads are handed on: one object of the side that has the larger ones."""
     sharded = isinstance(destination.frame, Shards)
-    memory = _BUFFERS + buffers + 4 * prod(source.chunk_shape) * _item(source)
+    memory = _BUFFERS + buffers + 4 * prod(source.chunk_shape) * item_bytes(source)
     for frame in (source.frame, destination.frame):
         if isinstance(frame, Shards):
             index = _INDEX_COPIES * frame.index.size(frame.chunks_per_shard)
@@ -151,130 +162,16 @@ def _gathered(source: Layout, destination: Layout, budget: int, buffers: int) ->
     return Blocks(shape=destination.object_shape if sharded else source.object_shape, memory=memory)
 
 
-def _item(layout: Layout) -> int:
-    return layout.data_type.itemsize or _ITEM
-
-
 def _overhead(source: Layout, destination: Layout, buffers: int) -> int:
     """What a worker holds besides the values of its block: a source chunk, an encoded leaf, an index."""
-    leaf = prod(source.chunk_shape) * _item(source)
-    new = prod(destination.chunk_shape) * _item(destination)
+    leaf = prod(source.chunk_shape) * item_bytes(source)
+    new = prod(destination.chunk_shape) * item_bytes(destination)
     indexes = [
         _INDEX_COPIES * frame.index.size(frame.chunks_per_shard)
         for frame in (source.frame, destination.frame)
         if isinstance(frame, Shards)
     ]
     return 2 * leaf + 2 * new + sum(indexes) + _BUFFERS + buffers
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Candidates:
-    """Blocks worth considering, whatever memory there is for them."""
-
-    shape: Shape
-    chunk: Shape
-    objects: list[list[int]]
-    """Lengths along each axis, of whole objects of the destination."""
-    parts: tuple[Shape, ...]
-    """Parts of one shard that are runs of its leaves, as it holds them."""
-    whole: Shape
-    item: int
-
-    @classmethod
-    def of(cls, source: Layout, destination: Layout) -> Self:
-        shape, chunk, frame = source.shape, source.chunk_shape, destination.frame
-        objects = [
-            _front(n, c, _multiples(n, d, c))
-            for n, d, c in zip(shape, destination.object_shape, chunk, strict=True)
-        ]
-        parts: tuple[Shape, ...] = ()
-        if isinstance(frame, Shards):
-            parts = (*_runs(chunk, destination.chunk_shape, frame.chunks_per_shard),)
-        return cls(
-            shape=shape,
-            chunk=chunk,
-            objects=objects,
-            parts=parts,
-            whole=destination.object_shape,
-            item=max(_item(source), _item(destination)),
-        )
-
-    def choose(self, room: int, overhead: int) -> Blocks | None:
-        """The best block whose values take at most `room` bytes; None where none does."""
-        block = self._best(product(*self.objects), room // self.item)
-        piece = None
-        if block is None:
-            piece = self._best(self.parts, room // self.item)
-        held = block if block is not None else piece
-        if held is None:
-            return None
-        return Blocks(
-            shape=self.whole if block is None else block,
-            piece=piece,
-            times_read=times_read(self.shape, self.chunk, held),
-            memory=prod(_within(held, self.shape)) * self.item + overhead,
-        )
-
-    def _best(self, blocks: Iterable[Shape], most_items: int) -> Shape | None:
-        """The block that reads the fewest chunks again; the smallest among equals."""
-        best: tuple[float, int, Shape] | None = None
-        for block in blocks:
-            items = prod(_within(block, self.shape))
-            if items > most_items:
-                continue
-            key = (times_read(self.shape, self.chunk, block), items, block)
-            if best is None or key < best:
-                best = key
-        return None if best is None else best[2]
-
-
-def _front(length: int, chunk: int, candidates: Iterable[int]) -> list[int]:
-    """The lengths worth considering along one axis: each reads less than all shorter ones."""
-    kept: list[int] = []
-    least = float("inf")
-    for candidate in sorted(candidates):
-        again = times_read((length,), (chunk,), (candidate,))
-        if again < least:
-            kept.append(candidate)
-            least = again
-    return kept
-
-
-def _runs(chunk: Shape, leaf: Shape, counts: Shape) -> Iterator[Shape]:
-    """Parts of a shard, in elements: one leaf along some axes, all of them along others, cut along one."""
-    order = cutting_order(chunk, leaf)
-    for position, axis in enumerate(order):
-        before = order[:position]
-        for count in _divisors(counts[axis]):
-            parts = [1 if other in before else counts[other] for other in range(len(counts))]
-            parts[axis] = count
-            yield tuple(a * b for a, b in zip(leaf, parts, strict=True))
-
-
-def _divisors(count: int) -> Iterator[int]:
-    for low in range(1, isqrt(count) + 1):
-        if count % low == 0:
-            yield low
-            yield count // low
-
-
-def _multiples(length: int, step: int, chunk: int) -> Iterator[int]:
-    """Block lengths worth trying along one axis: of one object, doubled, aligned with chunks, all of it."""
-    most = -(-max(length, 1) // step) * step
-    tried = {most, step}
-    size = step
-    while size < most:
-        tried.add(size)
-        size *= 2
-    common = lcm(step, chunk)
-    while common < most:
-        tried.add(common)
-        common *= 2
-    yield from sorted(tried)
-
-
-def _within(block: Shape, shape: Shape) -> Shape:
-    return tuple(min(a, max(b, 1)) for a, b in zip(block, shape, strict=True))
 
 
 def mean_leaf(source: Layout, inventory: Inventory) -> float | None:

@@ -33,7 +33,7 @@ def figures(
     stays = route.name == "stay"
     reads, times, made = len(indexes), 1.0, len(indexes)
     if blocks is not None:
-        held = Grid(source.shape, blocks.piece or blocks.shape)
+        held = Grid(source.shape, blocks.decoded_once)
         reads, times = int(touches(indexes, source.objects, held).sum()), blocks.times_read
         if reads and times > 1 and source.frame is None:
             times = reads / len(indexes)  # of the chunks that are there, which may be few

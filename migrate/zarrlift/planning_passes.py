@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.errors import Problem
-from zarrstack.core.frames import Shards
 from zarrstack.core.keys import KeyEncoding
 
 from .archive import Layout
@@ -59,8 +58,7 @@ def two_passes(
     """
     if buffers:
         buffers = STORE_READ + STORE_WRITTEN  # the array between them may be written to a store, and read
-    if one.times_read < _WORTH or source.data_type.itemsize is None or isinstance(source.frame, Shards):
-        # Which leaves of a shard are there is not known beforehand, and decides what is written.
+    if one.times_read < _WORTH or source.data_type.itemsize is None:
         return None
     best: Passes | None = None
     for shape in _between(source, destination, budget):
@@ -93,6 +91,7 @@ def pass_figures(passes: Passes, source: Layout, inventory: Inventory, bytes_in:
         layout=passes.between,
         block_shape=first.shape,
         piece_shape=first.piece,
+        run_shape=first.run,
         bounds=block_bounds(inventory, source, first, bytes_in),
     )
     return {

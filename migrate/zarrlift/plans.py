@@ -65,7 +65,9 @@ class Move:
     """Where objects are not those of the source: what is worked on at a time, whole objects of the
     destination; None where each comes from the source's object of the same place."""
     piece_shape: tuple[int, ...] | None = None
-    """Where the values of a block (then one shard) do not fit into memory: what is put together at a time."""
+    """Where the values of a block do not fit into memory: what is put together at a time."""
+    run_shape: tuple[int, ...] | None = None
+    """Some pieces in a row within a block: what later ones need of a decoded source chunk is kept."""
     within: bool = False
     """The source's objects lie in the destination's place: the second of two passes."""
 
@@ -77,6 +79,7 @@ class Between:
     layout: Layout
     block_shape: tuple[int, ...]
     piece_shape: tuple[int, ...] | None
+    run_shape: tuple[int, ...] | None
     bounds: tuple[int, ...]
     """Of the first pass's tasks, as `ArrayPlan.bounds`."""
 
@@ -86,6 +89,7 @@ class Between:
             "layout": layout_to_json(self.layout),
             "block_shape": list(self.block_shape),
             "piece_shape": _listed(self.piece_shape),
+            "run_shape": _listed(self.run_shape),
             "bounds": list(self.bounds),
         }
 
@@ -96,6 +100,7 @@ class Between:
             layout=layout_from_json(data["layout"]),
             block_shape=tuple(data["block_shape"]),
             piece_shape=_shape(data["piece_shape"]),
+            run_shape=_shape(data.get("run_shape")),
             bounds=tuple(data["bounds"]),
         )
 
@@ -176,6 +181,7 @@ class ArrayPlan:
             "drop_empty": move.drop_empty,
             "block_shape": _listed(move.block_shape),
             "piece_shape": _listed(move.piece_shape),
+            "run_shape": _listed(move.run_shape),
             "times_read": self.times_read,
             "reads": self.reads,
             "objects_out": self.objects_out,
@@ -208,17 +214,10 @@ class ArrayPlan:
             drop_empty=data["drop_empty"],
             block_shape=_shape(data.get("block_shape")),
             piece_shape=_shape(data.get("piece_shape")),
+            run_shape=_shape(data.get("run_shape")),
         )
-        kept = (
-            "document",
-            "fill_is_null",
-            "chunks",
-            "bytes_in",
-            "bytes_in_known",
-            "bytes_out",
-            "bytes_out_known",
-            "fingerprint",
-        )
+        kept: tuple[str, ...] = ("document", "fill_is_null", "chunks", "bytes_in", "bytes_in_known")
+        kept += ("bytes_out", "bytes_out_known", "fingerprint")
         return cls(
             move=move,
             **{name: data[name] for name in kept},

@@ -219,7 +219,13 @@ class Run:
                 finish([array])
                 continue
             done = self.job.tasks_done(row.id)
-            tasks = tasks_of(plan, inventory, self.destination, first_pass=first_pass)
+            try:
+                tasks = tasks_of(plan, inventory, self.source, self.destination, first_pass=first_pass)
+            except ZarrstackError as error:
+                array.fail((error.at(node=plan.path).problem,))
+                array.all_submitted = True
+                finish([array])
+                continue
             numbers = [number for number in tasks.numbers if number not in done]
             if not numbers:
                 array.all_submitted = True

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zarr
+from faults.test_kill import run_and_kill
 from job_archives import tree
 
 import zarrlift
 from zarrlift import planning
 from zarrlift.job import Job
-from zarrlift.planning_blocks import BASE, cores
+from zarrlift.planning_blocks import BASE, Blocks, cores
 from zarrlift.planning_passes import ROOT
+from zarrlift.run import Run
 
 from .test_regrid import leave
 
 SHAPE = (600, 400)
 ROOM = 20_000
-COLUMNS = zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="-1,2"))
+COLUMNS = zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="-1,2", shards="none"))
 
 
-@pytest.fixture
-def rows(tmp_path: Path) -> Path:
-    """Chunks of one row each, some of which are missing, and of a fill value that is not zero."""
+@pytest.fixture(params=["chunks", "shards"])
+def rows(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Rows, each a chunk, or one of sixteen in a shard; some are missing, and the fill value is not zero."""
     path = tmp_path / "rows.zarr"
     array = zarr.create_array(
         path / "a", shape=SHAPE, chunks=(1, 400), dtype=">i4", compressors=None, zarr_format=2, fill_value=7
@@ -33,7 +37,14 @@ def rows(tmp_path: Path) -> Path:
     array[:500] = values[:500]
     array[550] = 1
     (path / ".zgroup").write_text('{"zarr_format": 2}')
-    return path
+    if request.param == "chunks":
+        return path
+    sharded = tmp_path / "shards.zarr"
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(shards="16,1"))
+    assert zarrlift.migrate(path, sharded, recipe=recipe).ok
+    assert (sharded / "a/c/34/0").exists(), "a shard of which one row is there"
+    assert not (sharded / "a/c/33/0").exists()
+    return sharded
 
 
 @pytest.fixture
@@ -116,8 +127,98 @@ def test_an_interrupted_run_goes_on(
 def test_what_fails_in_the_first_pass_is_told_and_nothing_appears(
     rows: Path, tmp_path: Path, tight: None
 ) -> None:
-    (rows / "a" / "3.0").write_bytes(b"short")
+    key = "a/3.0" if (rows / "a" / "3.0").exists() else "a/c/3/0"
+    (rows / key).write_bytes(b"short")
     outcome = zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
     assert outcome.state == "incomplete"
-    assert {problem.key for problem in outcome.problems} == {"a/3.0"}
+    assert {problem.key for problem in outcome.problems} == {key}
     assert not (tmp_path / "new" / "a" / "zarr.json").exists()
+
+
+# Rows that are missing decide what is written
+
+
+BANDS = zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="7,40", shards="none"))
+
+
+def test_a_chunk_that_no_row_reaches_stays_missing(
+    rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks between reach further than the rows that they were made of, which decide all the same."""
+    assert zarrlift.migrate(rows, tmp_path / "one", recipe=BANDS).ok
+    leave(ROOM, monkeypatch)
+    real = planning.two_passes
+
+    def always(source: object, destination: object, one: Blocks, *more: object, **most: object) -> object:
+        return real(source, destination, replace(one, times_read=99.0), *more, **most)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(planning, "two_passes", always)
+    monkeypatch.setattr(planning, "memory_budget", lambda _: BASE + 8 * cores() * ROOM)
+    outcome = zarrlift.migrate(rows, tmp_path / "two", recipe=BANDS)
+    assert outcome.ok, outcome.problems
+    between = outcome.plan.arrays[0].between
+    assert between is not None
+    assert between.layout.chunk_shape[0] > 7, "they reach over chunks of the result that stay missing"
+    made = tree(tmp_path / "two")
+    assert made == tree(tmp_path / "one")
+    assert {name.split("/")[2] for name in made if "/c/" in name} == {*map(str, range(72)), "78"}
+
+
+def test_a_shard_that_goes_away_between_the_passes_is_told(
+    rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the source has is looked at again before the second pass."""
+    passed = Run._passed
+
+    def damage(self: Run, arrays: list[object]) -> None:
+        passed(self, arrays)  # type: ignore[arg-type]
+        for file in (rows / "a/c/3").glob("*"):
+            file.write_bytes(b"short")
+
+    monkeypatch.setattr(Run, "_passed", damage)
+    outcome = zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
+    if rows.name == "rows.zarr":
+        assert outcome.ok, "all of it was read before"
+        return
+    assert outcome.state == "incomplete"
+    assert {problem.key for problem in outcome.problems} == {"a/c/3/0"}
+    assert not (tmp_path / "new" / "a" / "zarr.json").exists()
+
+
+# Killed for real
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """48 MB in shards of rows: columns of it take two passes within the least memory there is."""
+    path = tmp_path_factory.mktemp("wide") / "wide.zarr"
+    array = zarr.create_array(
+        path, shape=(6000, 4000), chunks=(40, 4000), shards=(1200, 4000), dtype="uint16", compressors=None
+    )
+    array[:3600] = np.arange(3600, dtype="u2")[:, None] + np.arange(4000, dtype="u2")
+    return path
+
+
+WIDE = ("--chunks", "6000,20", "--shards", "none", "--codecs", "none", "--memory", "128MB")
+
+
+@pytest.mark.parametrize("part", [0.2, 0.45, 0.7, 0.95])
+def test_a_killed_run_of_shards_goes_on(part: float, wide: Path, tmp_path: Path) -> None:
+    whole = wide.parent / "whole"
+    if not whole.exists():
+        done = run_and_kill(0, wide.parent, "migrate", str(wide), str(whole), *WIDE)
+        assert done.returncode == 0, done.stderr
+        (wide.parent / "changes").write_text(done.stderr.split()[-1])
+    recipe = zarrlift.Recipe(
+        base=zarrlift.ArrayRecipe(chunks="6000,20", shards="none", codecs="none"), memory=128_000_000
+    )
+    (array,) = zarrlift.plan(wide, recipe=recipe).arrays
+    assert array.between is not None
+    changes = int((wide.parent / "changes").read_text())
+    killed = run_and_kill(int(changes * part), tmp_path, "migrate", str(wide), str(tmp_path / "new"), *WIDE)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (tmp_path / "new/zarr.json").exists()
+    outcome = zarrlift.resume(tmp_path / "new")
+    assert outcome.ok, outcome.problems
+    assert tree(tmp_path / "new") == tree(whole)
+    assert not (tmp_path / "new" / ROOT).exists()

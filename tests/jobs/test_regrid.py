@@ -13,6 +13,7 @@ from job_archives import tree
 
 import zarrlift
 from zarrlift import planning_blocks
+from zarrlift.planning_candidates import Candidates
 from zarrlift.progress import Silent
 from zarrstack.core.errors import UsageError
 
@@ -48,12 +49,12 @@ def numbers(tmp_path: Path) -> Path:
 
 def leave(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan as if there were so many bytes for the values of one block; far below what `--memory` takes."""
-    real = planning_blocks._Candidates.choose
+    real = Candidates.choose
 
-    def choose(self: object, room: int, overhead: int) -> object:
-        return real(self, count, overhead)  # type: ignore[arg-type]
+    def choose(self: Candidates, room: int, workers: int, *, whole: bool = False) -> object:
+        return real(self, count, workers, whole=whole)
 
-    monkeypatch.setattr(planning_blocks._Candidates, "choose", choose)
+    monkeypatch.setattr(Candidates, "choose", choose)
 
 
 @each_reader
@@ -256,7 +257,7 @@ def test_planning_many_axes_takes_no_longer_than_few(tmp_path) -> None:
     plan = zarrlift.plan(tmp_path / "old", tmp_path / "new", recipe=wish(chunks="3,2,5,129,131", shards="2x"))
     (array,) = plan.arrays
     source, destination = array.source, array.destination
-    candidates = planning_blocks._Candidates.of(source, destination)
+    candidates = Candidates.of(source, destination)
     assert np.prod([len(lengths) for lengths in candidates.objects]) < 20_000
 
 

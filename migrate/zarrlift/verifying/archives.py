@@ -14,6 +14,7 @@ from zarrstack.core.paths import parents
 from ..archive import Archive, ArrayNode, GroupNode, Node
 from ..companions import difference
 from ..conventions import Applied, apply_conventions
+from ..planning_blocks import memory_budget
 from ..recipe import Recipe
 from ..storage import Storage
 from .arrays import ArrayComparison
@@ -48,7 +49,8 @@ def verify_archives(
     by zarr-python; nothing that the migration recorded is believed. `recipe` says which changes
     were asked for (a cast, attributes or conventions kept, nodes left out). Differences do not end
     the comparison, and a chunk that cannot be read is one. In place both storages are the same.
-    Memory: two blocks of 16 MB, or of one chunk where that is larger, for each thread.
+    Memory: two blocks of 16 MB, or of one chunk where that is larger, for each thread; where all of an
+    array that was cut anew is compared, as much as the recipe's `memory` allows the migration.
     """
     wanted = Recipe() if recipe is None else recipe
     paths = [node.path for node in archive.nodes]
@@ -152,7 +154,8 @@ class _Comparison:
         self.arrays += 1
         array = ArrayComparison(self.source, node, self.destination, found, self.recipe.for_array(path))
         if array.compare_metadata(self.applied.change(path)):
-            array.compare_values(full=self.full, pool=pool, count=self.count)
+            budget = memory_budget(self.recipe.memory)
+            array.compare_values(full=self.full, pool=pool, budget=budget, count=self.count)
         self.keep(array.differences)
 
     def files(self, applied: Applied) -> None:

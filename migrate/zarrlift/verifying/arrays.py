@@ -21,14 +21,13 @@ from zarrstack.core.frames import Shards
 from zarrstack.core.grid import Grid
 from zarrstack.core.keys import KeyEncoding
 from zarrstack.core.overlap import touched
-from zarrstack.core.shard import IndexFormat
 
 from ..archive import ArrayNode, Layout
 from ..conventions import Change
-from ..planning_blocks import BASE, Blocks, choose_blocks, cores
+from ..planning_candidates import Box, Candidates, item_bytes
 from ..recipe import ArrayRecipe
 from ..storage import Storage
-from .blocks import Region, list_chunks, overlapping, parts, within
+from .blocks import Region, common, list_chunks, overlapping, parts, within
 from .chunks import Expectation, SourceObjects
 from .differences import Differences, compare_attributes
 from .documents import VARIABLE, fill_difference, type_difference
@@ -46,8 +45,11 @@ from .values import Values, part_of
 
 _BATCH_BYTES: Final = 16 << 20
 """Decoded bytes of one side that one thread holds at a time."""
-_REGION_BYTES: Final = 128 << 20
-"""The same, where chunks of both sides are compared region by region."""
+_BASE: Final = 176 << 20
+"""Bytes of the process itself, zarr-python loaded."""
+_COPIES: Final = 3
+"""How often the values of a region stand in memory: as they were found, as zarr-python cuts them out of
+a shard, and what is compared at the moment."""
 _BATCH_BLOCKS: Final = 64
 """Blocks read together; zarr-python's cost per block falls by half in such a gather."""
 _SAMPLED: Final = 5
@@ -113,13 +115,17 @@ class ArrayComparison:
             return DataType(data_type_name(self.metadata))
         return source
 
-    def compare_values(self, *, full: bool, pool: ThreadPoolExecutor, count: Count) -> None:
-        """Compare values block by block; `count` is told (chunks, decoded bytes)."""
+    def compare_values(self, *, full: bool, pool: ThreadPoolExecutor, budget: int, count: Count) -> None:
+        """Compare values block by block; `count` is told (chunks, decoded bytes).
+
+        `budget` is what the process may take, in bytes, where chunks were cut anew.
+        """
         if self._grid.total == 0:
             return
+        threads: int = pool._max_workers  # noqa: SLF001 - it has no public name for its size
         try:
             leaves = SourceObjects(self.source, self.path, self.layout, allow_pickle=self.recipe.allow_pickle)
-            blocks = self._blocks(full=full)
+            blocks, threads = self._blocks(full=full, budget=budget, threads=threads)
         except ZarrstackError as error:
             self.differences.add([error.problem])
             return
@@ -140,7 +146,7 @@ class ArrayComparison:
                 problems += self._compare_block(leaves, expect, region, values)
             return problems, len(batch), read
 
-        for problems, chunks, read in _in_order(pool, compare, self._batches(blocks)):
+        for problems, chunks, read in _in_order(pool, compare, self._batches(blocks), threads):
             self.differences.add(problems)
             count(chunks, read)
 
@@ -154,20 +160,17 @@ class ArrayComparison:
         problems = []
         for place in overlapping(region, self.layout.object_shape):
             try:
-                whole = self.layout.objects.region(place)
-                part = tuple(
-                    slice(max(a.start, b.start), min(a.stop, b.stop))
-                    for a, b in zip(whole, region, strict=True)
-                )
-                values = leaves.read(place)
-                if values is None:
-                    if self.node.fill_is_null:
+                for whole, values in leaves.within(place, region):
+                    part = common(whole, region)
+                    if values is None and self.node.fill_is_null:
                         continue
-                    values = expect.missing(leaves.fill(tuple(axis.stop - axis.start for axis in part)))
-                else:
-                    values = part_of(values, within(part, whole))
-                inside = part_of(found, within(part, region))
-                problems += expect.compare(inside, values, self.path, key, part)
+                    if values is None:
+                        shape = tuple(axis.stop - axis.start for axis in part)
+                        expected = expect.missing(leaves.fill(shape))
+                    else:
+                        expected = part_of(values, within(part, whole))
+                    inside = part_of(found, within(part, region))
+                    problems += expect.compare(inside, expected, self.path, key, part)
             except ZarrstackError as error:
                 problems.append(error.at(node=self.path, key=leaves.key(place)).problem)
         return problems
@@ -179,33 +182,47 @@ class ArrayComparison:
         place = tuple(axis.start // length for axis, length in zip(region, lengths, strict=True))
         return KeyEncoding.from_json(encoding).key(place)
 
-    def _blocks(self, *, full: bool) -> Iterator[Region]:
-        """Regions to compare: whole chunks of the destination, the large ones in parts.
+    def _blocks(self, *, full: bool, budget: int, threads: int) -> tuple[Iterator[Region], int]:
+        """Regions to compare, and how many at a time: whole chunks of the destination, or parts of them.
 
         All of an array that was cut anew is compared in regions of both sides' chunks, each of
         which would otherwise be decoded again for every chunk of the other side that it touches.
         """
         places = self._places(full=full)
         leaf = self._leaf_shape()
+        grid: Grid | None = None
         if full and leaf != self.layout.chunk_shape:
-            grid = self._common_grid(leaf)
-            if grid is not None:
-                wanted = np.array([self._grid.index(place) for place in places], dtype=np.int64)
-                return (grid.region(grid.coordinates(i)) for i in touched(wanted, self._grid, grid).tolist())
-        leaf = self._leaf_shape()
+            grid, threads = self._common_grid(leaf, budget, threads)
+        if grid is not None:
+            return self._over(grid, places), threads
+        whole: Iterable[Region] = map(self._grid.region, places)
+        if full and isinstance(self.layout.frame, Shards):  # a shard is opened once, not for each leaf
+            whole = self._over(self.layout.objects, places)
         return (
-            part
-            for place in places
-            for part in parts(self._grid.region(place), self._itemsize(), leaf, _BATCH_BYTES)
-        )
+            part for region in whole for part in parts(region, self._itemsize(), leaf, _BATCH_BYTES)
+        ), threads
 
-    def _common_grid(self, leaf: tuple[int, ...]) -> Grid | None:
-        """Regions that read few chunks of either side twice; None where they do not fit into memory."""
-        counts = tuple(a // b for a, b in zip(self._grid.chunk_shape, leaf, strict=True))
-        frame = None if counts == (1,) * len(counts) else Shards(counts, IndexFormat())
-        target = replace(self.layout, chunk_shape=leaf, frame=frame)
-        found = choose_blocks(self.layout, target, BASE + _REGION_BYTES * cores())
-        return Grid(self.layout.shape, found.piece or found.shape) if isinstance(found, Blocks) else None
+    def _over(self, grid: Grid, places: Iterator[tuple[int, ...]]) -> Iterator[Region]:
+        """Regions of another grid that touch chunks of the destination."""
+        wanted = np.array([self._grid.index(place) for place in places], dtype=np.int64)
+        numbers = touched(wanted, self._grid, grid).tolist()
+        return (grid.region(grid.coordinates(number)) for number in numbers)
+
+    def _common_grid(self, leaf: tuple[int, ...], budget: int, threads: int) -> tuple[Grid | None, int]:
+        """Regions that read few chunks of the source twice, and how many at a time are good.
+
+        They are of whole leaves of the destination; None where none fits into memory.
+        """
+        target = replace(self.layout, chunk_shape=leaf, frame=None)
+        candidates = Candidates.of(self.layout, target)
+        chunk = 2 * prod(self.layout.chunk_shape) * item_bytes(self.layout)
+        best: tuple[float, int, Box] | None = None
+        for number in range(threads, 0, -1):
+            room = ((budget - _BASE) // number - chunk) // _COPIES
+            box = candidates.choose(room, number, whole=True)
+            if box is not None and (best is None or candidates.cost(box, number) < best[0]):
+                best = candidates.cost(box, number), number, box
+        return (None, threads) if best is None else (Grid(self.layout.shape, best[2].shape), best[1])
 
     def _itemsize(self) -> int:
         """Bytes of one element in memory; a guess of 16 where their length varies."""
@@ -273,13 +290,16 @@ def _named(names: Any) -> tuple[str | None, ...] | None:
 
 
 def _in_order(
-    pool: ThreadPoolExecutor, work: Callable[[Sequence[Region]], Any], batches: Iterator[list[Region]]
+    pool: ThreadPoolExecutor,
+    work: Callable[[Sequence[Region]], Any],
+    batches: Iterator[list[Region]],
+    at_once: int,
 ) -> Iterator[Any]:
-    """The results of work on batches in their order, a few of them under way at a time."""
+    """The results of work on batches in their order, so many of them under way at a time."""
     waiting: deque[Future[Any]] = deque()
     for batch in batches:
         waiting.append(pool.submit(work, batch))
-        if len(waiting) > pool._max_workers:  # noqa: SLF001 - it has no public name for its size
+        if len(waiting) >= at_once + (at_once == pool._max_workers):  # noqa: SLF001 - see above
             yield waiting.popleft().result()
     while waiting:
         yield waiting.popleft().result()

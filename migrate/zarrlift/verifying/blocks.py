@@ -30,6 +30,11 @@ def within(part: Region, whole: Region) -> Region:
     return tuple(slice(a.start - b.start, a.stop - b.start) for a, b in zip(part, whole, strict=True))
 
 
+def common(one: Region, other: Region) -> Region:
+    """What lies in both of two regions that overlap."""
+    return tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
+
+
 def parts(region: Region, itemsize: int, leaf: tuple[int, ...], most_bytes: int) -> Iterator[Region]:
     """A region, cut along its first axes into parts of at most `most_bytes`, on leaf boundaries."""
     size = itemsize * prod(axis.stop - axis.start for axis in region)

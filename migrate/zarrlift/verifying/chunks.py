@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -11,18 +11,22 @@ from zarrstack.core.dtypes import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.frames import Shards
 from zarrstack.core.overlap import touching
+from zarrstack.core.overlap import within as leaves_within
 from zarrstack.core.pipeline import Pipeline
 
 from ..archive import Layout
-from ..leaves import ShardReader
+from ..changing import inside_shard
+from ..leaves import MissingShard, ShardReader
 from ..storage import Storage
 from ..stored import object_decoder
+from .blocks import Region, common
 from .documents import VARIABLE, scalar_array
 from .parsing import open_array, parse, read_regions, reading_store, words
 from .sample import object_bytes, read_bytes
 from .values import Values, kind, matches_json_text, mismatch, part_of, region_text, shown
 
 if TYPE_CHECKING:
+    from ..inventory import Indexes
     from ..plans import ArrayPlan
     from ..recipe import Casting
 
@@ -41,6 +45,12 @@ class SourceObjects:
         self.layout = layout
         self.grid = layout.objects
         self._decoder = object_decoder(layout, allow_pickle=allow_pickle)
+        self._shards = ShardReader(storage, path, layout) if isinstance(layout.frame, Shards) else None
+        self._leaf: Pipeline | None = None
+        if self._shards is not None:
+            self._leaf = Pipeline(
+                layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=allow_pickle
+            )
         self._fill = scalar_array(fill_from_json(layout.fill_value, layout.data_type), layout.data_type.numpy)
 
     def key(self, coordinates: tuple[int, ...]) -> str:
@@ -59,15 +69,42 @@ class SourceObjects:
         frame, grid = self.layout.frame, self.layout.grid
         if not isinstance(frame, Shards) or object_bytes(self.layout) <= _BATCH_BYTES:
             return [(self.grid.region(coordinates), self.read(coordinates))]
-        shards = ShardReader(self.storage, self.path, self.layout)
-        leaf = Pipeline(self.layout.chain, self.layout.chunk_shape, self.layout.data_type)
         numbers = touching(coordinates, self.grid, grid)
         wanted = np.unique(numbers[np.linspace(0, len(numbers) - 1, _LEAVES).astype(np.int64)])
-        found: list[tuple[tuple[slice, ...], Values | None]] = []
-        for number, payload in shards.leaves(self.grid.index(coordinates) or 0, wanted):
-            place = grid.coordinates(number)
-            found.append((grid.region(place), part_of(leaf.decode(payload), grid.valid(place))))
-        return found
+        leaves = self._leaves(coordinates, wanted)
+        return [(grid.region(grid.coordinates(number)), values) for number, values in leaves]
+
+    def within(self, coordinates: tuple[int, ...], region: Region) -> Iterator[tuple[Region, Values | None]]:
+        """Regions of one object that touch `region`, and their values: None for what is missing.
+
+        Of a shard only those leaves are decoded. ChunkError, StorageError.
+        """
+        if self._shards is None:
+            yield self.grid.region(coordinates), self.read(coordinates)
+            return
+        grid, whole = self.layout.grid, self.grid.region(coordinates)
+        wanted = leaves_within(common(region, whole), grid)
+        missing = set(wanted.tolist())
+        try:
+            for number, values in self._leaves(coordinates, wanted):
+                missing.remove(number)
+                yield grid.region(grid.coordinates(number)), values
+        except MissingShard:
+            pass
+        for number in sorted(missing):
+            yield grid.region(grid.coordinates(number)), None
+
+    def _leaves(self, coordinates: tuple[int, ...], wanted: Indexes) -> Iterator[tuple[int, Values]]:
+        """(linear index, values inside the array) of those leaves of a shard that are there."""
+        assert self._shards is not None
+        assert self._leaf is not None
+        grid = self.layout.grid
+        for number, payload in self._shards.leaves(self.grid.index(coordinates) or 0, wanted):
+            try:
+                values = self._leaf.decode(payload)
+            except ZarrstackError as error:
+                raise inside_shard(error, self._shards.inner(number)) from error
+            yield number, part_of(values, grid.valid(grid.coordinates(number)))
 
     def fill(self, shape: tuple[int, ...]) -> Values:
         """What a missing chunk reads as."""
