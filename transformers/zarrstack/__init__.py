@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from .lazy import loader
 
 if TYPE_CHECKING:
     from .arrays import create_array as create_array
@@ -34,10 +35,7 @@ _HOMES = {
 __all__ = sorted(_HOMES)  # noqa: PLE0605 -- the table says it once
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", __name__), name)
+__getattr__ = loader(__name__, _HOMES, globals())
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,9 @@ packages of `pip install "zarrlift[models]"`; everything else works without.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from zarrstack.lazy import loader
 
 if TYPE_CHECKING:
     from .creating import create
@@ -58,15 +60,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = getattr(import_module(f"{__name__}.{home}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = loader(__name__, _HOMES, globals())
 
 
 def __dir__() -> list[str]:
