@@ -242,7 +242,7 @@ class Job:
                 kind=kind,
                 state=state,
                 published_ns=published,
-                problems=tuple(Problem.from_json(item) for item in json.loads(problems or "[]")),
+                problems=tuple(map(Problem.from_json, json.loads(problems))) if problems else (),
             )
             for number, path, kind, state, published, problems in rows
         ]
@@ -281,10 +281,11 @@ class Job:
         problems: Iterable[Problem] = (),
     ) -> None:
         """A node is published, or failed; durable at the next commit."""
+        told = [problem.to_json() for problem in problems]
         self._begin()
         self._do(
             "UPDATE node SET state = ?, published_ns = ?, problems = ? WHERE id = ?",
-            (state, published_ns, json.dumps([problem.to_json() for problem in problems]), node),
+            (state, published_ns, json.dumps(told) if told else None, node),
         )
 
     def commit(self) -> None:

@@ -19,7 +19,11 @@ def canonical(value: JSON) -> str:
 
     `1` and `1.0` are different texts, and so are `0.0` and `-0.0`.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return _CANONICAL(value)
+
+
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+"""Made once: `json.dumps` with options makes an encoder for every value."""
 
 
 def excerpt(value: Any) -> str:
