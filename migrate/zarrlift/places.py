@@ -27,6 +27,9 @@ _METADATA: Final = frozenset(
     {".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
 )
 """Names that a format keeps at an archive's root."""
+_COPY_STORE: Final = (
+    "If this is an SQLiteStore of zarr-python 2, copy it into a directory with its zarr.copy_store."
+)
 _PACKING: Final = frozenset({"__MACOSX", ".DS_Store"})
 """What archivers add beside an archive."""
 
@@ -74,7 +77,12 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
     path = Path(os.path.abspath(os.path.expanduser(text)))
     if mode == "w":
         if path.suffix == ".zip":
-            raise UsageError("a zip file cannot be written", found=str(path), expected="a directory or a URL")
+            raise UsageError(
+                "a zip file cannot be written",
+                found=str(path),
+                expected="a directory or a URL",
+                advice="Unpack it first to work in place; else name a directory, and pack that afterwards.",
+            )
         if path.exists() and not path.is_dir():
             raise UsageError("a file stands where a directory is to be written", found=str(path))
         return LocalStorage(path)
@@ -104,8 +112,12 @@ def _from_zip(path: Path, inside: str | None = None) -> Storage:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except zipfile.BadZipFile as error:
-        expected = "a directory, a zip file or a URL"
-        raise UsageError("not an archive", found=f"the file {path} ({error})", expected=expected) from error
+        raise UsageError(
+            "not an archive",
+            found=f"the file {path} ({error})",
+            expected="a directory, a zip file or a URL",
+            advice=_COPY_STORE if _begins_with(path, b"SQLite format 3") else None,
+        ) from error
     except OSError as error:
         raise StorageError("cannot read the zip file", found=f"{path}: {error.strerror}") from error
     if inside is not None and not any(name.startswith(f"{inside}/") for name in names):
@@ -113,6 +125,11 @@ def _from_zip(path: Path, inside: str | None = None) -> Storage:
     prefix = _archive_root(names) if inside is None else inside
     url = str(path) if not prefix else f"{path}/{prefix}"
     return StoreStorage(ZipStore(path, mode="r", read_only=True), prefix, url=url)
+
+
+def _begins_with(path: Path, content: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(content)) == content
 
 
 def _archive_root(names: Iterable[str]) -> str:

@@ -44,7 +44,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "serve": ("serve", "Serve an archive over HTTP as Zarr v3, without converting it."),
     "transformers": ("look", "List the storage transformers there are."),
     "finish": ("move", "In place: delete the legacy metadata."),
-    "undo": ("move", "In place: take the migration back."),
+    "undo": ("move", "Take a migration back, in place or a copy."),
 }
 """Name -> the module that holds a command ("" is this one), and its line in `--help`."""
 

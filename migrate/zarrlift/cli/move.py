@@ -134,7 +134,7 @@ def undo(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> int:
-    """Take a migration in place back: delete what the job wrote, restore what `finish` deleted."""
+    """Take a migration back: delete what the job wrote, restore what `finish` deleted."""
 
     def work(_progress: Any) -> Any:
         import zarrlift
