@@ -112,6 +112,24 @@ def test_a_contender_that_writes_other_values_ends_the_run(
         scripts.same.same(tmp_path / "old", tmp_path / "new")
 
 
+def test_every_script_is_in_the_readme() -> None:
+    readme = (FOLDER / "README.md").read_text()
+    run_by_hand = [
+        path.name for path in FOLDER.glob("*.py") if f"python benchmarks/{path.name}" in path.read_text()
+    ]
+    assert {"peers.py", "main_job.py"} <= set(run_by_hand)
+    assert [name for name in run_by_hand if f"{name}`" not in readme and f"/{name} " not in readme] == []
+
+
+def test_peers_with_environments_of_their_own_are_pinned(scripts: Scripts) -> None:
+    own = [peer.name for peer in scripts.workloads.PEERS.values() if peer.environment]
+    assert own == list(scripts.everything.ENVIRONMENTS)
+    for name in own:
+        _, *lines = (FOLDER / f"{name}.txt").read_text().splitlines()
+        assert re.fullmatch(rf"{name}==[\d.]+", lines[0])
+        assert [line for line in lines if not re.fullmatch(r"[\w\[\]]+==[\d.]+", line)] == []
+
+
 # What is measured
 
 
