@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -180,13 +180,7 @@ def _read_documents(
     storage: Storage, level: Sequence[Found], names: Sequence[str], *, follow_links: bool
 ) -> None:
     keys = [join(place.path, name) for place in level for name in names]
-    contents: Iterable[bytes | StorageError | None]
-    try:
-        contents = storage.get_many(keys)
-    except StorageError:
-        # One unreadable file must not hide the others.
-        contents = [_get(storage, key) for key in keys]
-    rows = iter(zip(keys, contents, strict=True))
+    rows = iter(zip(keys, read_each(storage, keys), strict=True))
     local = isinstance(storage, LocalStorage)
     for place in level:
         for name in names:
@@ -201,6 +195,14 @@ def _read_documents(
             if storage.leaves_root(target) and not follow_links:
                 place.problems.append(leading_out(place.path, key, target))
             place.documents[name] = content
+
+
+def read_each(storage: Storage, keys: Sequence[str]) -> Sequence[bytes | StorageError | None]:
+    """The contents of some keys, None for what is not there; one that cannot be read hides no other."""
+    try:
+        return storage.get_many(keys)
+    except StorageError:
+        return [_get(storage, key) for key in keys]
 
 
 def _get(storage: Storage, key: str) -> bytes | StorageError | None:
@@ -261,8 +263,7 @@ def _child(storage: Storage, place: Found, entry: Entry, *, follow_links: bool) 
         elif any(
             real == entry.link or real.startswith(entry.link.rstrip(os.sep) + os.sep) for real in child.above
         ):
-            message = "a link leads back to where it is reached from"
-            child.problems.append(Problem(kind="link", message=message, node=path, found=entry.link))
+            child.problems.append(leading_back(path, entry.link))
     return child
 
 
@@ -275,6 +276,12 @@ def leading_nowhere(path: str | None, target: str) -> Problem:
         found=target,
         advice="Fetch what it stands for, or exclude it.",
     )
+
+
+def leading_back(path: str | None, target: str) -> Problem:
+    """What is said of a link to a directory above it."""
+    message = "a link leads back to where it is reached from"
+    return Problem(kind="link", message=message, node=path, found=target)
 
 
 def leading_out(path: str | None, key: str | None, target: str | None) -> Problem:

@@ -17,7 +17,17 @@ from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.paths import join
 
 from ..storage import Entry, LocalStorage, Storage
-from .walk import MOST_LEVELS, PASSED_OVER, Found, leading_nowhere, leading_out, name_problems, warn_of_case
+from .walk import (
+    MOST_LEVELS,
+    PASSED_OVER,
+    Found,
+    leading_back,
+    leading_nowhere,
+    leading_out,
+    name_problems,
+    read_each,
+    warn_of_case,
+)
 
 META: Final = "meta"
 _CHUNK: Final = re.compile(r"c([0-9]+(\.[0-9]+)*)?")
@@ -49,9 +59,7 @@ def find_documents(storage: Storage, dialect: Dialect, *, follow_links: bool = F
         keys = list(_local_keys(storage, dialect, tree, follow_links=follow_links))
     else:
         keys = sorted(storage.list_prefix(f"{META}/"))
-    contents = _read(storage, keys)
-    for key in keys:
-        content = contents[key]
+    for key, content in zip(keys, read_each(storage, keys), strict=True):
         if key == CONSOLIDATED and dialect.name == "zarr-python" and isinstance(content, bytes):
             tree.consolidated = content
         elif content is not None:
@@ -76,7 +84,7 @@ def documents_named(dialect: Dialect, documents: dict[str, bytes]) -> Tree:
     return tree
 
 
-def _sort(tree: Tree, dialect: Dialect, key: str, content: bytes | Problem) -> None:
+def _sort(tree: Tree, dialect: Dialect, key: str, content: bytes | StorageError) -> None:
     """Put a document to its node."""
     node = dialect.node(key)
     name = key.rpartition("/")[2]
@@ -101,7 +109,7 @@ def _sort(tree: Tree, dialect: Dialect, key: str, content: bytes | Problem) -> N
     if isinstance(content, bytes):
         place.documents[key] = content
     else:
-        place.problems.append(content.at(node=node.path, key=key))
+        place.problems.append(content.problem.at(node=node.path, key=key))
 
 
 def _name_problems(path: str) -> list[Problem]:
@@ -112,20 +120,6 @@ def _name_problems(path: str) -> list[Problem]:
         message = f"{wrong} in the draft; Zarr v3 allows the name"
         problems = [Problem(kind="name", severity="warning", message=message, node=path, found=repr(name))]
     return problems
-
-
-def _read(storage: Storage, keys: Sequence[str]) -> dict[str, bytes | Problem | None]:
-    """Contents by key; one that cannot be read must not hide the others."""
-    try:
-        return dict(zip(keys, storage.get_many(keys), strict=True))
-    except StorageError:
-        result: dict[str, bytes | Problem | None] = {}
-        for key in keys:
-            try:
-                result[key] = storage.get(key)
-            except StorageError as error:
-                result[key] = error.problem
-        return result
 
 
 # ----- local archives, where links may lead anywhere
@@ -170,8 +164,7 @@ def _bad_link(
     if not os.path.exists(entry.link):
         return leading_nowhere(None, entry.link)
     if entry.is_dir and any(f"{real}{os.sep}".startswith(f"{entry.link}{os.sep}") for real in above):
-        message = "a link leads back to where it is reached from"
-        return Problem(kind="link", message=message, found=entry.link)
+        return leading_back(None, entry.link)
     return None
 
 
