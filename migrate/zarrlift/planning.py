@@ -16,6 +16,7 @@ from .archive import Archive, ArrayNode, Document, GroupNode, Layout
 from .conventions import Applied, apply_conventions
 from .destination import destination_layout
 from .documents import array_document, group_document, strict_attributes
+from .formats.nodes import placed
 from .inventory import NOT_LISTED, Inventory, take_inventory
 from .planning_blocks import choose_blocks, mean_leaf, memory_budget, memory_of_pairs, store_buffers
 from .planning_chunks import memory_problem, object_problem
@@ -227,9 +228,7 @@ def _plan_array(
     )
     # A refusal is about what the array's document says, which is the first of its documents.
     key = node.documents[0].key if node.documents else None
-    problems.extend(
-        problem.at(node=node.path, key=key if problem.severity == "refusal" else None) for problem in notes
-    )
+    problems.extend(placed(notes, node.path, key))
     if change.dimension_names is not None:
         destination = replace(destination, dimension_names=change.dimension_names)
     meant = node.attributes if change.attributes is None else change.attributes
