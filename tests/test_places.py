@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import http.server
+import json
 import sqlite3
 import threading
 import zipfile
@@ -14,6 +15,7 @@ import pytest
 import zarr
 from zarr.storage import LocalStore, MemoryStore, StorePath
 
+import zarrlift
 from zarrlift.credentials import redact, secrets_of
 from zarrlift.formats import describe
 from zarrlift.places import open_storage
@@ -71,6 +73,16 @@ def test_an_sqlite_store_is_told_how_it_becomes_an_archive(tmp_path):
     store.close()
     with pytest.raises(UsageError, match=r"not an archive.*zarr\.copy_store"):
         open_storage(tmp_path / "a.sqldb")
+
+
+def test_the_root_of_a_file_system_without_a_name_keeps_its_slashes(tmp_path):
+    references = tmp_path / "references.json"
+    references.write_text(json.dumps({"version": 1, "refs": {".zgroup": '{"zarr_format": 2}'}}))
+    options = {"fo": str(references)}
+    assert open_storage("reference://", storage_options=options).url == "reference://"
+    outcome = zarrlift.migrate("reference://", tmp_path / "out.zarr", storage_options=options)
+    assert outcome.ok
+    assert zarrlift.resume(tmp_path / "out.zarr", storage_options=options).state == "nothing to do"
 
 
 def test_chained_urls_reach_into_zip_files(tmp_path):

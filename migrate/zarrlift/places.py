@@ -151,7 +151,9 @@ def _archive_root(names: Iterable[str]) -> str:
 
 def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
     secrets = secrets_of(options)
-    shown = redact(url, secrets).rstrip("/") or url
+    shown = redact(url, secrets)
+    if not shown.endswith("://"):  # the root of a file system that needs no name: reference://
+        shown = shown.rstrip("/")
     protocol = url.split("::", 1)[0].split("://", 1)[0]
     if protocol == "local" and "::" not in url:
         return _from_path(url.removeprefix("local://"), options, mode)
