@@ -79,11 +79,14 @@ def _tiny(arrays: Sequence[ArrayPlan]) -> bool:
     return sum(array.bytes_in for array in arrays) < _SMALL * max(chunks, 1)
 
 
-def forks_for(arrays: Sequence[ArrayPlan], options: RunOptions, *, local: bool) -> int:
+def forks_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, local: bool) -> int:
     """How many copies of this process are to run the tasks; 0 where that is not safe or saves nothing."""
     if not local or options.executor is not None or options.processes or not _tiny(arrays):
         return 0
     workers = cores() if options.workers is None else options.workers
+    needed = max((array.memory or 0 for array in arrays), default=0)
+    if needed:
+        workers = min(workers, workers_within(budget, needed, processes=True))
     if workers < 2 or sum(array.chunks for array in arrays) < _WORTH_A_FORK:
         return 0
     from .forked import may_fork

@@ -202,7 +202,7 @@ class Run:
         local = isinstance(self.source, LocalStorage) and isinstance(self.destination, LocalStorage)
         budget = memory_budget(self.plan.recipe.memory)
         number = workers_for(arrays, self.options, budget, local=local)
-        forks = forks_for(arrays, self.options, local=local)
+        forks = forks_for(arrays, self.options, budget, local=local)
         return executing(self.options, worker, self.spec, forks or number, forks=forks > 0)
 
     def _tasks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from bad_input.support import migrate
 from job_archives import tree
 
 import zarrlift
-from zarrlift import planning_blocks
+from zarrlift import forked, planning_blocks
+from zarrlift.executors import RunOptions, forks_for
 from zarrlift.planning_candidates import Candidates
 from zarrlift.progress import Silent
 from zarrstack.core.errors import UsageError
@@ -266,6 +268,19 @@ def test_no_more_workers_than_the_memory_is_for() -> None:
     assert planning_blocks.workers_within(budget, 100) == 3
     assert planning_blocks.workers_within(budget, 1000) == 1
     assert planning_blocks.workers_within(10 * budget, 100, processes=True) == 9
+
+
+def test_no_more_copies_of_the_process_than_the_memory_is_for(
+    numbers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forked, "may_fork", lambda: True)
+    (array,) = zarrlift.plan(numbers, recipe=wish(chunks="5,5,5")).arrays
+    tiny = replace(array, chunks=5000, bytes_in=500_000, memory=1000)
+    options = RunOptions(workers=4)
+    base = planning_blocks.BASE
+    assert forks_for([tiny], options, base + 3 * (base + 1000), local=True) == 3
+    assert forks_for([tiny], options, base + 1000, local=True) == 0, "a thread will do"
+    assert forks_for([replace(tiny, memory=None)], options, base, local=True) == 4
 
 
 @pytest.mark.parametrize(
