@@ -289,6 +289,6 @@ def storage_error(what: str, key: str, error: OSError) -> StorageError:
     advice = {
         errno.ENOSPC: "Free some space and resume.",
         errno.EACCES: "Check the permissions and resume.",
-        errno.EROFS: "The file system is read-only.",
+        errno.EROFS: "Mount it so that it can be written and resume, or choose another place.",
     }.get(error.errno or 0)
     return StorageError(what, key=key, found=error.strerror or str(error), advice=advice)
