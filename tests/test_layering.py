@@ -217,7 +217,10 @@ def test_the_core_does_no_io() -> None:
     assert wrong == []
 
 
-LIGHT_STACK = {"zarrstack", "zarrstack.lazy", "zarrstack.options", "zarrstack.plugins", "zarrstack.registry"}
+LIGHT_STACK = {
+    "zarrstack", "zarrstack.clock", "zarrstack.lazy", "zarrstack.options", "zarrstack.plugins",
+    "zarrstack.registry", "zarrstack.transient",
+}  # fmt: skip
 """What `zarrlift --help` and a listing of layers may load; every other layer module subclasses zarr."""
 
 
