@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 MOST: Final = 256
 """Requests in flight at once, however well it goes; clients keep a connection for each."""
-_FIRST: Final = 32
+_FIRST: Final = 64
 _STEP: Final = 32
 """By how much the number grows at a time; by a quarter of it where that is less."""
 _LEAST_HALVED: Final = 1

@@ -38,8 +38,8 @@ def test_a_store_that_answers_more_when_asked_more_is_asked_as_much_as_is_allowe
 
 def test_waiting_for_answers_is_shared_by_as_many_as_possible() -> None:
     _, seconds = run(Server(latency=0.1, width=9999), 10_000)
-    at_first = 10_000 * 0.1 / 32
-    assert 10_000 * 0.1 / MOST < seconds < at_first / 4
+    at_first = 10_000 * 0.1 / 64
+    assert 10_000 * 0.1 / MOST < seconds < at_first / 2
 
 
 @pytest.mark.parametrize("width", [40, 64, 100])
@@ -69,15 +69,15 @@ def test_a_burst_of_refusals_halves_once() -> None:
             nonlocal turned_away
             moments.append(pace.limit)
             await asyncio.sleep(0.01)
-            if turned_away < 32:
+            if turned_away < 64:
                 turned_away += 1
                 raise TooMuch
             return 0
 
-        await asyncio.gather(*(pace(ask, size=lambda _: 0) for _ in range(32)))
+        await asyncio.gather(*(pace(ask, size=lambda _: 0) for _ in range(64)))
 
     simulate(work)
-    assert min(moments) == 16
+    assert min(moments) == 32
 
 
 def test_a_store_that_never_has_time_is_given_up_after_a_while() -> None:
@@ -142,7 +142,7 @@ def test_a_layer_that_gave_up_is_not_asked_again() -> None:
             await pace(ask, size=lambda _: 0)
         return pace.limit
 
-    assert simulate(work)[0] == 16
+    assert simulate(work)[0] == 32
     assert asked == 1
 
 
