@@ -67,12 +67,23 @@ class Twin:
 
     def __call__(self, question: Any) -> Any:
         """The answer, or the error that came instead; BrokenExecutor if the copy has died."""
+        self.ask(question)
+        return self.answer()
+
+    def ask(self, question: Any) -> None:
+        """Ask without waiting; BrokenExecutor."""
         try:
-            pickle.dump(question, self._asking)
+            pickle.dump(question, self._asking, pickle.HIGHEST_PROTOCOL)
             self._asking.flush()
+        except OSError:
+            raise _died() from None
+
+    def answer(self) -> Any:
+        """The answer to the first question that has had none; raises as a call does."""
+        try:
             error, result = pickle.load(self._answered)  # noqa: S301 - our own process wrote it
         except (OSError, EOFError, pickle.UnpicklingError):
-            raise BrokenExecutor("a worker process ended without an answer") from None
+            raise _died() from None
         if error is not None:
             raise error
         return result
@@ -88,6 +99,10 @@ class Twin:
             os.waitpid(self._process, 0)
         except ChildProcessError:
             return
+
+
+def _died() -> BrokenExecutor:
+    return BrokenExecutor("a worker process ended without an answer")
 
 
 def _serve(
@@ -114,7 +129,7 @@ def _serve(
             told: tuple[Exception | None, Any] = (None, answer(question))
         except Exception as error:  # noqa: BLE001 - the parent judges it
             told = (error, None)
-        pickle.dump(told, answering)
+        pickle.dump(told, answering, pickle.HIGHEST_PROTOCOL)
         answering.flush()
 
 

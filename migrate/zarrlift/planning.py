@@ -10,7 +10,7 @@ from math import prod
 
 from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.jsons import JSON, JSONObject
-from zarrstack.core.paths import parents
+from zarrstack.core.paths import names_below, parents
 
 from .archive import Archive, ArrayNode, Document, GroupNode, Layout
 from .conventions import Applied, apply_conventions
@@ -70,7 +70,7 @@ def make_plan(
     inventories: Inventories = {}
     chosen = {node.path for node in archive.nodes if recipe.selects(node.path)}
     needed = {parent for path in chosen for parent in parents(path)} | chosen
-    children = _children(archive)
+    children = names_below(node.path for node in archive.nodes)
     applied = apply_conventions(archive, storage, recipe, in_place=in_place)
     for node in map(applied.described, archive.nodes):
         if node.path not in needed:
@@ -352,16 +352,6 @@ def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -
             )
         )
     return problems
-
-
-def _children(archive: Archive) -> dict[str, frozenset[str]]:
-    """Names of the nodes directly below each path that has some."""
-    names: dict[str, set[str]] = {}
-    for node in archive.nodes:
-        if node.path:
-            parent, _, name = node.path.rpartition("/")
-            names.setdefault(parent, set()).add(name)
-    return {path: frozenset(found) for path, found in names.items()}
 
 
 def _unmatched(recipe: Recipe, archive: Archive) -> list[Problem]:

@@ -7,14 +7,16 @@ chunk is written. Whatever goes wrong with one array is kept with it, and the re
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from zarrstack.core.errors import JobError, Problem, ZarrstackError
+from zarrstack.core.paths import names_below
 
 from . import process
 from .counting import Moved
@@ -30,7 +32,7 @@ from .plans import ArrayPlan, Plan
 from .progress import Progress, Silent
 from .publishing import Publisher
 from .storage import LocalStorage, Storage
-from .verifying.checks import Checks, unforeseen
+from .verifying.checks import Checks, Found, unforeseen
 from .worker import Worker, WorkerSpec
 from .writing import DestinationError, Writer, writer_for
 
@@ -151,8 +153,14 @@ class Run:
             for row, array in pending
             if not array.tasks
         ]
+        before: list[_Array] = []
         for start in range(0, len(still), _BATCH):
-            self._finish(still[start : start + _BATCH])
+            batch = still[start : start + _BATCH]
+            found = self._verifying(batch)
+            self._publish(before)  # while the next ones are looked at
+            self._judge(batch, found)
+            before = batch
+        self._publish(before)
         moving = [pair for pair in pending if pair[1].tasks]
         staged = [pair for pair in moving if pair[1].between is not None]
         if staged:
@@ -243,17 +251,17 @@ class Run:
                 self._record_failure(array)
         self._commit_sometimes()
 
+    @cached_property
+    def _below(self) -> dict[str, frozenset[str]]:
+        return names_below(node.path for node in self.plan.nodes)
+
     def _inventory(self, plan: ArrayPlan, *, keep: bool = False) -> Inventory:
         known = self.inventories.pop(plan.path, None)
         if known is not None and keep:
             self.inventories[plan.path] = known
         if known is not None:
             return known
-        children = frozenset(
-            node.path.removeprefix(f"{plan.path}/").split("/", 1)[0]
-            for node in self.plan.nodes
-            if node.path.startswith(f"{plan.path}/")
-        )
+        children = self._below.get(plan.path, frozenset())
         follow_links = self.plan.reading.follow_links
         return take_inventory(
             self.source, plan.path, plan.source, children=children, follow_links=follow_links
@@ -293,7 +301,11 @@ class Run:
 
     def _finish(self, arrays: list[_Array]) -> None:
         """Every chunk of these is written: verify, then publish, or record what failed."""
-        self._verify([array for array in arrays if not array.failures])
+        whole = [array for array in arrays if not array.failures]
+        self._judge(whole, self._verifying(whole))
+        self._publish(arrays)
+
+    def _publish(self, arrays: list[_Array]) -> None:
         for array in arrays:
             if not array.failures:
                 try:
@@ -312,16 +324,20 @@ class Run:
         told = sorted(array.problems, key=lambda problem: problem.key or "")
         self.job.record_node(array.row.id, "failed", problems=told)
 
-    def _verify(self, arrays: list[_Array]) -> None:
+    def _verifying(self, arrays: list[_Array]) -> Callable[[], Found]:
+        """Begin to verify; a call gives what is wrong with each."""
         level = self.options.verify
         if level == "none" or not arrays:
-            return
+            return lambda: [()] * len(arrays)
         items = []
         for array in arrays:
             if array.plan.chunks and not array.plan.tasks:  # nothing was moved, so nothing was listed
                 array.present = self._inventory(array.plan).indexes
             items.append((array.plan, array.present))
-        for array, problems in zip(arrays, self.checks(self.job.id, level, items), strict=True):
+        return self.checks.soon(self.job.id, level, items)
+
+    def _judge(self, arrays: list[_Array], found: Callable[[], Found]) -> None:
+        for array, problems in zip(arrays, found(), strict=True):
             array.fail(problems)
 
     # The end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrstack.core.paths import join, nearest, parents, prefix_of
+from zarrstack.core.paths import join, names_below, nearest, parents, prefix_of
 
 NAMES = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1, max_size=4)
 PATHS = st.lists(NAMES, max_size=5).map("/".join)
@@ -34,3 +34,17 @@ def test_the_nearest_is_the_first_that_is_known_from_the_path_up(path, known):
 def test_a_path_that_only_begins_alike_is_not_above():
     assert nearest("ab/c", {"a": 1}) is None
     assert nearest("a/c", {"a": 1, "": 0}) == 1
+
+
+@given(paths=st.lists(PATHS, max_size=6))
+def test_the_names_below_are_those_on_the_way_to_every_path(paths):
+    expected = {
+        above: frozenset(line.removeprefix(prefix_of(above)).split("/")[0] for line in below(above, paths))
+        for path in paths
+        for above in parents(path)
+    }
+    assert names_below(paths) == expected
+
+
+def below(above, paths):
+    return [path for path in paths if path and path.startswith(prefix_of(above))]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
 
@@ -39,6 +39,10 @@ class Checks(ABC):
     @abstractmethod
     def __call__(self, job_id: str, level: VerifyLevel, items: Items) -> Found:
         """The problems of each array; raises nothing."""
+
+    def soon(self, job_id: str, level: VerifyLevel, items: Items) -> Callable[[], Found]:
+        """Begin where that can go on beside other work; a call gives the problems, of the oldest first."""
+        return lambda: self(job_id, level, items)
 
     def prepare_workers(self) -> None:
         """Load what workers and checks share, before there are workers.
@@ -116,19 +120,28 @@ class ChecksApart(Checks):
 
     def __call__(self, job_id: str, level: VerifyLevel, items: Items) -> Found:
         """Ask the process apart; if it died, do its work here."""
-        if self._here is None:
-            try:
-                return cast("Found", self._apart((job_id, level, list(items))))
-            except BrokenExecutor:
+        return self.soon(job_id, level, items)()
+
+    def soon(self, job_id: str, level: VerifyLevel, items: Items) -> Callable[[], Found]:
+        """Ask now; the answer is waited for when it is wanted."""
+        question = (job_id, level, list(items))
+
+        def here() -> Found:
+            if self._here is None:
                 self._here = ChecksHere(self.source, self.destination)
-        return self._here(job_id, level, items)
+            return self._here(*question)
 
-    def prepare_workers(self) -> None:
-        """Nothing is shared with a process apart.
+        def answer() -> Found:
+            try:
+                return cast("Found", self._apart.answer())
+            except BrokenExecutor:
+                return here()
 
-        Our codecs load numcodecs by its package first (`from numcodecs import ...`), so that no
-        thread waits for another one's half of it.
-        """
+        try:
+            self._apart.ask(question)
+        except BrokenExecutor:
+            return here
+        return answer
 
     def close(self) -> None:
         """End the process apart."""

@@ -7,7 +7,7 @@ start, which keys do not have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -39,3 +39,18 @@ def nearest(path: str, known: Mapping[str, T]) -> T | None:
             return None
         path = path.rpartition("/")[0]
     return known[path]
+
+
+def names_below(paths: Iterable[str]) -> dict[str, frozenset[str]]:
+    """The names directly below every path that one of these lies below, at any depth."""
+    result: dict[str, set[str]] = {}
+    for path in paths:
+        below = path
+        while below:
+            above, _, name = below.rpartition("/")
+            names = result.setdefault(above, set())
+            if name in names:
+                break  # and so is all that is above
+            names.add(name)
+            below = above
+    return {above: frozenset(names) for above, names in result.items()}
