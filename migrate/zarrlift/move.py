@@ -110,8 +110,10 @@ class Mover:
         if self._assembler is not None:
             return
         self._change = change_for(move, recheck=recheck)
+        if self._change is not None:
+            return
         self._look = look_at(move)
-        if self._change is None and not isinstance(writer, LocalWriter):
+        if not isinstance(writer, LocalWriter):
             from .server_copy import server_copy  # asyncio is not for files
 
             self._copy = server_copy(source, writer.storage)
