@@ -47,10 +47,8 @@ class Inventory:
     no_files: tuple[tuple[str, str], ...] = ()
     """(key, what is there) where no file stands in the place of a chunk."""
 
-    @property
-    def total_bytes(self) -> int | None:
-        """Stored bytes in all, or None if unknown."""
-        return None if self.sizes is None else int(self.sizes.sum())
+    total_bytes: int | None = None
+    """Stored bytes in all, or None if unknown."""
 
 
 NOT_LISTED: Final = Inventory(
@@ -105,6 +103,7 @@ def _inventory(found: Found, *, sized: bool) -> Inventory:
     return Inventory(
         indexes=indexes,
         sizes=sizes,
+        total_bytes=int(sum(found.sizes)) if sized else None,
         certain=True,
         fingerprint=digest.hexdigest(),
         strays=tuple(found.strays),

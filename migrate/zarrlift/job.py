@@ -288,6 +288,17 @@ class Job:
             (state, published_ns, json.dumps(told) if told else None, node),
         )
 
+    def record_published(self, nodes: Iterable[tuple[int, int | None]]) -> None:
+        """As `record_node` for many that are published: (node, time of its document in nanoseconds)."""
+        self._begin()
+        try:
+            self._db.executemany(
+                "UPDATE node SET state = 'done', published_ns = ?, problems = NULL WHERE id = ?",
+                [(published, node) for node, published in nodes],
+            )
+        except sqlite3.Error as error:
+            raise _unwritable(self.path, error) from error
+
     def commit(self) -> None:
         """Make what was recorded durable."""
         if self._db.in_transaction:

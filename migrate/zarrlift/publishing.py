@@ -38,7 +38,7 @@ class Publisher:
         key = join(path, "zarr.json")
         data = document(content)
         if self.plan.in_place:
-            there = self.destination.get(key)
+            (there,) = self.destination.find_many([key])
             if there is not None and there != data and not self._ours(key, there):
                 raise JobError(
                     "a zarr.json that this job did not write is there already",

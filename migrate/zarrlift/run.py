@@ -306,17 +306,23 @@ class Run:
         self._publish(arrays)
 
     def _publish(self, arrays: list[_Array]) -> None:
+        published: list[tuple[int, int | None]] = []
+        try:
+            for array in arrays:
+                if not array.failures:
+                    try:
+                        written = self._publisher.publish(array.plan.path, array.plan.document)
+                    except JobError as error:
+                        array.fail((error.at(node=array.plan.path).problem,))
+                    else:
+                        published.append((array.row.id, written))
+                        continue
+                self._record_failure(array)
+        finally:
+            self.job.record_published(published)
         for array in arrays:
             if not array.failures:
-                try:
-                    published = self._publisher.publish(array.plan.path, array.plan.document)
-                except JobError as error:
-                    array.fail((error.at(node=array.plan.path).problem,))
-                else:
-                    self.job.record_node(array.row.id, "done", published_ns=published)
-                    sweep(array.plan, self.destination)
-                    continue
-            self._record_failure(array)
+                sweep(array.plan, self.destination)
         self._commit_sometimes()
 
     def _record_failure(self, array: _Array) -> None:

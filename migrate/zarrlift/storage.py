@@ -107,6 +107,10 @@ class Storage(ABC):
         """Several whole objects; remote stores fetch them concurrently."""
         return [self.get(key) for key in keys]
 
+    def find_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """As `get_many`, where most objects are not expected to be there."""
+        return self.get_many(keys)
+
     def put_many(self, items: Sequence[tuple[str, bytes]]) -> None:
         """Several whole objects; remote stores write them concurrently."""
         for key, data in items:
@@ -173,6 +177,10 @@ class LocalStorage(Storage):
                 self.require_absent(key)
                 return None
             raise storage_error("cannot read", key, error) from error
+
+    def find_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """One `lstat` for what is not there, which `get` would need besides."""
+        return [self.get(key) if os.path.lexists(self.path(key)) else None for key in keys]
 
     def get_part(self, key: str, start: int, length: int) -> bytes | None:
         """One `pread`; see `get` for what counts as absent."""

@@ -200,7 +200,7 @@ def _read_documents(
 def read_each(storage: Storage, keys: Sequence[str]) -> Sequence[bytes | StorageError | None]:
     """The contents of some keys, None for what is not there; one that cannot be read hides no other."""
     try:
-        return storage.get_many(keys)
+        return storage.find_many(keys)
     except StorageError:
         return [_get(storage, key) for key in keys]
 

@@ -125,6 +125,8 @@ class Chain:
     """A codec chain in normal form."""
 
     codecs: tuple[CodecSpec, ...]
+    middle: int = field(init=False, repr=False, compare=False)
+    """Index of the array-to-bytes codec."""
 
     def __post_init__(self) -> None:
         middles = [i for i, codec in enumerate(self.codecs) if codec.name in ARRAY_TO_BYTES]
@@ -144,6 +146,7 @@ class Chain:
         for codec in self.codecs[middles[0] :]:
             if codec.name == "transpose":
                 raise MetadataError("transpose stands behind the array-to-bytes codec", found=self._names())
+        object.__setattr__(self, "middle", middles[0])
 
     @classmethod
     def from_json(cls, data: Iterable[JSON]) -> Chain:
@@ -186,10 +189,6 @@ class Chain:
         order = (*self.codecs[:middle], *tail[:count], packing, *tail[count:])
         return [codec.to_json() for codec in order]
 
-    @property
-    def middle(self) -> int:
-        """Index of the array-to-bytes codec."""
-        return next(i for i, codec in enumerate(self.codecs) if codec.name in ARRAY_TO_BYTES)
 
     def common_prefix(self, other: Chain) -> int:
         """How many codecs, from the array side, both chains begin with."""

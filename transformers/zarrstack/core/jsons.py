@@ -54,6 +54,19 @@ _UNICODE: Final = json.JSONEncoder(ensure_ascii=False).encode
 _ASCII: Final = json.JSONEncoder().encode
 
 
+_WORDS: Final = {None: "null", True: "true", False: "false"}
+
+
+def _plain(value: JSON) -> str | None:
+    """The text of what the library makes an encoder for and need not; None for anything else."""
+    kind = type(value)
+    if kind is int:
+        return repr(value)
+    if kind is list and all(type(item) is int for item in value):
+        return f"[{', '.join(map(repr, value))}]"
+    return _WORDS[value] if value is None or kind is bool else None
+
+
 def _lines(value: JSONObject, text: Callable[[JSON], str]) -> str:
     lines = []
     for name, member in value.items():
@@ -61,5 +74,5 @@ def _lines(value: JSONObject, text: Callable[[JSON], str]) -> str:
             inner = ",\n".join(f"    {text(key)}: {text(item)}" for key, item in member.items())
             lines.append(f"  {text(name)}: {{\n{inner}\n  }}")
         else:
-            lines.append(f"  {text(name)}: {text(member)}")
+            lines.append(f"  {text(name)}: {_plain(member) or text(member)}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
