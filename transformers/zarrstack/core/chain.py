@@ -189,7 +189,6 @@ class Chain:
         order = (*self.codecs[:middle], *tail[:count], packing, *tail[count:])
         return [codec.to_json() for codec in order]
 
-
     def common_prefix(self, other: Chain) -> int:
         """How many codecs, from the array side, both chains begin with."""
         count = 0
