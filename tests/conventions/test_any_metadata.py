@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conventions.trees import applied, archive, array
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from xarray.backends.zarr import FillValueCoder
 
@@ -77,6 +77,8 @@ def test_any_groups_are_lifted_left_or_refused(
         assert lost_values(attributes, dict(change), None, None, found.change(path).replaced) == []
 
 
+@example({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": False}, "int16", False)
+@example({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": [3.4028235677973366e38]}, "float32", True)
 @given(
     st.fixed_dictionaries(
         {"_ARRAY_DIMENSIONS": st.just(["x"]) | JSON},

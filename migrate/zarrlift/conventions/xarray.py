@@ -61,13 +61,12 @@ class Xarray(Convention):
             if mask.add or mask.drop:
                 attributes.pop(FILL, None)
             attributes.update(mask.add)
-            lost = [
-                key
-                for key in (FILL,)
-                if key in node.attributes and attributes.get(key) != node.attributes[key]
-            ]
+            # As JSON: to Python, `false` is 0 and 1 is 1.0.
+            lost = FILL in node.attributes and (
+                FILL not in attributes or canonical(attributes[FILL]) != canonical(node.attributes[FILL])
+            )
             changes[node.path] = Change(
-                attributes=attributes, dimension_names=names, replaced=tuple(f"/{key}" for key in lost)
+                attributes=attributes, dimension_names=names, replaced=(f"/{FILL}",) if lost else ()
             )
         if not changes and not problems:
             return None
@@ -185,8 +184,9 @@ def _restated(stated: JSON, node: ArrayNode, problems: list[Problem]) -> _Mask:
     if data_type.name in _TEXT and isinstance(value, str):
         return _text_mask(value, node, problems)
     try:
-        form = encoded(np.asarray(value, dtype=data_type.numpy)[()], data_type)
-    except (TypeError, ValueError, OverflowError):
+        with np.errstate(over="raise"):  # a number that the type cannot hold is not infinity
+            form = encoded(np.asarray(value, dtype=data_type.numpy)[()], data_type)
+    except (TypeError, ValueError, ArithmeticError):
         form = None
     if form is not None:
         return _Mask(add={FILL: form})
