@@ -70,8 +70,10 @@ class Publisher:
             if group.path == "" and self.plan.consolidate:
                 continue
             row = state[group.path]
-            if row.state != "done":
-                self._publish_group(row, group.document, group.files)
+            if row.state == "done":
+                continue
+            if not self._publish_group(row, group.document, group.files) and self.plan.in_place:
+                return  # what is above it would hide it
         root = next((group for group in groups if group.path == ""), None)
         if root is not None and self.plan.consolidate:
             content = self._consolidated(root)
@@ -81,7 +83,8 @@ class Publisher:
                 self.job.commit()
                 self._publish_group(state[""], content, root.files)
 
-    def _publish_group(self, row: NodeRow, content: JSONObject, files: Sequence[str]) -> None:
+    def _publish_group(self, row: NodeRow, content: JSONObject, files: Sequence[str]) -> bool:
+        """Whether its document is there."""
         try:
             for key in files:
                 copy_file(self.source, self.writer, key)
@@ -90,8 +93,9 @@ class Publisher:
             raise
         except (JobError, StorageError) as error:
             self.job.record_node(row.id, "failed", problems=(error.at(node=row.path).problem,))
-            return
+            return False
         self.job.record_node(row.id, "done", published_ns=published)
+        return True
 
     def _consolidated(self, root: GroupPlan) -> JSONObject:
         done = {row.path for row in self.job.nodes() if row.state == "done"}

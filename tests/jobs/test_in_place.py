@@ -10,6 +10,7 @@ from job_archives import tree, values
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
+from zarrlift.publishing import Publisher
 from zarrlift.report import Page
 from zarrlift.report import outcome as report_outcome
 from zarrstack.core.errors import JobError, UsageError
@@ -127,3 +128,22 @@ def test_excluded_nodes_do_not_hold_the_others_back(source: Path) -> None:
     outcome = zarrlift.migrate(source, in_place=True, recipe=Recipe(exclude=("g/recode",)))
     assert outcome.ok, outcome.problems
     assert "g/relink" in values(source, 3)
+
+
+def test_a_group_that_cannot_be_written_holds_back_what_is_above_it(source: Path, monkeypatch) -> None:
+    publish = Publisher.publish
+    foreign = source / "g/zarr.json"
+
+    def late(self: Publisher, path: str, content: dict) -> int | None:
+        if path == "g":
+            foreign.write_text("{}")  # by somebody else, at the last moment
+        return publish(self, path, content)
+
+    monkeypatch.setattr(Publisher, "publish", late)
+    outcome = zarrlift.migrate(source, in_place=True)
+    assert [problem.node for problem in outcome.problems] == ["g"]
+    assert not (source / "zarr.json").exists()
+    monkeypatch.undo()
+    foreign.unlink()
+    assert zarrlift.migrate(source, in_place=True).ok
+    assert values(source, 3) == values(source, 2)
