@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from zarrstack.core.chain import Chain
+from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.frames import N5Blocks, Shards
 from zarrstack.core.jsons import JSON, JSONObject
@@ -27,9 +29,7 @@ def array_document(layout: Layout, attributes: Mapping[str, JSON]) -> JSONObject
     Encoder levels that readers would not take are brought into their range here: the stored
     bytes do not depend on them.
     """
-    chain = stored_chain(layout)
-    codecs = chain.to_json()
-    _complete(codecs)
+    codecs = [dict(codec) for codec in _codecs(stored_chain(layout))]
     result = {
         "zarr_format": 3,
         "node_type": "array",
@@ -49,12 +49,27 @@ def array_document(layout: Layout, attributes: Mapping[str, JSON]) -> JSONObject
 
 def stored_chain(layout: Layout) -> Chain:
     """The chain from the array to a stored object, as the document states it."""
-    specs = tuple(complete(within_limits(spec), layout.data_type) for spec in layout.chain.codecs)
+    chain = _readable(layout.chain, layout.data_type)
     if isinstance(layout.frame, Shards):
-        return layout.frame.chain(layout.chunk_shape, Chain(specs))
+        return layout.frame.chain(layout.chunk_shape, chain)
     if isinstance(layout.frame, N5Blocks):
-        return layout.frame.chain(len(layout.shape), Chain(specs))
-    return Chain(specs)
+        return layout.frame.chain(len(layout.shape), chain)
+    return chain
+
+
+# Thousands of arrays share a chain.
+
+
+@lru_cache(maxsize=1024)
+def _readable(chain: Chain, data_type: DataType) -> Chain:
+    return Chain(tuple(complete(within_limits(spec), data_type) for spec in chain.codecs))
+
+
+@lru_cache(maxsize=1024)
+def _codecs(chain: Chain) -> list[JSONObject]:
+    codecs = chain.to_json()
+    _complete(codecs)
+    return codecs
 
 
 def _complete(codecs: list[JSONObject]) -> None:

@@ -7,6 +7,7 @@ document with zarr-python 3.1.6 and 3.4.2 (`tests/test_destination_keep.py` does
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -34,9 +35,14 @@ _NAMED: Final = {
 
 def keep_problems(chain: Chain, data_type: DataType, advice: str | None = None) -> Iterator[Problem]:
     """A refusal for each reason why v3 readers would not read the stored bytes as they are."""
-    for message, specs in _reasons(chain, data_type):
+    for message, specs in _known_reasons(chain, data_type):
         found = " > ".join(map(str, specs))
         yield Problem(kind="unsupported", message=message, found=found, advice=advice)
+
+
+@lru_cache(maxsize=1024)
+def _known_reasons(chain: Chain, data_type: DataType) -> tuple[Reason, ...]:
+    return tuple(_reasons(chain, data_type))
 
 
 def _reasons(chain: Chain, data_type: DataType) -> Iterator[Reason]:
