@@ -337,10 +337,11 @@ class Run:
             return lambda: [()] * len(arrays)
         items = []
         for array in arrays:
-            if array.plan.chunks and not array.plan.tasks:  # nothing was moved, so nothing was listed
+            # Nothing was moved, so nothing was listed.
+            if level == "sample" and array.plan.chunks and not array.plan.tasks:
                 array.present = self._inventory(array.plan).indexes
             items.append((array.plan, array.present))
-        return self.checks.soon(self.job.id, level, items)
+        return self.checks.soon(self.job.id, level, items, memory_budget(self.plan.recipe.memory))
 
     def _judge(self, arrays: list[_Array], found: Callable[[], Found]) -> None:
         for array, problems in zip(arrays, found(), strict=True):

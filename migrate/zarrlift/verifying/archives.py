@@ -49,8 +49,8 @@ def verify_archives(
     by zarr-python; nothing that the migration recorded is believed. `recipe` says which changes
     were asked for (a cast, attributes or conventions kept, nodes left out). Differences do not end
     the comparison, and a chunk that cannot be read is one. In place both storages are the same.
-    Memory: two blocks of 16 MB, or of one chunk where that is larger, for each thread; where all of an
-    array that was cut anew is compared, as much as the recipe's `memory` allows the migration.
+    Memory: a few blocks of 16 MB, or of one chunk where that is larger, for each thread. Where all of an
+    array is compared, as much as the recipe's `memory` allows the migration, or what one thread needs.
     """
     wanted = Recipe() if recipe is None else recipe
     paths = [node.path for node in archive.nodes]

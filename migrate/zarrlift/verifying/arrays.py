@@ -3,55 +3,30 @@
 from __future__ import annotations
 
 import random
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
-from itertools import chain, islice
-from math import prod
-from typing import Any, Final
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from zarrstack.core.chain import Chain
 from zarrstack.core.dtypes import DataType
-from zarrstack.core.errors import Problem, ZarrstackError
-from zarrstack.core.frames import Shards
-from zarrstack.core.grid import Grid
-from zarrstack.core.keys import KeyEncoding
-from zarrstack.core.overlap import touched
+from zarrstack.core.errors import ZarrstackError
 
 from ..archive import ArrayNode, Layout
 from ..conventions import Change
-from ..planning_candidates import Box, Candidates, item_bytes
 from ..recipe import ArrayRecipe
 from ..storage import Storage
-from .blocks import Region, common, list_chunks, overlapping, parts, within
-from .chunks import Expectation, SourceObjects
 from .differences import Differences, compare_attributes
 from .documents import VARIABLE, fill_difference, type_difference
-from .parsing import (
-    chunk_shape,
-    data_type_name,
-    native,
-    open_array,
-    read_regions,
-    reading_store,
-)
+from .parsing import data_type_name
+from .regions import ArrayValues
 from .sample import a_missing_chunk, first_look
-from .tree import FoundNode, key_below
-from .values import Values, part_of
+from .tree import FoundNode
 
-_BATCH_BYTES: Final = 16 << 20
-"""Decoded bytes of one side that one thread holds at a time."""
-_BASE: Final = 176 << 20
-"""Bytes of the process itself, zarr-python loaded."""
-_COPIES: Final = 3
-"""How often the values of a region stand in memory: as they were found, as zarr-python cuts them out of
-a shard, and what is compared at the moment."""
-_BATCH_BLOCKS: Final = 64
-"""Blocks read together; zarr-python's cost per block falls by half in such a gather."""
+if TYPE_CHECKING:
+    from ..inventory import Indexes
+
 _SAMPLED: Final = 5
 """Random chunks of an array that a sample looks at besides the first, the last and an edge."""
 Count = Callable[[int, int], None]
@@ -82,7 +57,6 @@ class ArrayComparison:
         self.source = source
         self.destination = destination
         self.differences = Differences(node.path)
-        self._grid = Grid(tuple(self.metadata.shape), chunk_shape(self.metadata))
 
     def compare_metadata(self, change: Change) -> bool:
         """Compare all but values; whether values can be compared."""
@@ -116,190 +90,54 @@ class ArrayComparison:
         return source
 
     def compare_values(self, *, full: bool, pool: ThreadPoolExecutor, budget: int, count: Count) -> None:
-        """Compare values block by block; `count` is told (chunks, decoded bytes).
+        """Compare values region by region; `count` is told (chunks, decoded bytes).
 
-        `budget` is what the process may take, in bytes, where chunks were cut anew.
+        `budget` is what the process may take, in bytes, where all of an array is compared.
         """
-        if self._grid.total == 0:
+        if not self.layout.grid.total:
             return
-        threads: int = pool._max_workers  # noqa: SLF001 - it has no public name for its size
         try:
-            leaves = SourceObjects(self.source, self.path, self.layout, allow_pickle=self.recipe.allow_pickle)
-            blocks, threads = self._blocks(full=full, budget=budget, threads=threads)
+            values = ArrayValues(
+                self.source,
+                self.layout,
+                self.destination,
+                self.found.document,
+                self.metadata,
+                self.path,
+                casting=self.recipe.casting,
+                objects=self.recipe.objects,
+                allow_pickle=self.recipe.allow_pickle,
+                fill_is_null=self.node.fill_is_null,
+            )
+            wanted = self._wanted(values, full=full)
         except ZarrstackError as error:
             self.differences.add([error.problem])
             return
-        array = open_array(self.metadata, reading_store(self.destination), self.path)
-        expect = Expectation(
-            self.layout.data_type,
-            data_type_name(self.metadata),
-            native(self.metadata),
-            casting=self.recipe.casting,
-            objects=self.recipe.objects,
-        )
+        compare = partial(values.whole, budget=budget) if full else values.objects
+        for compared in compare(wanted, pool=pool):
+            self.differences.add(compared.problems)
+            count(compared.regions, compared.bytes)
 
-        def compare(batch: Sequence[Region]) -> tuple[list[Problem], int, int]:
-            problems: list[Problem] = []
-            read = 0
-            for region, values in zip(batch, read_regions(array, batch), strict=True):
-                read += 0 if isinstance(values, Exception) else values.nbytes
-                problems += self._compare_block(leaves, expect, region, values)
-            return problems, len(batch), read
-
-        for problems, chunks, read in _in_order(pool, compare, self._batches(blocks), threads):
-            self.differences.add(problems)
-            count(chunks, read)
-
-    def _compare_block(
-        self, leaves: SourceObjects, expect: Expectation, region: Region, found: Values | Exception
-    ) -> list[Problem]:
-        """Compare one region, piece by piece of the source's chunks."""
-        key = key_below(self.path, self._key_at(region))
-        if isinstance(found, Exception):
-            return expect.compare(found, np.empty(0), self.path, key, region)
-        problems = []
-        for place in overlapping(region, self.layout.object_shape):
-            try:
-                for whole, values in leaves.within(place, region):
-                    part = common(whole, region)
-                    if values is None and self.node.fill_is_null:
-                        continue
-                    if values is None:
-                        shape = tuple(axis.stop - axis.start for axis in part)
-                        expected = expect.missing(leaves.fill(shape))
-                    else:
-                        expected = part_of(values, within(part, whole))
-                    inside = part_of(found, within(part, region))
-                    problems += expect.compare(inside, expected, self.path, key, part)
-            except ZarrstackError as error:
-                problems.append(error.at(node=self.path, key=leaves.key(place)).problem)
-        return problems
-
-    def _key_at(self, region: Region) -> str:
-        """The destination's chunk key for a region that begins in it."""
-        encoding = self.metadata.chunk_key_encoding.to_dict()
-        lengths = self._grid.chunk_shape
-        place = tuple(axis.start // length for axis, length in zip(region, lengths, strict=True))
-        return KeyEncoding.from_json(encoding).key(place)
-
-    def _blocks(self, *, full: bool, budget: int, threads: int) -> tuple[Iterator[Region], int]:
-        """Regions to compare, and how many at a time: whole chunks of the destination, or parts of them.
-
-        All of an array that was cut anew is compared in regions of both sides' chunks, each of
-        which would otherwise be decoded again for every chunk of the other side that it touches.
-        """
-        places = self._places(full=full)
-        leaf = self._leaf_shape()
-        grid: Grid | None = None
-        if full and leaf != self.layout.chunk_shape:
-            grid, threads = self._common_grid(leaf, budget, threads)
-        if grid is not None:
-            return self._over(grid, places), threads
-        whole: Iterable[Region] = map(self._grid.region, places)
-        if full and isinstance(self.layout.frame, Shards):  # a shard is opened once, not for each leaf
-            whole = self._over(self.layout.objects, places)
-        return (
-            part for region in whole for part in parts(region, self._itemsize(), leaf, _BATCH_BYTES)
-        ), threads
-
-    def _over(self, grid: Grid, places: Iterator[tuple[int, ...]]) -> Iterator[Region]:
-        """Regions of another grid that touch chunks of the destination."""
-        wanted = np.array([self._grid.index(place) for place in places], dtype=np.int64)
-        numbers = touched(wanted, self._grid, grid).tolist()
-        return (grid.region(grid.coordinates(number)) for number in numbers)
-
-    def _common_grid(self, leaf: tuple[int, ...], budget: int, threads: int) -> tuple[Grid | None, int]:
-        """Regions that read few chunks of the source twice, and how many at a time are good.
-
-        They are of whole leaves of the destination; None where none fits into memory.
-        """
-        target = replace(self.layout, chunk_shape=leaf, frame=None)
-        candidates = Candidates.of(self.layout, target)
-        chunk = 2 * prod(self.layout.chunk_shape) * item_bytes(self.layout)
-        best: tuple[float, int, Box] | None = None
-        for number in range(threads, 0, -1):
-            room = ((budget - _BASE) // number - chunk) // _COPIES
-            box = candidates.choose(room, number, whole=True)
-            if box is not None and (best is None or candidates.cost(box, number) < best[0]):
-                best = candidates.cost(box, number), number, box
-        return (None, threads) if best is None else (Grid(self.layout.shape, best[2].shape), best[1])
-
-    def _itemsize(self) -> int:
-        """Bytes of one element in memory; a guess of 16 where their length varies."""
-        name = data_type_name(self.metadata)
-        return 16 if name in VARIABLE else max(native(self.metadata).itemsize, 1)
-
-    def _leaf_shape(self) -> tuple[int, ...]:
-        """The smallest piece the destination decodes at once."""
-        for codec in Chain.from_json(self.found.document["codecs"]).codecs:
-            if codec.name == "sharding_indexed":
-                return tuple(codec.configuration["chunk_shape"])
-        return self._grid.chunk_shape
-
-    def _places(self, *, full: bool) -> Iterator[tuple[int, ...]]:
-        """Destination chunks that are stored on either side; or some of them and one that is not."""
-        aligned = self._grid.chunk_shape == self.layout.object_shape
-        if not (self.source.can_list and self.destination.can_list):
-            everything = range(self._grid.total)
-            chosen: Iterable[int] = everything
-            if not full:
-                rng = random.Random(self.path)
-                last = self._grid.total - 1
-                chosen = sorted({0, last, *(rng.randint(0, last) for _ in range(_SAMPLED))})
-            return map(self._grid.coordinates, chosen)
-        encoding = KeyEncoding.from_json(self.metadata.chunk_key_encoding.to_dict())
-        below = key_below(self.path, "")
-        stored = list_chunks(self.destination, below, encoding, self._grid)
-        prefix = self.layout.prefix(self.path)
-        legacy = list_chunks(self.source, prefix, self.layout.keys, self.layout.objects)
-        wanted = np.union1d(stored, legacy if aligned else self._covering(legacy))
+    def _wanted(self, values: ArrayValues, *, full: bool) -> Indexes:
+        """Objects of the destination that are stored on either side; or some of them and one that is not."""
+        grid, rng = values.grid, random.Random(self.path)
+        if not values.listed:
+            everything = np.arange(grid.total, dtype=np.int64)
+            if full:
+                return everything
+            last = grid.total - 1
+            return np.unique([0, last, *(rng.randint(0, last) for _ in range(_SAMPLED))])
+        stored = values.stored()
+        wanted = np.union1d(*stored)
         if full:
-            return (self._grid.coordinates(int(index)) for index in wanted)
-        rng = random.Random(self.path)
-        some = first_look(self._grid, wanted, rng, random_leaves=_SAMPLED)
-        if aligned:  # what is stored on one side only is the likeliest to be wrong
-            some += [int(index) for index in np.setxor1d(stored, legacy)[:_SAMPLED]]
-        some += a_missing_chunk(self._grid, wanted, rng)
-        return map(self._grid.coordinates, sorted(set(some)))
-
-    def _covering(self, legacy: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Destination chunks that the given source chunks lie in."""
-        covering: set[int] = set()
-        for index in legacy:
-            region = self.layout.objects.region(self.layout.objects.coordinates(int(index)))
-            for place in overlapping(region, self._grid.chunk_shape):
-                inside = self._grid.index(place)
-                if inside is not None:
-                    covering.add(inside)
-        return np.array(sorted(covering), dtype=np.int64)
-
-    def _batches(self, blocks: Iterator[Region]) -> Iterator[list[Region]]:
-        first = next(blocks, None)
-        if first is None:
-            return
-        block = prod(axis.stop - axis.start for axis in first) * self._itemsize()
-        step = min(max(_BATCH_BYTES // max(block, 1), 1), _BATCH_BLOCKS)
-        blocks = chain((first,), blocks)
-        while batch := list(islice(blocks, step)):
-            yield batch
+            return wanted
+        some = first_look(grid, wanted, rng, random_leaves=_SAMPLED)
+        if values.aligned:  # what is stored on one side only is the likeliest to be wrong
+            some += [int(index) for index in np.setxor1d(*stored)[:_SAMPLED]]
+        some += a_missing_chunk(grid, wanted, rng)
+        return np.unique(some).astype(np.int64)
 
 
 def _named(names: Any) -> tuple[str | None, ...] | None:
     """No names and only nulls say the same."""
     return None if names is None or all(name is None for name in names) else tuple(names)
-
-
-def _in_order(
-    pool: ThreadPoolExecutor,
-    work: Callable[[Sequence[Region]], Any],
-    batches: Iterator[list[Region]],
-    at_once: int,
-) -> Iterator[Any]:
-    """The results of work on batches in their order, so many of them under way at a time."""
-    waiting: deque[Future[Any]] = deque()
-    for batch in batches:
-        waiting.append(pool.submit(work, batch))
-        if len(waiting) >= at_once + (at_once == pool._max_workers):  # noqa: SLF001 - see above
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VerifyLevel: TypeAlias = Literal["none", "sample", "full"]
 Items: TypeAlias = Sequence[tuple[ArrayPlan, Indexes]]
-"""Plans, and the linear indexes of the chunks their sources have."""
+"""Plans, and the linear indexes of the chunks their sources have, which a full check lists by itself."""
 Found: TypeAlias = list[tuple[Problem, ...]]
 """What is wrong with each, in the same order."""
 
@@ -37,12 +37,15 @@ class Checks(ABC):
     """Compares what a job wrote with its source."""
 
     @abstractmethod
-    def __call__(self, job_id: str, level: VerifyLevel, items: Items) -> Found:
-        """The problems of each array; raises nothing."""
+    def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
+        """The problems of each array; raises nothing.
 
-    def soon(self, job_id: str, level: VerifyLevel, items: Items) -> Callable[[], Found]:
+        `budget`: bytes that the checks may take where all of an array is compared.
+        """
+
+    def soon(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Callable[[], Found]:
         """Begin where that can go on beside other work; a call gives the problems, of the oldest first."""
-        return lambda: self(job_id, level, items)
+        return lambda: self(job_id, level, items, budget)
 
     def prepare_workers(self) -> None:
         """Load what workers and checks share, before there are workers.
@@ -72,16 +75,16 @@ class ChecksHere(Checks):
         self.destination = destination
         self._sampler: Sampler | None = None
 
-    def __call__(self, job_id: str, level: VerifyLevel, items: Items) -> Found:
+    def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
         """Documents first; chunks only of arrays whose documents are right."""
-        return [self._check(job_id, level, plan, present) for plan, present in items]
+        return [self._check(job_id, level, plan, present, budget) for plan, present in items]
 
     def prepare(self) -> None:
         """Load zarr."""
         import zarr  # noqa: F401
 
     def _check(
-        self, job_id: str, level: VerifyLevel, plan: ArrayPlan, present: Indexes
+        self, job_id: str, level: VerifyLevel, plan: ArrayPlan, present: Indexes, budget: int
     ) -> tuple[Problem, ...]:
         from .chunks import compare_chunks
         from .documents import document_problems
@@ -89,10 +92,12 @@ class ChecksHere(Checks):
 
         try:
             problems = document_problems(plan)
+            if not problems and level == "full":
+                from .full import compare_all
+
+                return compare_all(plan, self.source, self.destination, budget=budget)
             if problems or not len(present):
                 return problems
-            if level == "full":
-                return compare_chunks(plan, self.source, self.destination, tuple(present.tolist()))
             if self._sampler is None:
                 self._sampler = Sampler(job_id)
             chosen = self._sampler.choose(plan, present)
@@ -118,13 +123,13 @@ class ChecksApart(Checks):
 
         self._apart = Twin(lambda asked: checks(*asked), first=prepare)
 
-    def __call__(self, job_id: str, level: VerifyLevel, items: Items) -> Found:
+    def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
         """Ask the process apart; if it died, do its work here."""
-        return self.soon(job_id, level, items)()
+        return self.soon(job_id, level, items, budget)()
 
-    def soon(self, job_id: str, level: VerifyLevel, items: Items) -> Callable[[], Found]:
+    def soon(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Callable[[], Found]:
         """Ask now; the answer is waited for when it is wanted."""
-        question = (job_id, level, list(items))
+        question = (job_id, level, list(items), budget)
 
         def here() -> Found:
             if self._here is None:

@@ -1,4 +1,4 @@
-"""Objects of a job, compared before their array appears: our decoder against zarr-python's."""
+"""Some objects of a job, compared before their array appears: our decoder against zarr-python's."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def compare_chunks(
                     continue
                 if values is None and one_to_one and destination.get(key) is not None:
                     problems.append(
-                        _problem(plan.path, key, region, "a stored chunk", "none, as in the source")
+                        value_problem(plan.path, key, region, "a stored chunk", "none, as in the source")
                     )
                     continue
                 if values is None:
@@ -243,7 +243,7 @@ class Expectation:
         where = f"at {list(place)}"
         if differs.count > 1:
             where = f"{differs.count} of them, first {where}"
-        return [_problem(path, key, region, differs.found, differs.expected, where)]
+        return [value_problem(path, key, region, differs.found, differs.expected, where)]
 
 
 def _compare_texts(
@@ -260,12 +260,13 @@ def _compare_texts(
         return []
     text, value = wrong[0]
     where = f"in {len(wrong)} places"
-    return [_problem(path, key, region, shown(text), f"JSON text of {shown(value)}", where)]
+    return [value_problem(path, key, region, shown(text), f"JSON text of {shown(value)}", where)]
 
 
-def _problem(
+def value_problem(
     path: str, key: str, region: tuple[slice, ...], found: str, expected: str, where: str = ""
 ) -> Problem:
+    """Values of a region are not what they must be."""
     place = f" ({where})" if where else ""
     return Problem(
         kind="verify-values",
