@@ -19,6 +19,11 @@ Region: TypeAlias = tuple[slice, ...]
 """One slice with start and stop per axis, in the array's coordinates."""
 
 
+def corner(region: Region) -> tuple[int, ...]:
+    """The place of a region's first value."""
+    return tuple(axis.start for axis in region)
+
+
 def overlapping(region: Region, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Grid positions of the chunks that a region touches."""
     sides = zip(region, shape, strict=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from ..changing import inside_shard
 from ..leaves import MissingShard, ShardReader
 from ..storage import Storage
 from ..stored import object_decoder
-from .blocks import Region, common
+from .blocks import Region, common, corner
 from .documents import VARIABLE, scalar_array
 from .parsing import open_array, parse, read_regions, reading_store, words
 from .sample import object_bytes, read_bytes
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _BATCH_BYTES: Final = 32 << 20
 """Decoded bytes of the destination in memory at a time."""
+KeyOf: TypeAlias = Callable[[tuple[int, ...]], str]
+"""The key of the destination's object that the value at a place of the array lies in."""
 _LEAVES: Final = 4
 """Leaves looked at in a shard that is larger than that."""
 
@@ -138,6 +140,10 @@ def compare_chunks(
         objects=plan.move.objects,
     )
     one_to_one = plan.source.object_shape == plan.destination.object_shape
+
+    def key_of(place: tuple[int, ...]) -> str:
+        return plan.destination.key(plan.path, _object_at(plan.destination, place))
+
     problems: list[Problem] = []
     places = [plan.source.objects.coordinates(index) for index in indexes]
     for batch in _batches(places, read_bytes(plan)):
@@ -150,8 +156,7 @@ def compare_chunks(
                 problems.append(error.at(node=plan.path, key=leaves.key(place)).problem)
         read = read_regions(array, [region for _, region, _ in sources])
         for (place, region, values), found in zip(sources, read, strict=True):
-            # The object that the region begins in.
-            key = plan.destination.key(plan.path, _object_at(plan.destination, region))
+            key = key_of(corner(region))
             try:
                 if values is None and plan.fill_is_null:
                     continue
@@ -168,13 +173,13 @@ def compare_chunks(
             except ZarrstackError as error:
                 problems.append(error.at(node=plan.path, key=leaves.key(place)).problem)
                 continue
-            problems += expect.compare(found, expected, plan.path, key, region)
+            problems += expect.compare(found, expected, plan.path, key_of, region)
     return tuple(problems)
 
 
-def _object_at(layout: Layout, region: tuple[slice, ...]) -> tuple[int, ...]:
-    """Place of the object in which a region begins."""
-    return tuple(axis.start // length for axis, length in zip(region, layout.object_shape, strict=True))
+def _object_at(layout: Layout, place: tuple[int, ...]) -> tuple[int, ...]:
+    """Place of the object that a value lies in."""
+    return tuple(at // length for at, length in zip(place, layout.object_shape, strict=True))
 
 
 def _batches(places: list[tuple[int, ...]], each: int) -> list[list[tuple[int, ...]]]:
@@ -214,7 +219,7 @@ class Expectation:
         return fill
 
     def compare(
-        self, found: Values | Exception, values: Values, path: str, key: str, region: tuple[slice, ...]
+        self, found: Values | Exception, values: Values, path: str, key: KeyOf, region: Region
     ) -> list[Problem]:
         """What is wrong with what was found for source values; nothing, or one problem."""
         if isinstance(found, Exception):
@@ -223,27 +228,29 @@ class Expectation:
                     kind="verify-unreadable",
                     message=f"zarr-python cannot read {region_text(region)}",
                     node=path,
-                    key=key,
+                    key=key(corner(region)),
                     found=words(found),
                 )
             ]
         if self._texts:
-            return _compare_texts(found, values, path, key, region)
+            return _compare_texts(found, values, path, key(corner(region)), region)
         if self._casting is not None:
             from ..casting import cast
 
             try:
                 values = cast(values, self._target, self._casting)
             except ZarrstackError as error:
-                return [error.at(node=path, key=key).problem]
+                return [error.at(node=path, key=key(corner(region))).problem]
         differs = mismatch(found, values)
         if differs is None:
             return []
-        place = tuple(axis.start + offset for axis, offset in zip(region, differs.index, strict=False))
+        if len(differs.index) != len(region):  # shapes or types: they differ as a whole
+            return [value_problem(path, key(corner(region)), region, differs.found, differs.expected)]
+        place = tuple(axis.start + offset for axis, offset in zip(region, differs.index, strict=True))
         where = f"at {list(place)}"
         if differs.count > 1:
             where = f"{differs.count} of them, first {where}"
-        return [value_problem(path, key, region, differs.found, differs.expected, where)]
+        return [value_problem(path, key(place), region, differs.found, differs.expected, where)]
 
 
 def _compare_texts(

@@ -27,7 +27,7 @@ from zarrstack.core.overlap import touched
 from ..archive import Layout
 from ..planning_candidates import Box, Candidates, item_bytes
 from ..storage import Storage
-from .blocks import Region, common, list_chunks, overlapping, parts, within
+from .blocks import Region, common, corner, list_chunks, overlapping, parts, within
 from .chunks import Expectation, SourceObjects, value_problem
 from .documents import VARIABLE
 from .parsing import chunk_shape, data_type_name, native, open_array, read_regions, reading_store
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from ..recipe import Casting
 
 _BATCH_BYTES: Final = 16 << 20
-"""Decoded bytes of one side that one thread holds at a time."""
+_LEAST_BYTES: Final = 1 << 20
+"""Decoded bytes of one side that one thread holds at a time, unless a single region is more: with enough
+memory, and with hardly any."""
 _BASE: Final = 176 << 20
 """Bytes of the process itself, zarr-python loaded."""
 _COPIES: Final = 3
@@ -67,6 +69,15 @@ class Stored(NamedTuple):
     """Those that are stored."""
     expected: Indexes
     """Those that some stored object of the source lies in."""
+
+
+class _Work(NamedTuple):
+    """What to compare, and how."""
+
+    regions: Iterator[Region]
+    threads: int
+    most: int = _BATCH_BYTES
+    """Bytes of regions that one thread takes at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,74 +150,75 @@ class ArrayValues:
 
         `budget` is what the process may take, in bytes; a single leaf of either side fits into any.
         """
-        regions, threads = self._regions(wanted, budget, _size(pool))
-        return self._compare(regions, pool, threads)
+        return self._compare(self._work(wanted, budget - _BASE, _size(pool)), pool)
 
     def objects(self, wanted: Iterable[int], pool: ThreadPoolExecutor) -> Iterator[Compared]:
         """Compare the result's objects with these linear indexes, one by one."""
         whole = (self.grid.region(self.grid.coordinates(index)) for index in wanted)
-        return self._compare(self._parts(whole), pool, _size(pool))
+        return self._compare(_Work(self._parts(whole, _BATCH_BYTES), _size(pool)), pool)
 
-    def key(self, region: Region) -> str:
-        """The key of the result's object that a region begins in."""
+    def key(self, place: tuple[int, ...]) -> str:
+        """The key of the result's object that a value lies in."""
         lengths = self.grid.chunk_shape
-        place = tuple(axis.start // length for axis, length in zip(region, lengths, strict=True))
-        return key_below(self.path, self._keys.key(place))
+        inside = tuple(at // length for at, length in zip(place, lengths, strict=True))
+        return key_below(self.path, self._keys.key(inside))
 
     # What is compared at a time
 
-    def _regions(self, wanted: Indexes, budget: int, threads: int) -> tuple[Iterator[Region], int]:
-        """Regions over the wanted objects, and how many at a time: of whole chunks of both sides if they fit.
+    def _work(self, wanted: Indexes, memory: int, threads: int) -> _Work:
+        """Regions over the wanted objects: of whole chunks of both sides, if they fit into so many bytes.
 
         Otherwise a chunk would be decoded again for every chunk of the other side that it touches.
         """
-        if self._leaf != self.layout.chunk_shape and (best := self._common_grid(budget, threads)) is not None:
-            return _over(best[0], touched(wanted, self.grid, best[0])), best[1]
-        each = max(_BATCH_BYTES, prod(self._leaf) * self._item, self._chunk_bytes)
-        threads = max(min(threads, (budget - _BASE) // (_COPIES * each)), 1)
+        if self._leaf != self.layout.chunk_shape and (best := self._common_grid(memory, threads)) is not None:
+            grid, threads, room = best
+            return _Work(_over(grid, touched(wanted, self.grid, grid)), threads, min(room, _BATCH_BYTES))
+        room = max(memory // _COPIES, 1)
+        least = max(prod(self._leaf) * self._item, self._chunk_bytes, _LEAST_BYTES)
+        threads = max(min(threads, room // least), 1)
+        most = min(max(room // threads, _LEAST_BYTES), _BATCH_BYTES)
+        grid = self.grid
         if isinstance(self.layout.frame, Shards):  # a shard is opened once, not for each leaf
-            objects = self.layout.objects
-            return self._parts(_over(objects, touched(wanted, self.grid, objects))), threads
-        return self._parts(_over(self.grid, wanted)), threads
+            grid = self.layout.objects
+            wanted = touched(wanted, self.grid, grid)
+        return _Work(self._parts(_over(grid, wanted), most), threads, most)
 
-    def _parts(self, regions: Iterator[Region]) -> Iterator[Region]:
-        return (part for region in regions for part in parts(region, self._item, self._leaf, _BATCH_BYTES))
+    def _parts(self, regions: Iterator[Region], most: int) -> Iterator[Region]:
+        return (part for region in regions for part in parts(region, self._item, self._leaf, most))
 
     @property
     def _chunk_bytes(self) -> int:
         return prod(self.layout.chunk_shape) * item_bytes(self.layout)
 
-    def _common_grid(self, budget: int, threads: int) -> tuple[Grid, int] | None:
-        """Regions that read few chunks of the source twice, and how many at a time are good.
+    def _common_grid(self, memory: int, threads: int) -> tuple[Grid, int, int] | None:
+        """Regions that read few chunks of the source twice, how many at a time are good, and bytes for each.
 
         They are of whole leaves of the result; None where none fits into memory.
         """
         target = replace(self.layout, chunk_shape=self._leaf, frame=None)
         candidates = Candidates.of(self.layout, target)
-        best: tuple[float, int, Box] | None = None
+        best: tuple[float, int, int, Box] | None = None
         for number in range(threads, 0, -1):
-            room = ((budget - _BASE) // number - 2 * self._chunk_bytes) // _COPIES
+            room = (memory // number - 2 * self._chunk_bytes) // _COPIES
             box = candidates.choose(room, number, whole=True)
             if box is not None and (best is None or candidates.cost(box, number) < best[0]):
-                best = candidates.cost(box, number), number, box
-        return None if best is None else (Grid(self.layout.shape, best[2].shape), best[1])
+                best = candidates.cost(box, number), number, room, box
+        return None if best is None else (Grid(self.layout.shape, best[3].shape), best[1], best[2])
 
-    def _batches(self, regions: Iterator[Region]) -> Iterator[list[Region]]:
-        first = next(regions, None)
+    def _batches(self, work: _Work) -> Iterator[list[Region]]:
+        first = next(work.regions, None)
         if first is None:
             return
         size = prod(axis.stop - axis.start for axis in first) * self._item
-        step = min(max(_BATCH_BYTES // max(size, 1), 1), _BATCH_BLOCKS)
-        regions = chain((first,), regions)
+        step = min(max(work.most // max(size, 1), 1), _BATCH_BLOCKS)
+        regions = chain((first,), work.regions)
         while batch := list(islice(regions, step)):
             yield batch
 
     # Comparing
 
-    def _compare(
-        self, regions: Iterator[Region], pool: ThreadPoolExecutor, at_once: int
-    ) -> Iterator[Compared]:
-        return _in_order(pool, self._compare_batch, self._batches(regions), at_once)
+    def _compare(self, work: _Work, pool: ThreadPoolExecutor) -> Iterator[Compared]:
+        return _in_order(pool, self._compare_batch, self._batches(work), work.threads)
 
     def _compare_batch(self, batch: Sequence[Region]) -> Compared:
         """Ours come first: they are bounded, and a payload that we refuse is shown to nobody else."""
@@ -221,7 +233,7 @@ class ArrayValues:
             wanted, read_regions(self._array, [region for region, _ in wanted]), strict=True
         ):
             if isinstance(found, Exception):
-                problems += self._expect.compare(found, np.empty(0), self.path, self.key(region), region)
+                problems += self._expect.compare(found, np.empty(0), self.path, self.key, region)
                 continue
             read += found.nbytes
             for piece in pieces:
@@ -252,16 +264,17 @@ class ArrayValues:
         if expected is None:
             shape = tuple(axis.stop - axis.start for axis in piece.part)
             expected = self._expect.missing(self._leaves.fill(shape))
-        return self._expect.compare(found, expected, self.path, self.key(piece.part), piece.part)
+        return self._expect.compare(found, expected, self.path, self.key, piece.part)
 
     def _must_be_missing(self, region: Region) -> list[Problem]:
-        if self._destination.get(self.key(region)) is None:
+        if self._destination.get(self.key(corner(region))) is None:
             return []
         return [self.surplus(region)]
 
     def surplus(self, region: Region) -> Problem:
         """An object of the result where the source has none."""
-        return value_problem(self.path, self.key(region), region, "a stored chunk", "none, as in the source")
+        key = self.key(corner(region))
+        return value_problem(self.path, key, region, "a stored chunk", "none, as in the source")
 
 
 def _leaf_shape(document: JSONObject, grid: Grid) -> tuple[int, ...]:
