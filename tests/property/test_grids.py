@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zarrlift
-from zarrlift import ArrayRecipe, Recipe, planning_blocks
+from zarrlift import ArrayRecipe, Recipe, planning_candidates
 
 from .archives import DTYPES, WIDER, Wanted, bits, tree, wanted, write
 
@@ -89,16 +90,16 @@ def with_memory(array: Wanted) -> st.SearchStrategy[tuple[Wanted, ArrayRecipe, i
 @given(wanted(KINDS).flatmap(with_memory))
 def test_memory_and_workers_decide_no_byte(case: tuple[Wanted, ArrayRecipe, int, int]) -> None:
     array, recipe, room, workers = case
-    real = planning_blocks._Candidates.choose
+    real = planning_candidates.Candidates.choose
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
         root = Path(name)
         write(root / "old", array)
         assert zarrlift.migrate(root / "old", root / "ample", recipe=Recipe(base=recipe), workers=1).ok
 
-        def choose(self: object, _: int, overhead: int) -> object:
-            return real(self, room, overhead)  # type: ignore[arg-type]
+        def choose(self: Any, _: int, number: int, **options: bool) -> object:
+            return real(self, room, number, **options)
 
-        patch.setattr(planning_blocks._Candidates, "choose", choose)
+        patch.setattr(planning_candidates.Candidates, "choose", choose)
         outcome = zarrlift.migrate(root / "old", root / "scarce", recipe=Recipe(base=recipe), workers=workers)
         if outcome.ok:
             assert tree(root / "scarce") == tree(root / "ample")

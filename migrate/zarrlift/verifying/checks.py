@@ -148,6 +148,13 @@ class ChecksApart(Checks):
             return here
         return answer
 
+    def prepare_workers(self) -> None:
+        """Nothing is shared with a process apart.
+
+        Our codecs load numcodecs by its package first (`from numcodecs import ...`), so that no
+        thread waits for another one's half of it.
+        """
+
     def close(self) -> None:
         """End the process apart."""
         self._apart.close()
