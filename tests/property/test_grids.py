@@ -78,7 +78,8 @@ def test_every_bit_reads_back_whatever_the_chunks(case: tuple[Wanted, ArrayRecip
             assert outcome.chunks == planned.reads
             stored = tree(root / target / "a").keys() - {"zarr.json"}
             assert len(stored) <= planned.objects_out
-            if not recipe.drop_empty:
+            if not recipe.drop_empty and planned.source.frame is None:
+                # Which leaves a shard has is not known before it is opened.
                 assert len(stored) == planned.objects_out
 
 
