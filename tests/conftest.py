@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 END = "3.11" if sys.version_info[:2] == (3, 11) else "3.13"
 LISTED = "not everywhere: "
 
-# Slow machines are no failure. A run in CI is repeatable, so it finds what it found before: fewer examples do.
+# Slow machines are no failure. A run in CI is repeatable and finds what it found before: half as many do.
 IN_CI = "CI" in os.environ
 hypothesis.settings.register_profile(
     "zarrlift", deadline=None, max_examples=25 if IN_CI else 50, derandomize=IN_CI
