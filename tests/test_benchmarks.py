@@ -21,6 +21,8 @@ import numpy as np
 import pytest
 import zarr
 
+pytestmark = pytest.mark.needs_reader("benchmarks")
+
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "benchmarks"
 SVG = "{http://www.w3.org/2000/svg}"

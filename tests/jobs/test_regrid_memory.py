@@ -17,6 +17,8 @@ import zarrlift
 
 from .grids import wish
 
+pytestmark = pytest.mark.needs_reader("benchmarks")
+
 MEMORIES = ("256MB", "1GB", "4GB")
 BYTES = {"256MB": 256 * 10**6, "1GB": 10**9, "4GB": 4 * 10**9}
 
