@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import zarr
 
-pytestmark = pytest.mark.needs_reader("benchmarks")
+pytestmark = pytest.mark.needs_reader("once")
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "benchmarks"

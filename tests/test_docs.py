@@ -156,6 +156,7 @@ class Runner:
             (self.folder / block.title).write_text(block.body)
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     runner = Runner(tmp_path)

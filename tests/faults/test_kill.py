@@ -22,6 +22,8 @@ from job_archives import OTHERS, other_archive, tree, write_archive
 
 import zarrlift
 
+pytestmark = pytest.mark.needs_reader("once")
+
 RUNNER = Path(__file__).with_name("killed_run.py")
 MOMENTS = 12
 

@@ -16,6 +16,8 @@ from job_archives import tree
 import zarrlift
 from zarrstack.core.shard import IndexFormat, ShardIndex
 
+pytestmark = pytest.mark.needs_reader("once")
+
 OPTIONS = {
     "shards": ("--shards", "4,4"),
     "index at the start": ("--shards", "4,4", "--shard-index-location", "start", "--codecs", "none"),

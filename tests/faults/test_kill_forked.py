@@ -15,7 +15,10 @@ from job_archives import tree
 
 import zarrlift
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not everywhere: only Linux forks here")
+pytestmark = [
+    pytest.mark.needs_reader("once"),
+    pytest.mark.skipif(sys.platform != "linux", reason="not everywhere: only Linux forks here"),
+]
 SIDE = 50
 
 

@@ -17,7 +17,7 @@ import zarrlift
 
 from .grids import wish
 
-pytestmark = pytest.mark.needs_reader("benchmarks")
+pytestmark = pytest.mark.needs_reader("once")
 
 MEMORIES = ("256MB", "1GB", "4GB")
 BYTES = {"256MB": 256 * 10**6, "1GB": 10**9, "4GB": 4 * 10**9}

@@ -154,7 +154,7 @@ def size(file: Path) -> int:
 lengths = st.integers(1, 12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.tuples(lengths, lengths), st.tuples(lengths, lengths), st.integers(1, 4), st.sampled_from([0, 1]))
 def test_what_is_kept_and_what_is_new_are_the_values_of_each_piece(
     chunk: tuple[int, int], piece: tuple[int, int], pieces: int, axis: int
