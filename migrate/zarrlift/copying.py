@@ -39,10 +39,13 @@ def copy_files(
     hint = _MORE
     copied = total = 0
     for before, after in names:
+        if hint > IN_ONE_READ:  # the last one was large, and so will this one be
+            hint = _one_by_one(before, after, source, writer, look, counts)
+            continue
         try:
             reading = open_(root + before, os.O_RDONLY)
         except OSError:
-            _one_by_one(before, after, source, writer, look, counts)
+            hint = _one_by_one(before, after, source, writer, look, counts)
             continue
         try:
             data = read(reading, hint)
@@ -53,10 +56,9 @@ def copy_files(
         size = len(data)
         if not 0 < size < hint:
             # Longer than was thought; or nothing, which somebody else may judge.
-            _one_by_one(before, after, source, writer, look, counts)
-            hint = min(max(hint * 4, _MORE), IN_ONE_READ)
+            hint = _one_by_one(before, after, source, writer, look, counts)
             continue
-        hint = min(size + _MORE, IN_ONE_READ)
+        hint = size + _MORE
         try:
             if not check(ends(data)):
                 check_whole(data)
@@ -89,8 +91,11 @@ def copy_files(
 
 def _one_by_one(
     before: str, after: str, source: LocalStorage, writer: LocalWriter, look: Look, counts: Counts
-) -> None:
+) -> int:
+    """Copy one file whatever it is; gives what the next one is expected to hold at most."""
+    held = counts.bytes_in
     carry_files([(before, after)], source, writer.copy, look, counts)
+    return counts.bytes_in - held + _MORE
 
 
 def carry_files(

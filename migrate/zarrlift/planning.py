@@ -8,7 +8,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, UsageError, ZarrstackError
+from zarrstack.core.errors import (
+    MetadataError,
+    Problem,
+    UnsupportedError,
+    UsageError,
+    ZarrstackError,
+    any_refusal,
+)
 from zarrstack.core.jsons import JSON, JSONObject
 from zarrstack.core.paths import names_below, parents
 
@@ -80,7 +87,7 @@ def make_plan(
             _plan_group(node, recipe.for_array(node.path), applied, files, groups, refusals)
             continue
         told = applied.told(node.path)
-        if node.refused or any(problem.severity == "refusal" for problem in told):
+        if node.refused or any_refusal(told):
             refusals.append(Refusal(path=node.path, kind="array", problems=(*node.problems, *told)))
             continue
         try:
@@ -104,7 +111,7 @@ def make_plan(
             why = (*node.problems, error.at(node=node.path).problem)
             refusals.append(Refusal(path=node.path, kind="array", problems=why))
             continue
-        if any(problem.severity == "refusal" for problem in planned.problems):
+        if any_refusal(planned.problems):
             refusals.append(Refusal(path=node.path, kind="array", problems=planned.problems))
             continue
         arrays.append(planned)
@@ -170,7 +177,7 @@ def _plan_group(
     refusals: list[Refusal],
 ) -> None:
     told = applied.told(node.path)
-    if node.refused or any(problem.severity == "refusal" for problem in told):
+    if node.refused or any_refusal(told):
         refusals.append(Refusal(path=node.path, kind="group", problems=(*node.problems, *told)))
         return
     change = applied.change(node.path)
@@ -251,7 +258,7 @@ def _plan_array(
         other = object_problem(node.path, storage, source, inventory)
         problems.extend([] if other is None else [other])
     document: JSONObject = {}
-    if not any(problem.severity == "refusal" for problem in problems):
+    if not any_refusal(problems):
         # A layout that is refused is the source's, which no document of v3 may be able to say.
         document = array_document(destination, attributes)
         contents = [legacy.content for legacy in node.documents]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from zarrstack.core.errors import JobError, StorageError
+from zarrstack.core.errors import JobError, StorageError, any_refusal
 from zarrstack.core.jsons import JSONObject, document
 from zarrstack.core.paths import join
 
@@ -57,7 +57,7 @@ class Publisher:
     def groups(self) -> None:
         """Groups, children first, the root last, with consolidated metadata if wanted."""
         rows = self.job.nodes()
-        held_back = any(problem.severity == "refusal" for problem in self.plan.problems) or any(
+        held_back = any_refusal(self.plan.problems) or any(
             row.state in ("failed", "refused", "pending") and row.kind != "group" for row in rows
         )
         if self.plan.in_place and held_back:
