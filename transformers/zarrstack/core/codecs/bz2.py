@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import ChunkError
 from .base import BytesCodec, Ends, Size, memory
-from .bounds import compressed, require_fit, too_large
+from .bounds import compressed
 from .config import Configuration
+from .streams import unpack
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,29 +46,9 @@ class Bz2(BytesCodec):
         """One stream."""
         return bz2.compress(memory(data), self.level)
 
-    def decode(self, data: Buffer, decoded: Size) -> bytes:
+    def decode(self, data: Buffer, decoded: Size) -> bytes | bytearray:
         """All streams. Python's bz2 passes over what follows the last; here it is refused."""
-        parts: list[bytes] = []
-        left = decoded.at_most
-        rest: memoryview | bytes = memory(data)
-        while len(rest) or not parts:
-            stream = bz2.BZ2Decompressor()
-            try:
-                part = stream.decompress(rest, left + 1)
-            except (OSError, ValueError) as error:
-                raise ChunkError("bz2: the payload does not unpack", found=str(error)) from None
-            if len(part) > left:
-                raise too_large("bz2", decoded)
-            if not stream.eof:
-                raise ChunkError(
-                    "bz2: the payload is cut short", found=f"{len(part)} decoded bytes and no end"
-                )
-            parts.append(part)
-            left -= len(part)
-            rest = stream.unused_data
-        result = parts[0] if len(parts) == 1 else b"".join(parts)
-        require_fit("bz2", len(result), decoded)
-        return result
+        return unpack("bz2", data, decoded, bz2.BZ2Decompressor, (OSError, ValueError), bytes)
 
     def check(self, ends: Ends, decoded: Size) -> bool:
         """The header and the first block's mark."""

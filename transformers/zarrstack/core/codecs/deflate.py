@@ -22,6 +22,7 @@ import numpy as np
 from ..errors import ChunkError
 from .base import Size, memory
 from .bounds import octets, require_fit, too_large
+from .streams import LEAST_STEP, STEPS
 
 if TYPE_CHECKING:
     from .base import Buffer
@@ -82,8 +83,6 @@ _QUICK_FROM, _QUICK_TO = 1, 6
 _SAMPLE: Final = 32 << 10
 """Bytes by which it is told whether data shrinks much; one window of deflate."""
 
-_LEAST_STEP, _STEPS = 1 << 20, 16
-"""Bytes, and how many such answers: zlib is asked for a large result piece by piece."""
 _GZIP_WINDOW: Final = 31
 _ZLIB_WINDOW: Final = 15
 _RAW_WINDOW: Final = -15
@@ -243,7 +242,7 @@ def _inflate(
     its memory; each step copies what is left of the payload, so there are few.
     """
     stream = zlib.decompressobj(window)
-    step = max(_LEAST_STEP, left // _STEPS) + 1
+    step = max(LEAST_STEP, left // STEPS) + 1
     try:
         result: bytes | bytearray = stream.decompress(data, min(left + 1, step))
         if len(result) == step and not stream.eof:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from ..errors import ChunkError, MetadataError, UnsupportedError
 from ..jsons import canonical
 from .base import BytesCodec, Ends, Size, memory
-from .bounds import compressed, require_fit, too_large
+from .bounds import compressed
 from .config import Configuration
+from .streams import unpack
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,31 +83,10 @@ class Lzma(BytesCodec):
                 found=f"{canonical(self.spec.to_json())}: {error}",
             ) from None
 
-    def decode(self, data: Buffer, decoded: Size) -> bytes:
+    def decode(self, data: Buffer, decoded: Size) -> bytes | bytearray:
         """All streams; zero padding may follow one (the xz format, section 2.2), nothing else."""
-        parts: list[bytes] = []
-        left = decoded.at_most
-        rest: memoryview | bytes = memory(data)
-        while len(rest) or not parts:
-            stream = self._decoder()
-            try:
-                part = stream.decompress(rest, left + 1)
-            except (lzma.LZMAError, EOFError, ValueError) as error:
-                raise ChunkError("lzma: the payload does not unpack", found=str(error)) from None
-            if len(part) > left:
-                raise too_large("lzma", decoded)
-            if not stream.eof:
-                raise ChunkError(
-                    "lzma: the payload is cut short", found=f"{len(part)} decoded bytes and no end"
-                )
-            parts.append(part)
-            left -= len(part)
-            rest = stream.unused_data
-            if len(rest) % 4 == 0:
-                rest = rest.lstrip(b"\0")
-        result = parts[0] if len(parts) == 1 else b"".join(parts)
-        require_fit("lzma", len(result), decoded)
-        return result
+        errors = (lzma.LZMAError, EOFError, ValueError)
+        return unpack("lzma", data, decoded, self._decoder, errors, _without_padding)
 
     def check(self, ends: Ends, decoded: Size) -> bool:
         """An xz stream's header and footer marks; padding behind the footer leaves it open."""
@@ -138,6 +118,11 @@ class Lzma(BytesCodec):
                 "lzma: the raw filters make no sense",
                 found=f"{canonical(self.spec.to_json())}: {error}",
             ) from None
+
+
+def _without_padding(rest: bytes) -> bytes:
+    """Padding comes in words of four zero bytes."""
+    return rest.lstrip(b"\0") if len(rest) % 4 == 0 else rest
 
 
 def _plain(filters: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
