@@ -9,7 +9,8 @@ import pytest
 import report_examples as examples
 
 import zarrlift
-from zarrlift.cli import app, main
+from zarrlift.cli import main
+from zarrlift.cli.commands import app
 from zarrstack.core.chain import Chain
 from zarrstack.core.errors import ChunkError, JobError, UsageError
 

@@ -51,6 +51,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "assembling",
             "copying",
             "forked",
+            "twin",
             "gathering",
             "passes",
             "canvas",
@@ -244,7 +245,7 @@ def test_heavy_packages_are_imported_where_they_are_used() -> None:
 MAY_PICKLE = {
     "zarrstack.core.codecs.objects": "pickled object arrays, where the user allows them",
     "zarrstack.testing": "whether a layer can be sent to a worker",
-    "zarrlift.forked": "the pipe to a process of our own",
+    "zarrlift.twin": "the pipe to a process of our own",
 }
 
 

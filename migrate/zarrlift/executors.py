@@ -89,7 +89,7 @@ def forks_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, 
         workers = min(workers, workers_within(budget, needed, processes=True))
     if workers < 2 or sum(array.chunks for array in arrays) < _WORTH_A_FORK:
         return 0
-    from .forked import may_fork
+    from .twin import may_fork
 
     return workers if may_fork() else 0
 

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
 
 from zarrstack.core.errors import Problem, ZarrstackError
 
-from ..forked import Twin, may_fork
 from ..inventory import Indexes
 from ..plans import ArrayPlan
 from ..storage import LocalStorage, Storage
+from ..twin import Twin, may_fork
+from . import ahead
 
 if TYPE_CHECKING:
     from .sample import Sampler
@@ -111,17 +112,12 @@ class ChecksHere(Checks):
 class ChecksApart(Checks):
     """Checks in a process apart, which ends with this one."""
 
-    def __init__(self, source: LocalStorage, destination: LocalStorage) -> None:
+    def __init__(self, source: LocalStorage, destination: LocalStorage, apart: Twin) -> None:
+        """`apart` answers as `ahead.new` makes it; it is closed with these."""
         self.source = source
         self.destination = destination
         self._here: ChecksHere | None = None
-        checks = ChecksHere(source, destination)
-
-        def prepare() -> None:
-            checks.prepare()
-            from . import chunks  # noqa: F401 - loaded while nothing is asked for yet
-
-        self._apart = Twin(lambda asked: checks(*asked), first=prepare)
+        self._apart = apart
 
     def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
         """Ask the process apart; if it died, do its work here."""
@@ -143,7 +139,7 @@ class ChecksApart(Checks):
                 return here()
 
         try:
-            self._apart.ask(question)
+            self._apart.ask((self.source, self.destination, *question))
         except BrokenExecutor:
             return here
         return answer
@@ -162,15 +158,13 @@ class ChecksApart(Checks):
 
 def checks_for(source: Storage, destination: Storage, level: VerifyLevel) -> Checks:
     """The checks of a run; apart where that saves time and can be done safely."""
-    if (
-        level != "none"
-        and isinstance(source, LocalStorage)
-        and isinstance(destination, LocalStorage)
-        and "zarr" not in sys.modules
-        and may_fork()
-    ):
-        return ChecksApart(source, destination)
-    return ChecksHere(source, destination)
+    if level == "none" or not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
+        ahead.drop()
+        return ChecksHere(source, destination)
+    apart = ahead.take()
+    if apart is None and "zarr" not in sys.modules and may_fork():
+        apart = ahead.new()
+    return ChecksHere(source, destination) if apart is None else ChecksApart(source, destination, apart)
 
 
 def unforeseen(path: str, error: Exception) -> Problem:

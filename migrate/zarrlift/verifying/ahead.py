@@ -1,0 +1,76 @@
+"""The process that checks a result, begun before this one has loaded anything.
+
+Loading zarr-python takes as long as moving half a gigabyte, and longer than all that this project
+loads. On a machine with two cores it costs nothing where another process does it from the first moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ..twin import Twin, may_fork
+
+if TYPE_CHECKING:
+    from .checks import ChecksHere
+
+_COMMANDS: Final = frozenset({"migrate", "resume"})
+_WITHOUT: Final = frozenset({"-h", "--help", "none", "--verify=none"})
+"""Words by which a command checks nothing."""
+
+_begun: Final[list[Twin]] = []
+"""At most one."""
+
+
+def wanted(words: Sequence[str]) -> bool:
+    """Whether a command line looks as if files will be written and checked.
+
+    A guess that costs little: what is begun and not needed is stopped.
+    """
+    return (
+        bool(words) and words[0] in _COMMANDS and not any(word in _WITHOUT or "://" in word for word in words)
+    )
+
+
+def begin() -> None:
+    """Begin, where a fork is safe. Call it before numpy is loaded, or it is loaded for both."""
+    if not _begun and may_fork():
+        _begun.append(new())
+
+
+def take() -> Twin | None:
+    """What was begun, if anything was; whoever takes it closes it."""
+    return _begun.pop() if _begun else None
+
+
+def drop() -> None:
+    """Stop what was begun: nobody will ask it."""
+    begun = take()
+    if begun is not None:
+        begun.kill()
+
+
+def new() -> Twin:
+    """A copy of this process that answers `ChecksApart`."""
+    return Twin(_Answers(), first=_load)
+
+
+def _load() -> None:
+    import zarr  # noqa: F401
+
+    from . import checks, chunks  # noqa: F401 - loaded while nothing is asked for yet
+
+
+class _Answers:
+    """What the process apart does with a question: both ends, and what `Checks` is called with."""
+
+    def __init__(self) -> None:
+        self._checks: ChecksHere | None = None
+
+    def __call__(self, asked: Any) -> Any:
+        source, destination, *question = asked
+        if self._checks is None:
+            from .checks import ChecksHere
+
+            self._checks = ChecksHere(source, destination)
+        return self._checks(*question)
