@@ -39,6 +39,10 @@ _TIME: Final = re.compile(r"(datetime|timedelta)64(\[[0-9]*[a-zA-Z]+\])?")
 _VERSION: Final = re.compile(r"([0-9]{1,9})(\.[0-9]+)*(-\S*)?")
 _MOST_IN_BLOCK: Final = 2**31 - 1
 """Java keeps a block in one of its arrays."""
+TO_NUMBERS: Final = (
+    "Leave it out with --exclude. `paintera-convert to-scalar` makes numbers of Paintera's labels."
+)
+"""Advice for blocks of variable length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +154,8 @@ def describe_dataset(attributes: Mapping[str, JSON]) -> tuple[N5Dataset | None, 
     if attributes.get("isLabelMultiset") is True:
         # Paintera, https://github.com/saalfeldlab/paintera: bytes per label set, not per element.
         message = "a dataset of Paintera's label multisets: its blocks are of variable length"
-        problems.append(Problem(kind="unsupported", message=message, found='"isLabelMultiset": true'))
+        found = '"isLabelMultiset": true'
+        problems.append(Problem(kind="unsupported", message=message, found=found, advice=TO_NUMBERS))
     if any_refusal(problems):
         return None, tuple(problems)
     assert dimensions is not None
