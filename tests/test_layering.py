@@ -33,6 +33,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "inventory*",
             "scanning",
             "planning*",
+            "advising",
             "plans*",
             "documents*",
             "stored",

@@ -16,6 +16,7 @@ from zarrstack.core.frames import N5Blocks
 from zarrstack.core.n5 import DEFAULT, BlockHeader, head_bytes, turned
 from zarrstack.core.n5_dataset import TO_NUMBERS
 
+from .advising import pointed_out
 from .archive import Layout
 from .inventory import Inventory
 from .storage import LocalStorage, Storage, storage_error
@@ -47,7 +48,7 @@ def block_problems(path: str, storage: Storage, source: Layout, inventory: Inven
         try:
             BlockHeader.parse(head, block_size).require_values()
         except ChunkError as error:
-            yield error.at(node=path, key=key).problem
+            yield pointed_out(error.at(node=path, key=key).problem, storage)
             named += 1
             if named == _MOST_NAMED:
                 return

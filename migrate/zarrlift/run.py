@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -19,6 +19,7 @@ from zarrstack.core.errors import JobError, Problem, ZarrstackError
 from zarrstack.core.paths import names_below
 
 from . import process
+from .advising import advised
 from .counting import Moved
 from .executors import Executing, RunOptions, executing, forks_for, workers_for
 from .inventory import Indexes, Inventory, take_inventory
@@ -66,7 +67,7 @@ class _Array:
 
     def fail(self, problems: tuple[Problem, ...]) -> None:
         self.failures += len(problems)
-        self.problems.extend(map(_advised, problems[: _MOST_PROBLEMS - len(self.problems)]))
+        self.problems.extend(problems[: _MOST_PROBLEMS - len(self.problems)])
 
 
 class Run:
@@ -327,7 +328,8 @@ class Run:
 
     def _record_failure(self, array: _Array) -> None:
         # Tasks end in any order; a report reads the same each time.
-        told = sorted(array.problems, key=lambda problem: problem.key or "")
+        problems = (advised(problem, self.source) for problem in array.problems)
+        told = sorted(problems, key=lambda problem: problem.key or "")
         self.job.record_node(array.row.id, "failed", problems=told)
 
     def _verifying(self, arrays: list[_Array]) -> Callable[[], Found]:
@@ -372,15 +374,6 @@ class Run:
             ),
             plan=self.plan,
         )
-
-
-def _advised(problem: Problem) -> Problem:
-    """A damaged chunk says what to do; whoever decoded it knew no more than its bytes."""
-    if problem.kind != "chunk" or problem.advice is not None:
-        return problem
-    return replace(
-        problem, advice="Restore the chunk from a backup and resume, or leave the array out with --exclude."
-    )
 
 
 def source_changed(path: str) -> Problem:

@@ -11,6 +11,7 @@ from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 from zarrstack.core.jsons import document
 from zarrstack.core.paths import join
 
+from .advising import not_fetched
 from .changing import Change, Tally, change_for, look_at
 from .documents import consolidate
 from .formats import describe
@@ -56,7 +57,7 @@ class ViewedArray:
                 return data
             result = ready(index, data, Tally())
         except ZarrstackError as error:
-            raise error.at(node=self.plan.path, key=key) from None
+            raise (not_fetched(data) or error).at(node=self.plan.path, key=key) from None
         return None if result is None else bytes(memory(result))
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 from zarrstack.core.errors import MetadataError, UsageError
 from zarrstack.core.jsons import excerpt
 from zarrstack.core.paths import join
+from zarrstack.core.pointers import pointer
 
 from ..archive import Format
 from ..storage import Storage
@@ -270,6 +271,8 @@ def _nothing(storage: Storage, format: Format | None) -> UsageError:
         key for key in _KEYS if (content := storage.get(key)) is not None and not _is_object(content, key)
     ]
     advice = f"{' and '.join(unread)} would tell, but holds no JSON object." if unread else None
+    if unread and (elsewhere := pointer(storage.get(unread[0]) or b"")) is not None:
+        advice = f"{unread[0]} would tell, but {elsewhere.what} stands in its place. {elsewhere.advice}"
     return UsageError(
         "no archive is here", found=found, expected=f"one of {_documents(format)}", advice=advice
     )

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.jsons import JSON, JSONObject, excerpt
+from zarrstack.core.pointers import pointer
 
 _EXPECTED = "a JSON object in UTF-8"
 MOST_LEVELS: Final = 100
@@ -33,12 +34,16 @@ def parse_object(content: bytes, key: str, *, most_levels: int = MOST_LEVELS) ->
         raise MetadataError("the document begins with a byte order mark", key=key, expected=_EXPECTED)
     try:
         data: JSON = _DECODER.decode(content.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        found = f"byte 0x{content[error.start]:02x} at position {error.start}"
-        raise MetadataError("the document is not UTF-8", key=key, found=found, expected=_EXPECTED) from error
-    except json.JSONDecodeError as error:
-        found = f"{error.msg} at line {error.lineno}, column {error.colno}"
-        raise MetadataError("the document is not JSON", key=key, found=found, expected=_EXPECTED) from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        if (elsewhere := pointer(content)) is not None:
+            raise MetadataError(
+                f"{elsewhere.what} stands in the place of the document",
+                key=key,
+                found=elsewhere.found,
+                expected=_EXPECTED,
+                advice=elsewhere.advice,
+            ) from error
+        raise _no_json(error, key) from error
     except MetadataError as error:
         raise error.at(key=key) from None
     except RecursionError as error:
@@ -83,6 +88,16 @@ class Documents:
             problems.append(data)
             return None
         return data
+
+
+def _no_json(error: UnicodeDecodeError | json.JSONDecodeError, key: str) -> MetadataError:
+    if isinstance(error, UnicodeDecodeError):
+        message = "the document is not UTF-8"
+        found = f"byte 0x{error.object[error.start]:02x} at position {error.start}"
+    else:
+        message = "the document is not JSON"
+        found = f"{error.msg} at line {error.lineno}, column {error.colno}"
+    return MetadataError(message, key=key, found=found, expected=_EXPECTED)
 
 
 def _too_deep(key: str, most_levels: int) -> MetadataError:

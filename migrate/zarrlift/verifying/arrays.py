@@ -13,6 +13,7 @@ import numpy as np
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import ZarrstackError
 
+from ..advising import pointed_out
 from ..archive import ArrayNode, Layout
 from ..conventions import Change
 from ..recipe import ArrayRecipe
@@ -115,7 +116,7 @@ class ArrayComparison:
             return
         compare = partial(values.whole, budget=budget) if full else values.objects
         for compared in compare(wanted, pool=pool):
-            self.differences.add(compared.problems)
+            self.differences.add(pointed_out(problem, self.source) for problem in compared.problems)
             count(compared.regions, compared.bytes)
 
     def _wanted(self, values: ArrayValues, *, full: bool) -> Indexes:
