@@ -26,7 +26,7 @@ from .documents import array_document, group_document, strict_attributes
 from .formats.nodes import placed
 from .inventory import NOT_LISTED, Inventory, take_inventory
 from .planning_blocks import choose_blocks, mean_leaf, memory_budget, memory_of_pairs, store_buffers
-from .planning_chunks import memory_problem, object_problem
+from .planning_chunks import fit_problem, memory_problem, object_problem
 from .planning_figures import DENSE, figures
 from .planning_n5 import block_problems, mode_problem
 from .planning_passes import pass_figures, passes_note, two_passes
@@ -254,8 +254,8 @@ def _plan_array(
         problems.extend(block_problems(node.path, storage, source, inventory))
     elif (other := mode_problem(node.path, storage, source, inventory)) is not None:
         problems.append(other)
-    if (large := memory_problem(source, inventory)) is not None:
-        problems.append(large.at(node=node.path, key=key))
+    if (wrong := memory_problem(source, inventory) or fit_problem(source, inventory)) is not None:
+        problems.append(wrong.at(node=node.path, key=key))
     elif source.data_type.name == "object" and recipe.objects == "refuse" and route.name == "rewrite":
         other = object_problem(node.path, storage, source, inventory)
         problems.extend([] if other is None else [other])

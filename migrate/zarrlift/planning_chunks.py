@@ -8,10 +8,16 @@ verified here. Both are better said in the plan than in the middle of a run.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from functools import lru_cache
 from math import prod
 from typing import Final
 
-from zarrstack.core.errors import CastError, Problem, ZarrstackError
+from zarrstack.core.array_filters import ARRAY_FILTERS
+from zarrstack.core.chain import Chain
+from zarrstack.core.dtypes import DataType
+from zarrstack.core.errors import CastError, MetadataError, Problem, ZarrstackError
+from zarrstack.core.pipeline import Pipeline
 
 from .archive import Layout
 from .inventory import Inventory
@@ -21,6 +27,8 @@ from .stored import object_decoder
 
 _SHAPED: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
 """Object codecs that hold values of any kind. Variable-length text and bytes are what they are."""
+_BY_ELEMENTS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
+"""Codecs that take whole elements only, of a size of their own."""
 _COPIES: Final = 4
 """How often a chunk stands in memory at times: decoded, encoded and read back, in two threads."""
 _OBJECT_BYTES: Final = 64
@@ -45,6 +53,28 @@ def object_problem(path: str, storage: Storage, source: Layout, inventory: Inven
     except CastError as error:
         return error.at(node=path, key=key).problem
     except (ZarrstackError, MemoryError):
+        return None
+    return None
+
+
+def fit_problem(source: Layout, inventory: Inventory) -> Problem | None:
+    """A refusal if there are chunks, and the codecs cannot have made any of the chunk shape.
+
+    Without chunks nothing was ever encoded: the fill value is all there is to read, by anybody.
+    """
+    if not len(inventory.indexes) or not any(codec.name in _BY_ELEMENTS for codec in source.chain.codecs):
+        return None
+    return _fit(source.chain, source.chunk_shape, source.data_type)
+
+
+@lru_cache(maxsize=1024)
+def _fit(chain: Chain, chunk_shape: tuple[int, ...], data_type: DataType) -> Problem | None:
+    try:
+        Pipeline(chain, chunk_shape, data_type)
+    except MetadataError as error:
+        advice = "Correct the codec or the chunk shape, or leave the array out with --exclude."
+        return replace(error.problem, advice=advice)
+    except ZarrstackError:  # such as pickles, of which others tell
         return None
     return None
 

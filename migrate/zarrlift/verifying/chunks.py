@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..archive import Layout
 from ..changing import inside_shard
 from ..leaves import MissingShard, ShardReader
 from ..storage import Storage
-from ..stored import object_decoder
+from ..stored import ObjectDecoder, object_decoder
 from .blocks import Region, common, corner
 from .documents import VARIABLE, scalar_array
 from .parsing import open_array, parse, read_regions, reading_store, words
@@ -46,7 +47,7 @@ class SourceObjects:
         self.path = path
         self.layout = layout
         self.grid = layout.objects
-        self._decoder = object_decoder(layout, allow_pickle=allow_pickle)
+        self._allow_pickle = allow_pickle
         self._shards = ShardReader(storage, path, layout) if isinstance(layout.frame, Shards) else None
         self._leaf: Pipeline | None = None
         if self._shards is not None:
@@ -54,6 +55,11 @@ class SourceObjects:
                 layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=allow_pickle
             )
         self._fill = scalar_array(fill_from_json(layout.fill_value, layout.data_type), layout.data_type.numpy)
+
+    @cached_property
+    def _decoder(self) -> ObjectDecoder:
+        # An array without chunks may have codecs that could make none.
+        return object_decoder(self.layout, allow_pickle=self._allow_pickle)
 
     def key(self, coordinates: tuple[int, ...]) -> str:
         """The storage key of an object."""
