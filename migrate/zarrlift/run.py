@@ -7,6 +7,7 @@ chunk is written. Whatever goes wrong with one array is kept with it, and the re
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass, field
@@ -98,6 +99,7 @@ class Run:
         self._publisher = Publisher(job, plan, source, destination, self.writer)
         self._moved = Moved()
         self._lost: set[int] = set()
+        self._verified: deque[tuple[list[_Array], list[_Array], Callable[[], Found]]] = deque()
         self.checks = checks
         self._committed = time.monotonic()
 
@@ -154,14 +156,10 @@ class Run:
             for row, array in pending
             if not array.tasks
         ]
-        before: list[_Array] = []
         for start in range(0, len(still), _BATCH):
-            batch = still[start : start + _BATCH]
-            found = self._verifying(batch)
-            self._publish(before)  # while the next ones are looked at
-            self._judge(batch, found)
-            before = batch
-        self._publish(before)
+            self._finish(still[start : start + _BATCH])
+            self._conclude(all_but=1)  # which is looked at while these are published
+        self._conclude()
         moving = [pair for pair in pending if pair[1].tasks]
         staged = [pair for pair in moving if pair[1].between is not None]
         if staged:
@@ -174,7 +172,8 @@ class Run:
         process.keep_freed_memory()
         executor = self._executor([array for _, array in pending])
         running: dict[Future[Moved], tuple[_Array, Task]] = {}
-        tasks = self._tasks(pending, first_pass=first_pass)
+        ended: list[_Array] = []
+        tasks = self._tasks(pending, ended, first_pass=first_pass)
         finish = self._passed if first_pass else self._finish
         if self.options.verify != "none" and executor.in_threads:
             self.checks.prepare_workers()
@@ -187,17 +186,19 @@ class Run:
                         exhausted = True
                     else:
                         running[executor.submit(item[1])] = item
-                if not running:
-                    break
-                if self.options.verify != "none":
-                    self.checks.prepare()
-                finished, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    array, task = running.pop(future)
-                    array.open_tasks -= 1
-                    self._record(array, task, future)
-                    if array.all_submitted and array.open_tasks == 0:
-                        finish([array])
+                if running:
+                    if self.options.verify != "none":
+                        self.checks.prepare()
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        array, task = running.pop(future)
+                        array.open_tasks -= 1
+                        self._record(array, task, future)
+                        if array.all_submitted and array.open_tasks == 0:
+                            ended.append(array)
+                self._conclude()  # what was asked before the tasks that have ended now
+                finish(ended)
+                ended.clear()
+            self._conclude()
         finally:
             executor.stop(running)
 
@@ -215,17 +216,19 @@ class Run:
         return executing(self.options, worker, self.spec, forks or number, forks=forks > 0)
 
     def _tasks(
-        self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool
+        self, pending: list[tuple[NodeRow, ArrayPlan]], ended: list[_Array], *, first_pass: bool
     ) -> Iterator[tuple[_Array, Task]]:
-        """Every task that is not recorded, array by array; of arrays in two passes those of one pass."""
-        finish = self._passed if first_pass else self._finish
+        """Every task that is not recorded, array by array; of arrays in two passes those of one pass.
+
+        Arrays without any go to `ended`.
+        """
         for row, plan in pending:
             inventory = self._inventory(plan, keep=first_pass)
             array = _Array(row, plan, inventory.indexes)
             if inventory.fingerprint != plan.fingerprint:
                 array.fail((source_changed(plan.path),))
                 array.all_submitted = True
-                finish([array])
+                ended.append(array)
                 continue
             done = self.job.tasks_done(row.id)
             try:
@@ -233,12 +236,12 @@ class Run:
             except ZarrstackError as error:
                 array.fail((error.at(node=plan.path).problem,))
                 array.all_submitted = True
-                finish([array])
+                ended.append(array)
                 continue
             numbers = [number for number in tasks.numbers if number not in done]
             if not numbers:
                 array.all_submitted = True
-                finish([array])
+                ended.append(array)
             for number in numbers:
                 array.open_tasks += 1
                 array.all_submitted = number == numbers[-1]
@@ -301,10 +304,18 @@ class Run:
             self._committed = now
 
     def _finish(self, arrays: list[_Array]) -> None:
-        """Every chunk of these is written: verify, then publish, or record what failed."""
-        whole = [array for array in arrays if not array.failures]
-        self._judge(whole, self._verifying(whole))
-        self._publish(arrays)
+        """Every chunk of these is written: begin to verify; `_conclude` does the rest."""
+        if arrays:
+            whole = [array for array in arrays if not array.failures]
+            self._verified.append((list(arrays), whole, self._verifying(whole)))
+
+    def _conclude(self, *, all_but: int = 0) -> None:
+        """Publish what was verified, or record what failed, but for the last ones of what was begun."""
+        while len(self._verified) > all_but:
+            arrays, whole, found = self._verified.popleft()
+            for array, problems in zip(whole, found(), strict=True):
+                array.fail(problems)
+            self._publish(arrays)
 
     def _publish(self, arrays: list[_Array]) -> None:
         published: list[tuple[int, int | None]] = []
@@ -344,10 +355,6 @@ class Run:
                 array.present = self._inventory(array.plan).indexes
             items.append((array.plan, array.present))
         return self.checks.soon(self.job.id, level, items, memory_budget(self.plan.recipe.memory))
-
-    def _judge(self, arrays: list[_Array], found: Callable[[], Found]) -> None:
-        for array, problems in zip(arrays, found(), strict=True):
-            array.fail(problems)
 
     # The end
 
