@@ -19,13 +19,14 @@ from zarrstack.core.shard import ShardIndex
 from .assembling import Payloads
 from .leaves import object_keys
 from .storage import LocalStorage
-from .writing import DestinationError, LocalWriter, Writer
+from .writing import IN_ONE_READ, DestinationError, LocalWriter, Writer, ends_of_file
 
 if TYPE_CHECKING:
     from .counting import Counts
     from .inventory import Indexes
     from .plans import Move
     from .storage import Storage
+    from .streams import ObjectStream
 
 _AT_ONCE: Final = 512
 """Files between two writes."""
@@ -65,16 +66,16 @@ class Gathered(Payloads):
         stream = self.writer.stream(key, reserve=start)
         lengths: list[int] = []
         try:
-            at = 0
-            while at < len(paths):
-                parts = self._read(paths, at)
+            while len(lengths) < len(paths):
+                if lengths and lengths[-1] > IN_ONE_READ:
+                    lengths.append(self._carry(paths[len(lengths)], stream))
+                    continue
+                parts = self._read(paths, len(lengths))
                 lengths += map(len, parts)
-                at += len(parts)
-                if at == len(paths) and not start:
-                    index = self._index(frame, place, present, lengths, start)
-                    stream.append([*parts, index.to_bytes(frame.index)])
-                else:
-                    stream.append(parts)
+                stream.append(parts)
+            index = self._index(frame, place, present, lengths, start).to_bytes(frame.index)
+            if not start:
+                stream.append([index])
         except DestinationError:
             raise
         except (ZarrstackError, OSError, MemoryError):
@@ -84,10 +85,7 @@ class Gathered(Payloads):
         except BaseException:
             stream.discard()
             raise
-        head = b""
-        if start:
-            head = self._index(frame, place, present, lengths, start).to_bytes(frame.index)
-        stream.finish(head)
+        stream.finish(index if start else b"")
         counts.add_many(len(lengths), sum(lengths))
 
     def _read(self, paths: list[str], at: int) -> list[bytes]:
@@ -114,6 +112,21 @@ class Gathered(Payloads):
                 break
             hint = len(data) + _MORE
         return parts
+
+    def _carry(self, path: str, stream: ObjectStream) -> int:
+        """One large file, which this process need not hold; gives its size, raises as `_read` does."""
+        look = self.leaf.reader
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            size = os.fstat(descriptor).st_size
+            if not look.check(ends_of_file(descriptor, size)) or not stream.take(descriptor, size):
+                data = os.read(descriptor, size)
+                look.check_whole(data)
+                stream.append([data])
+                size = len(data)
+        finally:
+            os.close(descriptor)
+        return size
 
     def _index(
         self, frame: Shards, place: tuple[int, ...], present: Indexes, lengths: list[int], start: int

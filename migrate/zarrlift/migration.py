@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from zarrstack.core.errors import JobError, UsageError
 
+from . import process
 from .archive import Archive, Format
 from .conventions import look_for
 from .ends import Ends, Options, refuse_existing
@@ -126,6 +127,7 @@ def migrate(
     """
     if destination is None and not in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
+    process.keep_modules()
     recipe = recipe or Recipe()
     reading = ReadOptions.asked(
         follow_links=follow_links, axes=axes, allow_fallback=allow_fallback, in_place=in_place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 ours = False
@@ -13,6 +14,12 @@ _KEPT = 256 << 20
 _MOST = 32 << 20
 """Bytes: what may lie free at the end of a heap, and from which size on memory is a mapping of its own (glibc
 takes no more)."""
+
+
+def keep_modules() -> None:
+    """Let the garbage collector pass over what is loaded: it stays for good, and is most of what there is."""
+    if ours:
+        gc.freeze()
 
 
 def keep_freed_memory() -> None:

@@ -7,6 +7,7 @@ own directory, or in the system's temporary files.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import tempfile
@@ -18,7 +19,7 @@ from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.errors import StorageError
 
 from .storage import SPOOLED
-from .writing import DestinationError
+from .writing import DestinationError, copy_range
 
 if TYPE_CHECKING:
     from .storage import Storage
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _MOST_BUFFERS: Final = 1024
 """Buffers the kernel takes in one call (IOV_MAX of Linux; POSIX promises 16)."""
 _IN_MEMORY: Final = SPOOLED
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+"""What only the file that is written can be at fault for."""
 
 
 class ObjectStream(ABC):
@@ -36,6 +39,13 @@ class ObjectStream(ABC):
     @abstractmethod
     def append(self, parts: Sequence[Buffer]) -> None:
         """Write some pieces behind one another; raises DestinationError."""
+
+    def take(self, descriptor: int, size: int) -> bool:
+        """Write the first bytes of an open file, inside the kernel; False where that is not possible.
+
+        Raises DestinationError if there is no room; ChunkError and OSError leave open whose fault it is.
+        """
+        return False
 
     @abstractmethod
     def finish(self, head: bytes = b"") -> None:
@@ -78,6 +88,19 @@ class FileStream(ObjectStream):
         except OSError as error:
             self._close()
             raise self._failed(error) from error
+
+    def take(self, descriptor: int, size: int) -> bool:
+        """As fast as the file system copies."""
+        try:
+            if not copy_range(descriptor, self._descriptor, size):
+                return False
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            self._close()
+            raise self._failed(error) from error
+        self.size += size
+        return True
 
     def _write(self, views: list[memoryview]) -> None:
         total = sum(len(view) for view in views)

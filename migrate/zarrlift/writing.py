@@ -165,8 +165,7 @@ class LocalWriter(Writer):
                     look.check_whole(first)
                 self.write(key, first)
                 return size
-            tail = os.pread(reading, TAIL_BYTES, size - TAIL_BYTES)
-            if not look.check(Ends(first[:HEAD_BYTES], tail, size)):
+            if not look.check(ends_of_file(reading, size)):
                 look.check_whole(_whole(source))
             self._copy_large(reading, size, key)
             return size
@@ -181,13 +180,10 @@ class LocalWriter(Writer):
             return None
         try:
             size = os.fstat(reading).st_size
-            head = os.read(reading, HEAD_BYTES)
-            tail = (
-                head[-TAIL_BYTES:] if size <= HEAD_BYTES else os.pread(reading, TAIL_BYTES, size - TAIL_BYTES)
-            )
+            ends = ends_of_file(reading, size)
         finally:
             os.close(reading)
-        if not look.check(Ends(head, tail, size)):
+        if not look.check(ends):
             look.check_whole(_whole(source))
         target = self.storage.path(key)
         real = os.path.realpath(source) if os.path.islink(source) else source
@@ -243,7 +239,7 @@ class LocalWriter(Writer):
                 return
             self._no_reflink.add(pair)
         if pair not in self._no_range:
-            if _copy_range(reading, writing, size):
+            if copy_range(reading, writing, size):
                 return
             self._no_range.add(pair)
         _copy_by_hand(reading, writing, size)
@@ -312,6 +308,13 @@ def _write_all(descriptor: int, data: Buffer) -> None:
         written += os.write(descriptor, view[written:])
 
 
+def ends_of_file(descriptor: int, size: int) -> Ends:
+    """The ends of an open file of so many bytes."""
+    head = os.pread(descriptor, HEAD_BYTES, 0)
+    tail = head[-TAIL_BYTES:] if size <= HEAD_BYTES else os.pread(descriptor, TAIL_BYTES, size - TAIL_BYTES)
+    return Ends(head, tail, size)
+
+
 def _whole(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
@@ -339,13 +342,17 @@ def _reflink(reading: int, writing: int) -> bool:
     return True
 
 
-def _copy_range(reading: int, writing: int, size: int) -> bool:
+def copy_range(reading: int, writing: int, size: int) -> bool:
+    """Copy the first bytes of a file behind what was written to another, inside the kernel.
+
+    False where it has no way to; ChunkError if the file has fewer; OSError.
+    """
     if not hasattr(os, "copy_file_range"):
         return False
     done = 0
     while done < size:
         try:
-            count = os.copy_file_range(reading, writing, size - done, done, done)
+            count = os.copy_file_range(reading, writing, size - done, done)
         except OSError as error:
             if done == 0 and error.errno in _NEXT:
                 return False

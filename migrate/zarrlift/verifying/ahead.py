@@ -6,6 +6,7 @@ loads. On a machine with two cores it costs nothing where another process does i
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,9 +57,15 @@ def new() -> Twin:
 
 
 def _load() -> None:
+    # Most of what modules are made of stays for good: looking for garbage among it, once while it is
+    # loaded and once in the first read, took a tenth of the time that loading takes.
+    gc.disable()
     import zarr  # noqa: F401
 
     from . import checks, chunks  # noqa: F401 - loaded while nothing is asked for yet
+
+    gc.freeze()
+    gc.enable()
 
 
 class _Answers:
