@@ -229,10 +229,10 @@ def test_every_public_name_is_in_the_reference() -> None:
 def test_every_option_that_a_page_names_is_one() -> None:
     import typer
 
-    from zarrlift import cli
+    from zarrlift.cli import commands as named
     from zarrlift.cli import model
 
-    apps = [typer.main.get_command(app) for app in (cli.app(*cli.COMMANDS), model.app)]
+    apps = [typer.main.get_command(app) for app in (named.app(*named.COMMANDS), model.app)]
     commands = [*apps, *(command for group in apps for command in group.commands.values())]
     known = {
         name for command in commands for item in command.params for name in (*item.opts, *item.secondary_opts)

@@ -13,7 +13,7 @@ from bad_input.support import migrate
 from job_archives import tree
 
 import zarrlift
-from zarrlift import forked, planning_blocks
+from zarrlift import planning_blocks, twin
 from zarrlift.executors import RunOptions, forks_for
 from zarrlift.planning_candidates import Candidates
 from zarrlift.progress import Silent
@@ -273,7 +273,7 @@ def test_no_more_workers_than_the_memory_is_for() -> None:
 def test_no_more_copies_of_the_process_than_the_memory_is_for(
     numbers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forked, "may_fork", lambda: True)
+    monkeypatch.setattr(twin, "may_fork", lambda: True)
     (array,) = zarrlift.plan(numbers, recipe=wish(chunks="5,5,5")).arrays
     tiny = replace(array, chunks=5000, bytes_in=500_000, memory=1000)
     options = RunOptions(workers=4)
