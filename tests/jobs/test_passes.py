@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -26,10 +27,11 @@ ROOM = 20_000
 COLUMNS = zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="-1,2", shards="none"))
 
 
-@pytest.fixture(params=["chunks", "shards"])
-def rows(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module", params=["chunks", "shards"])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rows, each a chunk, or one of sixteen in a shard; some are missing, and the fill value is not zero."""
-    path = tmp_path / "rows.zarr"
+    folder = tmp_path_factory.mktemp("passes")
+    path = folder / "rows.zarr"
     array = zarr.create_array(
         path / "a", shape=SHAPE, chunks=(1, 400), dtype=">i4", compressors=None, zarr_format=2, fill_value=7
     )
@@ -39,12 +41,18 @@ def rows(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     (path / ".zgroup").write_text('{"zarr_format": 2}')
     if request.param == "chunks":
         return path
-    sharded = tmp_path / "shards.zarr"
+    sharded = folder / "shards.zarr"
     recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(shards="16,1"))
     assert zarrlift.migrate(path, sharded, recipe=recipe).ok
     assert (sharded / "a/c/34/0").exists(), "a shard of which one row is there"
     assert not (sharded / "a/c/33/0").exists()
     return sharded
+
+
+@pytest.fixture
+def rows(made: Path, tmp_path: Path) -> Path:
+    """A copy of them, which a test may damage."""
+    return Path(shutil.copytree(made, tmp_path / made.name))
 
 
 @pytest.fixture
@@ -54,11 +62,11 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "memory_budget", lambda _: BASE + 8 * cores() * ROOM)
 
 
-@pytest.fixture
-def ample(rows: Path, tmp_path: Path) -> dict[str, bytes]:
+@pytest.fixture(scope="module")
+def ample(made: Path) -> dict[str, bytes]:
     """What one pass makes of it, with all the memory it wants."""
-    result = tmp_path / "ample.zarr"
-    assert zarrlift.migrate(rows, result, recipe=COLUMNS).ok
+    result = made.parent / "ample.zarr"
+    assert zarrlift.migrate(made, result, recipe=COLUMNS).ok
     return tree(result)
 
 
