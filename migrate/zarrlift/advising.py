@@ -5,20 +5,46 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from zarrstack.core.errors import ChunkError, Problem, StorageError
+import numpy as np
+
+from zarrstack.core.dtypes import DataType
+from zarrstack.core.errors import ChunkError, Problem, StorageError, ZarrstackError
 from zarrstack.core.pointers import LOOKED_AT, pointer
 
+from .archive import Layout
 from .storage import Storage
+from .stored import object_decoder
 
 _RESTORE: Final = "Restore the chunk from a backup and resume, or leave the array out with --exclude."
+_CHARACTERS: Final = (
+    "The chunk has one byte for each character, as netcdf-c 4.9.0 writes them under <U1: set dtype to |S1 in "
+    ".zarray, and migrate anew."
+)
+_CHARACTER: Final = DataType.from_numpy(np.dtype("S1"))
+_UCS4: Final = 4
+"""Bytes of a character under `<U1`."""
 
 
-def advised(problem: Problem, source: Storage) -> Problem:
+def advised(problem: Problem, source: Storage, layout: Layout) -> Problem:
     """The problem of an array that failed, with what to do if it is a chunk of the source."""
     told = pointed_out(problem, source)
     if told.kind != "chunk" or told.advice is not None:
         return told
-    return replace(told, advice=_RESTORE)
+    return replace(told, advice=_CHARACTERS if _of_bytes(told.key, source, layout) else _RESTORE)
+
+
+def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:
+    """Whether an object that is no chunk of `<U1` is one of as many single bytes."""
+    if key is None or layout.data_type.name != "fixed_length_utf32" or layout.data_type.itemsize != _UCS4:
+        return False
+    try:
+        data = source.get(key)
+        if data is None:
+            return False
+        object_decoder(replace(layout, data_type=_CHARACTER, fill_value="")).decode(data)
+    except ZarrstackError:
+        return False
+    return True
 
 
 def pointed_out(problem: Problem, source: Storage) -> Problem:

@@ -339,7 +339,7 @@ class Run:
 
     def _record_failure(self, array: _Array) -> None:
         # Tasks end in any order; a report reads the same each time.
-        problems = (advised(problem, self.source) for problem in array.problems)
+        problems = (advised(problem, self.source, array.plan.source) for problem in array.problems)
         told = sorted(problems, key=lambda problem: problem.key or "")
         self.job.record_node(array.row.id, "failed", problems=told)
 

@@ -26,6 +26,7 @@ from .separators import separator
 from .strays import stray_notes, strays
 from .walk import Found, chunk_root, name_problems, root_alone, walk
 from .zarr_v2_array import Described, Describer
+from .zarr_v2_characters import shown_by_a_chunk
 
 ARRAY: Final = ".zarray"
 GROUP: Final = ".zgroup"
@@ -168,6 +169,9 @@ class _Reader:
             )
         attributes = self._attributes(place, problems)
         data = self._parse(place, ARRAY, problems)
+        if data is not None and (told := shown_by_a_chunk(self.storage, place.path, data)) is not None:
+            problems.append(told.at(key=join(place.path, ARRAY)))
+            data = {**data, "dtype": "|S1"}
         facts = Described(extra={}) if data is None else self.describer.describe(data)
         key = join(place.path, ARRAY)
         problems.extend(problem.at(key=key) for problem in facts.problems)

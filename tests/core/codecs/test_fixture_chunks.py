@@ -80,6 +80,7 @@ def _readable(array: ExpectedArray) -> bool:
         and (array.archive.path / array.path / ".zarray").exists()
         and array.unreadable is None
         and "deviations" not in array.archive.name
+        and "netcdf-4.9.0" not in array.archive.name  # where <U1 is another type than it says
         and "dtype" in _document(array)
     )
 

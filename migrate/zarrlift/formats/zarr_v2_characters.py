@@ -1,0 +1,69 @@
+"""Characters of one byte under the name of four: `<U1` as netcdf-c 4.9.0 writes it.
+
+In mode `nczarr` it leaves `_NCZARR_ARRAY` beside (see `zarr_v2_deviations`), in modes `zarr` and `xarray`
+nothing. But an uncompressed chunk says it by its length: every chunk of an array is as long as every
+other, so one of a byte per item holds no text of four. Seen in netCDF4 1.6.2; 4.9.4 writes `>S1`.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import Final
+
+from zarrstack.core.errors import Problem, StorageError
+from zarrstack.core.jsons import JSONObject
+from zarrstack.core.paths import join
+
+from ..storage import Storage
+
+_CHUNK: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
+_UCS4: Final = 4
+"""Bytes of a character under `<U1`."""
+
+
+def shown_by_a_chunk(storage: Storage, path: str, document: JSONObject) -> Problem | None:
+    """A warning if the array at `path` has to be read as `|S1`; None for every other array.
+
+    Only the first stored chunk of uncompressed arrays of `<U1` is looked for, and only its length.
+    """
+    if document.get("dtype") != "<U1" or document.get("compressor") or document.get("filters"):
+        return None
+    chunks = document.get("chunks")
+    if (
+        "_NCZARR_ARRAY" in document
+        or not isinstance(chunks, list)
+        or not all(type(length) is int and length > 0 for length in chunks)
+    ):
+        return None
+    items = prod(chunks)
+    try:
+        size = _first_size(storage, path, len(chunks))
+    except StorageError:
+        return None  # told where chunks are listed
+    if size != items:
+        return None
+    return Problem(
+        kind="deviation",
+        severity="warning",
+        message='text-of-bytes: "dtype": "<U1" over characters of one byte, as netcdf-c 4.9.0 writes them',
+        found=f"a chunk of {size} bytes",
+        expected=f'{items * _UCS4} bytes; "dtype": "|S1" is taken',
+    )
+
+
+def _first_size(storage: Storage, path: str, ndim: int) -> int | None:
+    """Bytes of a stored chunk; None where there is none."""
+    if not storage.can_list:
+        zeros = ["0"] * (ndim or 1)
+        sizes = (storage.size(join(path, mark.join(zeros))) for mark in (".", "/"))
+        return next((size for size in sizes if size is not None), None)
+    for _ in range(ndim or 1):
+        entries = (entry for entry in storage.list_dir(path) if _CHUNK.fullmatch(entry.name))
+        first = next(entries, None)
+        if first is None:
+            return None
+        path = join(path, first.name)
+        if not first.is_dir:
+            return storage.size(path)
+    return None
