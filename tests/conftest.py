@@ -8,9 +8,11 @@ makes the whole run fail, so that a test never goes silent unnoticed.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tomllib
+from collections.abc import Generator
 from pathlib import Path
 
 import hypothesis
@@ -46,6 +48,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark in item.iter_markers("needs_reader"):
             if mark.args[0] in missing:
                 item.add_marker(pytest.mark.skip(reason=LISTED + missing[mark.args[0]]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Tests are many, and none is garbage: not looked through while they are made, nor while they run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 class SkipGuard:
