@@ -115,10 +115,8 @@ def executing(
 
         pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_coordinator)
         return Executing(workers=workers, submit=lambda task: _submit_quietly(pool, spec, task), own=pool)
-    if forks:
-        from .forked import ForkedPool
-
-        copies = ForkedPool(worker.run, workers, first=worker.forked)
+    copies = _copies(worker, workers) if forks else None
+    if copies is not None:
         return Executing(
             workers=workers,
             submit=lambda task: copies.submit(worker.run, task),
@@ -127,6 +125,16 @@ def executing(
         )
     threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift")
     return Executing(workers=workers, submit=lambda task: threads.submit(worker.run, task), own=threads)
+
+
+def _copies(worker: Worker, workers: int) -> Executor | None:
+    """Copies of this process; None where the system gives none, and threads do as well."""
+    from .forked import ForkedPool
+
+    try:
+        return ForkedPool(worker.run, workers, first=worker.forked)
+    except OSError:
+        return None
 
 
 def out_of_reach() -> JobError:

@@ -14,11 +14,16 @@ class ForkedPool(Executor):
     """Runs one function in copies of this process: for work where the interpreter lock is the limit."""
 
     def __init__(self, function: Callable[[Any], Any], workers: int, *, first: Callable[[], None]) -> None:
-        """`first` is called in each copy before all else."""
+        """`first` is called in each copy before all else. OSError where the system gives not one process."""
         self._idle: queue.SimpleQueue[Twin] = queue.SimpleQueue()
         self._twins: list[Twin] = []
         for _ in range(workers):
-            self._twins.append(Twin(function, first=first, beside=self._twins))
+            try:
+                self._twins.append(Twin(function, first=first, beside=self._twins))
+            except OSError:
+                if not self._twins:
+                    raise
+                break  # those there are do all of it
             self._idle.put(self._twins[-1])
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift-asks")
 

@@ -47,21 +47,30 @@ class Twin:
         first: Callable[[], None] = lambda: None,
         beside: Sequence[Twin] = (),
     ) -> None:
-        """`first` is called in the copy before all else; `beside` are the twins made before it."""
+        """`first` is called in the copy before all else; `beside` are the twins made before it.
+
+        OSError where the system gives no process or no descriptors: somebody else has them, or a limit.
+        """
         asked, asking = os.pipe()
-        answered, answering = os.pipe()
-        self._process = os.fork()
+        try:
+            answered, answering = os.pipe()
+        except OSError:
+            _close(asked, asking)
+            raise
+        try:
+            self._process = os.fork()
+        except OSError:
+            _close(asked, asking, answered, answering)
+            raise
         if self._process == 0:
             # Only this thread lives on here. Nothing of the parent's is flushed or closed; but another
             # copy's pipe must not stay open because this one has its end too.
             try:
-                for descriptor in (asking, answered, *(end for twin in beside for end in twin.ends())):
-                    os.close(descriptor)
+                _close(asking, answered, *(end for twin in beside for end in twin.ends()))
                 _serve(answer, first, os.fdopen(asked, "rb"), os.fdopen(answering, "wb"))
             finally:
                 os._exit(1)
-        os.close(asked)
-        os.close(answering)
+        _close(asked, answering)
         self._asking = os.fdopen(asking, "wb")
         self._answered = os.fdopen(answered, "rb")
 
@@ -109,6 +118,11 @@ class Twin:
         with suppress(ProcessLookupError):
             os.kill(self._process, signal.SIGKILL)
         self.close()
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def _died() -> BrokenExecutor:

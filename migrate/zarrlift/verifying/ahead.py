@@ -35,8 +35,8 @@ def wanted(words: Sequence[str]) -> bool:
 
 def begin() -> None:
     """Begin, where a fork is safe. Call it before numpy is loaded, or it is loaded for both."""
-    if not _begun and may_fork():
-        _begun.append(new())
+    if not _begun and (begun := new()) is not None:
+        _begun.append(begun)
 
 
 def take() -> Twin | None:
@@ -51,9 +51,14 @@ def drop() -> None:
         begun.kill()
 
 
-def new() -> Twin:
-    """A copy of this process that answers `ChecksApart`."""
-    return Twin(_Answers(), first=_load)
+def new() -> Twin | None:
+    """A copy of this process that answers `ChecksApart`; None where there can be none."""
+    if not may_fork():
+        return None
+    try:
+        return Twin(_Answers(), first=_load)
+    except OSError:  # the same is done in this process then
+        return None
 
 
 def _load() -> None:

@@ -1,0 +1,124 @@
+"""The command copies its process where it can; where it cannot, or loses a copy, it does the same alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from job_archives import tree
+
+import zarrlift
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not everywhere: only Linux forks here")
+CHUNKS = 2100
+"""As many tiny ones as are worth a fork."""
+
+REFUSED = """
+import errno, os
+def fork():
+    raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+os.fork = fork
+"""
+ONE_ONLY = """
+import errno, os
+real, made = os.fork, []
+def fork():
+    if made:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+    made.append(1)
+    return real()
+os.fork = fork
+"""
+KILLED = """
+import os, signal
+real = os.fork
+def fork():
+    child = real()
+    if child and not made:
+        os.kill(child, signal.SIGKILL)
+    made.append(child)
+    return child
+made = []
+os.fork = fork
+"""
+RUN = """
+from zarrlift.cli import entry
+entry()
+"""
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Chunks of two bytes."""
+    path = tmp_path_factory.mktemp("tiny") / "source.zarr"
+    path.mkdir()
+    document = {
+        "zarr_format": 2, "shape": [CHUNKS], "chunks": [1], "dtype": "<u2", "order": "C",
+        "fill_value": 0, "compressor": None, "filters": None,
+    }  # fmt: skip
+    (path / ".zarray").write_text(json.dumps(document))
+    for index in range(CHUNKS):
+        (path / str(index)).write_bytes(np.uint16(index).tobytes())
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(source: Path) -> dict[str, bytes]:
+    """The result of threads, which a library uses."""
+    destination = source.parent / "expected.zarr"
+    assert zarrlift.migrate(source, destination).ok
+    return tree(destination)
+
+
+def command(before: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """The installed command, after something was done to the system."""
+    return subprocess.run(
+        [sys.executable, "-c", before + RUN, *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("before", [REFUSED, ONE_ONLY, KILLED], ids=["none", "one only", "the first killed"])
+def test_a_migration_does_without(before, source, expected, tmp_path) -> None:
+    done = command(before, "migrate", source, tmp_path / "out.zarr", "--workers", "2", "--quiet")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert tree(tmp_path / "out.zarr") == expected
+
+
+@pytest.mark.parametrize(
+    "words", [("--verify", "none"), ("--verify=none",), ("--dest-through", "log:l.jsonl")]
+)
+def test_what_is_not_asked_is_stopped(words, source, tmp_path, monkeypatch) -> None:
+    """No process of ours is left when the command ends, whatever was begun."""
+    monkeypatch.chdir(tmp_path)
+    count = """
+import os
+real, made = os.fork, []
+def fork():
+    made.append(real())
+    return made[-1]
+os.fork = fork
+end = os._exit
+def left(code):
+    if 0 not in made:
+        alive = [pid for pid in made if os.path.exists(f"/proc/{pid}")]
+        os.write(2, repr(alive).encode())
+    end(code)
+os._exit = left
+"""
+    done = command(count, "migrate", source, tmp_path / "out.zarr", "--quiet", *words)
+    assert (done.returncode, done.stderr) == (0, "[]")
+
+
+def test_a_wrong_command_line_ends_at_once_and_alone(tmp_path) -> None:
+    """Its output is closed when it ends: a process apart would hold it open."""
+    done = command("", "migrate", tmp_path / "nothing", tmp_path / "out.zarr")
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
