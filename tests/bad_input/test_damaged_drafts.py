@@ -12,8 +12,8 @@ from bad_input.support import Ran, copied, migrate, read, run, tree
 from fixtures_index import GOOD, BadCase, bad_cases
 
 CASES = bad_cases("zarr_v3_draft")
-NOT_AN_ARCHIVE = {"nothing", "entry_missing"}
-"""There is no entry point of the draft: the request makes no sense (exit 2)."""
+NOT_AN_ARCHIVE = {"nothing"}
+"""There is neither an entry point nor a document of the draft: the request makes no sense (exit 2)."""
 NO_CHUNKS = {"both_dialects"}
 """By its own entry point an array whose chunks are all missing; that they lie elsewhere nobody can tell."""
 MEANT_SO = {

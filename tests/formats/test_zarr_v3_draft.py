@@ -183,9 +183,9 @@ def test_nothing_is_read_behind_an_entry_point_that_cannot_be(tmp_path, entry, e
     assert caught.value.problem.key == "zarr.json"
 
 
-def test_without_an_entry_point_there_is_no_hierarchy(tmp_path):
+def test_without_an_entry_point_and_documents_there_is_no_hierarchy(tmp_path):
     with pytest.raises(UsageError, match=r"expected zarr\.json at its root"):
-        zarr_v3_draft.read(tree(tmp_path, {"meta/a.array.json": ARRAY}))
+        zarr_v3_draft.read(tree(tmp_path, {"data/a/c0/0": CHUNK}))
 
 
 def test_a_fallback_is_taken_only_where_it_is_allowed(tmp_path):

@@ -65,11 +65,12 @@ def is_n5(data: Mapping[str, Any] | None) -> bool:
     return is_dataset(data)
 
 
+_DRAFT: Final = Marker(format="zarr3-draft", key=_V3, what="the 2022 draft of Zarr v3", told_by=_is_draft)
 MARKERS: Final = (
     Marker(format="zarr2", key=".zarray", what="a Zarr v2 array", told_by=_always),
     Marker(format="zarr2", key=".zgroup", what="a Zarr v2 group", told_by=_always),
     Marker(format="zarr2", key=".zmetadata", what="consolidated Zarr v2 metadata", told_by=_always),
-    Marker(format="zarr3-draft", key=_V3, what="the 2022 draft of Zarr v3", told_by=_is_draft),
+    _DRAFT,
     Marker(format="zarr3", key=_V3, what="Zarr v3 already", told_by=_is_v3),
     Marker(format="n5", key="attributes.json", what="N5", told_by=is_n5, certain=False),
     Marker(format="zarr1", key="meta", what="Zarr v1", told_by=_is_v1, certain=False),
@@ -125,6 +126,12 @@ def detect(
     nothing but a `zarr.json` that says no format.
     """
     seen = _look(storage, format, beside_v3=beside_v3)
+    if format in (None, _DRAFT.format) and all(path.split("/")[0] == "meta" for path in seen):
+        # Nothing, or consolidated metadata of the draft, which bears the name of Zarr v2's.
+        from .zarr_v3_draft_entry import without_entry
+
+        if without_entry(storage) is not None:
+            seen = {"": [_DRAFT]}
     if not seen:
         raise _nothing(storage, format)
     formats = tuple(dict.fromkeys(marker.format for markers in seen.values() for marker in markers))

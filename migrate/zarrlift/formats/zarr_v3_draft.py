@@ -12,7 +12,7 @@ hierarchy, what contradicts itself in it, and what writers leave beside it (obse
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -43,6 +43,7 @@ from .documents import Documents, parse_object
 from .nodes import placed
 from .strays import is_litter, stray_notes
 from .walk import Found, leading_nowhere, leading_out
+from .zarr_v3_draft_entry import without_entry
 from .zarr_v3_draft_tree import META, Tree, documents_named, find_documents, find_lost
 
 _GHOST: Final = "consolidated"
@@ -62,27 +63,19 @@ def read(
     `follow_links` lets links lead out of the archive. `only`, that this format was asked for, changes
     nothing: no other format has its documents below `meta/`.
 
-    Raises UsageError where there is no entry point, or its nodes cannot be found; MetadataError and
-    UnsupportedError for an entry point that cannot be read, since nothing can be without it;
+    Raises UsageError where there is neither an entry point nor a document below `meta/`, or its nodes
+    cannot be found; MetadataError and UnsupportedError for an entry point that cannot be read;
     StorageError where `meta/` cannot be listed. All else is a problem of the archive or of a node.
     """
     content = storage.get(ENTRY)
-    if content is None:
-        raise UsageError(
-            "no hierarchy of the 2022 draft of Zarr v3 is here",
-            found=storage.url,
-            expected=f"{ENTRY} at its root",
-        )
-    try:
-        entry = read_entry(parse_object(content, ENTRY))
-    except ZarrstackError as error:
-        raise error.at(key=ENTRY) from None
+    dialect, told = _dialect(storage, content)
     reader = _Reader(
-        storage=storage, dialect=entry.dialect, follow_links=follow_links, allow_fallback=allow_fallback
+        storage=storage, dialect=dialect, follow_links=follow_links, allow_fallback=allow_fallback
     )
-    reader.problems.extend(problem.at(key=ENTRY) for problem in entry.problems)
+    reader.problems.extend(problem.at(key=ENTRY) for problem in told)
     nodes = reader.nodes()
-    documents = (Document(key=ENTRY, content=content), *reader.documents)
+    entry = () if content is None else (Document(key=ENTRY, content=content),)
+    documents = (*entry, *reader.documents)
     return Archive(
         url=storage.url,
         format="zarr3-draft",
@@ -91,6 +84,24 @@ def read(
         documents=documents,
         problems=(*reader.problems, *reader.strays),
     )
+
+
+def _dialect(storage: Storage, content: bytes | None) -> tuple[Dialect, Sequence[Problem]]:
+    """How keys are formed, by the entry point or, where it is lost, by the keys themselves."""
+    if content is not None:
+        try:
+            entry = read_entry(parse_object(content, ENTRY))
+        except ZarrstackError as error:
+            raise error.at(key=ENTRY) from None
+        return entry.dialect, entry.problems
+    shown = without_entry(storage)
+    if shown is None:
+        raise UsageError(
+            "no hierarchy of the 2022 draft of Zarr v3 is here",
+            found=storage.url,
+            expected=f"{ENTRY} at its root",
+        )
+    return shown[0], shown[1:]
 
 
 @dataclass(slots=True, kw_only=True)
