@@ -195,6 +195,7 @@ def resume(
     failed are tried again. `source` and `destination` replace the job's own places, for
     stores that have no URL. Raises JobError if there is no such job.
     """
+    process.keep_modules()
     path = find_job(target, job)
     options = RunOptions(
         workers=workers, processes=processes, executor=executor, verify=verify or "sample", fsync=fsync

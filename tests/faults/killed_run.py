@@ -30,7 +30,7 @@ def main() -> int:
         from zarrlift import process
 
         process.ours = True
-        os.environ["OPENBLAS_NUM_THREADS"] = "1"
+        process.before_loading()
         victim = os.getpid() if arguments[1] == "coordinator" else 0
         arguments = arguments[2:]
     count = 0

@@ -26,8 +26,7 @@ def entry() -> NoReturn:
     Everything is written and closed by then; only worker threads of libraries remain.
     """
     process.ours = True
-    # numpy's threads for linear algebra, which nothing here uses, take time to start and forbid a fork.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    process.before_loading()
     from ..verifying import ahead
 
     if ahead.wanted(sys.argv[1:]):
