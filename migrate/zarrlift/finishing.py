@@ -6,9 +6,12 @@ they meet stays, and is named.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Final
 
 from zarrstack.core.errors import JobError, Problem
@@ -27,6 +30,8 @@ from .storage import LocalStorage, Storage
 from .through import through
 from .writing import directory_of
 
+_NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
+"""What systems say of a directory with something in it."""
 _AGAIN: Final = "Undo the job and migrate again."
 _ATTRIBUTES: Final = {"zarr1": "attrs", "zarr2": ".zattrs", "n5": "attributes.json"}
 """Where nodes of a format get attributes when they had none; its programs may add them at any time."""
@@ -134,8 +139,9 @@ def undo(
             for array in plan.arrays:
                 removed += _chunks(array, storage, published.get(array.path), problems)
         if isinstance(place, LocalStorage):
-            _sweep(place, opened, plan)
-        bring_back(opened, place)
+            problems.extend(_sweep(place, opened, plan, {problem.key for problem in problems}))
+        if (aside := bring_back(opened, place)) is not None:
+            problems.append(aside)
         opened.note(state="undone", verified=None)
         opened.commit()
         return _outcome(opened, plan, "undone", started, problems, removed=removed, restored=restored)
@@ -194,18 +200,51 @@ def _newer(storage: Storage, key: str, published_ns: int | None) -> bool:
     return os.lstat(storage.path(key)).st_mtime_ns > published_ns
 
 
-def _sweep(storage: LocalStorage, job: Job, plan: Plan) -> None:
-    """Remove the job's own directory and, of a copy, every directory that is empty now."""
+def _sweep(storage: LocalStorage, job: Job, plan: Plan, told: AbstractSet[str | None]) -> Iterator[Problem]:
+    """Remove the job's own directory and, of a copy, every directory that is empty now.
+
+    A refusal for each directory that cannot be removed, and a note for each with files that are not the
+    job's; of keys that are `told` all is said.
+    """
     import shutil
 
-    shutil.rmtree(storage.path(directory_of(job.id)), ignore_errors=True)
-    if plan.in_place:
+    own = directory_of(job.id)
+    shutil.rmtree(storage.path(own), ignore_errors=True)
+    if os.path.lexists(storage.path(own)):
+        yield _kept_directory(own, "it cannot be emptied")
+    if plan.in_place or not storage.root.is_dir():
         return
-    for place, _, _ in os.walk(storage.root, topdown=False):
+    unlisted: list[Problem] = []
+
+    def relative(place: str) -> str:
+        return os.path.relpath(place, storage.root).replace(os.sep, "/")
+
+    def missed(error: OSError) -> None:
+        unlisted.append(_kept_directory(relative(error.filename), error.strerror or str(error)))
+
+    for place, _, files in os.walk(storage.root, topdown=False, onerror=missed):
+        key = relative(place)
+        if key == own or key.startswith(f"{own}/") or os.path.islink(place):
+            continue  # told already; or a root that is a link, which the job did not make
         try:
             os.rmdir(place)
-        except OSError:  # something is in it that is not ours
-            continue
+        except OSError as error:
+            if error.errno not in _NOT_EMPTY:
+                yield _kept_directory(key, error.strerror or str(error))
+            elif others := sorted({join("" if key == "." else key, name) for name in files} - told):
+                message = "files that the job did not write stay, and their directory"
+                yield replace(_stays(message, None, others[0]), severity="note")
+    yield from unlisted
+
+
+def _kept_directory(key: str, why: str) -> Problem:
+    return Problem(
+        kind="storage",
+        message="a directory cannot be removed",
+        key=key,
+        found=why,
+        advice="Look at what is in it, and remove it yourself.",
+    )
 
 
 def _stays(message: str, node: str | None, key: str, advice: str | None = None) -> Problem:

@@ -38,12 +38,29 @@ def set_aside(job: Job, destination: Storage) -> None:
     job.commit()
 
 
-def bring_back(job: Job, destination: Storage) -> None:
-    """Give the old tree its name again, once nothing stands in its place."""
-    if isinstance(destination, LocalStorage):
-        old = _name(job, destination)
-        if os.path.lexists(old) and not os.path.lexists(destination.root):
+def bring_back(job: Job, destination: Storage) -> Problem | None:
+    """Give the old tree its name again; a refusal that says why not where that cannot be."""
+    if not isinstance(destination, LocalStorage):
+        return None
+    old = _name(job, destination)
+    if not os.path.lexists(old):
+        return None
+    found = f"{destination.root} is there"
+    if not os.path.lexists(destination.root):
+        try:
             os.rename(old, destination.root)
+        except OSError as error:
+            found = error.strerror or str(error)
+        else:
+            return None
+    return Problem(
+        kind="aside",
+        message="the old tree does not get its name back",
+        key=old,
+        found=found,
+        expected=f"nothing at {destination.root}",
+        advice="Remove what is there, and rename the old tree yourself.",
+    )
 
 
 def sweep_aside(job: Job, destination: Storage) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -9,9 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from bad_input.support import run
 from job_archives import tree, values, write_archive
 
 import zarrlift
+from zarrlift.job import Job
+from zarrlift.writing import directory_of
 from zarrstack.core.errors import JobError, UsageError
 
 
@@ -144,8 +148,66 @@ def test_undo_of_a_copy_keeps_what_somebody_changed(source: Path, tmp_path: Path
     array[0, 0] = 999
     (tmp_path / "out.zarr/notes.txt").write_text("mine")
     outcome = zarrlift.undo(tmp_path / "out.zarr")
-    assert [problem.key for problem in outcome.problems] == ["g/relink/c/0/0"]
+    assert [(problem.severity, problem.key) for problem in outcome.problems] == [
+        ("refusal", "g/relink/c/0/0"),
+        ("note", "notes.txt"),
+    ]
     assert set(tree(tmp_path / "out.zarr")) == {"g/relink/c/0/0", "notes.txt"}
+
+
+def test_undo_tells_of_files_that_are_not_its_own_and_has_done_its_part(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    (tmp_path / "out.zarr/g/notes.txt").write_text("mine")
+    outcome = zarrlift.undo(tmp_path / "out.zarr")
+    assert outcome.ok
+    assert [(p.kind, p.severity, p.key) for p in outcome.problems] == [("changed", "note", "g/notes.txt")]
+    assert set(tree(tmp_path / "out.zarr")) == {"g/notes.txt"}
+
+
+@pytest.mark.parametrize("stuck", ["g/relink", "", ".zarrlift-job"])
+def test_undo_names_a_directory_that_cannot_be_removed(
+    stuck: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = tmp_path / "out.zarr"
+    job = zarrlift.migrate(source, destination).job
+    if stuck.startswith("."):
+        with Job.open(Path(job)) as opened:
+            stuck = directory_of(opened.id)
+        (destination / stuck / "inner").mkdir(parents=True)
+
+    def refuse(place: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
+        if dir_fd is not None or os.fspath(place) == str(destination / stuck):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), place)
+        rmdir(place)
+
+    rmdir = os.rmdir
+    monkeypatch.setattr(os, "rmdir", refuse)
+    ran = run("undo", job, "--json")
+    assert ran.code == 1
+    assert [(p["kind"], p["key"]) for p in ran.problems] == [("storage", stuck or ".")]
+    assert (destination / stuck).is_dir()
+
+
+def test_undo_leaves_a_link_that_the_destination_was(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out.zarr").symlink_to("elsewhere", target_is_directory=True)
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    outcome = zarrlift.undo(tmp_path / "out.zarr")
+    assert outcome.problems == ()
+    assert tree(tmp_path / "elsewhere") == {}
+
+
+def test_undo_names_the_old_tree_that_does_not_get_its_name_back(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.zarr").mkdir()
+    (tmp_path / "out.zarr/old").write_text("old")
+    (source / "g/relink/0.0").write_bytes(b"garbage")
+    job = zarrlift.migrate(source, tmp_path / "out.zarr", overwrite=True).job
+    (tmp_path / "out.zarr/notes.txt").write_text("mine")
+    outcome = zarrlift.undo(job)
+    assert not outcome.ok
+    (told,) = (problem for problem in outcome.problems if problem.kind == "aside")
+    assert told.key is not None
+    assert tree(Path(told.key)) == {"old": b"old"}
 
 
 def test_undo_after_overwrite_was_interrupted_brings_the_old_tree_back(source: Path, tmp_path: Path) -> None:
