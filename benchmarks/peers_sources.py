@@ -60,8 +60,8 @@ def write_float(path: Path, shape: tuple[int, ...] = (256, 512, 1024)) -> None:
         array[start : start + 64] = microscopy((64, *shape[1:]), rng).astype("f4") / 8
 
 
-def write_planes(path: Path, shape: tuple[int, ...] = (1024, 512, 512)) -> None:
-    """512 MiB of uint16 planes of 512 x 512, zstd: what rechunking to cubes has to turn over."""
+def write_planes(path: Path, shape: tuple[int, ...] = (2048, 512, 512)) -> None:
+    """1 GiB of uint16 planes of 512 x 512, zstd: what rechunking to cubes has to turn over."""
     array = zarr.create_array(
         str(path),
         shape=shape,
@@ -111,7 +111,10 @@ def write_absent(path: Path) -> None:
 
 
 SOURCES: dict[str, tuple[Callable[[Path], None], Callable[[Path], None]]] = {
-    "large.zarr": (write_large, lambda path: write_large(path, (128, 128, 192))),
+    "large.zarr": (
+        lambda path: write_large(path, (1024, 512, 1024)),
+        lambda path: write_large(path, (128, 128, 192)),
+    ),
     "tiny.zarr": (write_tiny, lambda path: write_tiny(path, (4, 8, 9))),
     "many.zarr": (write_many, lambda path: write_many(path, 2)),
     "container/blocks.n5": (write_n5, lambda path: write_n5(path, (100, 70, 130))),

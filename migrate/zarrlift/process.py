@@ -19,8 +19,8 @@ takes no more)."""
 
 _USUAL = gc.get_threshold()
 _WHILE_LOADING = 50_000
-"""Objects that are made before the garbage collector looks: modules leave hardly any garbage, and looking took
-a fifteenth of the time that loading takes."""
+"""Objects that are made before the garbage collector looks: modules leave hardly any garbage, and looking
+took a fifteenth of the time that loading takes."""
 
 
 def before_loading() -> None:
