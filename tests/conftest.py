@@ -17,16 +17,14 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from chances import IN_CI, fewer
 
 HERE = Path(__file__).parent
 END = "3.11" if sys.version_info[:2] == (3, 11) else "3.13"
 LISTED = "not everywhere: "
 
-# Slow machines are no failure. A run in CI is repeatable and finds what it found before: half as many do.
-IN_CI = "CI" in os.environ
-hypothesis.settings.register_profile(
-    "zarrlift", deadline=None, max_examples=25 if IN_CI else 50, derandomize=IN_CI
-)
+# Slow machines are no failure.
+hypothesis.settings.register_profile("zarrlift", deadline=None, max_examples=fewer(50), derandomize=IN_CI)
 hypothesis.settings.load_profile("zarrlift")
 
 

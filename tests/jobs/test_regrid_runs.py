@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import zarr
 from bad_input.support import migrate
+from chances import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from job_archives import tree
@@ -154,7 +155,7 @@ def size(file: Path) -> int:
 lengths = st.integers(1, 12)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.tuples(lengths, lengths), st.tuples(lengths, lengths), st.integers(1, 4), st.sampled_from([0, 1]))
 def test_what_is_kept_and_what_is_new_are_the_values_of_each_piece(
     chunk: tuple[int, int], piece: tuple[int, int], pieces: int, axis: int

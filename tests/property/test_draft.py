@@ -15,7 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import zarr
-from hypothesis import given, settings
+from chances import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import zarrlift
@@ -165,7 +166,7 @@ def write(root: Path, arrays: list[Drawn]) -> None:
         (root / key).write_bytes(content)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     hierarchies(),
     st.sampled_from([None, "bytes", "crc32c"]),

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from chances import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import zarrlift
@@ -52,7 +53,7 @@ def one_after_another(array: Wanted) -> st.SearchStrategy[tuple[Wanted, ArrayRec
     return st.tuples(st.just(array), grids(array), grids(array))
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(wanted(KINDS).flatmap(one_after_another))
 def test_every_bit_reads_back_whatever_the_chunks(case: tuple[Wanted, ArrayRecipe, ArrayRecipe]) -> None:
     """From Zarr v2 to some grid, and from there, as Zarr v3, to another."""
@@ -87,7 +88,7 @@ def with_memory(array: Wanted) -> st.SearchStrategy[tuple[Wanted, ArrayRecipe, i
     return st.tuples(st.just(array), grids(array), st.integers(1, 3000), st.integers(1, 3))
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(wanted(KINDS).flatmap(with_memory))
 def test_memory_and_workers_decide_no_byte(case: tuple[Wanted, ArrayRecipe, int, int]) -> None:
     array, recipe, room, workers = case

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from chances import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import zarrlift
@@ -22,7 +23,7 @@ from zarrstack.core.pipeline import Pipeline
 
 from .archives import NUMBERS, Wanted, bits, recipes, tree, values_of, wanted, write
 
-few = settings(max_examples=25)
+few = examples(25)
 """Each example writes and migrates an archive, which takes some 20 milliseconds."""
 
 
@@ -36,7 +37,7 @@ def folder() -> Iterator[Path]:
 arrays_with_recipes = wanted().flatmap(lambda array: st.tuples(st.just(array), recipes(array)))
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(arrays_with_recipes)
 def test_every_bit_reads_back_whatever_is_asked_for(case: tuple[Wanted, ArrayRecipe]) -> None:
     array, recipe = case

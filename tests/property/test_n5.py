@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from chances import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
@@ -174,7 +175,7 @@ codecs = st.sampled_from(["portable", "portable", "zstd:1", "gzip:1", "none"])
 
 
 @pytest.mark.needs_reader("tensorstore")
-@settings(max_examples=100)
+@examples(100)
 @given(wishes(BY_TENSORSTORE), st.sampled_from(["reversed", "kept"]), codecs)
 def test_what_tensorstore_wrote_migrates_to_equal_values(wish: Wish, axes: str, codec: str) -> None:
     with folder() as place:
@@ -187,7 +188,7 @@ plain = tuple(each for each in BY_TENSORSTORE if each["type"] in PACKERS and not
 
 
 @pytest.mark.needs_reader("tensorstore")
-@settings(max_examples=60)
+@examples(60)
 @given(wishes(plain), st.sampled_from(["reversed", "kept"]))
 def test_edge_blocks_that_are_cut_some_or_all_change_nothing(wish: Wish, axes: str) -> None:
     with folder() as place:
@@ -202,7 +203,7 @@ in_place = tuple(each for each in BY_TENSORSTORE if each["type"] in ("raw", "blo
 
 
 @pytest.mark.needs_reader("tensorstore")
-@settings(max_examples=40)
+@examples(40)
 @given(wishes(in_place))
 def test_in_place_the_same_values_are_read(wish: Wish) -> None:
     with folder() as place:

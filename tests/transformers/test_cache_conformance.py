@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from chances import fewer
 from zarr.storage import LocalStore, MemoryStore
 
 from zarrstack.cache import Cache
@@ -12,6 +13,8 @@ from zarrstack.transformer import stack
 
 
 class TestMemory(LayerTests):
+    examples = fewer(20)
+
     def layers(self):
         return [Cache(ttl=3600)]
 
@@ -19,7 +22,7 @@ class TestMemory(LayerTests):
 class TestSmallMemory(LayerTests):
     """Room for a few entries: what was evicted comes from below."""
 
-    examples = 10
+    examples = fewer(10)
 
     def layers(self):
         return [Cache(memory_bytes=1000)]
@@ -28,7 +31,7 @@ class TestSmallMemory(LayerTests):
 class TestFolder(LayerTests):
     """Stacks over one place share its tier, so that zarr's tests see what they write past the stack."""
 
-    examples = 10
+    examples = fewer(10)
     disk: Any = "/nowhere/zarrstack-cache"
 
     def layers(self):
@@ -55,7 +58,7 @@ class TestFolderOverFolder(TestFolder):
 class TestStore(LayerTests):
     """A disk tier in another store is that of one process: each stack here gets its own."""
 
-    examples = 10
+    examples = fewer(10)
     disk: Any = None
 
     def layers(self):

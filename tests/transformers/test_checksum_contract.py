@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chances import fewer
 from zarr.storage import LocalStore
 
 from zarrstack.checksum import Checksum
@@ -9,12 +10,14 @@ from zarrstack.testing import LayerTests
 
 
 class TestBesideInMemory(LayerTests):
+    examples = fewer(20)
+
     def layers(self):
         return [Checksum()]
 
 
 class TestManifestInMemory(LayerTests):
-    examples = 12
+    examples = fewer(12)
 
     def layers(self):
         return [Checksum(keep="manifest")]
@@ -22,7 +25,7 @@ class TestManifestInMemory(LayerTests):
 
 class TestBesideInAFolder(LayerTests):
     test_zarr_store_state_machine = None  # it makes keys that are folders of others
-    examples = 5
+    examples = fewer(5)
     steps = 8
     leaves_folders = True
     # zarr's machine fails over a LocalStore alone (3.4.2): when an array's last chunk is gone, it still

@@ -9,7 +9,8 @@ import json
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from chances import examples, fewer
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from transformers.sequences import check, sequences
@@ -59,7 +60,7 @@ if "array_and_chunks" not in inspect.signature(ZarrHierarchyStateMachine.add_arr
 
 
 class DraftTests(LayerTests):
-    examples = 10
+    examples = fewer(10)
     # zarr-python's shards have a checksum by default, which the draft's have not; the next test has those.
     test_both_codec_pipelines_store_the_same = None
 
@@ -137,7 +138,7 @@ keys = st.builds(str.__add__, heads, tails) | st.lists(words, min_size=1, max_si
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-@settings(max_examples=300)
+@examples(300)
 @given(key=keys)
 def test_each_key_that_has_a_place_comes_back_from_it(dialect, key) -> None:
     archive = DraftArchive(dialect, dict(ARRAYS))
@@ -150,7 +151,7 @@ def test_each_key_that_has_a_place_comes_back_from_it(dialect, key) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-@settings(max_examples=300)
+@examples(300)
 @given(key=keys, end=st.integers(0, 12))
 def test_a_listing_looks_into_every_folder_that_may_hold_the_answer(dialect, key, end) -> None:
     archive = DraftArchive(dialect, dict(ARRAYS))
@@ -181,7 +182,7 @@ DOCUMENTS = documents()
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=60)
+@examples(60)
 @given(data=st.data())
 def test_any_operations_among_arrays_leave_what_a_dictionary_would_hold(dialect, data) -> None:
     # Implicit groups would be shown beside: all groups here are explicit ones, and stay.

@@ -11,7 +11,8 @@ from concurrent.futures import ProcessPoolExecutor
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from chances import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers.dying import Dying, Killed
 from zarr.core.buffer import cpu, default_buffer_prototype
@@ -40,7 +41,7 @@ def content(store):
 archives = st.dictionaries(st.sampled_from(KEYS), st.binary(max_size=4))
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(archives, operations(KEYS), operations(KEYS, most=8))
 def test_any_operations_on_an_archive_are_seen_and_do_not_touch_it(archive, first, second):
     below = MemoryStore({key: buffer(value) for key, value in archive.items()})

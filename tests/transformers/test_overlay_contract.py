@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from chances import fewer
 from zarr.core.buffer import cpu
 from zarr.storage import LocalStore, MemoryStore
 
@@ -13,6 +14,8 @@ from zarrstack.transformer import stack
 
 class OverlayTests(LayerTests):
     """The place of a test is where writes go; the archive below is given."""
+
+    examples = fewer(20)
 
     def layers(self):
         place = getattr(self, "_place", None)

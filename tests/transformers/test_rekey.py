@@ -9,7 +9,8 @@ import pickle
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from chances import examples, fewer
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers.sequences import check, sequences
 from zarr.core.buffer import cpu, default_buffer_prototype
@@ -90,7 +91,7 @@ keys = st.builds(str.__add__, heads, tails) | st.lists(words, min_size=1, max_si
 
 
 @pytest.mark.parametrize("rules", TOTAL.values(), ids=TOTAL)
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_any_operations_leave_what_a_dictionary_would_hold(rules, data) -> None:
     below: dict = {}
@@ -100,7 +101,7 @@ def test_any_operations_leave_what_a_dictionary_would_hold(rules, data) -> None:
 
 
 @pytest.mark.parametrize("rules", ALL.values(), ids=ALL)
-@settings(max_examples=50)
+@examples(50)
 @given(key=keys)
 def test_each_key_that_has_a_place_comes_back_from_it(rules, key) -> None:
     layer = Rekey(rules=rules)
@@ -110,7 +111,7 @@ def test_each_key_that_has_a_place_comes_back_from_it(rules, key) -> None:
 
 
 @pytest.mark.parametrize(("rules", "inside", "outside"), PARTIAL.values(), ids=PARTIAL)
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_keys_without_a_place_are_missing_and_cannot_be_written(rules, inside, outside, data) -> None:
     layer = Rekey(MemoryStore(), rules=rules)
@@ -132,14 +133,14 @@ def test_keys_without_a_place_are_missing_and_cannot_be_written(rules, inside, o
 
 
 class TestV2Below(LayerTests):
-    examples = 10
+    examples = fewer(10)
 
     def layers(self):
         return [Rekey(rules=[Chunks(arrays=ARRAYS), Prefix(below="old")])]
 
 
 class TestDraftBelow(LayerTests):
-    examples = 10
+    examples = fewer(10)
 
     def layers(self):
         return [Rekey(rules=[Draft(arrays={"a": 2, "foo": 1, "data/root": 1})])]

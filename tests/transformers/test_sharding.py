@@ -8,7 +8,8 @@ import threading
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
+from chances import examples, fewer
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers.sequences import check, sequences
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
@@ -81,7 +82,7 @@ def keys(layer: Sharding) -> st.SearchStrategy[str]:
 
 
 @pytest.mark.parametrize("options", LAYERS.values(), ids=LAYERS)
-@settings(max_examples=30)
+@examples(30)
 @given(data=st.data())
 def test_any_operations_leave_what_a_dictionary_would_hold(options, data) -> None:
     below: dict = {}
@@ -94,7 +95,7 @@ def test_any_operations_leave_what_a_dictionary_would_hold(options, data) -> Non
 
 
 class TestKeysInsideAndOutside(LayerTests):
-    examples = 10
+    examples = fewer(10)
 
     def layers(self):
         return [Sharding(chunks_per_shard=[2], path="a/c"), Sharding(chunks_per_shard=[2, 3], path="a")]

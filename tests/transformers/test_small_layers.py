@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from chances import fewer
 from zarr.storage import LocalStore
 
 from zarrstack.log import Log
@@ -12,12 +13,14 @@ from zarrstack.throttle import Throttle
 
 
 class OverMemory(LayerTests):
-    """The default of the suite."""
+    """The steps of the suite's default."""
+
+    examples = fewer(20)
 
 
 class OverFolder(LayerTests):
     test_zarr_store_state_machine = None  # it makes keys that are folders of others
-    examples = 6
+    examples = fewer(6)
     steps = 10
     leaves_folders = True
     # zarr's machine fails over a LocalStore alone (3.4.2): when an array's last chunk is gone, it still

@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from chances import examples, fewer
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
@@ -84,7 +85,7 @@ class Chosen(LayerTests):
     """The suite over layers by name; the upper store of an overlay belongs to the place."""
 
     names: tuple[str, ...] = ()
-    examples = 5
+    examples = fewer(5)
     steps = 15
     upper = MemoryStore()
 
@@ -116,7 +117,7 @@ def test_every_registered_layer_can_be_found(name):
     assert find(name).name == name
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(sorted(ANY)), min_size=3, max_size=3).filter(allowed), st.data())
 def test_any_operations_on_any_stack_equal_those_on_a_dictionary(names, data):
     with tempfile.TemporaryDirectory() as folder:
