@@ -24,6 +24,7 @@ from .conventions import Applied, apply_conventions
 from .destination import destination_layout
 from .documents import array_document, group_document, strict_attributes
 from .formats.nodes import placed
+from .formats.walk import leading_away
 from .inventory import NOT_LISTED, Inventory, take_inventory
 from .planning_blocks import choose_blocks, mean_leaf, memory_budget, memory_of_pairs, store_buffers
 from .planning_chunks import fit_problem, memory_problem, object_problem
@@ -337,17 +338,7 @@ def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -
             )
         )
     for key, target in inventory.bad_links:
-        problems.append(
-            Problem(
-                kind="link",
-                severity="refusal",
-                node=node.path,
-                key=key,
-                message="a link leads out of the archive, or nowhere",
-                found=target,
-                advice="Use --follow-links if that is meant.",
-            )
-        )
+        problems.append(leading_away(node.path, key, target))
     for key, what in inventory.no_files:
         problems.append(
             Problem(

@@ -26,6 +26,7 @@ from bad_input.support import (
     GOOD,
     PEAK,
     assert_good,
+    copied,
     migrate,
     python,
     read,
@@ -34,7 +35,7 @@ from bad_input.support import (
     write_archive,
     write_array,
 )
-from fixtures_index import make_bad_links
+from fixtures_index import archive, make_bad_links
 
 import zarrlift
 from zarrlift.job import Job
@@ -122,6 +123,41 @@ def test_links_that_lead_astray_keep_back_their_node(tmp_path: Path) -> None:
             assert ran.refusals[0]["found"]
 
 
+@pytest.mark.parametrize(
+    ("name", "chunk"),
+    [
+        ("zarr-2.18/stores/directory", "top/0.0"),
+        ("zarr-2.18/stores/root_array_slash", "0"),
+        ("zarr_v1/zarr-1.1/root", "0.0"),
+        ("n5/java-3.5.1/root", "0/0"),
+        ("zarr_v3_draft/zarr-2.18/root_array", "data/root/c0"),
+    ],
+)
+@pytest.mark.parametrize("follow", [(), ("--follow-links",)], ids=["", "followed"])
+def test_a_chunk_that_was_not_fetched_is_told_how_to_be(
+    name: str, chunk: str, follow: tuple[str, ...], tmp_path: Path
+) -> None:
+    """git-annex leaves a link to nothing, out of the archive; following it would help nobody."""
+    source = copied(archive(name).path, tmp_path / "annexed")
+    link = source / chunk
+    shutil.rmtree(link) if link.is_dir() else link.unlink()
+    link.symlink_to("../../.git/annex/objects/MD5E-s5--d8e8fca2dc0f896fd7cb4cb0031ba249")
+    ran = migrate(source, tmp_path / "out.zarr", *follow)
+    (told,) = (problem for problem in ran.refusals if problem["kind"] == "link")
+    assert told["message"] == "a link leads nowhere"
+    assert "git annex get" in told["advice"]
+    assert "--follow-links" not in told["advice"]
+
+
+@pytest.mark.parametrize("name", ["leaves_chunk", "leaves_array"])
+def test_what_lies_elsewhere_is_migrated_if_that_is_meant(name: str, tmp_path: Path) -> None:
+    source = make_bad_links(tmp_path)[name]
+    (told,) = migrate(source, tmp_path / "out.zarr").refusals
+    assert told["message"] == "a link leads out of the archive"
+    assert "--follow-links" in told["advice"]
+    assert migrate(source, tmp_path / "followed.zarr", "--follow-links").code == 0
+
+
 def test_a_source_that_vanishes_midway_is_named(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +227,7 @@ def test_a_full_disk_is_one_error_and_a_resume_goes_on(size: int, source: Path, 
 WAYS = ("write", "mkdir", "replace", "open")
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS], ids=errno.errorcode.get)
 @pytest.mark.parametrize("after", [0, 3, 20])
 @pytest.mark.parametrize("way", WAYS)
@@ -329,6 +366,7 @@ AGAIN = {
 }
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("words", AGAIN.values(), ids=AGAIN)
 @pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
 def test_a_broken_job_file_is_named_and_nothing_is_touched(

@@ -267,14 +267,21 @@ def _child(storage: Storage, place: Found, entry: Entry, *, follow_links: bool) 
     return child
 
 
+def leading_away(path: str | None, key: str | None, target: str) -> Problem:
+    """What is said of a link that is not to be followed: to what is not there, or to what lies elsewhere."""
+    if os.path.exists(target):
+        return leading_out(path, key, target)
+    return leading_nowhere(path, target).at(key=key)
+
+
 def leading_nowhere(path: str | None, target: str) -> Problem:
-    """What is said of a link to what is not there."""
+    """What is said of a link to what is not there; following it would be of no use."""
     return Problem(
         kind="link",
         message="a link leads nowhere",
         node=path,
         found=target,
-        advice="Fetch what it stands for, or exclude it.",
+        advice="Fetch what it leads to (git-annex and DataLad do with `git annex get`), or exclude the node.",
     )
 
 

@@ -42,7 +42,7 @@ from .contradictions import node_in_array
 from .documents import Documents, parse_object
 from .nodes import placed
 from .strays import is_litter, stray_notes
-from .walk import Found, leading_nowhere, leading_out
+from .walk import Found, leading_away
 from .zarr_v3_draft_entry import without_entry
 from .zarr_v3_draft_tree import META, Tree, documents_named, find_documents, find_lost
 
@@ -331,9 +331,9 @@ class _Reader:
         target = storage.link(place)
         if target is None:
             return None
-        if storage.leaves_root(target) and not self.follow_links:
-            return leading_out(None, place, target)
-        return None if os.path.exists(target) else leading_nowhere(None, target).at(key=place)
+        if os.path.exists(target) and (self.follow_links or not storage.leaves_root(target)):
+            return None
+        return leading_away(None, place, target)
 
     def _look_at_chunks(self, nodes: dict[str, Node], strays: list[str]) -> None:
         """Chunks say that an array was there; without its document its values are lost on us."""

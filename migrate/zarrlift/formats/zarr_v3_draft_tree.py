@@ -159,10 +159,10 @@ def _bad_link(
     """What is wrong with a link that is met among the documents."""
     if entry.link is None:
         return None
-    if storage.leaves_root(entry.link) and not follow_links:
-        return leading_out(None, key, entry.link)
     if not os.path.exists(entry.link):
         return leading_nowhere(None, entry.link)
+    if storage.leaves_root(entry.link) and not follow_links:
+        return leading_out(None, key, entry.link)
     if entry.is_dir and any(f"{real}{os.sep}".startswith(f"{entry.link}{os.sep}") for real in above):
         return leading_back(None, entry.link)
     return None
