@@ -30,6 +30,7 @@ from ..casting import cast
 from ..recipe import ArrayRecipe
 from ..recipe_dtype import parse_data_type
 from .base import Change, Convention, Recognised, View
+from .netcdf import netcdf_names
 
 DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 FILL: Final = "_FillValue"
@@ -52,7 +53,7 @@ class Xarray(Convention):
                 continue
             if DIMENSIONS not in node.attributes and view.archive.format != "zarr2":
                 continue  # names of other formats are none of xarray's
-            names = _names(node, problems)
+            names = netcdf_names(node) or _names(node, problems)
             if names is None:
                 continue
             mask = _mask(node, view.recipe.for_array(node.path), problems)
@@ -65,8 +66,10 @@ class Xarray(Convention):
             lost = FILL in node.attributes and (
                 FILL not in attributes or canonical(attributes[FILL]) != canonical(node.attributes[FILL])
             )
+            unnamed = node.attributes.get(DIMENSIONS) == [] and bool(names)
+            replaced = [f"/{FILL}"] * lost + [f"/{DIMENSIONS}"] * unnamed
             changes[node.path] = Change(
-                attributes=attributes, dimension_names=names, replaced=(f"/{FILL}",) if lost else ()
+                attributes=attributes, dimension_names=names, replaced=tuple(replaced)
             )
         if not changes and not problems:
             return None

@@ -48,6 +48,8 @@ def xarray(node: Node, found: FoundNode) -> Iterator[Finding]:
     labels = node.attributes.get("_ARRAY_DIMENSIONS")
     if not isinstance(labels, list) or "_ARRAY_DIMENSIONS" in found.attributes:
         return
+    if labels == [] and node.layout.shape == (1,):
+        labels = ["_scalar_"]  # netcdf-c 4.9.0 names no axis of a scalar, which 4.9.4 does
     names = metadata.dimension_names or (None,) * len(labels)
     if list(names) != labels:
         yield "list of dimension names", canonical(list(names)), canonical(labels)
