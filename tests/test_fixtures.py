@@ -47,6 +47,7 @@ def documents() -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(file.read_bytes()) for folder in folders for file in folder.rglob(".zarray"))
 
 
+@pytest.mark.needs_reader("once")
 def test_no_fixture_changed_unnoticed() -> None:
     spec = importlib.util.spec_from_file_location("manifest", FIXTURES / "writers" / "manifest.py")
     assert spec is not None

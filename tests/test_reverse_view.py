@@ -12,6 +12,7 @@ import pickle
 import subprocess
 import tempfile
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -139,20 +140,31 @@ def cases() -> list:
     ]
 
 
+@cache
+def _lifted(root: Path, kind: str, name: str, axes: str) -> tuple[Path, ReverseView, Path]:
+    place = root / f"{name.replace('/', '_')} {axes}"
+    zarrlift.migrate(archive(name).path, place / "new", axes=axes, verify="none")
+    store = zarrlift.present(place / "new", kind, axes=axes)
+    return place / "new", store, shown(store, place / "old")
+
+
+@pytest.fixture(scope="module")
+def lifted(tmp_path_factory):
+    """Old archive -> Zarr v3 -> shown as before: the result, its view, and the view as files; made once."""
+    root = tmp_path_factory.mktemp("lifted")
+    return lambda kind, name, axes: _lifted(root, kind, name, axes)
+
+
 @pytest.mark.needs_reader("zarr-2.18")
 @pytest.mark.parametrize("kind", ["zarr2", "n5"])
-def test_zarr_2_18_reads_what_it_could_before_the_migration(kind: str, tmp_path: Path) -> None:
-    """Old archive -> Zarr v3 -> shown as before: zarr 2.18 reads the values once written."""
+def test_zarr_2_18_reads_what_it_could_before_the_migration(kind: str, lifted) -> None:
+    """What is shown as before: zarr 2.18 reads the values once written."""
     places, migrated = [], []
-    for number, case in enumerate(cases()):
-        shown_as, name, axes = case.values
+    for shown_as, name, axes in (case.values for case in cases()):
         if shown_as != kind:
             continue
-        result = tmp_path / f"{number}.v3"
-        zarrlift.migrate(archive(name).path, result, axes=axes, verify="none")
-        store = zarrlift.present(result, kind, axes=axes)
-        shown(store, tmp_path / f"{number}.old")
-        places.append([str(tmp_path / f"{number}.old"), []])
+        result, store, old = lifted(kind, name, axes)
+        places.append([str(old), []])
         migrated.append((archive(name), result, store, axes))
     compared = 0
     for (one, result, store, axes), seen in zip(migrated, zarr_2_18(kind, *places), strict=True):
@@ -177,15 +189,12 @@ def test_zarr_2_18_reads_what_it_could_before_the_migration(kind: str, tmp_path:
 
 @pytest.mark.needs_reader("tensorstore")
 @pytest.mark.parametrize(("kind", "name", "axes"), cases())
-def test_tensorstore_reads_it_too(kind: str, name: str, axes: str, tmp_path: Path) -> None:
-    result = tmp_path / "result"
-    zarrlift.migrate(archive(name).path, result, axes=axes, verify="none")
-    store = zarrlift.present(result, kind, axes=axes)
-    shown(store, tmp_path / "old")
+def test_tensorstore_reads_it_too(kind: str, name: str, axes: str, lifted) -> None:
+    result, _, place = lifted(kind, name, axes)
     document = ".zarray" if kind == "zarr2" else "attributes.json"
     compared = 0
-    for file in sorted((tmp_path / "old").rglob(document)):
-        path = file.parent.relative_to(tmp_path / "old").as_posix().removeprefix(".")
+    for file in sorted(place.rglob(document)):
+        path = file.parent.relative_to(place).as_posix().removeprefix(".")
         data = json.loads(file.read_text())
         if kind == "n5" and "dimensions" not in data:
             continue

@@ -10,6 +10,8 @@ import pytest
 import zarr
 from bad_input.support import PEAK, python
 
+pytestmark = pytest.mark.needs_reader("once")
+
 MEMORY = 256 * 10**6
 SHAPE = (96, 1024, 1024)
 """Of uint16: 201 MB in one shard, when it is asked for."""

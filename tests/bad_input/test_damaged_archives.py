@@ -80,6 +80,7 @@ def test_a_copy_keeps_back_what_is_damaged_and_nothing_else(case: BadCase, tmp_p
         assert any(problem.get("key") in case.keys for problem in ran.refusals) or case.name in ALSO_AT
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_in_place_nothing_damaged_is_published_and_no_group(case: BadCase, tmp_path: Path) -> None:
     source = copied(case.path, tmp_path / "source.zarr")
@@ -100,6 +101,7 @@ def test_in_place_nothing_damaged_is_published_and_no_group(case: BadCase, tmp_p
         assert all(said_of(ran, node) for node in case.damaged)
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_looking_writes_nothing_and_tells_of_what_the_documents_show(case: BadCase, tmp_path: Path) -> None:
     before = tree(case.path)

@@ -76,6 +76,7 @@ def test_a_copy_keeps_back_what_is_damaged_and_nothing_else(case: BadCase, optio
         assert any(p.get("key") in {*case.keys} | ALSO_AT.get(case.name, set()) for p in ran.refusals)
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_looking_writes_nothing_and_tells_of_what_the_documents_show(case: BadCase, tmp_path: Path) -> None:
     before = tree(case.path)
@@ -100,6 +101,7 @@ def test_nothing_is_done_in_place(case: BadCase, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["source.zarr"]
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", SHARDS, ids=str)
 def test_verify_says_which_shard_is_damaged(case: BadCase, tmp_path: Path) -> None:
     """A result that was made while the source was sound, against a source that is not any more."""

@@ -48,6 +48,7 @@ def test_a_copy_keeps_back_what_is_damaged_and_nothing_else(case: BadCase, axes:
             assert np.array_equal(read(destination / node), good)
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_looking_writes_nothing_and_tells_of_what_the_documents_show(case: BadCase, tmp_path: Path) -> None:
     before = tree(case.path)

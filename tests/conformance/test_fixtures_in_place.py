@@ -94,6 +94,7 @@ def test_kept_bytes_read_as_the_old_writer_read_them(way: str, one: ExpectedArch
     try_each(one.arrays.values(), check)
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("one", DIRECTORIES, ids=str)
 def test_keeping_moves_every_chunk_as_it_lies(one: ExpectedArchive, kept) -> None:
     _, outcome = kept("keep", one.name)
@@ -105,6 +106,7 @@ def test_keeping_moves_every_chunk_as_it_lies(one: ExpectedArchive, kept) -> Non
     assert {name.rpartition("/")[2] for name in after.keys() - before.keys()} <= {"zarr.json"}
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("one", DIRECTORIES, ids=str)
 def test_undo_gives_the_tree_back(one: ExpectedArchive, tmp_path: Path) -> None:
     place = tmp_path / "archive"

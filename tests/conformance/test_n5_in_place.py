@@ -79,6 +79,7 @@ def test_arrays_in_place_read_as_their_writer_read_them(one: ExpectedArchive, re
     try_each(one.arrays.values(), check)
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("one", archives("n5"), ids=str)
 def test_only_documents_are_added_and_undo_takes_them_away(one: ExpectedArchive, tmp_path: Path) -> None:
     place = copied(one.path, tmp_path / "archive")
@@ -139,6 +140,7 @@ def test_a_plan_in_place_is_saved_and_read_without_loss(tmp_path: Path) -> None:
 BLOCKS = [case for case in bad_cases("n5") if case.name.startswith("block_")]
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", BLOCKS, ids=str)
 def test_a_header_that_lies_keeps_its_array_back_in_place_too(case, tmp_path: Path) -> None:
     place = copied(case.path, tmp_path / "source.n5")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -30,22 +31,26 @@ pytestmark = [
 ]
 
 
+def migrate(source: Path, result: Path, *, in_place: bool) -> Path:
+    """Migrate a fixture, or a copy of it where that lies."""
+    if in_place:
+        shutil.copytree(source, result)
+        outcome = zarrlift.migrate(result, in_place=True)
+    else:
+        outcome = zarrlift.migrate(source, result)
+    assert outcome.state == "done", outcome.problems
+    return result
+
+
 @pytest.fixture(params=["new place", "in place"])
 def migrated(request, tmp_path):
     """A function that migrates a fixture; gives (source, result)."""
 
-    def migrate(name: str) -> tuple[Path, Path]:
+    def both(name: str) -> tuple[Path, Path]:
         source = archive(name).path
-        result = tmp_path / source.name
-        if request.param == "in place":
-            shutil.copytree(source, result)
-            outcome = zarrlift.migrate(result, in_place=True)
-        else:
-            outcome = zarrlift.migrate(source, result)
-        assert outcome.state == "done", outcome.problems
-        return source, result
+        return source, migrate(source, tmp_path / source.name, in_place=request.param == "in place")
 
-    return migrate
+    return both
 
 
 def assert_same_encodings(before: xarray.Dataset, after: xarray.Dataset) -> None:
@@ -117,20 +122,40 @@ def test_xarray_writes_its_masks_the_same_way(tmp_path) -> None:
                 assert mine == other or (np.isnan(mine) and np.isnan(other)), name
 
 
-@pytest.mark.needs_reader("applications")
-@pytest.mark.parametrize(
-    ("what", "name"),
-    [
+OTHERS = [
+    (what, name, in_place)
+    for what, name in (
         ("anndata", "applications/anndata"),
         ("spatialdata", "applications/spatialdata"),
         ("ome", "applications/plate"),
         ("ome", "applications/series"),
         ("ome", "zarr-2.18/people/cells"),
-    ],
-)
-def test_others_open_the_same(what: str, name: str, migrated) -> None:
-    source, result = migrated(name)
+    )
+    for in_place in (False, True)
+]
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory) -> list[int | str]:
+    """For each of `OTHERS` how much was compared, or what went wrong; the applications are loaded once."""
+    root, work = tmp_path_factory.mktemp("others"), []
+    for number, (what, name, in_place) in enumerate(OTHERS):
+        source, result = archive(name).path, root / str(number) / archive(name).path.name
+        work.append([what, str(source), str(migrate(source, result, in_place=in_place))])
     python = Path(os.environ["ZARRLIFT_APPLICATIONS"]) / "bin" / "python"
-    done = subprocess.run([python, READ, what, source, result], capture_output=True, text=True, check=False)
+    done = subprocess.run([python, READ], input=json.dumps(work), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert int(done.stdout.split()[-1]) > 0
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) == len(OTHERS)
+    return found
+
+
+@pytest.mark.needs_reader("applications")
+@pytest.mark.parametrize(
+    "number",
+    range(len(OTHERS)),
+    ids=[f"{what}, {name}{', in place' * place}" for what, name, place in OTHERS],
+)
+def test_others_open_the_same(number: int, answers: list[int | str]) -> None:
+    assert isinstance(answers[number], int), answers[number]
+    assert answers[number] > 0

@@ -1,6 +1,6 @@
 """Pickles that ask for more than data, in every place of a file that can name a codec: nothing runs.
 
-Each file is planned, migrated, inspected, verified and viewed in a process of its own, in which an audit
+Each file is planned, migrated, inspected and verified in a process apart, in which an audit
 hook writes down every name that a pickle looks up and every program that is started (Python's
 `pickle.find_class`, `os.system`, ...; https://docs.python.org/3/library/audit_events.html). The tripwire is
 a file that the pickles would make.
@@ -22,26 +22,32 @@ import numpy as np
 import pytest
 from hdmf_files import documents, edit, small, unpack, write_pickled
 
-WATCHED = """
+HOOK = """
 import json, os, sys
-source, result, tripwire, log = sys.argv[1:5]
 seen = []
 def hook(event, arguments):
     if event in ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen"):
         seen.append([event, *map(str, arguments[:2])])
 sys.addaudithook(hook)
+"""
+WATCHED = (
+    HOOK
+    + """
 import zarrlift
 from zarrlift.recipe import ArrayRecipe, Recipe
-words = []
-for conventions in ("auto", "none"):
-    recipe = Recipe(base=ArrayRecipe(conventions=conventions, objects="json"))
-    archive = zarrlift.inspect(source)
-    outcome = zarrlift.migrate(source, f"{result}-{conventions}", recipe=recipe)
-    words.append([str(problem) for problem in (*archive.all_problems(), *outcome.problems)])
-    if os.path.isdir(f"{result}-{conventions}"):
-        zarrlift.verify(source, f"{result}-{conventions}", recipe=recipe, full=True)
-json.dump({"seen": seen, "words": words}, open(log, "w"))
+for source, result, log in json.load(sys.stdin):
+    words = []
+    for conventions in ("auto", "none"):
+        recipe = Recipe(base=ArrayRecipe(conventions=conventions, objects="json"))
+        archive = zarrlift.inspect(source)
+        outcome = zarrlift.migrate(source, f"{result}-{conventions}", recipe=recipe)
+        words.append([str(problem) for problem in (*archive.all_problems(), *outcome.problems)])
+        if os.path.isdir(f"{result}-{conventions}"):
+            zarrlift.verify(source, f"{result}-{conventions}", recipe=recipe, full=True)
+    json.dump({"seen": seen, "words": words}, open(log, "w"))
+    seen = []
 """
+)
 
 
 class Trip:
@@ -181,61 +187,77 @@ PLACES: tuple[Callable[[Path, Trip], None], ...] = (
 )  # fmt: skip
 
 
-def watched(source: Path, tmp_path: Path) -> dict[str, Any]:
-    """What zarrlift said of a file, and what an audit hook saw."""
-    log = tmp_path / "log.json"
+def watch(*folders: Path, source: str = "a.zarr") -> None:
+    """In one process, do with the file in each folder what zarrlift can, and note there what was seen."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "NUMCODECS_ALLOW_UNSAFE_PICKLE_DECODE": "1"}
+    work = [[str(folder / name) for name in (source, "result", "log.json")] for folder in folders]
     done = subprocess.run(
-        [sys.executable, "-c", WATCHED, source, tmp_path / "result", tmp_path / "tripwire", log],
+        [sys.executable, "-c", WATCHED], input=json.dumps(work),
         capture_output=True, text=True, check=False, timeout=300, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    found: dict[str, Any] = json.loads(log.read_bytes())
+
+
+def noted(folder: Path) -> dict[str, Any]:
+    """What zarrlift said of a file, and what an audit hook saw."""
+    found: dict[str, Any] = json.loads((folder / "log.json").read_bytes())
     return found
+
+
+HOWS = {"open": "io.open", "eval": "builtins.eval"}
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for each hostile file, with what was seen when it was worked on."""
+    root = tmp_path_factory.mktemp("hostile")
+    for place in PLACES:
+        place(small(root / place.__name__ / "a.zarr"), Trip(root / place.__name__ / "tripwire"))
+    for how in HOWS:
+        in_a_reference(small(root / how / "a.zarr"), Trip(root / how / "tripwire", how))
+    watch(*root.iterdir())
+    return root
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__)
 def test_nothing_that_a_pickle_names_is_looked_up_or_run(
-    place: Callable[[Path, Trip], None], tmp_path: Path
+    place: Callable[[Path, Trip], None], hostile: Path
 ) -> None:
-    source = small(tmp_path / "a.zarr")
-    place(source, Trip(tmp_path / "tripwire"))
-    found = watched(source, tmp_path)
+    folder = hostile / place.__name__
+    found = noted(folder)
     assert found["seen"] == []
-    assert not (tmp_path / "tripwire").exists()
+    assert not (folder / "tripwire").exists()
     if place is not in_the_fill_value:  # which nobody reads, as nobody needs it
         assert any("pickle" in word or "does not decode" in word for word in found["words"][0]), found[
             "words"
         ]
 
 
-@pytest.mark.parametrize("how", ["open", "eval"])
-def test_whatever_it_names(how: str, tmp_path: Path) -> None:
-    source = small(tmp_path / "a.zarr")
-    in_a_reference(source, Trip(tmp_path / "tripwire", how))
-    found = watched(source, tmp_path)
+@pytest.mark.parametrize("how", HOWS)
+def test_whatever_it_names(how: str, hostile: Path) -> None:
+    found = noted(hostile / how)
     assert found["seen"] == []
-    assert not (tmp_path / "tripwire").exists()
-    name = {"open": "io.open", "eval": "builtins.eval"}[how]
-    assert any(name in word for word in found["words"][0]), found["words"][0]
+    assert not (hostile / how / "tripwire").exists()
+    assert any(HOWS[how] in word for word in found["words"][0]), found["words"][0]
 
 
 def test_a_sound_file_is_migrated_without_unpickling_anything(tmp_path: Path) -> None:
-    found = watched(unpack("0.13", "builders", tmp_path) / "builders.zarr", tmp_path)
-    assert found["seen"] == []
-    assert documents(tmp_path / "result-auto")["references/pointers"]["attributes"] == {
+    folder = unpack("0.13", "builders", tmp_path)
+    watch(folder, source="builders.zarr")
+    assert noted(folder)["seen"] == []
+    assert documents(folder / "result-auto")["references/pointers"]["attributes"] == {
         "_DTYPE": "object_reference"
     }
 
 
 def test_the_tripwire_works(tmp_path: Path) -> None:
     """The same pickle, given to pickle itself."""
-    code = WATCHED.split("import zarrlift", maxsplit=1)[0] + (
-        "import pickle\npickle.loads(open(source, 'rb').read())\n"
-        "json.dump({'seen': seen, 'words': []}, open(log, 'w'))\n"
+    code = HOOK + (
+        "import pickle\npickle.loads(open(sys.argv[1], 'rb').read())\n"
+        "json.dump({'seen': seen, 'words': []}, open(sys.argv[2], 'w'))\n"
     )
     (tmp_path / "payload").write_bytes(one(Trip(tmp_path / "tripwire")))
     log = tmp_path / "log.json"
-    subprocess.run([sys.executable, "-c", code, tmp_path / "payload", "", "", log], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code, tmp_path / "payload", log], check=True, timeout=60)
     assert (tmp_path / "tripwire").exists()
     assert ["os.system"] in [event[:1] for event in json.loads(log.read_bytes())["seen"]]

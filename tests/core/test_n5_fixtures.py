@@ -53,6 +53,7 @@ def decoded(storage, path, dataset, axes):
     return result
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("axes", ["reversed", "kept"])
 @pytest.mark.parametrize("one", [one for one in fixtures_index.archives("n5") if one.arrays], ids=str)
 def test_blocks_of_a_real_writer_decode_to_what_it_reads(one, axes):
@@ -85,6 +86,7 @@ def decodes_to_what_its_writer_reads(axes, array):
 BAD = [case for case in fixtures_index.bad_cases("n5") if case.name not in SEEN_BY_LISTING]
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", BAD, ids=str)
 def test_damage_gives_our_errors_or_the_true_values(case):
     storage = open_storage(case.path)

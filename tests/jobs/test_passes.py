@@ -105,6 +105,7 @@ def test_they_are_over_processes_and_in_a_store(
     assert zarrlift.verify(rows, place, full=True).ok
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("moment", [0, 1, 3, 8, 20])
 def test_an_interrupted_run_goes_on(
     moment: int,
@@ -210,6 +211,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
 WIDE = ("--chunks", "6000,20", "--shards", "none", "--codecs", "none", "--memory", "128MB")
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("part", [0.2, 0.45, 0.7, 0.95])
 def test_a_killed_run_of_shards_goes_on(part: float, wide: Path, tmp_path: Path) -> None:
     whole = wide.parent / "whole"

@@ -69,7 +69,15 @@ def test_every_reader_reads_what_was_cut_anew(reader, option, numbers, tmp_path)
     assert same == (reader != "zarrita" or OPTIONS[option].get("shard_index_location") != "start")
 
 
-@pytest.mark.parametrize("chunks", ["1", "4", "-1", "2,2", "3,-1", "7,7"])
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        "1",
+        "4",
+        "3,-1",
+        *(pytest.param(each, marks=pytest.mark.needs_reader("once")) for each in ("-1", "2,2", "7,7")),
+    ],
+)
 @pytest.mark.parametrize("shards", [None, "2x"])
 @pytest.mark.parametrize(
     "source", [write_kinds, lambda path: shutil.copytree(DRAFT, path), lambda path: shutil.copytree(N5, path)]
@@ -87,6 +95,7 @@ def test_values_are_those_of_a_copy_with_the_same_chunks(source, shards, chunks,
             assert array.destination.chunk_shape == array.source.chunk_shape
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("source", ["numbers", "sharded"])
 def test_the_same_bytes_whatever_memory_there_is(source, option, numbers, monkeypatch, tmp_path) -> None:

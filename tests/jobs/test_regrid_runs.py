@@ -92,6 +92,7 @@ def decodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Decodes]:
     return iter([seen])
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", CASES)
 def test_the_plan_counts_every_decoding(
     case: str, source: Path, decodes: Iterator[Decodes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -155,6 +156,7 @@ def size(file: Path) -> int:
 lengths = st.integers(1, 12)
 
 
+@pytest.mark.needs_reader("once")
 @examples(25)
 @given(st.tuples(lengths, lengths), st.tuples(lengths, lengths), st.integers(1, 4), st.sampled_from([0, 1]))
 def test_what_is_kept_and_what_is_new_are_the_values_of_each_piece(

@@ -44,7 +44,13 @@ def test_from_any_store(
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("spooled", [False, True], ids=["in memory", "by a temporary file"])
+@pytest.mark.parametrize(
+    "spooled",
+    [
+        pytest.param(False, id="in memory"),
+        pytest.param(True, id="by a temporary file", marks=pytest.mark.needs_reader("once")),
+    ],
+)
 @pytest.mark.parametrize("destination", DESTINATIONS)
 def test_to_any_store(
     destination: str,

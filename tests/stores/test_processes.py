@@ -90,6 +90,7 @@ def test_a_worker_that_dies_is_one_clear_problem_and_the_job_resumes(many, expec
     assert files(place) == expected
 
 
+@pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("seed", range(3))
 def test_workers_end_with_a_coordinator_that_is_killed(seed, many, expected, tmp_path: Path) -> None:
     place = tmp_path / "out.zarr"

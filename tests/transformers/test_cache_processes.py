@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from transformers import cache_worker as worker
 from transformers.counted import buffer, read
 from zarr.storage import LocalStore
@@ -35,6 +36,7 @@ def size(folder: Path) -> int:
     return total
 
 
+@pytest.mark.needs_reader("once")
 def test_processes_that_are_killed_leave_no_wrong_byte_and_stay_within_budget(tmp_path) -> None:
     (tmp_path / "locks").mkdir()
     (tmp_path / "board").write_bytes(bytes(worker.WORDS * 8))

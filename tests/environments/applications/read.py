@@ -1,10 +1,13 @@
-"""Open an archive before and after its migration, as the applications do: `read.py WHAT BEFORE AFTER`.
+"""Open archives before and after their migration, as the applications do.
 
-Exits with 1 and a traceback where they differ, or where the result does not validate. Run by
-tests/conventions/test_applications.py in an environment of its own.
+Reads a JSON list of [WHAT, BEFORE, AFTER] and prints as its last line, for each, how much was compared, or the
+traceback where they differ or the result does not validate. Run by tests/conventions/test_applications.py in an
+environment of its own.
 """
 
+import json
 import sys
+import traceback
 import warnings
 from pathlib import Path
 
@@ -18,7 +21,7 @@ def anndata(before, after):
 
     old, new = anndata.read_zarr(before), anndata.read_zarr(after)
     assert_equal(old, new, exact=True)
-    print(len(new.obs.columns) + len(new.layers) + len(new.uns) + len(new.obsm) + len(new.obsp) + 1)
+    return len(new.obs.columns) + len(new.layers) + len(new.uns) + len(new.obsm) + len(new.obsp) + 1
 
 
 def spatialdata(before, after):
@@ -28,7 +31,7 @@ def spatialdata(before, after):
 
     old, new = spatialdata.read_zarr(before), spatialdata.read_zarr(after)
     assert_spatial_data_objects_are_identical(old, new)
-    print(len(list(new.gen_elements())))
+    return len(list(new.gen_elements()))
 
 
 def ome(before, after):
@@ -57,8 +60,14 @@ def ome(before, after):
             assert np.array_equal(np.asarray(one), np.asarray(other))
             count += 1
         assert found[0].metadata == found[1].metadata
-    print(count)
+    return count
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]](sys.argv[2], sys.argv[3])
+    answers = []
+    for what, before, after in json.load(sys.stdin):
+        try:
+            answers.append(globals()[what](before, after))
+        except Exception:  # noqa: BLE001 - whatever it is, it is the answer
+            answers.append(traceback.format_exc())
+    print(json.dumps(answers))
