@@ -110,6 +110,8 @@ class ArrayNode:
     extra: JSONObject = field(default_factory=dict)
     """Unknown members of the source's array document, kept so that nothing is lost."""
     problems: tuple[Problem, ...] = ()
+    bare: bool = False
+    """Nothing but documents was seen in its directory, so that there is no chunk to look for."""
 
     @property
     def refused(self) -> bool:

@@ -24,7 +24,12 @@ from .portable import within_limits
 
 
 def array_document(layout: Layout, attributes: Mapping[str, JSON]) -> JSONObject:
-    """The `zarr.json` of an array, its members in the order a reader asks for them.
+    """The `zarr.json` of an array, its members in the order a reader asks for them."""
+    return {**array_head(layout), "attributes": dict(attributes)}
+
+
+def array_head(layout: Layout) -> JSONObject:
+    """All that a layout decides of an array's `zarr.json`, which is all but the attributes.
 
     Encoder levels that readers would not take are brought into their range here: the stored
     bytes do not depend on them.
@@ -43,7 +48,6 @@ def array_document(layout: Layout, attributes: Mapping[str, JSON]) -> JSONObject
     if layout.dimension_names is not None and layout.dimension_names:
         # zarr-python 3.1.6 drops an empty list when it writes: leave it out for 0-d arrays.
         result["dimension_names"] = list(layout.dimension_names)
-    result["attributes"] = dict(attributes)
     return result
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from zarrstack.core.errors import JobError, UsageError
 
+from . import process
 from .archive import Format
 from .executors import RunOptions, out_of_reach
 from .formats import describe
@@ -89,6 +90,10 @@ class Ends:
 
     def plan(self, recipe: Recipe, format: Format | None, reading: ReadOptions) -> tuple[Plan, Inventories]:
         """The plan for what lies in the source now, and the listings made on the way."""
+        with process.made_to_last():
+            return self._plan(recipe, format, reading)
+
+    def _plan(self, recipe: Recipe, format: Format | None, reading: ReadOptions) -> tuple[Plan, Inventories]:
         archive = describe(self.source, format=format, options=reading)
         if self.in_place and archive.format == "zarr3":
             raise UsageError(

@@ -23,7 +23,7 @@ from .job import Job
 from .job_files import find_job
 from .outcome import Outcome
 from .places import open_storage
-from .planning import digest
+from .planning_arrays import digest
 from .plans import ArrayPlan, GroupPlan, Plan
 from .replacing import bring_back
 from .storage import LocalStorage, Storage

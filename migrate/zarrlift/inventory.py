@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -70,10 +71,10 @@ def take_inventory(
     `children` are names below the array that belong to other nodes and are passed over.
     Raises UnsupportedError for a grid of more than 2^63 chunks, StorageError.
     """
-    if layout.objects.total > _MOST_CHUNKS:
-        raise UnsupportedError(
-            "the chunk grid is too large to count", node=path, found=f"{layout.objects.total} chunks"
-        )
+    try:
+        require_countable(layout)
+    except UnsupportedError as error:
+        raise error.at(node=path) from None
     if isinstance(storage, LocalStorage):
         found = scan(storage, path, layout, children=children, follow_links=follow_links)
         return _inventory(found, sized=True)
@@ -88,6 +89,19 @@ def take_inventory(
         )
     everything = np.arange(layout.objects.total, dtype=np.int64)
     return Inventory(indexes=everything, sizes=None, certain=False, fingerprint="unlisted")
+
+
+def require_countable(layout: Layout) -> None:
+    """UnsupportedError for a grid of more than 2^63 objects."""
+    total = layout.objects.total
+    if total > _MOST_CHUNKS:
+        raise UnsupportedError("the chunk grid is too large to count", found=f"{total} chunks")
+
+
+@cache
+def nothing_there() -> Inventory:
+    """What listing gives for a local array without a chunk."""
+    return _inventory(Found(), sized=True)
 
 
 def _inventory(found: Found, *, sized: bool) -> Inventory:

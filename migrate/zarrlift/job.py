@@ -22,7 +22,8 @@ from typing import Any, Final, Literal, Self, TypeAlias
 from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.jsons import JSONObject, excerpt
 
-from .plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
+from .plans import Plan, Planned
+from .plans_text import Kind, node_rows
 
 SUFFIX: Final = ".zarrlift.db"
 _VERSION: Final = "1"
@@ -42,7 +43,6 @@ _BROKEN: Final = "Restore it, or move it away and migrate with --overwrite."
 
 State: TypeAlias = Literal["incomplete", "done", "finished", "undone"]
 NodeState: TypeAlias = Literal["pending", "failed", "done", "refused"]
-Kind: TypeAlias = Literal["array", "group", "refusal"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,9 @@ class Job:
                 **(facts or {}),
             }
             db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-            db.executemany("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", _node_rows(plan))
+            db.executemany(
+                "INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", node_rows(plan.nodes)
+            )
             db.execute("COMMIT")
             db.close()
             os.replace(partial, path)
@@ -228,13 +230,17 @@ class Job:
         for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (path,)):
             self._do("DELETE FROM task WHERE node = ?", (number,))
             self._do("DELETE FROM node WHERE id = ?", (number,))
-        self._do("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", _node_row(node))
+        self._do("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", *node_rows([node]))
 
     # What is done
 
-    def nodes(self) -> list[NodeRow]:
-        """Every node, sorted by path."""
-        rows = self._rows("SELECT id, path, kind, state, published_ns, problems FROM node ORDER BY path")
+    def nodes(self, kind: Kind | None = None, *, done: bool = True) -> list[NodeRow]:
+        """Every node, of one kind if that is given, sorted by path; without `done` those that are not."""
+        rows = self._rows(
+            "SELECT id, path, kind, state, published_ns, problems FROM node"
+            " WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path",
+            (kind, done),
+        )
         return [
             NodeRow(
                 id=number,
@@ -246,6 +252,11 @@ class Job:
             )
             for number, path, kind, state, published, problems in rows
         ]
+
+    def done(self, kind: Kind) -> int:
+        """How many nodes of a kind are done."""
+        ((count,),) = self._rows("SELECT count(*) FROM node WHERE kind = ? AND state = 'done'", (kind,))
+        return int(count)
 
     def tasks_done(self, node: int) -> set[int]:
         """Numbers of the recorded tasks of a node."""
@@ -358,16 +369,6 @@ def _unwritable(path: Path, error: Exception) -> JobError:
         found=str(error),
         advice="Make room, or let it be written there; what was done is kept. Then resume.",
     )
-
-
-def _node_row(node: Planned) -> tuple[str, str, str, str]:
-    kind = {ArrayPlan: "array", GroupPlan: "group", Refusal: "refusal"}[type(node)]
-    state = "refused" if kind == "refusal" else "pending"
-    return node.path, kind, json.dumps(node.to_json()), state
-
-
-def _node_rows(plan: Plan) -> list[tuple[str, str, str, str]]:
-    return [_node_row(node) for node in plan.nodes]
 
 
 def _quoted(path: Path) -> str:

@@ -2,51 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, Final, Literal, Self, TypeAlias
 
-from zarrstack.core.chain import Chain, CodecSpec
-from zarrstack.core.chunk_keys import chunk_keys_from_json
-from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import Problem
-from zarrstack.core.frames import frame_from_json
 from zarrstack.core.jsons import JSONObject
 
 from .archive import Format, Layout, SeenConvention
+from .plans_layout import layout_from_json, layout_to_json
 from .read_options import ReadOptions
 from .recipe import Casting, Recipe
 from .route import Route
-
-
-def layout_to_json(layout: Layout) -> JSONObject:
-    """A layout without loss; the chain stays in normal form, unlike in `zarr.json`."""
-    return {
-        "shape": list(layout.shape),
-        "data_type": layout.data_type.to_json(),
-        "fill_value": layout.fill_value,
-        "chunk_shape": list(layout.chunk_shape),
-        "codecs": [codec.to_json() for codec in layout.chain.codecs],
-        "chunk_key_encoding": layout.keys.to_json(),
-        "frame": None if layout.frame is None else layout.frame.to_json(),
-        "root": layout.root,
-        "dimension_names": None if layout.dimension_names is None else list(layout.dimension_names),
-    }
-
-
-def layout_from_json(data: JSONObject) -> Layout:
-    """The inverse of `layout_to_json`."""
-    names = data["dimension_names"]
-    return Layout(
-        shape=tuple(data["shape"]),
-        data_type=DataType.from_json(data["data_type"]),
-        fill_value=data["fill_value"],
-        chunk_shape=tuple(data["chunk_shape"]),
-        chain=Chain(tuple(CodecSpec.from_json(codec) for codec in data["codecs"])),
-        keys=chunk_keys_from_json(data["chunk_key_encoding"]),
-        frame=frame_from_json(data.get("frame")),
-        root=data.get("root"),
-        dimension_names=None if names is None else tuple(names),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +38,14 @@ class Move:
     """Some pieces in a row within a block: what later ones need of a decoded source chunk is kept."""
     within: bool = False
     """The source's objects lie in the destination's place: the second of two passes."""
+
+    # What `dataclass` makes takes five times as long.
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return _MOVE(self)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _fill(self, _MOVE_FIELDS, state)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +113,12 @@ class ArrayPlan:
     """Where the array goes in two passes: what lies between. `move` and `bounds` are the second's then."""
     problems: tuple[Problem, ...] = ()
 
+    def __getstate__(self) -> tuple[Any, ...]:
+        return _ARRAY(self)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _fill(self, _ARRAY_FIELDS, state)
+
     @property
     def path(self) -> str:
         """Path of the array."""
@@ -167,13 +149,13 @@ class ArrayPlan:
         """Number of tasks."""
         return max(len(self.bounds) - 1, 0)
 
-    def to_json(self) -> JSONObject:
-        """Without loss."""
+    def to_json(self, layout: Callable[[Layout], JSONObject] = layout_to_json) -> JSONObject:
+        """Without loss; `layout` may give one object for layouts that are one."""
         move = self.move
         return {
             "path": move.path,
-            "source": layout_to_json(move.source),
-            "destination": layout_to_json(move.destination),
+            "source": layout(move.source),
+            "destination": layout(move.destination),
             "route": {"name": move.route.name, "shared": move.route.shared, "reason": move.route.reason},
             "casting": move.casting,
             "objects": move.objects,
@@ -230,6 +212,17 @@ class ArrayPlan:
             between=None if data.get("between") is None else Between.from_json(data["between"]),
             problems=_problems(data),
         )
+
+
+_MOVE_FIELDS: Final = tuple(item.name for item in fields(Move))
+_ARRAY_FIELDS: Final = tuple(item.name for item in fields(ArrayPlan))
+_MOVE: Final[Callable[[Move], tuple[Any, ...]]] = attrgetter(*_MOVE_FIELDS)
+_ARRAY: Final[Callable[[ArrayPlan], tuple[Any, ...]]] = attrgetter(*_ARRAY_FIELDS)
+
+
+def _fill(made: object, names: tuple[str, ...], state: tuple[Any, ...]) -> None:
+    for name, value in zip(names, state, strict=True):
+        object.__setattr__(made, name, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

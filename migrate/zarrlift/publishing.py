@@ -11,13 +11,13 @@ import os
 from collections.abc import Sequence
 
 from zarrstack.core.errors import JobError, StorageError, any_refusal
-from zarrstack.core.jsons import JSONObject, document
+from zarrstack.core.jsons import DocumentTexts, JSONObject, document
 from zarrstack.core.paths import join
 
 from .companions import copy_file
 from .documents import consolidate
 from .job import Job, NodeRow
-from .planning import digest
+from .planning_arrays import digest
 from .plans import GroupPlan, Plan
 from .storage import LocalStorage, Storage
 from .writing import DestinationError, Writer
@@ -32,11 +32,12 @@ class Publisher:
         self.source = source
         self.destination = destination
         self.writer = writer
+        self._text = DocumentTexts()
 
     def publish(self, path: str, content: JSONObject) -> int | None:
         """Write a `zarr.json`; gives its modification time where the place has one."""
         key = join(path, "zarr.json")
-        data = document(content)
+        data = self._text(content)
         if self.plan.in_place:
             (there,) = self.destination.find_many([key])
             if there is not None and there != data and not self._ours(key, there):
@@ -56,13 +57,11 @@ class Publisher:
 
     def groups(self) -> None:
         """Groups, children first, the root last, with consolidated metadata if wanted."""
-        rows = self.job.nodes()
-        held_back = any_refusal(self.plan.problems) or any(
-            row.state in ("failed", "refused", "pending") and row.kind != "group" for row in rows
-        )
-        if self.plan.in_place and held_back:
+        if self.plan.in_place and (
+            any_refusal(self.plan.problems) or any(row.kind != "group" for row in self.job.nodes(done=False))
+        ):
             return
-        state = {row.path: row for row in rows if row.kind == "group"}
+        state = {row.path: row for row in self.job.nodes("group")}
         groups: list[GroupPlan] = sorted(
             self.plan.groups, key=lambda group: (-group.path.count("/") - bool(group.path), group.path)
         )

@@ -151,6 +151,8 @@ class Recipe:
 
         A glob that names a group speaks for all below it too: excluding `a` excludes `a/b`.
         """
+        if not self.include and not self.exclude:
+            return True
         lines = (path, *parents(path))
         if self.include and not any(matches(glob, line) for glob in self.include for line in lines):
             return False

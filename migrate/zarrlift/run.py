@@ -95,7 +95,7 @@ class Run:
         self.spec = spec
         self.inventories = inventories or {}
         self.progress: Progress = progress or Silent()
-        self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync)
+        self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
         self._publisher = Publisher(job, plan, source, destination, self.writer)
         self._moved = Moved()
         self._lost: set[int] = set()
@@ -140,7 +140,7 @@ class Run:
     # Arrays
 
     def _arrays(self) -> None:
-        rows = {row.path: row for row in self.job.nodes() if row.kind == "array"}
+        rows = {row.path: row for row in self.job.nodes("array")}
         pending = [
             (rows[array.path], array) for array in self.plan.arrays if rows[array.path].state != "done"
         ]
@@ -359,21 +359,21 @@ class Run:
     # The end
 
     def _outcome(self, seconds: float, stopped: Problem | None) -> Outcome:
-        rows = self.job.nodes()
+        rows = self.job.nodes(done=False)
         refused = [problem for refusal in self.plan.refusals for problem in refusal.problems]
         # What is wrong with the archive as a whole, such as a key that leads out of it.
         whole_archive = [problem for problem in self.plan.problems if problem.severity == "refusal"]
         failed = [problem for row in rows if row.state == "failed" for problem in row.problems]
-        whole = stopped is None and not whole_archive and all(row.state == "done" for row in rows)
+        whole = stopped is None and not whole_archive and not rows
         if whole and self.job.state == "incomplete":
             self.job.note(state="done", verified=None)
             self.job.commit()
         return Outcome(
             job=str(self.job.path),
             state="done" if whole else "incomplete",
-            arrays_done=sum(row.state == "done" for row in rows if row.kind == "array"),
+            arrays_done=self.job.done("array"),
             arrays_total=len(self.plan.arrays) + sum(r.kind == "array" for r in self.plan.refusals),
-            groups_done=sum(row.state == "done" for row in rows if row.kind == "group"),
+            groups_done=self.job.done("group"),
             **self._moved.figures(),
             seconds=seconds,
             problems=tuple(

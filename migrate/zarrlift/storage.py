@@ -13,6 +13,7 @@ import os
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
@@ -229,11 +230,15 @@ class LocalStorage(Storage):
             if error.errno not in _ABSENT:
                 raise storage_error("cannot delete", key, error) from error
 
+    def scandir(self, prefix: str) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+        """A directory as the system lists it; OSError."""
+        return os.scandir(self.path(prefix))
+
     def list_dir(self, prefix: str) -> Iterator[Entry]:
         """The directory's entries; links are resolved so that the caller can judge them."""
         path = self.path(prefix)
         try:
-            with os.scandir(path) as entries:
+            with self.scandir(prefix) as entries:
                 for entry in entries:
                     if entry.is_symlink():
                         # os.path.isdir is False where DirEntry.is_dir raises: a link to itself.
@@ -249,9 +254,8 @@ class LocalStorage(Storage):
 
         None where there is no such directory.
         """
-        path = self.path(prefix)
         try:
-            with os.scandir(path) as entries:
+            with self.scandir(prefix) as entries:
                 return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         except FileNotFoundError:
             return []

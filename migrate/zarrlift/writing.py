@@ -100,9 +100,13 @@ class LocalWriter(Writer):
 
     storage: LocalStorage
 
-    def __init__(self, storage: LocalStorage, job_id: str, *, fsync: bool = False) -> None:
+    def __init__(
+        self, storage: LocalStorage, job_id: str, *, fsync: bool = False, in_place: bool = False
+    ) -> None:
+        """`in_place` says that the directories that are written to are there, mostly."""
         self.storage = storage
         self.fsync = fsync
+        self.in_place = in_place
         self.scratch = storage.path(directory_of(job_id))
         # Workers on several machines share the directory; process ids and thread ids may meet there.
         self._token = os.urandom(4).hex()
@@ -246,9 +250,18 @@ class LocalWriter(Writer):
 
     def _publish(self, temporary: str, key: str) -> None:
         target = self.storage.path(key)
-        self.make_directory(target.rpartition(os.sep)[0])
-        os.replace(temporary, target)
+        if not (self.in_place and self._replace(temporary, target)):
+            self.make_directory(target.rpartition(os.sep)[0])
+            os.replace(temporary, target)
         self._remember(target)
+
+    def _replace(self, temporary: str, target: str) -> bool:
+        """Whether the file could be renamed, for which its directory must be there."""
+        try:
+            os.replace(temporary, target)
+        except FileNotFoundError:
+            return False
+        return True
 
     def _remember(self, target: str) -> None:
         if self.fsync:
@@ -292,10 +305,10 @@ class LocalWriter(Writer):
         return DestinationError(plain.message, key=key, found=plain.found, advice=plain.advice)
 
 
-def writer_for(storage: Storage, job_id: str, *, fsync: bool) -> Writer:
+def writer_for(storage: Storage, job_id: str, *, fsync: bool, in_place: bool = False) -> Writer:
     """The fastest writer for a place."""
     if isinstance(storage, LocalStorage):
-        return LocalWriter(storage, job_id, fsync=fsync)
+        return LocalWriter(storage, job_id, fsync=fsync, in_place=in_place)
     from .writing_store import StoreWriter
 
     return StoreWriter(storage)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from formats.v2_trees import messages, node, tree
 
 from zarrlift.archive import ArrayNode
 from zarrlift.formats import n5, zarr_v1, zarr_v2, zarr_v3
 from zarrlift.storage import LocalStorage
-from zarrstack.core.errors import StorageError, any_refusal
+from zarrstack.core.errors import any_refusal
 
 SHAPE = {"shape": [4], "chunks": [2], "dtype": "|u1", "fill_value": 0, "order": "C"}
 V1 = {"zarr_format": 1, **SHAPE, "compression": None, "compression_opts": None}
@@ -76,14 +78,14 @@ def test_an_array_whose_directory_cannot_be_listed_is_refused_and_the_others_go_
     reader, name, document, tmp_path, monkeypatch
 ):
     storage = tree(tmp_path, {f"bad/{name}": document, f"good/{name}": document})
-    real = LocalStorage.directories
+    real = LocalStorage.scandir
 
-    def directories(self, prefix):
+    def scandir(self, prefix):
         if prefix == "bad":
-            raise StorageError("cannot list", key=prefix, found="Permission denied")
+            raise PermissionError(errno.EACCES, "Permission denied")
         return real(self, prefix)
 
-    monkeypatch.setattr(LocalStorage, "directories", directories)
+    monkeypatch.setattr(LocalStorage, "scandir", scandir)
     archive = reader.read(storage)
     bad = node(archive, "bad")
     assert "Permission denied" in messages(bad)

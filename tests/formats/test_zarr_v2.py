@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -44,12 +45,12 @@ def test_a_refused_node_never_stops_the_others(tmp_path):
     assert node(archive, "good").layout is not None
 
 
-def test_chunk_directories_are_not_walked(tmp_path, monkeypatch):
+def test_a_directory_is_listed_once_and_those_of_chunks_never(tmp_path, monkeypatch):
     storage = tree(tmp_path, {".zgroup": GROUP, "a/.zarray": array(dimension_separator="/"), "a/0/0": b"x"})
     listed = []
-    real = LocalStorage.list_dir
+    real = LocalStorage.scandir
     monkeypatch.setattr(
-        LocalStorage, "list_dir", lambda self, prefix: listed.append(prefix) or real(self, prefix)
+        LocalStorage, "scandir", lambda self, prefix: listed.append(prefix) or real(self, prefix)
     )
     zarr_v2.read(storage)
     assert sorted(listed) == ["", "a"]
@@ -222,14 +223,14 @@ def test_a_file_that_cannot_be_read_refuses_its_node_only(tmp_path, monkeypatch)
 
 def test_a_directory_that_cannot_be_listed_refuses_its_node_only(tmp_path, monkeypatch):
     storage = tree(tmp_path, {".zgroup": GROUP, "bad/.zgroup": GROUP, "good/.zarray": ARRAY})
-    real = LocalStorage.list_dir
+    real = LocalStorage.scandir
 
-    def list_dir(self, prefix):
+    def scandir(self, prefix):
         if prefix == "bad":
-            raise StorageError("cannot list", key=prefix, found="Permission denied")
+            raise PermissionError(errno.EACCES, "Permission denied")
         return real(self, prefix)
 
-    monkeypatch.setattr(LocalStorage, "list_dir", list_dir)
+    monkeypatch.setattr(LocalStorage, "scandir", scandir)
     archive = zarr_v2.read(storage)
     assert "Permission denied" in messages(node(archive, "bad"))
     assert not node(archive, "good").refused

@@ -46,14 +46,19 @@ class Native:
                 yield Problem(kind="format", message=message, key=key, advice="Move or exclude it.")
 
 
-def nodes_in_arrays(storage: Storage, arrays: Iterable[str], documents: Sequence[str]) -> Iterator[Problem]:
+def nodes_in_arrays(
+    storage: Storage, arrays: Iterable[str], documents: Sequence[str], found: Mapping[str, Found]
+) -> Iterator[Problem]:
     """A refusal for each node in an array's own directory, and for each of those that cannot be listed.
 
     An array has no children; what lies in one all the same is not left behind unsaid.
     """
     for path in arrays:
+        place = found.get(path)
+        if place is not None and place.bare:
+            continue
         try:
-            keys = inside(storage, path, documents)
+            keys = inside(storage, path, documents, None if place is None else place.inner)
         except StorageError as error:
             yield error.problem.at(node=path)
             continue

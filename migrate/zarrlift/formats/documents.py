@@ -17,6 +17,9 @@ from zarrstack.core.pointers import pointer
 _EXPECTED = "a JSON object in UTF-8"
 MOST_LEVELS: Final = 100
 """What is deeper can be read by one version of Python and not written by the next."""
+_MOST_ALIKE: Final = 1024
+_SMALL: Final = 8192
+"""Documents that are kept to be found again, and bytes of the largest of them."""
 
 
 def parse_object(content: bytes, key: str, *, most_levels: int = MOST_LEVELS) -> JSONObject:
@@ -61,9 +64,13 @@ def parse_object(content: bytes, key: str, *, most_levels: int = MOST_LEVELS) ->
 
 
 class Documents:
-    """The documents of an archive as they are read, each once."""
+    """The documents of an archive as they are read, each once.
+
+    Those of equal content are one object: what is made of one of them is made for all.
+    """
 
     def __init__(self) -> None:
+        self._alike: dict[bytes, JSONObject] = {}
         self.parsed: dict[str, JSONObject] = {}
         """By key."""
         self.unread: dict[str, Problem] = {}
@@ -74,11 +81,18 @@ class Documents:
         known = self.parsed.get(key, self.unread.get(key))
         if known is not None:
             return known
-        try:
-            result = self.parsed[key] = parse_object(content, key)
-        except MetadataError as error:
-            self.unread[key] = error.problem
-            return error.problem
+        result = self._alike.get(content)
+        if result is None:
+            try:
+                result = parse_object(content, key)
+            except MetadataError as error:
+                self.unread[key] = error.problem
+                return error.problem
+            if len(self._alike) >= _MOST_ALIKE:
+                self._alike.clear()
+            if len(content) <= _SMALL:
+                self._alike[content] = result
+        self.parsed[key] = result
         return result
 
     def take(self, content: bytes, key: str, problems: list[Problem]) -> JSONObject | None:

@@ -148,6 +148,7 @@ class _Reader:
             layout=None if any_refusal(problems) else layout,
             documents=_documents(place),
             problems=placed(problems, place.path, place.key_of(DOCUMENT)),
+            bare=place.bare,
         )
 
     def _inside(self, node: ArrayNode) -> Iterator[Problem]:

@@ -1,14 +1,14 @@
 """The hierarchy of an archive whose nodes are directories that hold documents.
 
-Level by level, so that a remote store answers a whole level at once. Documents are asked
+Level by level, so that a remote store answers a whole level at once. There documents are asked
 for by name; only directories that hold no array are listed, so that chunks are never
-looked at one by one.
+looked at one by one. A local directory is listed first, once, which costs less than asking
+for what is not there.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -18,12 +18,14 @@ from zarrstack.core.errors import Problem, StorageError, any_refusal
 from zarrstack.core.paths import join
 
 from ..storage import Entry, LocalStorage, Storage
+from .looking import CHUNK, Look, look
 
-_CHUNK: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
 MOST_LEVELS: Final = 256
 """Groups inside groups; real archives have ten. Paths that are longer than systems take end here too."""
 PASSED_OVER: Final = frozenset({".git", ".ipynb_checkpoints", "__MACOSX", ".Trashes", ".fseventsd"})
 """Directories that other programs leave; no node has such a name."""
+_MOST_KEPT: Final = 64
+"""Names of directories in an array's own that are kept until they are asked for."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +45,14 @@ class Found:
     """Where it really lies, in a local archive."""
     above: tuple[str, ...] = ()
     """Where the directories above it really lie."""
+    look: Look | None = None
+    """All that is in it, until the walk goes on; None where it was not listed."""
+    inner: tuple[str, ...] | None = None
+    """Of an array: names of the directories in its own; None where they were not listed, or are many."""
+    shown: tuple[Entry, ...] | None = None
+    """Of an array: what tells how its chunk keys are made; None as above."""
+    bare: bool = False
+    """Of an array: nothing but documents lies in its directory."""
 
     @property
     def refused(self) -> bool:
@@ -75,9 +85,17 @@ def walk(
     real = storage.real if isinstance(storage, LocalStorage) else ""
     level = [Found(path="", real=real)]
     while level:
+        if isinstance(storage, LocalStorage):
+            for place in level:
+                place.look = look(storage, place.path)
         _read_documents(storage, level, documents, follow_links=follow_links)
         found.update((place.path, place) for place in level)
-        inner = [place for place in level if not _is_leaf(place, leaves)]
+        inner = []
+        for place in level:
+            if _is_leaf(place, leaves):
+                _keep(place, documents)
+            else:
+                inner.append(place)
         below: list[Found] = []
         for place, entries in zip(inner, _list(storage, inner), strict=True):
             below.extend(_children(storage, place, entries, follow_links=follow_links))
@@ -95,6 +113,20 @@ def root_alone(storage: Storage, documents: Sequence[str]) -> Found:
 
 def _is_leaf(place: Found, leaves: frozenset[str] | Callable[[Found], bool]) -> bool:
     return bool(leaves & place.documents.keys()) if isinstance(leaves, frozenset) else leaves(place)
+
+
+def _keep(place: Found, documents: Sequence[str]) -> None:
+    """Keep of an array's directory what is asked for later, and no name of a chunk but a few."""
+    seen, place.look = place.look, None
+    if seen is None:
+        return
+    place.bare = not (seen.directories or seen.links or seen.chunk) and all(
+        name in documents for name in seen.files
+    )
+    if len(seen.directories) <= _MOST_KEPT:
+        place.inner = tuple(seen.directories)
+    if not seen.many:
+        place.shown = tuple(seen.shown.values())
 
 
 def bad_name(name: str) -> str | None:
@@ -140,14 +172,19 @@ def name_problems(path: str) -> list[Problem]:
     return []
 
 
-def inside(storage: Storage, path: str, documents: Sequence[str]) -> list[str]:
+def inside(
+    storage: Storage, path: str, documents: Sequence[str], inner: Sequence[str] | None = None
+) -> list[str]:
     """Keys of documents in the directories of an array's own, one each: nodes where none may be.
 
-    Local archives only; elsewhere they show as strays when the array's chunks are listed.
+    `inner` are the names of those directories, where they are known. Local archives only; elsewhere
+    they show as strays when the array's chunks are listed.
     """
     if not isinstance(storage, LocalStorage):
         return []
-    names = [name for name in storage.directories(path) if not _CHUNK.fullmatch(name)]
+    if inner is None:
+        inner = storage.directories(path)
+    names = [name for name in inner if not CHUNK.fullmatch(name)]
     places = [join(path, name) for name in names if name not in PASSED_OVER]
     result: list[str] = []
     for place in places:
@@ -162,7 +199,7 @@ def chunk_root(path: str, found: dict[str, Found]) -> str:
     """The array that a directory with chunks in it belongs to: numbers at its end are nested keys."""
     while True:
         above, _, name = path.rpartition("/")
-        if not above or not _CHUNK.fullmatch(name) or found[above].documents:
+        if not above or not CHUNK.fullmatch(name) or found[above].documents:
             return path
         path = above
 
@@ -179,28 +216,40 @@ def _closed(place: Found) -> bool:
 def _read_documents(
     storage: Storage, level: Sequence[Found], names: Sequence[str], *, follow_links: bool
 ) -> None:
-    keys = [join(place.path, name) for place in level for name in names]
-    rows = iter(zip(keys, read_each(storage, keys), strict=True))
-    local = isinstance(storage, LocalStorage)
-    for place in level:
-        for name in names:
-            key, content = next(rows)
-            if content is None:
-                continue
-            if isinstance(content, StorageError):
-                if not any(problem.kind == "storage" for problem in place.problems):
-                    place.problems.append(content.problem.at(node=place.path, key=key))
-                continue
-            target = storage.link(key) if local else None
-            if storage.leaves_root(target) and not follow_links:
-                place.problems.append(leading_out(place.path, key, target))
-            place.documents[name] = content
+    wanted = [(place, name) for place in level for name in names if _may_have(place, name)]
+    keys = [join(place.path, name) for place, name in wanted]
+    for (place, name), key, content in zip(wanted, keys, read_each(storage, keys), strict=True):
+        if content is None:
+            continue
+        if isinstance(content, StorageError):
+            if not any(problem.kind == "storage" for problem in place.problems):
+                place.problems.append(content.problem.at(node=place.path, key=key))
+            continue
+        target = _link(storage, place, name, key)
+        if storage.leaves_root(target) and not follow_links:
+            place.problems.append(leading_out(place.path, key, target))
+        place.documents[name] = content
+
+
+def _may_have(place: Found, name: str) -> bool:
+    """Whether a document has to be asked for: unless a listing says that it is not there."""
+    seen = place.look
+    return seen is None or name in seen.files or name in seen.links
+
+
+def _link(storage: Storage, place: Found, name: str, key: str) -> str | None:
+    """Where a document of a local archive leads if it is a link."""
+    if place.look is None:
+        return storage.link(key) if isinstance(storage, LocalStorage) else None
+    link = place.look.links.get(name)
+    return None if link is None else link.link
 
 
 def read_each(storage: Storage, keys: Sequence[str]) -> Sequence[bytes | StorageError | None]:
     """The contents of some keys, None for what is not there; one that cannot be read hides no other."""
     try:
-        return storage.find_many(keys)
+        # Locally they were listed, mostly, and are there.
+        return storage.get_many(keys) if isinstance(storage, LocalStorage) else storage.find_many(keys)
     except StorageError:
         return [_get(storage, key) for key in keys]
 
@@ -213,6 +262,19 @@ def _get(storage: Storage, key: str) -> bytes | StorageError | None:
 
 
 def _list(storage: Storage, places: Sequence[Found]) -> list[list[Entry]]:
+    """What lies in some places, of files that look like chunks at least the first by name."""
+    listings = []
+    rest = []
+    for place in places:
+        seen, place.look = place.look, None
+        if seen is None or seen.many:
+            rest.append(place)
+        listings.append(None if seen is None or seen.many else list(seen.entries()))
+    others = iter(_list_anew(storage, rest))
+    return [next(others) if entries is None else entries for entries in listings]
+
+
+def _list_anew(storage: Storage, places: Sequence[Found]) -> list[list[Entry]]:
     try:
         return storage.list_dirs([place.path for place in places])
     except StorageError:
@@ -240,7 +302,7 @@ def _children(storage: Storage, place: Found, entries: Sequence[Entry], *, follo
         elif entry.link is not None and not os.path.exists(entry.link) and not entry.name.startswith("."):
             path = join(place.path, entry.name)
             children.append(Found(path=path, problems=[leading_nowhere(path, entry.link)]))
-        elif _CHUNK.fullmatch(entry.name):
+        elif CHUNK.fullmatch(entry.name):
             place.chunk = place.chunk or entry.name
         else:
             files.append(entry.name)

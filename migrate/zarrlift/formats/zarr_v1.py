@@ -193,7 +193,7 @@ class _Reader:
             root = chunk_root(path, found)
             if place.chunk is not None and root and root not in nodes:
                 refuse(nodes, chunks_alone(root, join(path, place.chunk), ARRAY))
-        for problem in nodes_in_arrays(self.storage, arrays, (ARRAY,)):
+        for problem in nodes_in_arrays(self.storage, arrays, (ARRAY,), found):
             refuse(nodes, problem)
         add_groups(nodes, found)
         self.strays.extend(stray_notes([*strays(found, nodes, (ARRAY,))]))
@@ -223,6 +223,7 @@ class _Reader:
             ),
             extra=extra,
             problems=placed(problems, place.path, place.key_of(ARRAY)),
+            bare=place.bare,
         )
 
     def _describe(

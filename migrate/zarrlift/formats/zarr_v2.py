@@ -6,7 +6,7 @@ whole archive comes at once; a node that cannot be described never stops the oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -14,8 +14,9 @@ from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageErr
 from zarrstack.core.jsons import JSONObject, document, excerpt
 from zarrstack.core.keys import KeyEncoding
 from zarrstack.core.paths import join
+from zarrstack.core.remembered import Remembered
 
-from ..archive import Archive, ArrayNode, Document, Format, GroupNode, Node
+from ..archive import Archive, ArrayNode, Document, Format, GroupNode, Layout, Node
 from ..storage import Entry, LocalStorage, Storage
 from . import consolidated
 from .contradictions import Native, chunks_alone, nodes_in_arrays
@@ -38,6 +39,8 @@ _OTHERS: Final[Mapping[str, Format]] = {_V3: "zarr3", _N5: "n5"}
 _NATIVE: Final = Native(format="zarr2", archive="a Zarr v2 archive", documents=(ARRAY, GROUP))
 _KNOWN: Final = frozenset({ARRAY, GROUP, ATTRIBUTES, _V3, consolidated.KEY})
 """Files that are no strays."""
+_FLAT: Final = KeyEncoding("v2", ".")
+_NESTED: Final = KeyEncoding("v2", "/")
 
 
 _NOTHING_ELSE: Final = Problem(
@@ -132,7 +135,8 @@ class _Reader:
     only: bool
     documents: Documents = field(default_factory=Documents)
     strays: list[Problem] = field(default_factory=list)
-    describer: Describer = field(default_factory=Describer)
+    describe: Remembered[Described] = field(default_factory=lambda: Remembered(Describer().describe))
+    layout: Remembered[Layout | None] = field(default_factory=lambda: Remembered(Described.layout))
 
     def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
         """Every node, sorted, implicit groups too."""
@@ -143,14 +147,15 @@ class _Reader:
                 arrays[path] = self._array(place)
             elif _is_node(place) or place.refused:
                 nodes[path] = self._group(place)
-        separators = self._separators(arrays)
+        separators = self._separators(arrays, found)
         for path, (place, facts, attributes, problems) in arrays.items():
             nodes[path] = self._finish(place, facts, attributes, problems, separators.get(path))
         for path, place in found.items():
-            root = chunk_root(path, found)
-            if place.chunk is not None and path and GROUP not in place.documents and root not in nodes:
+            if place.chunk is None or not path or GROUP in place.documents:
+                continue
+            if (root := chunk_root(path, found)) not in nodes:
                 refuse(nodes, chunks_alone(root, join(path, place.chunk), ARRAY))
-        for problem in nodes_in_arrays(self.storage, arrays, (ARRAY, GROUP)):
+        for problem in nodes_in_arrays(self.storage, arrays, (ARRAY, GROUP), found):
             refuse(nodes, problem)
         add_groups(nodes, found)
         self.strays.extend(stray_notes([*strays(found, nodes, _KNOWN)]))
@@ -172,15 +177,19 @@ class _Reader:
         if data is not None and (told := shown_by_a_chunk(self.storage, place.path, data)) is not None:
             problems.append(told.at(key=join(place.path, ARRAY)))
             data = {**data, "dtype": "|S1"}
-        facts = Described(extra={}) if data is None else self.describer.describe(data)
+        facts = Described(extra={}) if data is None else self.describe(data)
         key = join(place.path, ARRAY)
         problems.extend(problem.at(key=key) for problem in facts.problems)
         return place, facts, attributes, problems
 
-    def _separators(self, arrays: dict[str, _Array]) -> dict[str, tuple[str, Problem | None]]:
+    def _separators(
+        self, arrays: dict[str, _Array], found: Mapping[str, Found]
+    ) -> dict[str, tuple[str, Problem | None]]:
         """The separator of each array whose keys depend on one."""
         wanted = [path for path, item in arrays.items() if len(item[1].shape or ()) > 1]
-        listings = _listings(self.storage, wanted) if self.storage.can_list else ([] for _ in wanted)
+        listings: Iterable[Iterable[Entry]] = ([] for _ in wanted)
+        if self.storage.can_list:
+            listings = _listings(self.storage, [found[path] for path in wanted])
         result: dict[str, tuple[str, Problem | None]] = {}
         for path, entries in zip(wanted, listings, strict=True):
             facts = arrays[path][1]
@@ -204,15 +213,16 @@ class _Reader:
         chosen, problem = separated or (facts.separator or ".", None)
         if problem is not None:
             problems.append(problem.at(key=join(place.path, ARRAY)))
-        keys = KeyEncoding("v2", "/" if chosen == "/" else ".")
+        keys = _NESTED if chosen == "/" else _FLAT
         return ArrayNode(
             path=place.path,
             attributes=attributes,
-            layout=None if any_refusal(problems) else facts.layout(keys),
+            layout=None if any_refusal(problems) else self.layout(facts, keys),
             fill_is_null=facts.fill_is_null,
             documents=_documents(place),
             extra=facts.extra,
             problems=placed(problems, place.path, place.key_of(ARRAY, GROUP)),
+            bare=place.bare,
         )
 
     # ----- groups
@@ -243,10 +253,12 @@ class _Reader:
 
     # ----- both
 
-    def _other_format(self, place: Found) -> Iterator[Problem]:
-        others = {} if self.only else dict(_OTHERS)
+    def _other_format(self, place: Found) -> Iterable[Problem]:
+        if self.only or _OTHERS.keys().isdisjoint(place.documents):
+            return ()
+        others = dict(_OTHERS)
         if not _holds_n5(place):
-            others.pop(_N5, None)
+            others.pop(_N5)
         return _NATIVE.foreign(place, others)
 
     def _parse(self, place: Found, name: str, problems: list[Problem]) -> JSONObject | None:
@@ -296,11 +308,11 @@ def _documents(place: Found) -> tuple[Document, ...]:
     )
 
 
-def _listings(storage: Storage, paths: list[str]) -> Iterable[Iterable[Entry]]:
-    """Local directories lazily, since the first key mostly tells; remote ones all at once."""
+def _listings(storage: Storage, places: list[Found]) -> Iterable[Iterable[Entry]]:
+    """What the walk saw of local directories, or they lazily, since the first key mostly tells."""
     if isinstance(storage, LocalStorage):
-        return map(storage.list_dir, paths)
-    return storage.list_dirs(paths)
+        return (storage.list_dir(place.path) if place.shown is None else place.shown for place in places)
+    return storage.list_dirs([place.path for place in places])
 
 
 def _probed(storage: Storage, path: str, ndim: int) -> list[Entry]:

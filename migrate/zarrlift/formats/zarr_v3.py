@@ -117,7 +117,7 @@ class _Reader:
             return ()
         self._chunks_without_array(found, nodes)
         arrays = [path for path, node in nodes.items() if isinstance(node, ArrayNode)]
-        for problem in nodes_in_arrays(self.storage, arrays, (NAME,)):
+        for problem in nodes_in_arrays(self.storage, arrays, (NAME,), found):
             refuse(nodes, problem)
         add_groups(nodes, found)
         self._compare(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..plans import layout_to_json
+from ..plans_layout import layout_to_json
 
 if TYPE_CHECKING:
     from zarrstack.core.jsons import JSONObject

@@ -84,7 +84,10 @@ class Problem:
 
 def any_refusal(problems: Iterable[Problem]) -> bool:
     """Whether one of some problems keeps its node back."""
-    return any(problem.severity == "refusal" for problem in problems)
+    for problem in problems:  # noqa: SIM110 - mostly there is none, and `any` would make a generator
+        if problem.severity == "refusal":
+            return True
+    return False
 
 
 def short(path: str) -> str:

@@ -1,0 +1,57 @@
+"""Nodes of a plan as rows of a job, their JSON as text; what thousands of them share is encoded once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal, TypeAlias
+
+from zarrstack.core.jsons import JSON, JSONObject
+from zarrstack.core.remembered import Remembered
+
+from .plans import ArrayPlan, GroupPlan, Planned, Refusal
+from .plans_layout import layout_to_json
+
+Kind: TypeAlias = Literal["array", "group", "refusal"]
+_KINDS: Final[Mapping[type[Planned], Kind]] = {ArrayPlan: "array", GroupPlan: "group", Refusal: "refusal"}
+_ENCODE: Final = json.JSONEncoder().encode
+
+
+def node_rows(nodes: Iterable[Planned]) -> Iterator[tuple[str, Kind, str, str]]:
+    """Path, kind, plan and first state of each node."""
+    text = PlanTexts()
+    for node in nodes:
+        kind = _KINDS[type(node)]
+        yield node.path, kind, text(node), "refused" if kind == "refusal" else "pending"
+
+
+class PlanTexts:
+    """Encodes nodes; none of them may change meanwhile."""
+
+    def __init__(self) -> None:
+        self._layout = Remembered(layout_to_json)
+        self._text = Remembered(_ENCODE)
+        self._head = Remembered(_members)
+
+    def __call__(self, node: Planned) -> str:
+        """JSON that `from_json` of the node's class takes. The order of a document's members is kept."""
+        if not isinstance(node, ArrayPlan):
+            return _ENCODE(node.to_json())
+        data = node.to_json(self._layout)
+        layouts = [(name, self._text(data.pop(name))) for name in ("source", "destination")]
+        layouts.append(("document", self._document(data.pop("document"))))
+        shared = "".join([f', "{name}": {text}' for name, text in layouts])
+        return f"{_ENCODE(data)[:-1]}{shared}}}"
+
+    def _document(self, document: JSONObject) -> str:
+        """What a layout decides of a document is one object wherever it is the same."""
+        if next(reversed(document), None) != "attributes" or len(document) == 1:
+            return _ENCODE(document)
+        parts = [part for item in document.items() for part in item]
+        return f'{{{self._head(*parts[:-2])}, "attributes": {self._text(parts[-1])}}}'
+
+
+def _members(*parts: JSON) -> str:
+    """Members of an object in their order, from names and values in turn."""
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    return ", ".join([f"{_ENCODE(name)}: {_ENCODE(value)}" for name, value in pairs])

@@ -1,0 +1,39 @@
+"""What was made of some objects, for when the very same ones come again.
+
+Thousands of arrays share a layout or a chain. To find that out by comparing costs about as much as
+the work that is saved; by identity it costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+MOST: Final = 1024
+"""Results that are kept: more kinds of arrays than archives have that are worth it."""
+
+
+class Remembered(Generic[T]):
+    """A function that is called once for the same objects; none of them may change afterwards.
+
+    The objects are kept with the results, so that none of another kind takes their place in memory.
+    """
+
+    def __init__(self, make: Callable[..., T]) -> None:
+        """`make` gives what its arguments alone decide."""
+        self._make = make
+        self._known: dict[tuple[int, ...], tuple[tuple[Any, ...], T]] = {}
+
+    def __call__(self, *objects: Any) -> T:
+        """What `make` gives for these; what it raises is not kept."""
+        key = tuple(map(id, objects))
+        known = self._known.get(key)
+        if known is not None:
+            return known[1]
+        if len(self._known) >= MOST:
+            self._known.clear()
+        result = self._make(*objects)
+        self._known[key] = (objects, result)
+        return result
