@@ -14,7 +14,7 @@ tensorstore):
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -107,7 +107,7 @@ class _Reader:
                 problem = chunks_alone(root, join(path, place.chunk), DOCUMENT, called="blocks")
                 nodes[root] = ArrayNode(path=root, problems=(problem,))
         for array in arrays:
-            for problem in self._inside(array):
+            for problem in self._inside(array, found[array.path].inner):
                 refuse(nodes, problem)
         for path, place in found.items():
             if path not in nodes and not _below_array(path, nodes):
@@ -151,7 +151,7 @@ class _Reader:
             bare=place.bare,
         )
 
-    def _inside(self, node: ArrayNode) -> Iterator[Problem]:
+    def _inside(self, node: ArrayNode, inner: Sequence[str] | None) -> Iterator[Problem]:
         """What lies in an array's own directory and is a node all the same: v3 has no place for it.
 
         Directories in the place of a row of blocks are not looked into: what is in them and is no
@@ -159,21 +159,21 @@ class _Reader:
         """
         if not isinstance(self.storage, LocalStorage):
             return
-        try:
-            names = self.storage.directories(node.path)
-        except StorageError as error:
-            yield error.problem.at(node=node.path)
-            return
         rows = 0
         if node.layout is not None and node.layout.shape:
             rows = node.layout.grid.counts[-1 if self.axes == "reversed" else 0]
-        names = [
-            name
-            for name in names
-            if name not in PASSED_OVER and not (_NUMBER.fullmatch(name) and int(name) < rows)
-        ]
-        keys = [join(join(node.path, name), DOCUMENT) for name in names]
-        for key, content in zip(keys, self.storage.get_many(keys), strict=True):
+        try:
+            names = [
+                name
+                for name in (self.storage.directories(node.path) if inner is None else inner)
+                if name not in PASSED_OVER and not (_NUMBER.fullmatch(name) and int(name) < rows)
+            ]
+            keys = [join(join(node.path, name), DOCUMENT) for name in names]
+            contents = self.storage.get_many(keys)
+        except StorageError as error:
+            yield error.problem.at(node=node.path)
+            return
+        for key, content in zip(keys, contents, strict=True):
             if content is not None:
                 yield Problem(
                     kind="metadata",
