@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from zarrstack.core.codecs.base import Ends
 from zarrstack.core.errors import ZarrstackError
 
-from .storage import LocalStorage
+from .storage import CREATING, READING, LocalStorage
 from .writing import IN_ONE_READ, DestinationError, LocalWriter, Look
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ def copy_files(
     # Every lookup counts: with files of 4 KB the interpreter takes as long as the kernel.
     open_, read, write, close, replace = os.open, os.read, os.write, os.close, os.replace
     check, check_whole, ends = look.check, look.check_whole, Ends.of
-    root, target_root = source.path("") + os.sep, writer.storage.path("") + os.sep
-    create = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    # Keys are joined as they are: Windows takes both separators.
+    root, target_root = source.path("") + "/", writer.storage.path("") + "/"
     temporary, parent = writer.temporary(), ""
     hint = _MORE
     copied = total = 0
@@ -43,7 +43,7 @@ def copy_files(
             hint = _one_by_one(before, after, source, writer, look, counts)
             continue
         try:
-            reading = open_(root + before, os.O_RDONLY)
+            reading = open_(root + before, READING)
         except OSError:
             hint = _one_by_one(before, after, source, writer, look, counts)
             continue
@@ -66,12 +66,12 @@ def copy_files(
             counts.failed(error, before)
             continue
         target = target_root + after
-        directory = target[: target.rindex(os.sep)]
+        directory = target[: target.rindex("/")]
         try:
             if directory != parent:
                 writer.make_directory(directory)
                 parent = directory
-            writing = open_(temporary, create, 0o666)
+            writing = open_(temporary, CREATING, 0o666)
             try:
                 written = write(writing, data)
             finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -147,7 +148,7 @@ def out_of_reach() -> JobError:
 
 def _submit_quietly(pool: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
     """Submit with Ctrl-C blocked: worker processes inherit that, and only the coordinator stops."""
-    if not hasattr(signal, "pthread_sigmask"):
+    if sys.platform == "win32":
         return pool.submit(move, spec, task)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -18,7 +18,7 @@ from zarrstack.core.shard import ShardIndex
 
 from .assembling import Payloads
 from .leaves import object_keys
-from .storage import LocalStorage
+from .storage import READING, LocalStorage
 from .writing import IN_ONE_READ, DestinationError, LocalWriter, Writer, ends_of_file
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Gathered(Payloads):
         parts: list[bytes] = []
         held, hint = 0, _MORE
         for path in paths[at : at + _AT_ONCE]:
-            descriptor = open_(path, os.O_RDONLY)
+            descriptor = open_(path, READING)
             try:
                 data = read(descriptor, hint)
                 while len(data) >= hint:
@@ -116,7 +116,7 @@ class Gathered(Payloads):
     def _carry(self, path: str, stream: ObjectStream) -> int:
         """One large file, which this process need not hold; gives its size, raises as `_read` does."""
         look = self.leaf.reader
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, READING)
         try:
             size = os.fstat(descriptor).st_size
             if not look.check(ends_of_file(descriptor, size)) or not stream.take(descriptor, size):

@@ -379,9 +379,9 @@ def _quoted(path: Path) -> str:
 
 def _lock(path: Path) -> int | None:
     """Hold the file against other runners until this process ends; the kernel lets go by itself."""
-    try:
-        import fcntl
-    except ImportError:  # not a Unix; SQLite's own locks still keep the ledger sound
+    from zarrstack import flocks
+
+    if not flocks.HERE:  # SQLite's own locks still keep the ledger sound
         return None
     try:
         descriptor = os.open(path, os.O_RDWR)
@@ -391,7 +391,7 @@ def _lock(path: Path) -> int | None:
             "cannot open the job file", key=str(path), found=error.strerror, advice=advice
         ) from error
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flocks.alone(descriptor, wait=False)
     except OSError:
         os.close(descriptor)
         raise JobError(

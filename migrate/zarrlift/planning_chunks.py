@@ -7,7 +7,9 @@ verified here. Both are better said in the plan than in the middle of a run.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
@@ -105,13 +107,16 @@ _ALWAYS: Final = 256 << 20
 """Bytes of a chunk that are never asked about."""
 
 
+_TAKEN_FOR: Final = 8 << 30
+"""Bytes that a machine is taken to have if it does not tell."""
+
+
 def machine_memory() -> int:
     """Bytes of memory that a process here may have: of the machine, or of its control group if less."""
-    limits = []
-    try:
-        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):  # not a Unix
-        limits.append(8 << 30)
+    limits = [_TAKEN_FOR]
+    if sys.platform != "win32":
+        with contextlib.suppress(ValueError, OSError):  # a Unix that does not tell
+            limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             with open(name, encoding="ascii") as file:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -40,6 +41,10 @@ STORE_WRITTEN: Final = WRITE_BEHIND + max(SPOOLED, PART * PARTS_AT_ONCE)
 """Bytes that a worker holds besides its own, where the source is a store and where the destination is one."""
 
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+_SEPARATOR: Final[str] = os.sep
+READING: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+CREATING: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+"""For `os.open`. Windows would turn line ends of what is read and written so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +162,9 @@ class LocalStorage(Storage):
 
     def path(self, key: str) -> str:
         """Where an object lies in the file system."""
-        if key.startswith("/") or ".." in key and ".." in key.split("/"):
+        if _SEPARATOR != "/":
+            key = _as_path(key)
+        if key.startswith(_SEPARATOR) or ".." in key and ".." in key.split(_SEPARATOR):
             raise UsageError("a key may not leave the archive's root", key=key)
         return self._prefix + key if key else str(self.root)
 
@@ -172,7 +179,7 @@ class LocalStorage(Storage):
             with open(path, "rb", buffering=0) as file:
                 return file.readall()
         except OSError as error:
-            if error.errno == errno.EISDIR:
+            if _is_directory(path, error):
                 return None
             if error.errno in _ABSENT:
                 self.require_absent(key)
@@ -184,15 +191,17 @@ class LocalStorage(Storage):
         return [self.get(key) if os.path.lexists(self.path(key)) else None for key in keys]
 
     def get_part(self, key: str, start: int, length: int) -> bytes | None:
-        """One `pread`; see `get` for what counts as absent."""
+        """One read; see `get` for what counts as absent."""
         path = self.path(key)
         try:
             with open(path, "rb", buffering=0) as file:
                 if start < 0:
                     start = max(os.fstat(file.fileno()).st_size - length, 0)
-                return os.pread(file.fileno(), length, start)
+                if start:
+                    file.seek(start)
+                return file.read(length)
         except OSError as error:
-            if error.errno == errno.EISDIR:
+            if _is_directory(path, error):
                 return None
             if error.errno in _ABSENT:
                 self.require_absent(key)
@@ -294,6 +303,31 @@ class LocalStorage(Storage):
         from zarr.storage import LocalStore, MemoryStore
 
         return LocalStore(self.root) if self.root.is_dir() else MemoryStore()
+
+
+def _as_path(key: str) -> str:
+    """A key where paths have other separators; UsageError for one that would name something else there."""
+    if _SEPARATOR in key or ":" in key:
+        expected = f"no {_SEPARATOR} and no :"
+        raise UsageError("a key that this system cannot keep", key=key, expected=expected)
+    return key.replace("/", _SEPARATOR)
+
+
+def _is_directory(path: str, error: OSError) -> bool:
+    """Whether a file could not be opened since it is a directory; Windows says that it may not be opened."""
+    return error.errno == errno.EISDIR or (error.errno == errno.EACCES and os.path.isdir(path))
+
+
+def read_at(descriptor: int, length: int, start: int) -> bytes:
+    """Bytes of an open file from `start` on; where it is read and written next stays the same."""
+    if sys.platform != "win32":
+        return os.pread(descriptor, length, start)
+    before = os.lseek(descriptor, 0, os.SEEK_CUR)
+    try:
+        os.lseek(descriptor, start, os.SEEK_SET)
+        return os.read(descriptor, length)
+    finally:
+        os.lseek(descriptor, before, os.SEEK_SET)
 
 
 def storage_error(what: str, key: str, error: OSError) -> StorageError:

@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Final
 from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.errors import StorageError
 
-from .storage import SPOOLED
+from .storage import CREATING, SPOOLED
 from .writing import DestinationError, copy_range
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class FileStream(ObjectStream):
         self._failed = failed
         self._fsync = fsync
         try:
-            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            self._descriptor = os.open(path, CREATING, 0o666)
             if reserve:
                 os.lseek(self._descriptor, reserve, os.SEEK_SET)
         except OSError as error:

@@ -58,7 +58,7 @@ class Twin:
             _close(asked, asking)
             raise
         try:
-            self._process = os.fork()
+            self._process = _fork()
         except OSError:
             _close(asked, asking, answered, answering)
             raise
@@ -116,8 +116,19 @@ class Twin:
     def kill(self) -> None:
         """End the process whatever it does."""
         with suppress(ProcessLookupError):
-            os.kill(self._process, signal.SIGKILL)
+            _end(self._process)
         self.close()
+
+
+def _fork() -> int:
+    if sys.platform == "win32":  # see `may_fork`
+        raise NotImplementedError
+    return os.fork()
+
+
+def _end(process: int) -> None:
+    if sys.platform != "win32":
+        os.kill(process, signal.SIGKILL)
 
 
 def _close(*descriptors: int) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import shutil
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends, memory
 from zarrstack.core.errors import ChunkError, StorageError
 
-from .storage import LocalStorage, Storage, storage_error
+from .storage import CREATING, READING, LocalStorage, Storage, read_at, storage_error
 
 if TYPE_CHECKING:
     from .streams import ObjectStream
@@ -119,7 +120,7 @@ class LocalWriter(Writer):
         """Write beside, then rename."""
         temporary = self.temporary()
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            descriptor = os.open(temporary, CREATING, 0o666)
             try:
                 _write_all(descriptor, data)
                 if self.fsync:
@@ -151,7 +152,7 @@ class LocalWriter(Writer):
         reflink where the file system can, else copied inside the kernel, else by hand.
         """
         try:
-            reading = os.open(source, os.O_RDONLY)
+            reading = os.open(source, READING)
         except FileNotFoundError:
             return None
         try:
@@ -179,7 +180,7 @@ class LocalWriter(Writer):
     def link(self, source: str, key: str, look: Look) -> int | None:
         """Make `key` another name of the file at `source`; otherwise as `copy`."""
         try:
-            reading = os.open(source, os.O_RDONLY)
+            reading = os.open(source, READING)
         except FileNotFoundError:
             return None
         try:
@@ -225,7 +226,7 @@ class LocalWriter(Writer):
     def _copy_large(self, reading: int, size: int, key: str) -> None:
         temporary = self.temporary()
         try:
-            writing = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            writing = os.open(temporary, CREATING, 0o666)
             try:
                 self._copy_between(reading, writing, size)
                 if self.fsync:
@@ -278,7 +279,7 @@ class LocalWriter(Writer):
         except FileExistsError:
             pass
         except FileNotFoundError:
-            self.make_directory(path.rpartition(os.sep)[0])
+            self.make_directory(os.path.dirname(path))
             with contextlib.suppress(FileExistsError):  # another thread was faster
                 os.mkdir(path)
         if self.fsync:
@@ -323,8 +324,8 @@ def _write_all(descriptor: int, data: Buffer) -> None:
 
 def ends_of_file(descriptor: int, size: int) -> Ends:
     """The ends of an open file of so many bytes."""
-    head = os.pread(descriptor, HEAD_BYTES, 0)
-    tail = head[-TAIL_BYTES:] if size <= HEAD_BYTES else os.pread(descriptor, TAIL_BYTES, size - TAIL_BYTES)
+    head = read_at(descriptor, HEAD_BYTES, 0)
+    tail = head[-TAIL_BYTES:] if size <= HEAD_BYTES else read_at(descriptor, TAIL_BYTES, size - TAIL_BYTES)
     return Ends(head, tail, size)
 
 
@@ -334,6 +335,8 @@ def _whole(path: str) -> bytes:
 
 
 def _fsync_directory(path: str) -> None:
+    if sys.platform == "win32":  # which opens no directory, and keeps names by itself
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -342,10 +345,10 @@ def _fsync_directory(path: str) -> None:
 
 
 def _reflink(reading: int, writing: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # not a Unix
+    if sys.platform == "win32":
         return False
+    import fcntl
+
     try:
         fcntl.ioctl(writing, _FICLONE, reading)
     except OSError as error:
@@ -379,7 +382,7 @@ def copy_range(reading: int, writing: int, size: int) -> bool:
 def _copy_by_hand(reading: int, writing: int, size: int) -> None:
     done = 0
     while done < size:
-        piece = os.pread(reading, 1 << 20, done)
+        piece = read_at(reading, 1 << 20, done)
         if not piece:
             raise ChunkError("the source ended early", found=f"{done} bytes", expected=f"{size} bytes")
         _write_all(writing, piece)

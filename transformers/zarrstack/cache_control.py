@@ -18,7 +18,6 @@ kill nothing is lost: the mapping outlives the process.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import mmap
 import os
@@ -27,6 +26,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Final
 
+from . import flocks
 from .core.errors import UsageError
 
 FORMAT: Final = "zarrstack-cache"
@@ -50,8 +50,15 @@ _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 def check_folder(root: str) -> None:
     """UsageError if the folder is not ours to use: of another version, or with other people's files.
 
-    A folder that does not exist, is empty, or holds only half of what a cache needs, may be used.
+    A folder that does not exist, is empty, or holds only half of what a cache needs, may be used. None
+    may on Windows.
     """
+    if not flocks.HERE:
+        raise UsageError(
+            "a cache folder needs file locks that Windows does not have",
+            found=root,
+            expected="a cache in memory, or one in a store",
+        )
     try:
         names = set(os.listdir(root))
     except FileNotFoundError:
@@ -94,25 +101,25 @@ class Lock:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
         """Hold it; waits for other processes."""
-        fcntl.flock(self.fd, fcntl.LOCK_EX)
+        flocks.alone(self.fd)
         try:
             yield
         finally:
-            fcntl.flock(self.fd, fcntl.LOCK_UN)
+            flocks.release(self.fd)
 
     def share(self) -> None:
         """Hold it together with others, until it is closed."""
-        fcntl.flock(self.fd, fcntl.LOCK_SH)
+        flocks.together(self.fd)
 
     def try_alone(self) -> bool:
         """Hold it if nobody else does."""
         try:
-            fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flocks.alone(self.fd, wait=False)
         except BlockingIOError:
             return False
         return True
@@ -144,7 +151,7 @@ def boot_id() -> bytes:
 def map_control(root: str) -> memoryview | None:
     """The words of `control`, shared with all processes; None if it is not a sound one."""
     try:
-        fd = os.open(os.path.join(root, "control"), os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(os.path.join(root, "control"), os.O_RDWR)
     except FileNotFoundError:
         return None
     try:
@@ -165,14 +172,15 @@ def make_control(root: str, budget: int) -> None:
     slots = 1 << max(6, min(budget // 512, _MOST_SLOTS).bit_length() - 1)
     words = [MAGIC, slots, *_words(uuid.uuid4().bytes), 0, budget, 0, 0, 0]
     path = os.path.join(root, "control")
-    fd = os.open(path + ".new", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    fd = os.open(path + ".new", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
     try:
         size = 8 * (TABLE + slots)
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, 0, size)
         else:  # macOS
             os.write(fd, bytes(size))
-        os.pwrite(fd, b"".join(word.to_bytes(8, "little") for word in words), 0)
+        os.lseek(fd, 0, os.SEEK_SET)
+        os.write(fd, b"".join(word.to_bytes(8, "little") for word in words))
         os.fsync(fd)
     finally:
         os.close(fd)

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import threading
 import time
@@ -19,6 +18,7 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Final
 
+from . import flocks
 from .cache_control import (
     BUDGET,
     CLEAN,
@@ -128,8 +128,8 @@ class LocalTier:
         with self._counting() as words:
             if not self._make_room(size):
                 return
-            fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-            fcntl.flock(fd, fcntl.LOCK_EX)  # says that its writer lives
+            fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            flocks.alone(fd)  # says that its writer lives
             words[TOTAL] += size
         kept = False
         try:
@@ -244,9 +244,9 @@ class LocalTier:
 
 def _is_abandoned(path: str) -> bool:
     """Whether nobody writes this file any more."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        flocks.alone(fd, wait=False)
     except BlockingIOError:
         return False
     finally:
