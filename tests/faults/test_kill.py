@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from chances import fewer
 from job_archives import OTHERS, other_archive, tree, write_archive
 
 import zarrlift
@@ -25,7 +26,7 @@ import zarrlift
 pytestmark = pytest.mark.needs_reader("once")
 
 RUNNER = Path(__file__).with_name("killed_run.py")
-MOMENTS = 12
+MOMENTS = fewer(12)
 
 
 def run_and_kill(moment: int, directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -35,6 +36,11 @@ def run_and_kill(moment: int, directory: Path, *arguments: str) -> subprocess.Co
         text=True,
         check=False,
     )
+
+
+def in_part(number: int, parts: int, changes: int) -> int:
+    """One of so many changes, at random in one of as many equal parts of a run: each phase is met."""
+    return random.Random(number).randint(changes * number // parts + 1, changes * (number + 1) // parts)
 
 
 def assert_whole_where_visible(destination: Path, reference: dict[str, bytes]) -> None:
@@ -70,7 +76,7 @@ def test_a_killed_copy_resumes_to_the_same_bytes(
 ) -> None:
     expected, changes = reference
     destination = tmp_path / "out.zarr"
-    moment = random.Random(seed).randint(1, changes)
+    moment = in_part(seed, MOMENTS, changes)
     killed = run_and_kill(moment, tmp_path, "migrate", str(source), str(destination))
     assert killed.returncode == -signal.SIGKILL
     assert_whole_where_visible(destination, expected)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zarr
-from faults.test_kill import assert_whole_where_visible, run_and_kill
+from chances import fewer
+from faults.test_kill import assert_whole_where_visible, in_part, run_and_kill
 from job_archives import tree
 
 import zarrlift
@@ -25,7 +25,7 @@ OPTIONS = {
     "chunks in shards": ("--chunks", "5,7", "--shards", "3x"),
 }
 COUNTS = {"shards": (4, 4), "index at the start": (4, 4), "chunks in shards": (3, 3)}
-MOMENTS = 5
+MOMENTS = fewer(6)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(
 ) -> None:
     name, expected, changes = case
     destination = tmp_path / "out.zarr"
-    moment = random.Random(f"{name} {seed}").randint(1, changes)
+    moment = in_part(seed, MOMENTS, changes)
     killed = run_and_kill(moment, tmp_path, "migrate", str(source), str(destination), *OPTIONS[name])
     assert killed.returncode == -signal.SIGKILL
     assert_whole_where_visible(destination, expected)
