@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
 from zarrstack.core.jsons import JSON, JSONObject
-from zarrstack.core.remembered import Remembered
+from zarrstack.core.remembered import Remembered, Seen
 
 from .plans import ArrayPlan, GroupPlan, Planned, Refusal
 from .plans_layout import layout_to_json
@@ -29,13 +29,14 @@ class PlanTexts:
     """Encodes nodes; none of them may change meanwhile."""
 
     def __init__(self) -> None:
+        self._seen = Seen()
         self._layout = Remembered(layout_to_json)
         self._text = Remembered(_ENCODE)
         self._head = Remembered(_members)
 
     def __call__(self, node: Planned) -> str:
         """JSON that `from_json` of the node's class takes. The order of a document's members is kept."""
-        if not isinstance(node, ArrayPlan):
+        if not isinstance(node, ArrayPlan) or not self._seen(node.destination):
             return _ENCODE(node.to_json())
         data = node.to_json(self._layout)
         layouts = [(name, self._text(data.pop(name))) for name in ("source", "destination")]
@@ -53,5 +54,4 @@ class PlanTexts:
 
 def _members(*parts: JSON) -> str:
     """Members of an object in their order, from names and values in turn."""
-    pairs = zip(parts[::2], parts[1::2], strict=True)
-    return ", ".join([f"{_ENCODE(name)}: {_ENCODE(value)}" for name, value in pairs])
+    return _ENCODE(dict(zip(parts[::2], parts[1::2], strict=True)))[1:-1]

@@ -29,6 +29,7 @@ from zarrstack.core.n5_dataset import (
     version_problem,
 )
 from zarrstack.core.paths import join, parents
+from zarrstack.core.remembered import Remembered
 
 from ..archive import Archive, ArrayNode, Document, Format, GroupNode, Layout, Node
 from ..read_options import Axes
@@ -88,6 +89,10 @@ class _Reader:
     axes: Axes
     documents: Documents = field(default_factory=Documents)
     strays: list[Problem] = field(default_factory=list)
+    _described: Remembered[tuple[JSONObject, Layout | None, tuple[Problem, ...]]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._described = Remembered(self._describe)
 
     def is_dataset(self, place: Found) -> bool:
         """Whether a place is a dataset, by its document; False if that cannot be read."""
@@ -136,12 +141,10 @@ class _Reader:
         if isinstance(data, Problem):
             problems.append(data)
         elif data is not None:
-            attributes = user_attributes(data)
-            dataset, told = describe_dataset(data)
+            attributes, layout, told = self._described(data)
             problems.extend(problem.at(key=key) for problem in told)
-            if dataset is not None:
-                layout = _layout(dataset, self.axes)
-                problems.extend(axes_note(attributes, self.axes, len(dataset.dimensions)))
+            if layout is not None:
+                problems.extend(axes_note(attributes, self.axes, len(layout.shape)))
         return ArrayNode(
             path=place.path,
             attributes=attributes,
@@ -150,6 +153,12 @@ class _Reader:
             problems=placed(problems, place.path, place.key_of(DOCUMENT)),
             bare=place.bare,
         )
+
+    def _describe(self, data: JSONObject) -> tuple[JSONObject, Layout | None, tuple[Problem, ...]]:
+        """Attributes, layout and problems of a dataset."""
+        dataset, told = describe_dataset(data)
+        layout = None if dataset is None else _layout(dataset, self.axes)
+        return user_attributes(data), layout, tuple(told)
 
     def _inside(self, node: ArrayNode, inner: Sequence[str] | None) -> Iterator[Problem]:
         """What lies in an array's own directory and is a node all the same: v3 has no place for it.

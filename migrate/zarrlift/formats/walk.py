@@ -45,6 +45,8 @@ class Found:
     """Where it really lies, in a local archive."""
     above: tuple[str, ...] = ()
     """Where the directories above it really lie."""
+    plain: bool = False
+    """Every name on the way to it is known to be a good one."""
     look: Look | None = None
     """All that is in it, until the walk goes on; None where it was not listed."""
     inner: tuple[str, ...] | None = None
@@ -83,7 +85,7 @@ def walk(
     """
     found: dict[str, Found] = {}
     real = storage.real if isinstance(storage, LocalStorage) else ""
-    level = [Found(path="", real=real)]
+    level = [Found(path="", real=real, plain=True)]
     while level:
         if isinstance(storage, LocalStorage):
             for place in level:
@@ -216,9 +218,9 @@ def _closed(place: Found) -> bool:
 def _read_documents(
     storage: Storage, level: Sequence[Found], names: Sequence[str], *, follow_links: bool
 ) -> None:
-    wanted = [(place, name) for place in level for name in names if _may_have(place, name)]
-    keys = [join(place.path, name) for place, name in wanted]
-    for (place, name), key, content in zip(wanted, keys, read_each(storage, keys), strict=True):
+    wanted = [(place, name, join(place.path, name)) for place in level for name in _to_ask(place, names)]
+    contents = read_each(storage, [key for _, _, key in wanted])
+    for (place, name, key), content in zip(wanted, contents, strict=True):
         if content is None:
             continue
         if isinstance(content, StorageError):
@@ -226,15 +228,15 @@ def _read_documents(
                 place.problems.append(content.problem.at(node=place.path, key=key))
             continue
         target = _link(storage, place, name, key)
-        if storage.leaves_root(target) and not follow_links:
+        if target is not None and storage.leaves_root(target) and not follow_links:
             place.problems.append(leading_out(place.path, key, target))
         place.documents[name] = content
 
 
-def _may_have(place: Found, name: str) -> bool:
-    """Whether a document has to be asked for: unless a listing says that it is not there."""
+def _to_ask(place: Found, names: Sequence[str]) -> Sequence[str]:
+    """The documents that have to be asked for: all but those that a listing says are not there."""
     seen = place.look
-    return seen is None or name in seen.files or name in seen.links
+    return names if seen is None else [name for name in names if name in seen.files or name in seen.links]
 
 
 def _link(storage: Storage, place: Found, name: str, key: str) -> str | None:
@@ -312,13 +314,14 @@ def _children(storage: Storage, place: Found, entries: Sequence[Entry], *, follo
 
 
 def _child(storage: Storage, place: Found, entry: Entry, *, follow_links: bool) -> Found:
-    path = join(place.path, entry.name)
-    child = Found(
-        path=path,
-        problems=name_problems(path) or ([] if entry.name else name_problems("/")),
-        real=entry.link or os.path.join(place.real, entry.name),
-        above=(*place.above, place.real),
+    path, name = join(place.path, entry.name), entry.name
+    # What Python takes for a name, below other such names, has nothing wrong with it.
+    plain = (
+        place.plain and name.isidentifier() and not name.startswith("__") and len(place.above) < MOST_LEVELS
     )
+    problems = [] if plain else name_problems(path) or ([] if name else name_problems("/"))
+    real = entry.link or os.path.join(place.real, name)
+    child = Found(path=path, problems=problems, real=real, above=(*place.above, place.real), plain=plain)
     if entry.link is not None:
         if storage.leaves_root(entry.link) and not follow_links:
             child.problems.append(leading_out(path, None, entry.link))

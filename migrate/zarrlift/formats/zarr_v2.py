@@ -302,9 +302,11 @@ def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
 
 def _documents(place: Found) -> tuple[Document, ...]:
     return tuple(
-        Document(key=join(place.path, name), content=content)
-        for name, content in place.documents.items()
-        if name not in _OTHERS
+        [
+            Document(key=join(place.path, name), content=content)
+            for name, content in place.documents.items()
+            if name not in _OTHERS
+        ]
     )
 
 

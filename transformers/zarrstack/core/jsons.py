@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from .remembered import Remembered
+from .remembered import Remembered, Seen
 
 JSON: TypeAlias = Any
 """A JSON value: None, bool, int, float, str, or lists and string-keyed dicts of these."""
@@ -74,12 +74,14 @@ class DocumentTexts:
     """`document` for thousands that share members, whose text is made once; none may change meanwhile."""
 
     def __init__(self) -> None:
+        self._seen = Seen()
         self._attributes = Remembered(partial(_line, "attributes", text=_UNICODE))
         self._others = Remembered(_joined)
 
     def __call__(self, value: JSONObject) -> bytes:
         """The same bytes as `document`."""
-        if next(reversed(value), None) != "attributes":
+        inner = next((member for member in value.values() if type(member) in (dict, list)), None)
+        if next(reversed(value), None) != "attributes" or not self._seen(inner):
             return document(value)
         parts = [part for item in value.items() for part in item]
         try:

@@ -37,3 +37,19 @@ class Remembered(Generic[T]):
         result = self._make(*objects)
         self._known[key] = (objects, result)
         return result
+
+
+class Seen:
+    """Which objects came before: what comes once is better not divided into parts to be remembered."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, Any] = {}
+
+    def __call__(self, item: Any) -> bool:
+        """Whether the very same object was asked about before, and lately."""
+        if id(item) in self._seen:
+            return True
+        if len(self._seen) >= MOST:
+            self._seen.clear()
+        self._seen[id(item)] = item
+        return False
