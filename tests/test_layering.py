@@ -112,6 +112,7 @@ LAZY = {
     "pydantic_zarr",
     "jsonschema_rs",
     "tensorstore",
+    "obstore",
     "xarray",
     "dask",
 }

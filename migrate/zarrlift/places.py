@@ -165,8 +165,17 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
 
     from zarr.storage import FsspecStore
 
+    from .storage_obstore import s3_store
     from .storage_zarr import StoreStorage
 
+    if "::" not in url:
+        try:
+            bucket = s3_store(url, options or {}, read_only=mode == "r")
+        except Exception as error:
+            found = redact(f"{shown} ({type(error).__name__}: {error})", secrets)
+            raise StorageError("cannot open the place", found=found) from error
+        if bucket is not None:
+            return StoreStorage(*bucket, url=shown, secrets=secrets)
     try:
         # An instance of our own: a shared one may be bound to another event loop.
         given = {"skip_instance_cache": True, **(options or {})}

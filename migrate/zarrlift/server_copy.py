@@ -1,4 +1,4 @@
-"""Copies that an object store makes by itself, where both ends are the same file system.
+"""Copies that an object store makes by itself, where both ends are the same store.
 
 Payloads that move undecoded need not pass through this machine: the store copies them when
 asked, and only their ends are fetched, to be looked at. Small objects are read and written
@@ -8,7 +8,7 @@ instead, since that takes two requests where a server-side copy takes four.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Ends
 from zarrstack.core.errors import ChunkError, StorageError, ZarrstackError
@@ -18,42 +18,37 @@ from .storage_loop import bounded, run
 from .storage_zarr import StoreStorage
 from .writing import DestinationError, Look
 
+if TYPE_CHECKING:
+    from .storage_native import Native
+
 Carried: TypeAlias = "int | ZarrstackError | None"
 """What became of one object: its size in bytes, None if it is not there, or what is wrong with it."""
 
 IN_ONE_READ: Final = 128 << 10
 """Bytes fetched at first; an object that is no larger is written from memory."""
-_OURS: Final = frozenset({"asynchronous", "skip_instance_cache", "loop"})
-"""Options of a file system that say how we use it, not which one it is."""
 
 
 def server_copy(source: Storage, destination: Storage) -> ServerCopy | None:
     """A way to copy inside the store, or None where the two ends do not share one."""
     if not isinstance(source, StoreStorage) or not isinstance(destination, StoreStorage):
         return None
-    first, second = source.fsspec, destination.fsspec
-    if first is None or second is None or _identity(first.fs) != _identity(second.fs):
+    first, second = source.native, destination.native
+    if first is None or second is None or first.identity != second.identity:
         return None
-    return ServerCopy(source, destination)
-
-
-def _identity(fs: Any) -> tuple[object, ...]:
-    """What makes two file systems the same one: kind, address and credentials."""
-    inner = getattr(fs, "sync_fs", fs)  # fsspec's wrapper around a synchronous file system
-    options = {name: value for name, value in inner.storage_options.items() if name not in _OURS}
-    return type(inner), inner.storage_args, options
+    return ServerCopy(source, destination, first, second)
 
 
 class ServerCopy:
-    """Copies objects between two places of one fsspec file system; safe to share between threads."""
+    """Copies objects between two places of one store; safe to share between threads."""
 
-    def __init__(self, source: StoreStorage, destination: StoreStorage) -> None:
+    def __init__(self, source: StoreStorage, destination: StoreStorage, start: Native, end: Native) -> None:
+        """`start` and `end` are what is below the source and the destination."""
         self._source = source
         self._destination = destination
-        self._from: Any = source.fsspec
-        self._to: Any = destination.fsspec
+        self._from = start
+        self._to = end
         self._able = True
-        """Whether the file system copies at all; found out by asking it."""
+        """Whether the store copies at all; found out by asking it."""
 
     def __call__(self, pairs: Sequence[tuple[str, str]], look: Look) -> list[Carried]:
         """Copy (source key, destination key) pairs, once `look` has seen the ends of each.
@@ -73,7 +68,7 @@ class ServerCopy:
             tail = await self._get(before, max(size - TAIL_BYTES, 0), size) or b""
             if not look.check(Ends(first[:HEAD_BYTES], tail[-TAIL_BYTES:], size)):
                 return await self._by_hand(before, after, None, look)
-            if await self._copied(before, after):
+            if await self._copied(before, after, size):
                 return size
             return await self._by_hand(before, after, None, look)
         except DestinationError:
@@ -95,10 +90,10 @@ class ServerCopy:
             raise _failed(error) from error
         return len(data)
 
-    async def _copied(self, before: str, after: str) -> bool:
+    async def _copied(self, before: str, after: str, size: int) -> bool:
         """Ask the store; False where it has no copy of its own."""
         try:
-            await self._destination.told("cannot write", after, lambda: self._cp(before, after))
+            await self._destination.told("cannot write", after, lambda: self._cp(before, after, size))
         except StorageError as error:
             if isinstance(error.__cause__, NotImplementedError):
                 self._able = False
@@ -108,9 +103,8 @@ class ServerCopy:
             raise _failed(error) from error
         return True
 
-    async def _cp(self, before: str, after: str) -> None:
-        source, target = self._source.path(before), self._destination.path(after)
-        await self._to.fs._cp_file(source, target)  # noqa: SLF001 - fsspec's asynchronous interface
+    async def _cp(self, before: str, after: str, size: int) -> None:
+        await self._to.copy(self._from, self._source.key(before), self._destination.key(after), size)
 
     async def _get(self, key: str, start: int, end: int) -> bytes | None:
         """Some bytes of an object; None if it is not there."""

@@ -7,30 +7,29 @@ zarr's stores are asynchronous, the engine is not; they live in an event loop of
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import secrets
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from zarrstack.core.errors import StorageError, UsageError
 
 from .credentials import redact
-from .storage import PART, PARTS_AT_ONCE, Entry, Storage
+from .storage import Entry, Storage
+from .storage_fsspec import own, protocols
 from .storage_loop import bounded, close_soon, run
-from .storage_pace import MOST, Pace
+from .storage_native import native
+from .storage_pace import Pace
 from .storage_soon import Soon
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
-    from zarr.storage import FsspecStore
 
 T = TypeVar("T")
 
 _UNLISTED: Final = frozenset({"http", "https"})
 """Protocols that cannot list: an HTML page of links is no listing to rely on."""
-_MOST_PARTS: Final = 10_000
 
 
 class StoreStorage(Storage):
@@ -43,15 +42,17 @@ class StoreStorage(Storage):
     def __init__(
         self, store: Store, path: str = "", *, url: str | None = None, secrets: Sequence[str] = ()
     ) -> None:
-        self._store = _own(store)
+        self._store = own(store)
+        self.native = native(self._store)
+        """What is below, where nothing else stands between; None for other stores."""
         self.base = path.strip("/")
         self._prefix = f"{self.base}/" if self.base else ""
         self._secrets = tuple(secrets)
         text = "/".join(filter(None, (_url(store), self.base))) if url is None else url
         self.url = redact(text, self._secrets)
-        protocols = _protocols(store)
-        self.can_list = store.supports_listing and not protocols & _UNLISTED
-        self.in_process = "memory" in protocols
+        known = protocols(store)
+        self.can_list = store.supports_listing and not known & _UNLISTED
+        self.in_process = "memory" in known
         self.pace = Pace()
         self.soon = Soon(self)
         self._names: dict[str, dict[str, bool]] | None = None
@@ -84,16 +85,14 @@ class StoreStorage(Storage):
         run(bounded([self.store(key, data) for key, data in items]))
 
     def put_file(self, key: str, file: IO[bytes], size: int) -> None:
-        """A file system of fsspec's sends a file on disk in pieces; others are given the whole."""
-        store = self.fsspec
+        """A file on disk is sent in parts where that is possible; other stores are given the whole."""
+        below = self.native
         name = file.name if isinstance(getattr(file, "name", None), str) else None
-        if store is None or name is None:
+        if below is None or name is None:
             super().put_file(key, file, size)
             return
-        send = cast("Any", store.fs)._put_file  # noqa: SLF001 - its asynchronous interface
-        options = in_parts(send, size)
         # The parts are not counted by the pace, which takes them for one request.
-        run(self.told("cannot write", key, lambda: send(name, self.path(key), **options)))
+        run(self.told("cannot write", key, lambda: below.put_file(self.key(key), name, size)))
 
     def delete(self, key: str) -> None:
         """Remove the object; stores that insist on its presence are not listened to."""
@@ -112,8 +111,8 @@ class StoreStorage(Storage):
         full = self._prefix + prefix
 
         def find() -> Coroutine[Any, Any, list[str]]:
-            if _is_fsspec(self._store):
-                return _find_fsspec(self._store, full)
+            if self.native is not None:
+                return self.native.find(full)
             return _collect(self._store.list_prefix(full))
 
         for key in run(self.told("cannot list", prefix, find)):
@@ -125,11 +124,6 @@ class StoreStorage(Storage):
 
         return BridgedStore(self._store, self._prefix)
 
-    @property
-    def fsspec(self) -> FsspecStore | None:
-        """The fsspec store below, where nothing else stands between; None for other stores."""
-        return cast("FsspecStore", self._store) if _is_fsspec(self._store) else None
-
     # ----- on the loop's thread
 
     def key(self, key: str) -> str:
@@ -137,12 +131,6 @@ class StoreStorage(Storage):
         if key.startswith("/") or ".." in key and ".." in key.split("/"):
             raise UsageError("a key may not leave the archive's root", key=key)
         return self._prefix + key
-
-    def path(self, key: str) -> str:
-        """The key in the file system below; only for a store of fsspec's."""
-        store = self.fsspec
-        assert store is not None
-        return "/".join(part for part in (store.path.rstrip("/"), self.key(key)) if part)
 
     async def fetch(self, key: str) -> bytes | None:
         """As `get`, in the loop."""
@@ -195,8 +183,8 @@ class StoreStorage(Storage):
     async def _children(self, prefix: str) -> dict[str, bool]:
         """Name -> whether it is a directory."""
         full = (self._prefix + prefix).rstrip("/")
-        if _is_fsspec(self._store):
-            return await _list_fsspec(self._store, full)
+        if self.native is not None:
+            return await self.native.children(full)
         if _is_zip(self._store):
             # A zip is opened for reading only, so that its directory can be read once.
             if self._names is None:
@@ -227,7 +215,9 @@ class StoreStorage(Storage):
         except (StorageError, UsageError):
             raise
         except Exception as error:
-            text = redact(f"{type(error).__name__}: {error}", self._secrets)
+            # obstore's errors go on for pages, for those who debug it.
+            words = str(error).partition("\n\nDebug source")[0]
+            text = redact(f"{type(error).__name__}: {words}", self._secrets)
             raise StorageError(what, key=key, found=text[:500]) from error
 
 
@@ -236,32 +226,6 @@ def _bytes(data: bytes | None) -> int:
 
 
 # ----- listings
-
-
-async def _list_fsspec(store: Any, full: str) -> dict[str, bool]:
-    """One listing by the file system itself, which knows what is a directory."""
-    path = "/".join(part for part in (store.path.rstrip("/"), full) if part)
-    store.fs.invalidate_cache()
-    try:
-        found = await store.fs._ls(path, detail=True)  # noqa: SLF001 - fsspec's asynchronous interface
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    entries = {}
-    own = path.strip("/")
-    for item in found:
-        name = item["name"].strip("/")
-        # Some object stores list the directory itself, as an empty object.
-        if name != own:
-            entries[name.rsplit("/", 1)[-1]] = item["type"] == "directory"
-    return entries
-
-
-async def _find_fsspec(store: Any, full: str) -> list[str]:
-    """Every key below a prefix; zarr 3.1.6 gives wrong names where the store is a whole bucket."""
-    root = store.path.strip("/")
-    store.fs.invalidate_cache()
-    found = await store.fs._find("/".join(part for part in (store.path.rstrip("/"), full.strip("/")) if part))  # noqa: SLF001
-    return [name.strip("/").removeprefix(root).lstrip("/") for name in found]
 
 
 def _tree(keys: Iterable[str]) -> dict[str, dict[str, bool]]:
@@ -285,23 +249,6 @@ async def _collect(items: AsyncIterator[str]) -> list[str]:
     return [item async for item in items]
 
 
-def _takes(function: Callable[..., Any], option: str) -> bool:
-    try:
-        return option in inspect.signature(function).parameters
-    except (TypeError, ValueError):
-        return False
-
-
-def in_parts(send: Callable[..., Any], size: int) -> dict[str, int]:
-    """How a file system's `_put_file` is told to send `size` bytes in parts that fit into little memory.
-
-    s3fs by itself sends ten parts of 50 MB at once. S3 takes up to 10,000 parts of an object
-    (https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html).
-    """
-    options = {"chunksize": max(PART, -(-size // _MOST_PARTS)), "max_concurrency": PARTS_AT_ONCE}
-    return {name: value for name, value in options.items() if _takes(send, name)}
-
-
 async def _forgiving(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
@@ -312,33 +259,15 @@ async def _forgiving(work: Coroutine[Any, Any, None]) -> None:
 # ----- stores
 
 
-def _is_fsspec(store: Store) -> bool:
-    from zarr.storage import FsspecStore
-
-    return type(store) is FsspecStore
-
-
 def _is_zip(store: Store) -> bool:
     from zarr.storage import ZipStore
 
     return type(store) is ZipStore and store.read_only
 
 
-def _protocols(store: Any) -> set[str]:
-    """The protocols of the file system below, also of a stack that wraps it; empty for others."""
-    while True:
-        if hasattr(store, "fs"):
-            protocol = getattr(store.fs, "protocol", ())
-            return {protocol} if isinstance(protocol, str) else set(protocol)
-        inner = getattr(store, "_store", None)
-        if inner is None:
-            return set()
-        store = inner
-
-
 def _url(store: Any) -> str:
     """How a store given as an object is named; only places that can be opened again look like one."""
-    if _is_fsspec(store):
+    if type(store).__name__ == "FsspecStore":
         protocol = store.fs.protocol if isinstance(store.fs.protocol, str) else store.fs.protocol[0]
         path = str(store.path)
         return path if "://" in path else f"{protocol}://{path.lstrip('/') if protocol != 'file' else path}"
@@ -360,26 +289,3 @@ def _token(store: Any) -> str:
     if known is None or known[0]() is not store:
         known = _tokens[id(store)] = (weakref.ref(store), secrets.token_hex(4))
     return known[1]
-
-
-def _own(store: Store) -> Store:
-    """The store, with a file system of its own where it could be bound to another event loop."""
-    if not _is_fsspec(store):
-        return store
-    from zarr.storage import FsspecStore
-
-    given: Any = store
-    if type(given.fs).__name__ == "AsyncFileSystemWrapper":
-        # A synchronous file system, run in threads: no loop to be bound to.
-        return store
-    options = {**given.fs.storage_options, "asynchronous": True, "skip_instance_cache": True}
-    if "s3" in _protocols(given):
-        # botocore keeps ten connections, and lets whatever else is asked for wait.
-        options["config_kwargs"] = {"max_pool_connections": MOST, **(options.get("config_kwargs") or {})}
-    fs = type(given.fs)(*given.fs.storage_args, **options)
-    if "s3" in _protocols(given) and hasattr(fs, "max_concurrency") and "max_concurrency" not in options:
-        # s3fs would ask for the size of every object first, to fetch those beyond 50 MB in parts.
-        fs.max_concurrency = 1
-    return FsspecStore(
-        fs, read_only=given.read_only, path=given.path, allowed_exceptions=given.allowed_exceptions
-    )

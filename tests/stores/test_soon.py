@@ -25,8 +25,9 @@ from zarrlift import ArrayRecipe, Recipe, storage_soon
 from zarrlift.leaves import Span, spans_of
 from zarrlift.places import open_storage
 from zarrlift.storage import PART, PARTS_AT_ONCE, WRITE_BEHIND
+from zarrlift.storage_fsspec import in_parts
 from zarrlift.storage_soon import Sending, window
-from zarrlift.storage_zarr import StoreStorage, in_parts
+from zarrlift.storage_zarr import StoreStorage
 from zarrlift.writing import DestinationError
 from zarrlift.writing_store import StoreWriter
 from zarrstack.core.errors import StorageError
@@ -409,9 +410,9 @@ def test_a_file_system_for_s3_keeps_a_connection_for_each_request() -> None:
         store = FsspecStore(Likeness(asynchronous=True, **given), path="bucket/a")
         storage = StoreStorage(store)
         assert storage.get("c/0") == b"bucket/a/c/0"
-        assert storage.fsspec is not None
-        assert storage.fsspec.fs.max_concurrency == expected  # 1: the size is not asked for first
-        found: dict[str, Any] = storage.fsspec.fs.storage_options
+        below: Any = storage.native
+        assert below.fs.max_concurrency == expected  # 1: the size is not asked for first
+        found: dict[str, Any] = below.fs.storage_options
         return found
 
     assert options(1)["config_kwargs"] == {"max_pool_connections": 256}

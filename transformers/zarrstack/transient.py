@@ -11,11 +11,14 @@ names of their classes, so that no client library is imported to know its errors
 - s3fs makes OSErrors of botocore's and keeps the original as their cause: 500 becomes EREMOTEIO,
   503 EBUSY (s3fs/errors.py). gcsfs raises HttpError with `code`; adlfs passes azure-core's
   HttpResponseError on, with `status_code`; aiohttp's ClientResponseError has `status`.
+- obstore 0.12 says both in words only: "Server returned non-2xx status code: 503 Service Unavailable", and
+  "HTTP error: error sending request" where there was no answer.
 """
 
 from __future__ import annotations
 
 import errno
+import re
 import socket
 from collections.abc import Iterator
 from typing import Any, Final, Literal
@@ -67,6 +70,10 @@ NOT_CLASSES: Final = {
     "urllib3": {"SSLError"},
 }
 """Their subclasses that will fail again: a certificate does not become valid by waiting."""
+
+_IN_WORDS: Final = re.compile(r"status code: ([0-9]{3})\b")
+_NO_ANSWER: Final = "HTTP error:"
+"""What obstore's errors say."""
 
 NOT_FOUND: Final = frozenset({"NoSuchKey", "NoSuchBucket", "NotFound", "BlobNotFound", "ContainerNotFound"})
 _MISSING: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
@@ -130,6 +137,8 @@ def _own_verdict(error: BaseException) -> Verdict | None:
         return "stays"
     if isinstance(error, TimeoutError | ConnectionError | EOFError) or _named(error, CLASSES):
         return "passes"
+    if _of_obstore(error) and _NO_ANSWER in str(error):
+        return "passes"
     if isinstance(error, socket.gaierror):
         return "passes" if error.errno == socket.EAI_AGAIN else "stays"
     # Any other errno may be a library's translation: what it was raised from knows better.
@@ -161,6 +170,12 @@ def _places(error: BaseException) -> Iterator[Any]:
         yield getattr(error, name, None)
     yield getattr(getattr(error, "response", None), "status_code", None)
     yield getattr(error, "code", None)
+    if _of_obstore(error) and (told := _IN_WORDS.search(str(error))) is not None:
+        yield told[1]
+
+
+def _of_obstore(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] == "obstore"
 
 
 def _code(error: BaseException) -> str | None:

@@ -1,0 +1,124 @@
+"""What fsspec's file systems can do beyond zarr's `FsspecStore`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from .storage import PART, PARTS_AT_ONCE
+from .storage_native import Native
+from .storage_pace import MOST
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+    from zarr.storage import FsspecStore
+
+_MOST_PARTS: Final = 10_000
+_OURS: Final = frozenset({"asynchronous", "skip_instance_cache", "loop"})
+"""Options of a file system that say how we use it, not which one it is."""
+
+
+class Fsspec(Native):
+    """A file system of fsspec's, through its asynchronous interface."""
+
+    def __init__(self, store: FsspecStore) -> None:
+        self.fs: Any = store.fs
+        self._root = store.path.rstrip("/")
+
+    def path(self, key: str) -> str:
+        """The key in the file system."""
+        return "/".join(part for part in (self._root, key) if part)
+
+    async def children(self, prefix: str) -> dict[str, bool]:
+        """One listing by the file system itself, which knows what is a directory."""
+        path = self.path(prefix)
+        self.fs.invalidate_cache()
+        try:
+            found = await self.fs._ls(path, detail=True)  # noqa: SLF001 - fsspec's asynchronous interface
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+        entries = {}
+        own = path.strip("/")
+        for item in found:
+            name = item["name"].strip("/")
+            # Some object stores list the directory itself, as an empty object.
+            if name != own:
+                entries[name.rsplit("/", 1)[-1]] = item["type"] == "directory"
+        return entries
+
+    async def find(self, prefix: str) -> list[str]:
+        """In one listing; zarr 3.1.6 gives wrong names where the store is a whole bucket."""
+        root = self._root.strip("/")
+        self.fs.invalidate_cache()
+        found = await self.fs._find(self.path(prefix.strip("/")))  # noqa: SLF001
+        return [name.strip("/").removeprefix(root).lstrip("/") for name in found]
+
+    async def put_file(self, key: str, name: str, size: int) -> None:
+        """As many parts as the file system makes of it."""
+        send = self.fs._put_file  # noqa: SLF001
+        await send(name, self.path(key), **in_parts(send, size))
+
+    async def copy(self, source: Native, before: str, after: str, size: int) -> None:
+        """By the file system's own copy."""
+        assert isinstance(source, Fsspec)
+        await self.fs._cp_file(source.path(before), self.path(after))  # noqa: SLF001
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Kind, arguments and options."""
+        inner = getattr(self.fs, "sync_fs", self.fs)  # fsspec's wrapper around a synchronous file system
+        options = {name: value for name, value in inner.storage_options.items() if name not in _OURS}
+        return type(inner), inner.storage_args, options
+
+
+def in_parts(send: Callable[..., Any], size: int) -> dict[str, int]:
+    """How a file system's `_put_file` is told to send `size` bytes in parts that fit into little memory.
+
+    s3fs by itself sends ten parts of 50 MB at once. S3 takes up to 10,000 parts of an object
+    (https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html).
+    """
+    options = {"chunksize": max(PART, -(-size // _MOST_PARTS)), "max_concurrency": PARTS_AT_ONCE}
+    return {name: value for name, value in options.items() if _takes(send, name)}
+
+
+def _takes(function: Callable[..., Any], option: str) -> bool:
+    try:
+        return option in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def protocols(store: Any) -> set[str]:
+    """The protocols of the file system below, also of a stack that wraps it; empty for others."""
+    while True:
+        if hasattr(store, "fs"):
+            protocol = getattr(store.fs, "protocol", ())
+            return {protocol} if isinstance(protocol, str) else set(protocol)
+        inner = getattr(store, "_store", None)
+        if inner is None:
+            return set()
+        store = inner
+
+
+def own(store: Store) -> Store:
+    """The store, with a file system of its own where it could be bound to another event loop."""
+    from zarr.storage import FsspecStore
+
+    if type(store) is not FsspecStore:
+        return store
+    given: Any = store
+    if type(given.fs).__name__ == "AsyncFileSystemWrapper":
+        # A synchronous file system, run in threads: no loop to be bound to.
+        return store
+    options = {**given.fs.storage_options, "asynchronous": True, "skip_instance_cache": True}
+    if "s3" in protocols(given):
+        # botocore keeps ten connections, and lets whatever else is asked for wait.
+        options["config_kwargs"] = {"max_pool_connections": MOST, **(options.get("config_kwargs") or {})}
+    fs = type(given.fs)(*given.fs.storage_args, **options)
+    if "s3" in protocols(given) and hasattr(fs, "max_concurrency") and "max_concurrency" not in options:
+        # s3fs would ask for the size of every object first, to fetch those beyond 50 MB in parts.
+        fs.max_concurrency = 1
+    return FsspecStore(
+        fs, read_only=given.read_only, path=given.path, allowed_exceptions=given.allowed_exceptions
+    )
