@@ -60,9 +60,10 @@ class Store:
         if request.method == "PUT":
             self.objects.setdefault(bucket, {})
         if request.method == "POST":
-            for key in re.findall(r"<Key>(.*?)</Key>", body.decode()):
+            keys = re.findall(r"<Key>(.*?)</Key>", body.decode())
+            for key in keys:
                 self.objects[bucket].pop(xml.sax.saxutils.unescape(key), None)
-            return self.told("DeleteResult", "")
+            return self.told("DeleteResult", "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys))
         if request.method != "GET":
             return web.Response(headers={"x-amz-bucket-region": "us-east-1"})
         query = request.query

@@ -3,7 +3,8 @@
     python benchmarks/object_store.py [--milliseconds 20 100] [--rounds 3] [--side 320] [--write]
 
 The store (`object_server`) lies on this machine and answers every request after so many milliseconds; it
-needs aiohttp, zarrlift and zarr-python need s3fs. Every result is compared with the source, value by value.
+needs aiohttp, zarrlift obstore (its extra `s3`) and in a second row s3fs, as zarr-python does. Every result
+is compared with the source, value by value.
 With `--write` the table goes into docs/speed.md.
 """
 
@@ -24,6 +25,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from harness import Command, Figures, measure
 from main_job import PAGE, ZARRLIFT, machine
@@ -35,10 +37,24 @@ SHARDS = 5
 """Chunks along each axis of a shard."""
 NAMES = {
     "lift": "zarrlift migrate",
+    "lift-s3fs": "zarrlift, over s3fs",
     "tensorstore": "tensorstore",
     "zarr-64": "zarr-python, 64 at once",
     "zarr": "zarr-python",
 }
+
+
+ONLY_S3FS = tuple(
+    word for side in ("", "dest-") for word in (f"--{side}storage-options", "default_fill_cache=false")
+)
+"""An option that obstore knows nothing of, so that s3fs is taken."""
+
+
+def bucket() -> Any:
+    """What everybody reads and writes."""
+    from obstore.store import S3Store
+
+    return S3Store("bucket", endpoint=os.environ["AWS_ENDPOINT_URL"], client_options={"allow_http": True})
 
 
 @contextlib.contextmanager
@@ -76,7 +92,6 @@ def set_distance(address: str, milliseconds: float) -> None:
 def fill(side: int) -> None:
     """A Zarr v2 array of 32^3 chunks, blosc-lz4, in the store, and the same in shards of v3."""
     import numpy as np
-    import s3fs
     import zarr
 
     rng = np.random.default_rng(5)
@@ -90,8 +105,9 @@ def fill(side: int) -> None:
             compressors=Blosc("lz4", 5, Blosc.SHUFFLE),
         )  # fmt: skip
         old[:] = values
-        fs = s3fs.S3FileSystem()
-        fs.put(str(here), "bucket/source", recursive=True)
+        for file in here.rglob("*"):
+            if file.is_file():
+                bucket().put(f"source/{file.relative_to(here).as_posix()}", file.read_bytes())
         words = ("migrate", "s3://bucket/source", "s3://bucket/shards-v3", "--shards", f"{SHARDS}x", "--job")
         subprocess.run((ZARRLIFT, *words, str(Path(folder, "x.db"))), check=True, capture_output=True)
 
@@ -100,34 +116,36 @@ def check(names: Sequence[str]) -> None:
     """Compare every result with the source; fails where a value differs."""
     import numpy as np
     import zarr
+    from zarr.storage import ObjectStore
 
-    expected = zarr.open_array("s3://bucket/source/a", mode="r")[:]
+    store = ObjectStore(bucket(), read_only=True)
+    expected = zarr.open_array(store, path="source/a", mode="r")[:]
     for name in names:
-        if not np.array_equal(zarr.open_array(f"s3://bucket/{name}/a", mode="r")[:], expected):
+        if not np.array_equal(zarr.open_array(store, path=f"{name}/a", mode="r")[:], expected):
             raise SystemExit(f"{name} holds other values")
 
 
 def contenders(source: str, shards: int, base: Path) -> list[Command]:
     """Each writes a place of its own in the store."""
 
-    def fresh() -> None:
-        import s3fs
+    def lift(name: str, *options: str) -> Command:
+        def fresh() -> None:
+            (base / "job.db").unlink(missing_ok=True)
+            for part in bucket().list(name):
+                bucket().delete([item["path"] for item in part])
 
-        (base / "job.db").unlink(missing_ok=True)
-        fs = s3fs.S3FileSystem()
-        with contextlib.suppress(FileNotFoundError):
-            fs.rm("bucket/lift", recursive=True)
+        words = ["migrate", f"s3://bucket/{source}", f"s3://bucket/{name}", "--job", str(base / "job.db")]
+        if shards or source.endswith("-v3"):
+            words += ["--shards", f"{shards}x" if shards else "none"]
+        return Command(name=name, argv=(ZARRLIFT, *words, *options), prepare=fresh)
 
-    words = ["migrate", f"s3://bucket/{source}", "s3://bucket/lift", "--job", str(base / "job.db")]
-    if shards or source.endswith("-v3"):
-        words += ["--shards", f"{shards}x" if shards else "none"]
     peers = [
         Command(
             name=name, argv=(sys.executable, PEERS, name, f"bucket/{source}", f"bucket/{name}", str(shards))
         )
         for name in ("tensorstore", "zarr-64", "zarr")
     ]
-    return [Command(name="lift", argv=(ZARRLIFT, *words), prepare=fresh), *peers]
+    return [lift("lift"), lift("lift-s3fs", *ONLY_S3FS), *peers]
 
 
 def processor_seconds() -> float:
@@ -194,7 +212,7 @@ def main() -> None:
     parser.add_argument("--side", type=int, default=320, help="elements along each axis; 320 is 1,000 chunks")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    peers = ", ".join(f"{name} {version(name)}" for name in ("tensorstore", "s3fs", "aiobotocore"))
+    peers = ", ".join(f"{name} {version(name)}" for name in ("tensorstore", "obstore", "s3fs", "aiobotocore"))
     lines = [f"{machine()},", f"{peers}, {asked.rounds} rounds"]
     print(*lines, sep="\n")
     for milliseconds in asked.milliseconds:
