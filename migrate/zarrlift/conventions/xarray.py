@@ -174,8 +174,9 @@ def _says(stated: JSON, fill: Any) -> bool:
     if isinstance(stated, str) and not isinstance(fill, str | np.str_):
         stated = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}.get(stated)
     try:
-        return bool(stated == fill) or bool(np.isnan(stated) and np.isnan(fill))
-    except (TypeError, ValueError):
+        with np.errstate(over="raise"):  # a number that the type cannot hold is no value of it
+            return bool(stated == fill) or bool(np.isnan(stated) and np.isnan(fill))
+    except (TypeError, ValueError, ArithmeticError):
         return False
 
 
