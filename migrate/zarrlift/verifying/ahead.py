@@ -67,8 +67,9 @@ def _load() -> None:
     gc.disable()
     import zarr  # noqa: F401
 
-    from . import checks, chunks  # noqa: F401 - loaded while nothing is asked for yet
+    from . import checks, chunks, parsing  # noqa: F401 - loaded while nothing is asked for yet
 
+    parsing.warm_up()
     gc.freeze()
     gc.enable()
 

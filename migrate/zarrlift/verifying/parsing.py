@@ -115,6 +115,24 @@ def read_regions(array: Array[Any], regions: Sequence[tuple[slice, ...]]) -> lis
     return results
 
 
+def warm_up() -> None:
+    """Read an array that has no chunk: what zarr-python loads and starts at its first read is there then."""
+    from zarr.storage import MemoryStore
+
+    document = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [1],
+        "data_type": "uint8",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1]}},
+        "chunk_key_encoding": {"name": "default"},
+        "codecs": [{"name": "bytes"}],
+        "fill_value": 0,
+        "attributes": {},
+    }
+    read_regions(open_array(parse(document), MemoryStore(), ""), [(slice(0, 1),)])
+
+
 def as_array(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Values:
     """What zarr-python gave, as an array; of 0-d arrays it gives bare scalars that forget their length."""
     if isinstance(value, np.ndarray):
