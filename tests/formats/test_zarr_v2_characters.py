@@ -63,6 +63,7 @@ def test_a_chunk_below_folders_tells_too(tmp_path: Path) -> None:
         (TEXT, bytes(24)),
         (TEXT, b"abcde"),
         (TEXT, b""),
+        (TEXT, b"a\0\0\0b\0"),  # text, cut to its first quarter
         ({**TEXT, "dtype": ">U1"}, b"abcdef"),
         ({**TEXT, "dtype": "<U2"}, b"abcdef"),
         ({**TEXT, "compressor": {"id": "zlib", "level": 1}}, b"abcdef"),

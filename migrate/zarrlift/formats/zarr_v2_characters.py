@@ -20,12 +20,15 @@ from ..storage import Storage
 _CHUNK: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
 _UCS4: Final = 4
 """Bytes of a character under `<U1`."""
+_LOOKED_AT: Final = 4096
+"""Bytes from the start of a chunk."""
 
 
 def shown_by_a_chunk(storage: Storage, path: str, document: JSONObject) -> Problem | None:
     """A warning if the array at `path` has to be read as `|S1`; None for every other array.
 
-    Only the first stored chunk of uncompressed arrays of `<U1` is looked for, and only its length.
+    Only the first stored chunk of uncompressed arrays of `<U1` is looked for: its length, and its first bytes,
+    lest it be a chunk of real `<U1` that was cut to its first quarter.
     """
     if document.get("dtype") != "<U1" or document.get("compressor") or document.get("filters"):
         return None
@@ -38,26 +41,33 @@ def shown_by_a_chunk(storage: Storage, path: str, document: JSONObject) -> Probl
         return None
     items = prod(chunks)
     try:
-        size = _first_size(storage, path, len(chunks))
+        key = _first_key(storage, path, len(chunks))
+        if key is None or storage.size(key) != items or _of_four(storage.get_part(key, 0, _LOOKED_AT)):
+            return None
     except StorageError:
         return None  # told where chunks are listed
-    if size != items:
-        return None
     return Problem(
         kind="deviation",
         severity="warning",
         message='text-of-bytes: "dtype": "<U1" over characters of one byte, as netcdf-c 4.9.0 writes them',
-        found=f"a chunk of {size} bytes",
+        found=f"a chunk of {items} bytes",
         expected=f'{items * _UCS4} bytes; "dtype": "|S1" is taken',
     )
 
 
-def _first_size(storage: Storage, path: str, ndim: int) -> int | None:
-    """Bytes of a stored chunk; None where there is none."""
+def _of_four(data: bytes | None) -> bool:
+    """Whether bytes look like ASCII in four bytes each: several fourth ones are set, and no other."""
+    if data is None:
+        return False
+    return len(data[::_UCS4].replace(b"\0", b"")) > 1 and not any(any(data[at::_UCS4]) for at in (1, 2, 3))
+
+
+def _first_key(storage: Storage, path: str, ndim: int) -> str | None:
+    """The key of a stored chunk; None where there is none."""
     if not storage.can_list:
         zeros = ["0"] * (ndim or 1)
-        sizes = (storage.size(join(path, mark.join(zeros))) for mark in (".", "/"))
-        return next((size for size in sizes if size is not None), None)
+        keys = [join(path, mark.join(zeros)) for mark in (".", "/")]
+        return next((key for key in keys if storage.size(key) is not None), None)
     for _ in range(ndim or 1):
         entries = (entry for entry in storage.list_dir(path) if _CHUNK.fullmatch(entry.name))
         first = next(entries, None)
@@ -65,5 +75,5 @@ def _first_size(storage: Storage, path: str, ndim: int) -> int | None:
             return None
         path = join(path, first.name)
         if not first.is_dir:
-            return storage.size(path)
+            return path
     return None
