@@ -27,8 +27,8 @@ _LOOKED_AT: Final = 4096
 def shown_by_a_chunk(storage: Storage, path: str, document: JSONObject) -> Problem | None:
     """A warning if the array at `path` has to be read as `|S1`; None for every other array.
 
-    Only the first stored chunk of uncompressed arrays of `<U1` is looked for: its length, and its first bytes,
-    lest it be a chunk of real `<U1` that was cut to its first quarter.
+    Only the first stored chunk of uncompressed arrays of `<U1` is looked for: its length, and its first
+    bytes, lest it be a chunk of real `<U1` that was cut to its first quarter.
     """
     if document.get("dtype") != "<U1" or document.get("compressor") or document.get("filters"):
         return None
