@@ -19,6 +19,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -158,10 +159,12 @@ class Runner:
 
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
-    runner = Runner(tmp_path)
-    for block in blocks(page):
-        runner.run(block)
+def test_a_page_does_what_it_says(page: Path) -> None:
+    # Not pytest's folder, whose long name is broken into lines by what is printed.
+    with tempfile.TemporaryDirectory(prefix="page") as folder:
+        runner = Runner(Path(folder))
+        for block in blocks(page):
+            runner.run(block)
 
 
 def test_the_commands_that_set_up_are_run_by_ci() -> None:
