@@ -83,6 +83,8 @@ _QUICK_FROM, _QUICK_TO = 1, 6
 _SAMPLE: Final = 32 << 10
 """Bytes by which it is told whether data shrinks much; one window of deflate."""
 
+_PIECE: Final = 1 << 20
+"""Bytes of a payload that are searched at once, since what is found may take eight times as much."""
 _GZIP_WINDOW: Final = 31
 _ZLIB_WINDOW: Final = 15
 _RAW_WINDOW: Final = -15
@@ -225,12 +227,16 @@ def _ends_with_first(data: Buffer, trailer: bytes) -> bool:
     length = len(trailer)
     if whole[-length:].tobytes() != trailer:
         return False
-    # Three of its bytes in their places are looked for first, several times as fast as the whole.
-    before = whole[:-length]
-    somewhere = before == trailer[0]
-    for place in (1, 2):
-        somewhere &= whole[place : place - length] == trailer[place]
-    return not somewhere.any() or whole.tobytes().find(trailer) == len(whole) - length
+    # One byte in 256 is the first of it, and of those few are followed by the second: looking at what is
+    # left each time takes half as long as a search for the whole, and a sixth of comparing all three times.
+    end = len(whole) - length
+    for start in range(0, end, _PIECE):
+        places = np.flatnonzero(whole[start : min(start + _PIECE, end)] == trailer[0]) + start
+        for offset in (1, 2):
+            places = places[whole[places + offset] == trailer[offset]]
+        if len(places):
+            return whole.tobytes().find(trailer) == end
+    return True
 
 
 def _inflate(
