@@ -374,3 +374,23 @@ def test_codes_that_are_declared_and_never_used_are_the_only_known_difference():
         ]
         assert (told[0] == told[1]) is alike
         assert told[1] == b"aaaaa"
+
+
+def stored_member(plain: bytes) -> bytes:
+    """A gzip member of stored blocks (RFC 1951, 3.2.4), whose length is known beforehand."""
+    most = 65_535
+    parts = [plain[start : start + most] for start in range(0, len(plain), most)]
+    blocks = [struct.pack("<BHH", part is parts[-1], len(part), len(part) ^ 0xFFFF) + part for part in parts]
+    return deflate.GZIP_HEADER + b"".join(blocks) + struct.pack("<II", zlib.crc32(plain), len(plain))
+
+
+@pytest.mark.parametrize("beyond", [-9, -8, -4, -1, 0, 1, 100_000])
+def test_a_first_trailer_is_found_wherever_it_lies_in_a_large_payload(beyond: int) -> None:
+    """The payload is searched piece by piece; a trailer may lie across two of them."""
+    at = deflate._PIECE + beyond
+    plain = np.random.default_rng(7).integers(0, 256, at - 10 - 5 * (at // 65_540 + 1), np.uint8).tobytes()
+    member = stored_member(plain)
+    assert len(member) == at + 8
+    assert bytes(deflate.gzip_decompress(member, Size(len(plain), exact=True))) == plain
+    with pytest.raises(ChunkError):
+        deflate.gzip_decompress(member + b"garbage" + member[-8:], Size(len(plain), exact=True))
