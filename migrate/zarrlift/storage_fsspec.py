@@ -6,15 +6,14 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from .storage import PART, PARTS_AT_ONCE
-from .storage_native import Native
+from .storage import PARTS_AT_ONCE
+from .storage_native import Native, part_size
 from .storage_pace import MOST
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
     from zarr.storage import FsspecStore
 
-_MOST_PARTS: Final = 10_000
 _OURS: Final = frozenset({"asynchronous", "skip_instance_cache", "loop"})
 """Options of a file system that say how we use it, not which one it is."""
 
@@ -75,10 +74,9 @@ class Fsspec(Native):
 def in_parts(send: Callable[..., Any], size: int) -> dict[str, int]:
     """How a file system's `_put_file` is told to send `size` bytes in parts that fit into little memory.
 
-    s3fs by itself sends ten parts of 50 MB at once. S3 takes up to 10,000 parts of an object
-    (https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html).
+    s3fs by itself sends ten parts of 50 MB at once.
     """
-    options = {"chunksize": max(PART, -(-size // _MOST_PARTS)), "max_concurrency": PARTS_AT_ONCE}
+    options = {"chunksize": part_size(size), "max_concurrency": PARTS_AT_ONCE}
     return {name: value for name, value in options.items() if _takes(send, name)}
 
 

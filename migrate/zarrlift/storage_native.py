@@ -7,10 +7,22 @@ is no copy. A store that is nothing but a wrapper around a library which can is 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from .storage import PART
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
+
+
+_MOST_PARTS: Final = 10_000
+"""Parts of an object that S3 takes
+(https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html)."""
+
+
+def part_size(size: int) -> int:
+    """Bytes of each part in which a file of so many bytes is sent."""
+    return max(PART, -(-size // _MOST_PARTS))
 
 
 class Native(ABC):

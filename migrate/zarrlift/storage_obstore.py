@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from .storage import PART, PARTS_AT_ONCE
-from .storage_native import Native
+from .storage import PARTS_AT_ONCE
+from .storage_native import Native, part_size
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
-_MOST_PARTS: Final = 10_000
 _MOST_COPIED: Final = 5 << 30
 """Bytes that S3 copies in one request
 (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html)."""
@@ -95,7 +94,7 @@ class Obstore(Native):
         """Parts that fit into little memory, two at a time."""
         import obstore
 
-        part = max(PART, -(-size // _MOST_PARTS))
+        part = part_size(size)
         await obstore.put_async(
             self._below, key, Path(name), chunk_size=part, max_concurrency=PARTS_AT_ONCE, use_multipart=True
         )

@@ -157,18 +157,18 @@ class LocalWriter(Writer):
             return None
         try:
             size = os.fstat(reading).st_size
-            # Asking for what is there and no more: a larger buffer costs three page faults a file.
-            first = os.read(reading, min(size, IN_ONE_READ) + 1)
-            if len(first) <= IN_ONE_READ:
-                if len(first) != size:
+            if size <= IN_ONE_READ:
+                # Asking for what is there and no more: a larger buffer costs three page faults a file.
+                data = os.read(reading, size + 1)
+                if len(data) != size:
                     raise ChunkError(
                         "the chunk changed while it was read",
-                        found=f"{len(first)} bytes",
+                        found=f"{len(data)} bytes",
                         expected=f"{size} bytes",
                     )
-                if not look.check(Ends.of(first)):
-                    look.check_whole(first)
-                self.write(key, first)
+                if not look.check(Ends.of(data)):
+                    look.check_whole(data)
+                self.write(key, data)
                 return size
             if not look.check(ends_of_file(reading, size)):
                 look.check_whole(_whole(source))

@@ -7,7 +7,6 @@ other, so one of a byte per item holds no text of four. Seen in netCDF4 1.6.2; 4
 
 from __future__ import annotations
 
-import re
 from math import prod
 from typing import Final
 
@@ -16,8 +15,8 @@ from zarrstack.core.jsons import JSONObject
 from zarrstack.core.paths import join
 
 from ..storage import Storage
+from .looking import CHUNK
 
-_CHUNK: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
 _UCS4: Final = 4
 """Bytes of a character under `<U1`."""
 _LOOKED_AT: Final = 4096
@@ -69,7 +68,7 @@ def _first_key(storage: Storage, path: str, ndim: int) -> str | None:
         keys = [join(path, mark.join(zeros)) for mark in (".", "/")]
         return next((key for key in keys if storage.size(key) is not None), None)
     for _ in range(ndim or 1):
-        entries = (entry for entry in storage.list_dir(path) if _CHUNK.fullmatch(entry.name))
+        entries = (entry for entry in storage.list_dir(path) if CHUNK.fullmatch(entry.name))
         first = next(entries, None)
         if first is None:
             return None
