@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from job_archives import tree
 
-import zarrlift
-
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="not everywhere: only Linux forks here")
-CHUNKS = 2100
-"""As many tiny ones as are worth a fork."""
-
 REFUSED = """
 import errno, os
 def fork():
@@ -51,29 +44,6 @@ entry()
 """
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Chunks of two bytes."""
-    path = tmp_path_factory.mktemp("tiny") / "source.zarr"
-    path.mkdir()
-    document = {
-        "zarr_format": 2, "shape": [CHUNKS], "chunks": [1], "dtype": "<u2", "order": "C",
-        "fill_value": 0, "compressor": None, "filters": None,
-    }  # fmt: skip
-    (path / ".zarray").write_text(json.dumps(document))
-    for index in range(CHUNKS):
-        (path / str(index)).write_bytes(np.uint16(index).tobytes())
-    return path
-
-
-@pytest.fixture(scope="module")
-def expected(source: Path) -> dict[str, bytes]:
-    """The result of threads, which a library uses."""
-    destination = source.parent / "expected.zarr"
-    assert zarrlift.migrate(source, destination).ok
-    return tree(destination)
-
-
 def command(before: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """The installed command, after something was done to the system."""
     return subprocess.run(
@@ -86,16 +56,16 @@ def command(before: str, *words: str | Path) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.parametrize("before", [REFUSED, ONE_ONLY, KILLED], ids=["none", "one only", "the first killed"])
-def test_a_migration_does_without(before, source, expected, tmp_path) -> None:
-    done = command(before, "migrate", source, tmp_path / "out.zarr", "--workers", "2", "--quiet")
+def test_a_migration_does_without(before, tiny, tiny_result, tmp_path) -> None:
+    done = command(before, "migrate", tiny, tmp_path / "out.zarr", "--workers", "2", "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert tree(tmp_path / "out.zarr") == expected
+    assert tree(tmp_path / "out.zarr") == tiny_result
 
 
 @pytest.mark.parametrize(
     "words", [("--verify", "none"), ("--verify=none",), ("--dest-through", "log:l.jsonl")]
 )
-def test_what_is_not_asked_is_stopped(words, source, tmp_path, monkeypatch) -> None:
+def test_what_is_not_asked_is_stopped(words, tiny, tmp_path, monkeypatch) -> None:
     """No process of ours is left when the command ends, whatever was begun."""
     monkeypatch.chdir(tmp_path)
     count = """
@@ -113,7 +83,7 @@ def left(code):
     end(code)
 os._exit = left
 """
-    done = command(count, "migrate", source, tmp_path / "out.zarr", "--quiet", *words)
+    done = command(count, "migrate", tiny, tmp_path / "out.zarr", "--quiet", *words)
     assert (done.returncode, done.stderr) == (0, "[]")
 
 
