@@ -20,15 +20,16 @@ from zarrstack.core.paths import join
 
 from .inventory import take_inventory
 from .job import Job
-from .job_files import find_job
+from .job_files import find_job, refuse_half_undone
 from .outcome import Outcome
+from .passes import sweep
 from .places import open_storage
 from .planning_arrays import digest
 from .plans import ArrayPlan, GroupPlan, Plan
-from .replacing import bring_back
+from .replacing import bring_back, not_yet_aside, sweep_gone
 from .storage import LocalStorage, Storage
 from .through import through
-from .writing import directory_of
+from .writing import directory_of, writer_for
 
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 """What systems say of a directory with something in it."""
@@ -63,6 +64,7 @@ def finish(
                 found=", ".join("/" + path for path in waiting[:5]) or opened.state,
                 advice="Resume the job first.",
             )
+        refuse_half_undone(opened)
         if opened.fact("verified") is None:
             raise JobError(
                 "the result has not been verified since it was written",
@@ -125,26 +127,46 @@ def undo(
         options = storage_options if plan.in_place else dest_storage_options
         place = open_storage(plan.destination, storage_options=options, mode="w")
         storage = through(place, opened.fact("dest_through"))
-        restored = 0
-        for key, content in opened.legacy():
-            if storage.get(key) is None:
-                storage.put(key, content)
-                restored += 1
+        opened.note(undoing="yes")
+        opened.commit()
         problems: list[Problem] = []
-        removed = _documents(opened, plan, storage, problems)
-        published = {row.path: row.published_ns for row in opened.nodes()}
-        if not plan.in_place:
-            for group in plan.groups:
-                removed += _files(group, storage, published.get(group.path), problems)
-            for array in plan.arrays:
-                removed += _chunks(array, storage, published.get(array.path), problems)
-        if isinstance(place, LocalStorage):
-            problems.extend(_sweep(place, opened, plan, {problem.key for problem in problems}))
-        if (aside := bring_back(opened, place)) is not None:
-            problems.append(aside)
-        opened.note(state="undone", verified=None)
+        restored = removed = 0
+        if not not_yet_aside(opened, place):
+            restored = _restored(opened, place)
+            removed = _removed(opened, plan, storage, problems)
+            if isinstance(place, LocalStorage):
+                problems.extend(_sweep(place, opened, plan, {problem.key for problem in problems}))
+            if (aside := bring_back(opened, place)) is not None:
+                problems.append(aside)
+            sweep_gone(opened, place)
+        opened.note(state="undone", verified=None, undoing=None)
         opened.commit()
         return _outcome(opened, plan, "undone", started, problems, removed=removed, restored=restored)
+
+
+def _restored(job: Job, storage: Storage) -> int:
+    """Put back what `finish` removed, where nobody else did; gives how many documents."""
+    writer = writer_for(storage, job.id, fsync=False, in_place=True)
+    restored = 0
+    for key, content in job.legacy():
+        if storage.get(key) is None:
+            writer.write(key, content)
+            restored += 1
+    return restored
+
+
+def _removed(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) -> int:
+    """Delete what the job wrote; gives how many objects."""
+    removed = _documents(job, plan, storage, problems)
+    if plan.in_place:
+        return removed
+    published = {row.path: row.published_ns for row in job.nodes()}
+    for group in plan.groups:
+        removed += _files(group, storage, published.get(group.path), problems)
+    for array in plan.arrays:
+        removed += _chunks(array, storage, published.get(array.path), problems)
+        sweep(array, storage)
+    return removed
 
 
 def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) -> int:

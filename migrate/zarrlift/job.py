@@ -144,12 +144,13 @@ class Job:
     @classmethod
     def open(cls, path: Path, *, fsync: bool = False, write: bool = True) -> Self:
         """An existing job; JobError if it is none, or if another process is running it."""
+        from urllib.parse import quote
+
         lock = _lock(path) if write else None
         db = None
         try:
-            # Readers open for writing too: after a kill the journal has to be rolled back first.
-            mode = "rw" if write or os.access(path, os.W_OK) else "ro"
-            db = sqlite3.connect(f"file:{_quoted(path)}?mode={mode}", uri=True, isolation_level=None)
+            mode = "rw" if write or os.access(path, os.W_OK) else "ro"  # readers roll back after a kill too
+            db = sqlite3.connect(f"file:{quote(str(path))}?mode={mode}", uri=True, isolation_level=None)
             db.execute("PRAGMA busy_timeout=10000")
             if write:
                 db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
@@ -228,9 +229,14 @@ class Job:
         """Plan a node anew: what was recorded of it is forgotten. Durable at the next commit."""
         self._begin()
         for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (path,)):
-            self._do("DELETE FROM task WHERE node = ?", (number,))
+            self.forget_tasks(number)
             self._do("DELETE FROM node WHERE id = ?", (number,))
         self._do("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", *node_rows([node]))
+
+    def forget_tasks(self, node: int) -> None:
+        """All of a node is to be done again. Durable at the next commit."""
+        self._begin()
+        self._do("DELETE FROM task WHERE node = ?", (node,))
 
     # What is done
 
@@ -369,12 +375,6 @@ def _unwritable(path: Path, error: Exception) -> JobError:
         found=str(error),
         advice="Make room, or let it be written there; what was done is kept. Then resume.",
     )
-
-
-def _quoted(path: Path) -> str:
-    from urllib.parse import quote
-
-    return quote(str(path))
 
 
 def _lock(path: Path) -> int | None:

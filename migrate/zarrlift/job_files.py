@@ -79,6 +79,16 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
     )
 
 
+def refuse_half_undone(job: Job) -> None:
+    """JobError where an undo was stopped: what is recorded as written may be deleted."""
+    if job.fact("undoing") is not None:
+        raise JobError(
+            "this job is being taken back, and some of what it wrote may be deleted",
+            key=str(job.path),
+            advice="Run undo again; then migrate anew, if that is wanted.",
+        )
+
+
 def _is_database(path: Path) -> bool:
     """Whether a file can be a job, whatever it is called: `--job` takes any name."""
     try:

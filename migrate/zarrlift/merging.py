@@ -9,6 +9,7 @@ from zarrstack.core.errors import Problem
 
 from .inventory import take_inventory
 from .job import Job
+from .passes import sweep
 from .planning import Inventories
 from .plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
 from .run import source_changed
@@ -34,6 +35,8 @@ def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destinatio
             inventories.pop(row.path, None)
             problems.append(source_changed(row.path))
         else:
+            if isinstance(before, ArrayPlan):
+                sweep(before, destination)
             if isinstance(now, ArrayPlan):
                 _drop_stale(now, inventories, destination)
             job.swap_node(row.path, now)

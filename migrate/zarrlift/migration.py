@@ -19,7 +19,7 @@ from .ends import Ends, Options, refuse_existing
 from .executors import RunOptions
 from .formats import describe, read_alike
 from .job import Job
-from .job_files import find_job, job_path
+from .job_files import find_job, job_path, refuse_half_undone
 from .merging import merge
 from .outcome import NodeStatus, Outcome, Status
 from .places import Place, open_storage
@@ -127,6 +127,9 @@ def migrate(
     """
     if destination is None and not in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
+    if in_place and overwrite:
+        # The job on record may hold documents that `finish` removed.
+        raise UsageError("in place there is nothing to overwrite", advice="Undo the earlier job first.")
     process.keep_modules()
     recipe = recipe or Recipe()
     reading = ReadOptions.asked(
@@ -301,8 +304,10 @@ def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | No
     ):
         if job.state == "undone":
             raise JobError("this job was undone", key=str(path), advice="Start a new one with migrate.")
+        refuse_half_undone(job)
         _still_there(job, ends)
         if job.state != "incomplete":
+            sweep_aside(job, ends.destination)
             return _nothing_to_do(job)
         set_aside(job, ends.destination)
         old = job.plan()

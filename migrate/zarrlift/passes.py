@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -100,6 +103,18 @@ def second_move(plan: ArrayPlan) -> Move:
     return replace(plan.move, source=plan.between.layout, within=True)
 
 
+def sweep_known(plans: Sequence[ArrayPlan], destination: Storage, record: Callable[[], None]) -> None:
+    """`sweep` for arrays whose objects are all made, which `record` makes known to a resume first.
+
+    Else a run that is killed meanwhile would be followed by one that makes them anew, of what is left.
+    """
+    staged = [plan for plan in plans if plan.between is not None]
+    if staged:
+        record()
+    for plan in staged:
+        sweep(plan, destination)
+
+
 def sweep(plan: ArrayPlan, destination: Storage) -> None:
     """Delete the intermediate array; StorageError. What hides in it belongs to the job alone."""
     if plan.between is None:
@@ -108,6 +123,9 @@ def sweep(plan: ArrayPlan, destination: Storage) -> None:
     assert root is not None
     if isinstance(destination, LocalStorage):
         shutil.rmtree(destination.path(root), ignore_errors=True)
+        with contextlib.suppress(OSError):  # those of other arrays are still in it
+            while root := root.rpartition("/")[0]:
+                os.rmdir(destination.path(root))
         return
     for key in list(destination.list_prefix(f"{root}/")):
         destination.delete(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 
@@ -67,11 +68,23 @@ def sweep_aside(job: Job, destination: Storage) -> None:
     """Remove the old tree once the new one is whole."""
     if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
         return
-    old = _name(job, destination)
-    if os.path.isdir(old) and not os.path.islink(old):
-        shutil.rmtree(old, ignore_errors=True)
-    elif os.path.lexists(old):
-        os.unlink(old)
+    old, gone = _name(job, destination), _name(job, destination, "gone")
+    if os.path.lexists(old):
+        # Half of it must not get its name back: under this one nobody looks for it.
+        with contextlib.suppress(OSError):
+            os.rename(old, gone)
+    sweep_gone(job, destination)
+
+
+def sweep_gone(job: Job, destination: Storage) -> None:
+    """Remove what is left of an old tree whose removal had begun."""
+    if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
+        return
+    gone = _name(job, destination, "gone")
+    if os.path.isdir(gone) and not os.path.islink(gone):
+        shutil.rmtree(gone, ignore_errors=True)
+    elif os.path.lexists(gone):
+        os.unlink(gone)
 
 
 def left_aside(job: Job, destination: Storage) -> Problem | None:
@@ -90,5 +103,12 @@ def left_aside(job: Job, destination: Storage) -> Problem | None:
     )
 
 
-def _name(job: Job, destination: LocalStorage) -> str:
-    return f"{destination.root}.zarrlift-old-{job.id}"
+def not_yet_aside(job: Job, destination: Storage) -> bool:
+    """Whether a job was stopped before the old tree stepped aside: nothing in its place is the job's."""
+    if job.fact("overwrite") is None or job.fact("set_aside") is not None:
+        return False
+    return not isinstance(destination, LocalStorage) or not os.path.lexists(_name(job, destination))
+
+
+def _name(job: Job, destination: LocalStorage, what: str = "old") -> str:
+    return f"{destination.root}.zarrlift-{what}-{job.id}"

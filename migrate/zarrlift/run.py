@@ -27,7 +27,7 @@ from .inventory import Indexes, Inventory, take_inventory
 from .job import Job, NodeRow
 from .move import Task
 from .outcome import Outcome
-from .passes import sweep, tasks_of
+from .passes import sweep_known, tasks_of
 from .planning import Inventories
 from .planning_blocks import memory_budget
 from .plans import ArrayPlan, Plan
@@ -315,10 +315,14 @@ class Run:
             arrays, whole, found = self._verified.popleft()
             for array, problems in zip(whole, found(), strict=True):
                 array.fail(problems)
+                if problems:  # what is written is not right, so that a resume must write it again
+                    self.job.forget_tasks(array.row.id)
             self._publish(arrays)
 
     def _publish(self, arrays: list[_Array]) -> None:
         published: list[tuple[int, int | None]] = []
+        whole = [array.plan for array in arrays if not array.failures]
+        sweep_known(whole, self.destination, self.job.commit)
         try:
             for array in arrays:
                 if not array.failures:
@@ -332,9 +336,6 @@ class Run:
                 self._record_failure(array)
         finally:
             self.job.record_published(published)
-        for array in arrays:
-            if not array.failures:
-                sweep(array.plan, self.destination)
         self._commit_sometimes()
 
     def _record_failure(self, array: _Array) -> None:

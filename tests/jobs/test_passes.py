@@ -15,7 +15,7 @@ from faults.test_kill import run_and_kill
 from job_archives import tree
 
 import zarrlift
-from zarrlift import planning, planning_arrays
+from zarrlift import passes, planning, planning_arrays
 from zarrlift.job import Job
 from zarrlift.planning_blocks import BASE, Blocks, cores
 from zarrlift.planning_passes import ROOT
@@ -54,6 +54,14 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def rows(made: Path, tmp_path: Path) -> Path:
     """A copy of them, which a test may damage."""
     return Path(shutil.copytree(made, tmp_path / made.name))
+
+
+class Killed(BaseException):
+    """Ends a run as a kill does, which nobody takes for a wish of the user's."""
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.fixture
@@ -143,6 +151,71 @@ def test_what_fails_in_the_first_pass_is_told_and_nothing_appears(
     assert outcome.state == "incomplete"
     assert {problem.key for problem in outcome.problems} == {key}
     assert not (tmp_path / "new" / "a" / "zarr.json").exists()
+
+
+@pytest.mark.parametrize("left", [0, 1, 5])
+def test_a_run_that_was_stopped_while_what_lies_between_is_removed(
+    left: int,
+    rows: Path,
+    ample: dict[str, bytes],
+    tmp_path: Path,
+    tight: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing of the result is made anew out of what is left of it."""
+    with monkeypatch.context() as patched:
+        rmtree, close = shutil.rmtree, Job.close
+
+        def stop(place: str, *, ignore_errors: bool = False) -> None:
+            if ROOT not in place:
+                return rmtree(place, ignore_errors=ignore_errors)
+            files = [path for path in Path(place).rglob("*") if path.is_file()]
+            for file in files[left:]:
+                file.unlink()
+            raise Killed
+
+        patched.setattr(passes.shutil, "rmtree", stop)
+
+        def lose(job: Job) -> None:
+            if job._db.in_transaction:
+                job._db.execute("ROLLBACK")  # what is not committed is lost
+            close(job)
+
+        patched.setattr(Job, "close", lose)
+        patched.setattr(Run, "_commit_at_the_end", lambda run: None)
+        with pytest.raises(Killed):
+            zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
+    assert zarrlift.resume(tmp_path / "new", verify="none").ok
+    assert tree(tmp_path / "new") == ample
+    assert not (tmp_path / "new" / ROOT).exists()
+
+
+def test_undo_of_an_interrupted_run_removes_what_lies_between(
+    rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "_passed", interrupt)
+        with pytest.raises(zarrlift.Interrupted):
+            zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
+    assert list((tmp_path / "new" / ROOT).rglob("*"))
+    assert zarrlift.undo(tmp_path / "new").problems == ()
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_source_that_was_mended_is_not_mixed_with_what_lay_between(
+    rows: Path, tmp_path: Path, tight: None
+) -> None:
+    """Values of a chunk that has gone since must not come out of an earlier first pass."""
+    bad, gone = ("a/3.0", "a/4.0") if rows.name == "rows.zarr" else ("a/c/2/0", "a/c/1/0")
+    good = (rows / bad).read_bytes()
+    (rows / bad).write_bytes(b"short")
+    assert zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS).state == "incomplete"
+    (rows / bad).write_bytes(good)
+    (rows / gone).unlink()
+    outcome = zarrlift.resume(tmp_path / "new")
+    assert outcome.ok, outcome.problems
+    expected = zarr.open_array(rows / "a")[:]
+    assert np.array_equal(zarr.open_array(tmp_path / "new/a")[:], expected)
 
 
 # Rows that are missing decide what is written
