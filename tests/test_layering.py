@@ -22,7 +22,10 @@ SOURCES = (ROOT / "transformers", ROOT / "migrate")
 LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("core", ("zarrstack.core", "zarrstack.core.*")),
     ("transformers", ("zarrstack", "zarrstack.*")),
-    ("archive", ("archive", "read_options", "process", "storage*", "places", "credentials", "through")),
+    (
+        "archive",
+        ("archive", "read_options", "process", "storage*", "places", "no_archive", "credentials", "through"),
+    ),
     ("recipe", ("recipe*", "codec_text", "casting*", "objects", "portable*")),
     ("formats, conventions", ("formats*", "conventions*")),
     (

@@ -152,6 +152,85 @@ def test_what_is_no_place_is_said_so(place, said):
         open_storage(place)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\x89HDF\r\n\x1a\n", "an HDF5 or netCDF-4 file, .*; expected .*xarray, or hdmf-zarr for NWB"),
+        (b"CDF\x01", "a netCDF file, .*xarray"),
+        (b"MM\0*", "a TIFF file, .*bioformats2raw"),
+        (b"\x1f\x8b\x08", "a gzip file, .*Unpack it first"),
+        (b"." * 257 + b"ustar", "a tar file, .*Unpack it first"),
+        (b"PK\3\4 and no directory", "a zip file that is cut short or damaged, .*Copy it anew"),
+        (b"", r"the file .* \(File is not a zip file\)"),
+    ],
+    ids=["hdf5", "netcdf", "tiff", "gzip", "tar", "cut zip", "empty"],
+)
+def test_a_file_that_is_no_archive_is_called_what_it_is(tmp_path, content, said):
+    file = tmp_path / "data"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match=f"not an archive; found {said}"):
+        open_storage(file)
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ("ocaen.zarr", "Did you mean {0}/ocean.zarr?"),
+        ("oceans.zarr/sst", "Did you mean {0}/ocean.zarr?"),
+        ("else", None),
+        ("s3:/bucket/a.zarr", "A URL has two slashes: s3://bucket/a.zarr"),
+    ],
+)
+def test_a_path_with_nothing_there_may_be_misspelt(tmp_path, monkeypatch, given, advice):
+    (tmp_path / "ocean.zarr").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="nothing is there") as told:
+        open_storage(given)
+    assert told.value.problem.advice == (advice and advice.format(tmp_path))
+
+
+@pytest.mark.parametrize("function", [zarrlift.plan, zarrlift.migrate], ids=["plan", "migrate"])
+def test_source_and_destination_may_be_swapped(tmp_path, function):
+    with pytest.raises(UsageError, match="nothing is there") as told:
+        function(tmp_path / "new.zarr", OCEAN)
+    assert told.value.problem.advice == f"The source comes first; {OCEAN} is there. Are the two swapped?"
+
+
+def test_in_place_too_there_must_be_a_source(tmp_path):
+    with pytest.raises(UsageError, match="nothing is there"):
+        zarrlift.migrate(tmp_path / "old.zarr", in_place=True)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(UsageError, match="a zip file cannot be written"):
+        zarrlift.migrate(zipped(tmp_path / "x.zip"), in_place=True)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "advice"),
+    [
+        ("s3", "Install it: pip install s3fs, or, for faster requests, pip install 'zarrlift[s3]'."),
+        ("gs", "Install it: pip install gcsfs."),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_how_to_install_it(monkeypatch, scheme, advice):
+    def without(*_args, **_options):
+        raise ImportError("Install something")
+
+    monkeypatch.setattr("zarr.storage.FsspecStore.from_url", without)
+    monkeypatch.setattr("zarrlift.storage_obstore.s3_store", lambda *_args, **_options: None)
+    with pytest.raises(UsageError, match="needs a package that is not installed") as told:
+        open_storage(f"{scheme}://bucket/a.zarr")
+    assert told.value.problem.advice == advice
+
+
+def test_neither_place_may_hold_the_other():
+    for source, destination, said in (
+        (OCEAN, OCEAN / "new", "the destination lies inside the source"),
+        (OCEAN / "sst", OCEAN, "the source lies inside the destination"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            zarrlift.plan(source, destination)
+
+
 def test_writing_needs_no_directory_but_no_file_in_its_place(tmp_path):
     open_storage(tmp_path / "new", mode="w").put("a/b", b"1")
     assert (tmp_path / "new/a/b").read_bytes() == b"1"

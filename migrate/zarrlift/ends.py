@@ -7,7 +7,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from zarrstack.core.errors import JobError, UsageError
 
@@ -25,6 +25,8 @@ from .through import through
 from .worker import WorkerSpec
 
 Options: TypeAlias = dict[str, Any] | None
+
+_APART: Final = "neither of the two places in the other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +64,12 @@ class Ends:
         """Open what was asked for; UsageError where the two ends make no sense together."""
         if in_place and destination is not None:
             raise UsageError("in place takes no destination", found=str(destination))
-        first = open_storage(
-            source, storage_options=storage_options, mode="w" if in_place else "r", follow_links=follow_links
-        )
+        try:
+            first = _source(source, storage_options, in_place=in_place, follow_links=follow_links)
+        except UsageError as error:
+            from .no_archive import swapped
+
+            raise swapped(error, destination) from error
         if destination is None:
             second = first
         else:
@@ -166,6 +171,19 @@ class Ends:
         )
 
 
+def _source(place: Place, options: Options, *, in_place: bool, follow_links: bool) -> Storage:
+    """The source, which is there; in place it is one that can be written."""
+    if not in_place or _is_path(place):
+        first = open_storage(place, storage_options=options, follow_links=follow_links)
+        if not in_place or isinstance(first, LocalStorage):
+            return first
+    return open_storage(place, storage_options=options, mode="w", follow_links=follow_links)
+
+
+def _is_path(place: Place) -> bool:
+    return isinstance(place, os.PathLike) or (isinstance(place, str) and not is_url(place))
+
+
 def _text(place: Place) -> str | None:
     """A path or URL as text that means the same in other directories."""
     if not isinstance(place, (str, os.PathLike)):
@@ -186,8 +204,14 @@ def _refuse_nested(source: Storage, destination: Storage) -> None:
             found=str(first),
             advice="Use --in-place if that is meant.",
         )
-    if first in second.parents or second in first.parents:
-        raise UsageError("one end lies inside the other", found=f"{first} and {second}")
+    if first in second.parents:
+        raise UsageError(
+            "the destination lies inside the source", found=f"{second} in {first}", expected=_APART
+        )
+    if second in first.parents:
+        raise UsageError(
+            "the source lies inside the destination", found=f"{first} in {second}", expected=_APART
+        )
 
 
 def refuse_existing(destination: Storage) -> None:

@@ -27,9 +27,6 @@ _METADATA: Final = frozenset(
     {".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
 )
 """Names that a format keeps at an archive's root."""
-_COPY_STORE: Final = (
-    "If this is an SQLiteStore of zarr-python 2, copy it into a directory with its zarr.copy_store."
-)
 _PACKING: Final = frozenset({"__MACOSX", ".DS_Store"})
 """What archivers add beside an archive."""
 
@@ -93,7 +90,9 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
             # `Storage.url` of an archive below a directory of a zip.
             if above.is_file():
                 return _from_zip(above, path.relative_to(above).as_posix())
-        raise UsageError("nothing is there", found=str(path), expected="a directory, a zip file or a URL")
+        from .no_archive import missing
+
+        raise missing(path, text)
     if not path.exists():
         raise UsageError("a link leads nowhere", found=f"{path} -> {os.path.realpath(path)}")
     if path.name in _METADATA:
@@ -112,12 +111,9 @@ def _from_zip(path: Path, inside: str | None = None) -> Storage:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except zipfile.BadZipFile as error:
-        raise UsageError(
-            "not an archive",
-            found=f"the file {path} ({error})",
-            expected="a directory, a zip file or a URL",
-            advice=_COPY_STORE if _begins_with(path, b"SQLite format 3") else None,
-        ) from error
+        from .no_archive import no_zip
+
+        raise no_zip(path, error) from error
     except OSError as error:
         raise StorageError("cannot read the zip file", found=f"{path}: {error.strerror}") from error
     if inside is not None and not any(name.startswith(f"{inside}/") for name in names):
@@ -125,11 +121,6 @@ def _from_zip(path: Path, inside: str | None = None) -> Storage:
     prefix = _archive_root(names) if inside is None else inside
     url = str(path) if not prefix else f"{path}/{prefix}"
     return StoreStorage(ZipStore(path, mode="r", read_only=True), prefix, url=url)
-
-
-def _begins_with(path: Path, content: bytes) -> bool:
-    with path.open("rb") as file:
-        return file.read(len(content)) == content
 
 
 def _archive_root(names: Iterable[str]) -> str:
@@ -181,8 +172,9 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
         given = {"skip_instance_cache": True, **(options or {})}
         store = FsspecStore.from_url(url, storage_options=given, read_only=mode == "r")
     except ImportError as error:
-        found = redact(str(error), secrets)
-        raise UsageError(f"{protocol}:// needs a package that is not installed", found=found) from error
+        from .no_archive import no_package
+
+        raise no_package(protocol, redact(str(error), secrets)) from error
     except ValueError as error:
         found = redact(f"{shown} ({error})", secrets)
         raise UsageError("not a place", found=found, expected="a path or a URL that fsspec knows") from error

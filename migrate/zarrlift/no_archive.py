@@ -1,0 +1,113 @@
+"""What is said of a place that is no archive, and what may have been meant. Loaded when there is one."""
+
+from __future__ import annotations
+
+import os
+import re
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from zarrstack.core.errors import UsageError
+
+_NOTHING: Final = "nothing is there"
+_WANTED: Final = "a directory, a zip file or a URL"
+
+
+class _Known(NamedTuple):
+    """A kind of file that is met in the place of an archive."""
+
+    start: int
+    """Where in the file its signature stands, in bytes."""
+    signature: bytes
+    name: str
+    advice: str
+
+
+_WRITTEN_BY: Final = "zarrlift reads Zarr and N5; xarray, or hdmf-zarr for NWB, writes such a file as Zarr."
+_UNPACK: Final = "Unpack it first."
+_IMAGE: Final = "zarrlift reads Zarr and N5; bioformats2raw writes images as OME-Zarr."
+_FILES: Final = (
+    # HDF5 File Format Specification 3.0, II.A: the superblock's signature.
+    _Known(0, b"\x89HDF\r\n\x1a\n", "an HDF5 or netCDF-4 file", _WRITTEN_BY),
+    # NetCDF User's Guide, file format specifications: magic and one of the versions 1, 2 and 5.
+    *(_Known(0, b"CDF" + version, "a netCDF file", _WRITTEN_BY) for version in (b"\1", b"\2", b"\5")),
+    # TIFF 6.0, section 2, in either byte order; BigTIFF has 43 instead of 42.
+    *(_Known(0, magic, "a TIFF file", _IMAGE) for magic in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")),
+    _Known(
+        0,
+        b"SQLite format 3",
+        "an SQLite database",
+        "If this is an SQLiteStore of zarr-python 2, copy it into a directory with its zarr.copy_store.",
+    ),
+    # APPNOTE.TXT 4.3.7: a local file header comes first, but what makes it a zip file comes last.
+    _Known(0, b"PK\3\4", "a zip file that is cut short or damaged", "Copy it anew."),
+    _Known(0, b"\x1f\x8b", "a gzip file", _UNPACK),  # RFC 1952, 2.3.1
+    _Known(257, b"ustar", "a tar file", _UNPACK),  # POSIX.1-2017, pax, ustar interchange format
+)
+_PACKAGES: Final = {
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "az": "adlfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "http": "aiohttp",
+    "https": "aiohttp",
+}
+"""URL scheme -> the package that fsspec needs for it."""
+
+
+def missing(path: Path, given: str) -> UsageError:
+    """For a path with nothing there: what is there under a similar name, if anything is."""
+    return UsageError(_NOTHING, found=str(path), expected=_WANTED, advice=_meant(path, given))
+
+
+def _meant(path: Path, given: str) -> str | None:
+    if (url := re.match(r"([a-z][a-z0-9]+):/(?!/)(.+)", given)) is not None:
+        return f"A URL has two slashes: {url[1]}://{url[2]}"
+    there = next((above for above in path.parents if above.is_dir()), None)
+    if there is None:
+        return None
+    name = path.relative_to(there).parts[0]
+    try:
+        names = os.listdir(there)
+    except OSError:
+        return None
+    similar = get_close_matches(name, names, n=1)
+    return f"Did you mean {there / similar[0]}?" if similar else None
+
+
+def no_zip(path: Path, error: Exception) -> UsageError:
+    """For a file that is no zip file: what it is, where that can be seen, and what to do with it."""
+    with path.open("rb") as file:
+        head = file.read(512)
+    for known in _FILES:
+        if head.startswith(known.signature, known.start):
+            found = f"{known.name}, {path}"
+            return UsageError("not an archive", found=found, expected=_WANTED, advice=known.advice)
+    return UsageError("not an archive", found=f"the file {path} ({error})", expected=_WANTED)
+
+
+def no_package(scheme: str, error: str) -> UsageError:
+    """For a URL whose fsspec package is not installed; `error` is what fsspec says."""
+    message = f"{scheme}:// needs a package that is not installed"
+    package = _PACKAGES.get(scheme)
+    if package is None:
+        return UsageError(message, found=error)
+    advice = f"Install it: pip install {package}"
+    if package == "s3fs":
+        advice += ", or, for faster requests, pip install 'zarrlift[s3]'"
+    return UsageError(message, expected=package, advice=f"{advice}.")
+
+
+def swapped(error: UsageError, destination: Any) -> UsageError:
+    """The error of a source that is not there, and a hint where the destination is there."""
+    problem = error.problem
+    if problem.message != _NOTHING or problem.advice is not None:
+        return error
+    if not isinstance(destination, str | os.PathLike) or not os.path.exists(os.path.expanduser(destination)):
+        return error
+    advice = f"The source comes first; {destination} is there. Are the two swapped?"
+    return UsageError(_NOTHING, found=problem.found, expected=problem.expected, advice=advice)
