@@ -140,6 +140,14 @@ def test_an_interruption_before_there_is_a_job_says_so(fakes, capsys):
     assert "No job had been started yet" in capsys.readouterr().err
 
 
+def test_an_interruption_while_modules_are_loaded_is_no_traceback(fakes, capsys):
+    """numpy cannot be loaded a second time once its loading was cut short."""
+    fakes["migrate"].answer = KeyboardInterrupt()
+    fakes["status"].answer = ImportError("cannot load module more than once per process")
+    assert main(["migrate", "old.zarr", "new.zarr"]) == 130
+    assert capsys.readouterr().err == "zarrlift: interrupted. Nothing was changed.\n"
+
+
 def test_an_interruption_that_knows_its_job_asks_nobody(fakes, capsys):
     fakes["resume"].answer = zarrlift.Interrupted("/jobs/1.db")
     fakes["status"].answer = RuntimeError("asked")

@@ -75,8 +75,9 @@ class Session:
         self.interrupted = True
         advice = "Nothing was changed."
         if self.how_to_go_on is not None:
-            # A second Ctrl-C while the advice is looked up must not become a traceback.
-            with suppress(KeyboardInterrupt):
+            # A second Ctrl-C while the advice is looked up must not become a traceback; neither must what
+            # numpy raises when it is loaded again after the first one cut its loading short.
+            with suppress(KeyboardInterrupt, Exception):
                 advice = self.how_to_go_on(job)
         if self.json:
             error = {"kind": "interrupted", "severity": "refusal", "message": "interrupted", "advice": advice}
