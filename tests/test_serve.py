@@ -12,7 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -251,6 +251,29 @@ def test_what_is_not_served_is_said_and_is_not_found(sharded: Path) -> None:
     _, errors = process.communicate(timeout=60)
     assert "not served: /no" in errors
     assert process.returncode == 0
+
+
+STOPPED_IN_A_REQUEST = """
+import os, signal, sys
+from zarrlift import serving
+answer = serving._object
+async def stopped(*about):
+    os.kill(os.getpid(), signal.SIGINT)
+    return await answer(*about)
+serving._object = stopped
+from zarrlift.cli import main
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_while_a_request_is_answered_is_no_traceback() -> None:
+    words = [sys.executable, "-c", STOPPED_IN_A_REQUEST, "serve", str(OCEAN), "--port", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    address = re.search(r"http://\S+", process.stdout.readline())[0]
+    with suppress(OSError):  # whether it is still answered is not promised
+        fetch(f"{address}zarr.json")
+    _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
 
 
 @pytest.mark.parametrize("options", [["--separator", "/"], ["--as", "n5", "--separator", "."]])

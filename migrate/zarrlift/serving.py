@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
@@ -142,9 +143,22 @@ async def serve(served: Served, *, host: str, port: int, ready: Callable[[str], 
 
 
 def run(served: Served, *, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """`serve`, until Ctrl-C."""
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(served, host=host, port=port, ready=ready))
+    """`serve`, until Ctrl-C or SIGTERM."""
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
+        asyncio.run(_until_stopped(serve(served, host=host, port=port, ready=ready)))
+
+
+async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """The work, cancelled by a signal between two steps of the loop.
+
+    Raised in the middle of one, KeyboardInterrupt would end in a traceback of whatever was being sent.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread
+                loop.add_signal_handler(number, task.cancel)
+    await task
 
 
 def _bracketed(host: str) -> str:
