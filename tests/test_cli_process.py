@@ -138,6 +138,24 @@ def test_a_signal_ends_with_130_and_one_line(number):
     assert err == "zarrlift: interrupted. No job had been started yet; run the same command again.\n"
 
 
+STOPPED_AT_THE_START = """
+import sys
+class Stop:
+    def find_spec(self, name, *_):
+        if name == "typer":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stop())
+from zarrlift.cli import entry
+entry()
+"""
+
+
+def test_ctrl_c_before_a_command_has_begun_is_no_traceback():
+    done = python(STOPPED_AT_THE_START, "migrate", "a", "b")
+    assert done.returncode == 130
+    assert done.stderr == "zarrlift: interrupted. Nothing was changed.\n"
+
+
 def test_a_second_ctrl_c_ends_at_once():
     code, err = interrupted(
         [signal.SIGINT, signal.SIGINT], cleanup='print("ready", flush=True); time.sleep(50)'

@@ -31,7 +31,11 @@ def entry() -> NoReturn:
 
     if ahead.wanted(sys.argv[1:]):
         ahead.begin()
-    code = main()
+    try:
+        code = main()
+    except KeyboardInterrupt:  # while modules were loaded, before a command had begun
+        sys.stderr.write("zarrlift: interrupted. Nothing was changed.\n")
+        code = 130  # session.INTERRUPTED, whose module may be half loaded
     try:
         sys.stdout.flush()
         sys.stderr.flush()
