@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import zarr
 from job_archives import tree, values
+from numcodecs import CRC32
 
 import zarrlift
 from zarrlift import writing
@@ -203,3 +208,45 @@ def test_a_damaged_chunk_says_what_to_do(source: Path, tmp_path: Path) -> None:
     assert [problem.advice for problem in outcome.problems] == [
         "Restore the chunk from a backup and resume, or leave the array out with --exclude."
     ]
+
+
+def _longer(payload: bytes) -> bytes:
+    return payload + b"!"
+
+
+def _flipped(payload: bytes) -> bytes:
+    return payload[:5] + bytes([payload[5] ^ 1]) + payload[6:]
+
+
+@pytest.mark.parametrize("codecs", ["zstd:3", "gzip:1", "blosc:zstd:5:shuffle"])
+@pytest.mark.parametrize(
+    ("dtype", "filters", "damage"),
+    [
+        pytest.param("<i4", None, _longer, id="longer"),
+        pytest.param(">f8", None, lambda payload: payload[:-1], id="shorter"),
+        pytest.param("<i4", [CRC32()], _flipped, id="checksum"),
+        pytest.param(object, None, lambda payload: b"!" + payload[1:], id="texts"),
+    ],
+)
+def test_a_chunk_that_only_gets_codecs_is_looked_at(
+    dtype: Any, filters: Any, damage: Callable[[bytes], bytes], codecs: str, tmp_path: Path
+) -> None:
+    """No codec is undone, so that none finds what is wrong with it; no reader could read the result."""
+    root = zarr.open_group(tmp_path / "old.zarr", mode="w", zarr_format=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # zarr-python wonders about text in Zarr v2
+        array = root.create_array(
+            "a",
+            shape=(40,),
+            chunks=(4,),
+            dtype="str" if dtype is object else dtype,
+            filters="auto" if dtype is object else filters,
+            compressors=None,
+        )
+    array[...] = np.array([f"text {n}" for n in range(40)]) if dtype is object else np.arange(40)
+    chunk = tmp_path / "old.zarr/a/7"
+    chunk.write_bytes(damage(chunk.read_bytes()))
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs=codecs))
+    outcome = zarrlift.migrate(tmp_path / "old.zarr", tmp_path / "new.zarr", recipe=recipe, verify="none")
+    assert [(problem.kind, problem.key) for problem in outcome.problems] == [("chunk", "a/7")]
+    assert not (tmp_path / "new.zarr/a/zarr.json").exists()

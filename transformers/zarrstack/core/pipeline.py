@@ -99,12 +99,13 @@ class Pipeline:
         self._bytes_codecs = tuple(codecs)
         self.sizes = tuple(sizes)
 
-    def decode(self, data: Buffer) -> Array:
+    def decode(self, data: Buffer, position: int | None = None) -> Array:
         """The leaf: its shape, native byte order, C-contiguous; read-only if it is `data` itself.
 
-        Raises ChunkError for whatever is wrong with the payload.
+        `position` is where `data` lies; None is behind all codecs. Raises ChunkError for whatever is
+        wrong with it.
         """
-        data = self.undo(data, self._first)
+        data = self.undo(data, self._first, position)
         try:
             array = self._array_codec.decode(data)
         except (ZarrstackError, MemoryError):
@@ -126,11 +127,11 @@ class Pipeline:
             array = array.transpose(self._order)
         return self.apply(self._array_codec.encode(array), self._first)
 
-    def undo(self, data: Buffer, start: int) -> Buffer:
-        """What the payload is at position `start`, with `chain.codecs[start:]` undone."""
+    def undo(self, data: Buffer, start: int, position: int | None = None) -> Buffer:
+        """What the payload is at position `start`, with `chain.codecs[start:]` undone; see `decode`."""
         first = self._first
         sizes = self.sizes_for(memory(data).nbytes)
-        for index in range(len(self.chain.codecs) - 1, self._place(start) - 1, -1):
+        for index in range(self._end(position) - 1, self._place(start) - 1, -1):
             try:
                 data = self._bytes_codecs[index - first].decode(data, sizes[index])
             except (ZarrstackError, MemoryError):
@@ -154,8 +155,8 @@ class Pipeline:
             data = codec.encode(data)
         return data
 
-    def check(self, ends: Ends) -> bool:
-        """What the payload says about itself, seen in microseconds; ChunkError where it cannot fit.
+    def check(self, ends: Ends, position: int | None = None) -> bool:
+        """What the payload (or what lies at a position) says about itself, seen in microseconds; ChunkError where it cannot fit.
 
         The outermost codec looks at it, and the ones behind a checksum, which shows them
         their own ends. False: only decoding can tell (see `BytesCodec.check`); then
@@ -163,7 +164,7 @@ class Pipeline:
         """
         first = self._first
         certain = True
-        for index in range(len(self.chain.codecs) - 1, first - 1, -1):
+        for index in range(self._end(position) - 1, first - 1, -1):
             codec = self._bytes_codecs[index - first]
             certain = codec.check(ends, self.sizes[index]) and certain
             inner = codec.inner_ends(ends)
@@ -172,10 +173,13 @@ class Pipeline:
             ends = inner
         return self._array_codec.check(ends) and certain
 
-    def check_whole(self, data: Buffer) -> None:
-        """As `check` for a payload in memory, decoding it where nothing less can tell."""
-        if not self.check(Ends.of(data)):
-            self.decode(data)
+    def check_whole(self, data: Buffer, position: int | None = None) -> None:
+        """As `check` for what is in memory, decoding it where nothing less can tell."""
+        if not self.check(Ends.of(data), position):
+            self.decode(data, position)
+
+    def _end(self, position: int | None) -> int:
+        return len(self.chain.codecs) if position is None else self._place(position)
 
     def _place(self, start: int) -> int:
         if not self._first <= start <= len(self.chain.codecs):
