@@ -156,8 +156,9 @@ class Pipeline:
         return data
 
     def check(self, ends: Ends, position: int | None = None) -> bool:
-        """What the payload (or what lies at a position) says about itself, seen in microseconds; ChunkError where it cannot fit.
+        """What the payload says about itself, seen in microseconds; ChunkError where it cannot fit.
 
+        `position` is where it lies, as for `decode`.
         The outermost codec looks at it, and the ones behind a checksum, which shows them
         their own ends. False: only decoding can tell (see `BytesCodec.check`); then
         `undo` to the innermost position that matters, or `check_whole`.
