@@ -9,11 +9,13 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import report_examples as examples
 
+from zarrlift.outcome import NodeStatus
 from zarrlift.report import Page
 from zarrlift.report import archive as report_archive
 from zarrlift.report import outcome as report_outcome
@@ -74,6 +76,19 @@ def test_all_shows_every_array_and_every_place():
     assert all(f"/t/{i:04} " in text for i in range(1500))
     assert all(f"/bad/{i}," in text for i in range(40))
     assert "--all shows" not in text
+
+
+def test_bytes_that_stay_where_they_are_are_not_still_to_be_done():
+    stays = NodeStatus(path="a", kind="array", route="stay", state="done", bytes_total=5)
+    status = replace(examples.STATUS, state="finished", in_place=True, nodes=(stays,))
+    text = "\n".join(report_status.lines(status, Page(width=120)))
+    assert " of " not in text
+    assert text.endswith("1 node: 1 done.")
+
+
+def test_an_undone_job_is_not_said_to_be_there():
+    status = replace(examples.STATUS, state="undone")
+    assert list(report_status.lines(status, Page(width=120)))[-1] == "What the job had done was taken back."
 
 
 def test_a_verification_counts_one_group_in_the_singular():

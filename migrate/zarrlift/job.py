@@ -360,12 +360,10 @@ class Job:
 
 def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
     said = error.strerror if isinstance(error, OSError) else None
-    return JobError(
-        "cannot create the job file",
-        key=str(path),
-        found=said or str(error),
-        advice="Make room, or say with --job where it may lie. Nothing else was written.",
-    )
+    if said is None and not os.access(path.parent, os.W_OK | os.X_OK):
+        said = "Permission denied"  # of which SQLite says only that it cannot open the file
+    advice = "Mend that, or say with --job where it may lie. Nothing else was written."
+    return JobError("cannot create the job file", key=str(path), found=said or str(error), advice=advice)
 
 
 def _unwritable(path: Path, error: Exception) -> JobError:

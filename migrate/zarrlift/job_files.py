@@ -48,6 +48,8 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
     if path.is_file() and (path.name.endswith(SUFFIX) or _is_database(path)):
         return path.absolute()
     local = _local(text)
+    if local is not None and path.suffix == Path(SUFFIX).suffix and not path.exists():
+        raise JobError("there is no such job file", key=text)
     wanted = _names(text)
     folders = [Path.cwd()]
     if local is not None:
@@ -75,7 +77,7 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
         "no job was found for this place",
         key=redact(text),
         expected=" or ".join(str(folder / (name + SUFFIX)) for folder in folders),
-        advice="Give the job file itself.",
+        advice="The job of a copy lies beside its destination: name that, or the job file itself.",
     )
 
 

@@ -276,13 +276,12 @@ def _earlier(path: Path, ends: Ends, recipe: Recipe, reading: ReadOptions, *, ov
     with Job.open(path) as job:
         made = job.plan()
         state = job.state
-        same = (
+        same_places = (
             made.source == ends.source.url
             and made.destination == ends.destination.url
             and made.in_place == ends.in_place
-            and made.recipe == recipe
-            and read_alike(made.format, made.reading, reading)
         )
+        same = same_places and made.recipe == recipe and read_alike(made.format, made.reading, reading)
     if state == "undone" or (overwrite and (state != "incomplete" or not same)):
         path.unlink()
         return False
@@ -290,10 +289,16 @@ def _earlier(path: Path, ends: Ends, recipe: Recipe, reading: ReadOptions, *, ov
         raise JobError(
             "a different job is on record for this destination",
             key=str(path),
-            found=f"{made.source} to {made.destination}",
-            advice="Undo it, use --overwrite, or give another --job.",
+            found=_kind_of_job(made, same_places=same_places),
+            advice=f"{'Undo it' if ends.in_place else 'Undo it, use --overwrite'}, or give another --job.",
         )
     return True
+
+
+def _kind_of_job(made: Plan, *, same_places: bool) -> str:
+    if same_places:
+        return "a job of the same source and destination with other options"
+    return f"{made.source} in place" if made.in_place else f"{made.source} to {made.destination}"
 
 
 def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | None) -> Outcome:

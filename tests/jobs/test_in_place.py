@@ -58,6 +58,26 @@ def test_undo_after_finish_gives_back_every_byte(source: Path) -> None:
     assert tree(source) == before
 
 
+def test_after_finish_there_is_nothing_left_to_verify(source: Path) -> None:
+    zarrlift.migrate(source, in_place=True)
+    zarrlift.verify(source, full=True)
+    zarrlift.finish(source)
+    for places in ((source,), (source, source)):
+        with pytest.raises(JobError, match="finish has removed the legacy metadata") as told:
+            zarrlift.verify(*places)
+        assert told.value.problem.advice == "The job file keeps a copy; undo brings it back."
+    zarrlift.undo(source)
+    assert zarrlift.migrate(source, in_place=True).ok
+    assert zarrlift.verify(source).ok
+
+
+def test_a_sample_takes_nothing_from_a_full_verification(source: Path) -> None:
+    zarrlift.migrate(source, in_place=True)
+    for full, noted in ((False, "sample"), (True, "full"), (False, "full")):
+        assert zarrlift.verify(source, full=full).ok
+        assert zarrlift.status(source).verified == noted
+
+
 def test_undo_before_finish_deletes_what_was_added(source: Path) -> None:
     before = tree(source)
     zarrlift.migrate(source, in_place=True)

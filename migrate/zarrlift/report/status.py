@@ -50,13 +50,15 @@ def lines(status: Status, page: Page) -> Iterator[str]:
         yield f"  and {count_text(len(rows) - len(shown), 'more node')} (--all shows them)"
     yield ""
     yield from page.paragraph(_summary(rows), hang=2)
+    if status.state == "undone":
+        yield "What the job had done was taken back."
     if status.state == "incomplete":
         yield from page.advice("Go on with:", command("resume", status.job))
 
 
 def _row(row: NodeStatus) -> tuple[str, ...]:
     tasks = f"{count_text(row.tasks_done)}/{count_text(row.tasks_total)}" if row.tasks_total else ""
-    size = f"{bytes_text(row.bytes_done)} of {bytes_text(row.bytes_total)}" if row.bytes_total else ""
+    size = f"{bytes_text(row.bytes_done)} of {bytes_text(row.bytes_total)}" if _moves(row) else ""
     return (
         node_text(row.path),
         row.state,
@@ -67,11 +69,16 @@ def _row(row: NodeStatus) -> tuple[str, ...]:
     )
 
 
+def _moves(row: NodeStatus) -> bool:
+    """Whether bytes are read for a node; chunks that stay where they are are not."""
+    return row.bytes_total > 0 and row.route != "stay"
+
+
 def _summary(rows: list[NodeStatus]) -> str:
     counts: Counter[str] = Counter(row.state for row in rows)
     states = ", ".join(f"{count_text(counts[state])} {state}" for state in _URGENCY if counts[state])
     done = sum(row.bytes_done for row in rows)
-    total = sum(row.bytes_total for row in rows)
+    total = sum(row.bytes_total for row in rows if _moves(row))
     moved = f"; {bytes_text(done)} of {bytes_text(total)}" if total else ""
     return f"{count_text(len(rows), 'node')}: {states or 'none'}{moved}."
 

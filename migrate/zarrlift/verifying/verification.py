@@ -68,6 +68,12 @@ def verify(
     if known is not None and (known.source, known.destination) != (first.url, second.url):
         known = None
     in_place = first.url == second.url
+    if known is not None and known.finished and in_place:
+        raise JobError(
+            "finish has removed the legacy metadata: there is nothing left to compare with",
+            key=str(known.path),
+            advice="The job file keeps a copy; undo brings it back.",
+        )
     if known is not None:
         recipe = known.recipe if recipe is None else recipe
         format = known.format if format is None else format  # noqa: A001
@@ -91,7 +97,8 @@ def verify(
     report = verify_archives(archive, first, second, full=full, recipe=recipe, progress=progress)
     if known is not None and report.ok:
         with Job.open(known.path) as opened:
-            opened.note(verified="full" if full else "sample")
+            # A sample takes nothing away from what was found equal value by value.
+            opened.note(verified="full" if full or opened.fact("verified") == "full" else "sample")
             opened.commit()
     return report
 
@@ -106,6 +113,7 @@ class _KnownJob:
     in_place: bool
     format: Format
     reading: ReadOptions
+    finished: bool
     recipe: Recipe
     source_through: str | None
     dest_through: str | None
@@ -126,8 +134,10 @@ def _known_job(
         with Job.open(path, write=False) as opened:
             plan = json.loads(opened.fact("plan") or "{}")
             source_through, dest_through = opened.fact("source_through"), opened.fact("dest_through")
+            finished = opened.state == "finished"
         return _KnownJob(
             path=path,
+            finished=finished,
             recipe=Recipe.from_json(plan["recipe"]),
             source_through=source_through,
             dest_through=dest_through,

@@ -1,0 +1,69 @@
+"""Which job a command means, and what is said where there is none or another."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import zarrlift
+from zarrlift import ArrayRecipe, Recipe
+from zarrstack.core.errors import JobError
+
+OTHER = Recipe(base=ArrayRecipe(codecs="zstd:3"))
+
+
+def test_a_job_with_other_options_is_called_that(source: Path, tmp_path: Path) -> None:
+    destination = tmp_path / "out.zarr"
+    zarrlift.migrate(source, destination)
+    with pytest.raises(JobError, match="a different job is on record") as told:
+        zarrlift.migrate(source, destination, recipe=OTHER)
+    assert told.value.problem.found == "a job of the same source and destination with other options"
+    assert told.value.problem.advice == "Undo it, use --overwrite, or give another --job."
+
+
+def test_a_job_of_another_source_is_named_with_it(source: Path, tmp_path: Path) -> None:
+    destination = tmp_path / "out.zarr"
+    zarrlift.migrate(source, destination)
+    with pytest.raises(JobError, match=f"found {source} to {destination}"):
+        zarrlift.migrate(source / "g", destination)
+
+
+def test_in_place_no_overwriting_is_advised(source: Path) -> None:
+    zarrlift.migrate(source, in_place=True)
+    with pytest.raises(JobError, match="a different job is on record") as told:
+        zarrlift.migrate(source, in_place=True, recipe=Recipe(consolidate=True))
+    assert told.value.problem.advice == "Undo it, or give another --job."
+
+
+def test_the_source_of_a_copy_elsewhere_leads_to_no_job(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "results").mkdir()
+    zarrlift.migrate(source, tmp_path / "results/out.zarr")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(JobError, match="lies beside its destination: name that"):
+        zarrlift.status(source)
+    assert zarrlift.status("results/out.zarr").state == "done"
+
+
+def test_a_job_file_that_is_not_there_is_called_that(tmp_path: Path) -> None:
+    for name in ("out.zarr.zarrlift.db", "mine.db"):
+        with pytest.raises(JobError, match=f"{name}': there is no such job file"):
+            zarrlift.resume(tmp_path / name)
+
+
+def test_a_directory_that_takes_no_job_file_says_why(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite says only that it cannot open the file. Feigned, since root may write everywhere."""
+
+    def cannot_open(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != tmp_path / "closed")
+    monkeypatch.setattr(sqlite3, "connect", cannot_open)
+    with pytest.raises(JobError, match="cannot create the job file; found Permission denied"):
+        zarrlift.migrate(source, tmp_path / "closed/out.zarr")
