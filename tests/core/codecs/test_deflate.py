@@ -9,6 +9,7 @@ import sys
 import tracemalloc
 import types
 import zlib
+from unittest import mock
 
 import deflate as libdeflate
 import numcodecs
@@ -387,10 +388,27 @@ def stored_member(plain: bytes) -> bytes:
 @pytest.mark.parametrize("beyond", [-9, -8, -4, -1, 0, 1, 100_000])
 def test_a_first_trailer_is_found_wherever_it_lies_in_a_large_payload(beyond: int) -> None:
     """The payload is searched piece by piece; a trailer may lie across two of them."""
-    at = deflate._PIECE + beyond
+    at = 4 * deflate._PIECE + beyond
     plain = np.random.default_rng(7).integers(0, 256, at - 10 - 5 * (at // 65_540 + 1), np.uint8).tobytes()
     member = stored_member(plain)
     assert len(member) == at + 8
     assert bytes(deflate.gzip_decompress(member, Size(len(plain), exact=True))) == plain
     with pytest.raises(ChunkError):
         deflate.gzip_decompress(member + b"garbage" + member[-8:], Size(len(plain), exact=True))
+
+
+@given(
+    data=st.data(), length=st.sampled_from([4, 8]), piece=st.integers(1, 5), few=st.sampled_from([0, 1, 64])
+)
+def test_a_first_trailer_is_found_as_a_plain_search_finds_it(
+    data: st.DataObject, length: int, piece: int, few: int
+) -> None:
+    """Bytes of few kinds, so that trailers overlap themselves; at any place of memory."""
+    some = st.sampled_from(b"\0\1").map(lambda byte: bytes([byte]))
+    trailer = b"".join(data.draw(st.lists(some, min_size=length, max_size=length)))
+    body = b"".join(data.draw(st.lists(some | st.just(trailer), max_size=30)))
+    ahead = data.draw(st.integers(0, 3))
+    payload = memoryview(bytes(ahead) + body + trailer)[ahead:]
+    with mock.patch.object(deflate, "_PIECE", piece), mock.patch.object(deflate, "_FEW", few):
+        found = deflate._ends_with_first(payload, trailer)
+    assert found == (bytes(payload).find(trailer) == len(body))

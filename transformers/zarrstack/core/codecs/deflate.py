@@ -14,7 +14,9 @@ the data right.
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
+from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -25,6 +27,8 @@ from .bounds import octets, require_fit, too_large
 from .streams import LEAST_STEP, STEPS
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from .base import Buffer
 
 
@@ -83,8 +87,10 @@ _QUICK_FROM, _QUICK_TO = 1, 6
 _SAMPLE: Final = 32 << 10
 """Bytes by which it is told whether data shrinks much; one window of deflate."""
 
-_PIECE: Final = 1 << 20
-"""Bytes of a payload that are searched at once, since what is found may take eight times as much."""
+_PIECE: Final = 1 << 18
+"""Words of a payload that are compared at once: they and the answers fit into the cache."""
+_FEW: Final = 64
+"""Places that are looked at one by one; where there are more, all is searched."""
 _GZIP_WINDOW: Final = 31
 _ZLIB_WINDOW: Final = 15
 _RAW_WINDOW: Final = -15
@@ -225,18 +231,24 @@ def _ends_with_first(data: Buffer, trailer: bytes) -> bool:
     """
     whole = octets(data)
     length = len(trailer)
-    if whole[-length:].tobytes() != trailer:
-        return False
-    # One byte in 256 is the first of it, and of those few are followed by the second: looking at what is
-    # left each time takes half as long as a search for the whole, and a sixth of comparing all three times.
     end = len(whole) - length
-    for start in range(0, end, _PIECE):
-        places = np.flatnonzero(whole[start : min(start + _PIECE, end)] == trailer[0]) + start
-        for offset in (1, 2):
-            places = places[whole[places + offset] == trailer[offset]]
-        if len(places):
-            return whole.tobytes().find(trailer) == end
-    return True
+    if whole[end:].tobytes() != trailer:
+        return False
+    # Wherever it stood, one of its halves would be a word of the payload: words are compared many at once,
+    # in a third of the time that a search takes. No word covers the last places that it could begin at.
+    half = length // 2
+    words = whole[: end // half * half].view(f"u{half}")
+    for start, shift in product(range(0, len(words), _PIECE), range(half)):
+        same = words[start : start + _PIECE] == int.from_bytes(trailer[shift : shift + half], sys.byteorder)
+        if same.any():
+            places = (np.flatnonzero(same) + start) * half - shift
+            if len(places) > _FEW or any(_stands_at(whole, place, trailer) for place in places.tolist()):
+                return whole.tobytes().find(trailer) == end
+    return whole[max(end - length, 0) : -1].tobytes().find(trailer) < 0
+
+
+def _stands_at(whole: npt.NDArray[np.uint8], place: int, trailer: bytes) -> bool:
+    return place >= 0 and whole[place : place + len(trailer)].tobytes() == trailer
 
 
 def _inflate(
