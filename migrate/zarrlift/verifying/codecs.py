@@ -1,4 +1,4 @@
-"""A leaf decoded a second time, by numcodecs alone: what our own codecs are held against.
+"""A leaf decoded a second time, by numcodecs: what our own codecs are held against.
 
 The v3 chain is turned back into the numcodecs configurations a Zarr v2 document has and
 numcodecs decodes as zarr-python 2.18 did (`Array._decode_chunk`): compressor first, then the
@@ -7,7 +7,9 @@ filters from the last to the first, then a view of the array's data type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gzip
+import zlib
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -34,7 +36,6 @@ class DecodedPlan(Protocol):
 
 
 _V3: Final[Mapping[str, str]] = {
-    "gzip": "gzip",
     "zstd": "zstd",
     "blosc": "blosc",
     "crc32c": "crc32c",
@@ -42,6 +43,11 @@ _V3: Final[Mapping[str, str]] = {
     "vlen-bytes": "vlen-bytes",
 }
 """Core codec -> numcodecs id."""
+_DEFLATE: Final[Mapping[str, Callable[[bytes], bytes]]] = {
+    "gzip": gzip.decompress,
+    "numcodecs.zlib": zlib.decompress,
+}
+"""What numcodecs itself calls for these, which is there without loading numcodecs."""
 _RAW_LZMA: Final = 3
 """`lzma.FORMAT_RAW`."""
 _SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
@@ -98,7 +104,8 @@ def decode(layout: Layout, payload: bytes) -> Values:
     middle = chain.middle
     data: Any = payload
     for codec in reversed(chain.codecs[middle + 1 :]):
-        data = _numcodec(codec).decode(data)
+        plain = _DEFLATE.get(codec.name)
+        data = _numcodec(codec).decode(data) if plain is None else plain(data)
     shape = layout.chunk_shape
     orders = [_order(codec) for codec in chain.codecs[:middle]]
     for order in orders:
