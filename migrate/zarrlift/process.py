@@ -20,9 +20,9 @@ takes no more)."""
 
 
 _USUAL = gc.get_threshold()
-_WHILE_LOADING = 50_000
-"""Objects that are made before the garbage collector looks: modules leave hardly any garbage, and looking
-took a fifteenth of the time that loading takes."""
+_WHILE_LOADING = 200_000
+"""Objects that are made before the garbage collector looks, four times as many as a command loads: modules leave
+hardly any garbage, and looking once took as long as loading numpy's core."""
 
 
 def before_loading() -> None:
