@@ -5,6 +5,9 @@ Registered at https://github.com/zarr-developers/zarr-extensions/tree/main/codec
 
 The frames' headers and block headers are walked before anything is unpacked: that proves
 where the payload ends, and says how much it holds where its writer told so.
+
+Noise is encoded without the table of long matches that level 3 has: it has none, and the table does not
+fit into the cache. docs/design/codecs.md has the figures.
 """
 
 from __future__ import annotations
@@ -32,6 +35,15 @@ _SKIPPABLE: Final = b"\x2a\x4d\x18"
 _DICTIONARY_ID_BYTES: Final = (0, 1, 2, 4)
 _STEP: Final = 1 << 20
 """Bytes asked for at a time where the size is unknown."""
+
+_TABLED: Final = frozenset({0, 3})
+"""Levels with a table of long matches, of half a megabyte; 0 is 3."""
+_TABLED_FROM: Final = 128 << 10
+"""Bytes from which that table is large."""
+_NO_TABLE: Final = 10
+"""log2 of its entries for noise."""
+_SAMPLE: Final = 16 << 10
+"""Bytes from the middle of a chunk by which noise is told."""
 
 _local = threading.local()
 
@@ -66,7 +78,12 @@ class Zstd(BytesCodec):
 
     def encode(self, data: Buffer) -> bytes:
         """One frame that states its content size; numcodecs before 0.16 needs that."""
-        return _compressor(self.level, self.checksum).compress(memory(data))
+        view = memory(data).cast("B")
+        if self.level in _TABLED and view.nbytes > _TABLED_FROM and _is_noise(view):
+            frame = _compressor(self.level, self.checksum, _NO_TABLE).compress(view)
+            if 5 * len(frame) > 2 * view.nbytes:
+                return frame
+        return _compressor(self.level, self.checksum).compress(view)
 
     def decode(self, data: Buffer, decoded: Size) -> bytes:
         """All frames; skippable ones are passed over, other bytes behind a frame refused."""
@@ -189,14 +206,25 @@ def _cut_short() -> ChunkError:
     return ChunkError("zstd: the payload is cut short", expected="the end of the frame")
 
 
-def _compressor(level: int, checksum: bool) -> zstandard.ZstdCompressor:
+def _is_noise(view: memoryview) -> bool:
+    """Whether data seems to have no long matches: a part of it hardly shrinks. The whole must confirm it."""
+    start = (view.nbytes - _SAMPLE) // 2
+    sample = _compressor(1, checksum=False).compress(view[start : start + _SAMPLE])
+    return 5 * len(sample) > 3 * _SAMPLE
+
+
+def _compressor(level: int, checksum: bool, hash_log: int = 0) -> zstandard.ZstdCompressor:
+    """`hash_log`: log2 of the entries of the table of long matches; 0 for the level's own."""
     # A context costs far more to make than a small chunk to compress, and belongs to one thread.
-    known: dict[tuple[int, bool], zstandard.ZstdCompressor] = _local.__dict__.setdefault("compressors", {})
-    found = known.get((level, checksum))
+    known: dict[tuple[int, bool, int], zstandard.ZstdCompressor] = _local.__dict__.setdefault(
+        "compressors", {}
+    )
+    found = known.get((level, checksum, hash_log))
     if found is None:
-        found = known[level, checksum] = zstandard.ZstdCompressor(
-            level=level, write_checksum=checksum, write_content_size=True
+        asked = zstandard.ZstdCompressionParameters(
+            compression_level=level, hash_log=hash_log, write_checksum=checksum, write_content_size=True
         )
+        found = known[level, checksum, hash_log] = zstandard.ZstdCompressor(compression_params=asked)
     return found
 
 
