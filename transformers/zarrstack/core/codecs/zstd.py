@@ -42,7 +42,7 @@ _TABLED_FROM: Final = 128 << 10
 """Bytes from which that table is large."""
 _NO_TABLE: Final = 10
 """log2 of its entries for noise."""
-_SAMPLE: Final = 16 << 10
+_SAMPLE: Final = 8 << 10
 """Bytes from the middle of a chunk by which noise is told."""
 
 _local = threading.local()
@@ -210,7 +210,7 @@ def _is_noise(view: memoryview) -> bool:
     """Whether data seems to have no long matches: a part of it hardly shrinks. The whole must confirm it."""
     start = (view.nbytes - _SAMPLE) // 2
     sample = _compressor(1, checksum=False).compress(view[start : start + _SAMPLE])
-    return 5 * len(sample) > 3 * _SAMPLE
+    return 8 * len(sample) > 5 * _SAMPLE
 
 
 def _compressor(level: int, checksum: bool, hash_log: int = 0) -> zstandard.ZstdCompressor:
