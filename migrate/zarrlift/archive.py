@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from zarrstack.core.chain import Chain
 from zarrstack.core.chunk_keys import ChunkKeys
@@ -21,6 +21,9 @@ from zarrstack.core.jsons import JSON, JSONObject
 from zarrstack.core.paths import prefix_of
 
 Format: TypeAlias = Literal["zarr1", "zarr2", "zarr3", "zarr3-draft", "n5"]
+
+_ITEM: Final = 64
+"""Bytes of an item of variable length, roughly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +58,11 @@ class Layout:
             return self.chunk_shape
         counts = self.frame.chunks_per_shard
         return tuple(length * count for length, count in zip(self.chunk_shape, counts, strict=True))
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of a value; a guess where their length varies."""
+        return self.data_type.itemsize or _ITEM
 
     @property
     def objects(self) -> Grid:

@@ -24,7 +24,6 @@ from .planning_blocks import Blocks, choose_blocks, mean_leaf, memory_of_pairs
 from .planning_chunks import fit_problem, memory_problem, object_problem
 from .planning_figures import DENSE, figures
 from .planning_n5 import block_problems, mode_problem
-from .planning_passes import pass_figures, passes_note, two_passes
 from .planning_readers import reader_problems
 from .plans import ArrayPlan, Move
 from .recipe import ArrayRecipe
@@ -125,6 +124,8 @@ class ArrayPlanner:
             blocks = None
         worked = figures(source, destination, route, bytes_in, inventory, blocks)
         if blocks is not None:
+            from .planning_passes import pass_figures, passes_note, two_passes
+
             worked["memory"] = blocks.memory
             passes = None
             if self.listing:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from math import prod
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -22,9 +22,11 @@ from zarrstack.core.shard import PAIR_BYTES
 
 from .archive import Layout
 from .inventory import Inventory
-from .planning_candidates import Box, Candidates, item_bytes, within
 from .planning_chunks import machine_memory
 from .storage import STORE_READ, STORE_WRITTEN, LocalStorage, Storage
+
+if TYPE_CHECKING:
+    from .planning_candidates import Box
 
 Shape = tuple[int, ...]
 
@@ -113,6 +115,8 @@ def choose_blocks(
         return _gathered(source, destination, budget, buffers)
     if not source.grid.total:
         return Blocks(shape=destination.object_shape)
+    from .planning_candidates import Candidates, within  # most archives keep their chunks
+
     overhead = _overhead(source, destination, buffers)
     candidates = Candidates.of(source, destination)
     best: tuple[float, float, Box] | None = None
@@ -146,7 +150,7 @@ def choose_blocks(
 def _gathered(source: Layout, destination: Layout, budget: int, buffers: int) -> Blocks | Problem:
     """The blocks where payloads are handed on: one object of the side that has the larger ones."""
     sharded = isinstance(destination.frame, Shards)
-    memory = _BUFFERS + buffers + 4 * prod(source.chunk_shape) * item_bytes(source)
+    memory = _BUFFERS + buffers + 4 * prod(source.chunk_shape) * source.item_bytes
     for frame in (source.frame, destination.frame):
         if isinstance(frame, Shards):
             index = _INDEX_COPIES * frame.index.size(frame.chunks_per_shard)
@@ -164,8 +168,8 @@ def _gathered(source: Layout, destination: Layout, budget: int, buffers: int) ->
 
 def _overhead(source: Layout, destination: Layout, buffers: int) -> int:
     """What a worker holds besides the values of its block: a source chunk, an encoded leaf, an index."""
-    leaf = prod(source.chunk_shape) * item_bytes(source)
-    new = prod(destination.chunk_shape) * item_bytes(destination)
+    leaf = prod(source.chunk_shape) * source.item_bytes
+    new = prod(destination.chunk_shape) * destination.item_bytes
     indexes = [
         _INDEX_COPIES * frame.index.size(frame.chunks_per_shard)
         for frame in (source.frame, destination.frame)

@@ -21,8 +21,6 @@ from .archive import Layout
 
 Shape = tuple[int, ...]
 
-_ITEM: Final = 64
-"""Bytes of an item of variable length, roughly."""
 _LONGEST: Final = 4
 _LONG_BYTES: Final = 1 << 30
 """How many times the memory's worth a box holds at most, unless so many bytes are more: a killed run
@@ -84,7 +82,7 @@ class Candidates:
             objects=objects,
             parts=parts,
             whole=destination.object_shape,
-            item=max(item_bytes(source), item_bytes(destination)),
+            item=max(source.item_bytes, destination.item_bytes),
         )
 
     def choose(self, room: int, workers: int, *, whole: bool = False) -> Box | None:
@@ -167,11 +165,6 @@ class Candidates:
 
     def _items(self, shape: Shape) -> int:
         return prod(within(shape, self.shape))
-
-
-def item_bytes(layout: Layout) -> int:
-    """Bytes of a value; a guess where their length varies."""
-    return layout.data_type.itemsize or _ITEM
 
 
 def within(block: Shape, shape: Shape) -> Shape:

@@ -25,7 +25,7 @@ from zarrstack.core.keys import KeyEncoding
 from zarrstack.core.overlap import touched
 
 from ..archive import Layout
-from ..planning_candidates import Box, Candidates, item_bytes
+from ..planning_candidates import Box, Candidates
 from ..storage import Storage
 from .blocks import Region, common, corner, list_chunks, overlapping, parts, within
 from .chunks import Expectation, SourceObjects, value_problem
@@ -188,7 +188,7 @@ class ArrayValues:
 
     @property
     def _chunk_bytes(self) -> int:
-        return prod(self.layout.chunk_shape) * item_bytes(self.layout)
+        return prod(self.layout.chunk_shape) * self.layout.item_bytes
 
     def _common_grid(self, memory: int, threads: int) -> tuple[Grid, int, int] | None:
         """Regions that read few chunks of the source twice, how many at a time are good, and bytes for each.
