@@ -15,7 +15,7 @@ from faults.test_kill import run_and_kill
 from job_archives import tree
 
 import zarrlift
-from zarrlift import passes, planning, planning_arrays
+from zarrlift import passes, planning, planning_passes
 from zarrlift.job import Job
 from zarrlift.planning_blocks import BASE, Blocks, cores
 from zarrlift.planning_passes import ROOT
@@ -230,12 +230,12 @@ def test_a_chunk_that_no_row_reaches_stays_missing(
     """Chunks between reach further than the rows that they were made of, which decide all the same."""
     assert zarrlift.migrate(rows, tmp_path / "one", recipe=BANDS).ok
     leave(ROOM, monkeypatch)
-    real = planning_arrays.two_passes
+    real = planning_passes.two_passes
 
     def always(source: object, destination: object, one: Blocks, *more: object, **most: object) -> object:
         return real(source, destination, replace(one, times_read=99.0), *more, **most)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(planning_arrays, "two_passes", always)
+    monkeypatch.setattr(planning_passes, "two_passes", always)
     monkeypatch.setattr(planning, "memory_budget", lambda _: BASE + 8 * cores() * ROOM)
     outcome = zarrlift.migrate(rows, tmp_path / "two", recipe=BANDS)
     assert outcome.ok, outcome.problems
