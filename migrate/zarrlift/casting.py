@@ -226,5 +226,5 @@ def _refuse(bad: Array, array: Array, dtype: np.dtype[Any], message: str, remedy
         message,
         found=f"{found[:80]} at {index}",
         expected=f"a value of {dtype.name}",
-        advice=None if remedy is None else f"Ask for casting {remedy!r} if that is what you want.",
+        advice=None if remedy is None else f"Ask for --{remedy} (casting {remedy!r}) if that is wanted.",
     )

@@ -69,7 +69,9 @@ def memory_budget(asked: int | None) -> int:
         return max(machine_memory() // _SHARE, 2 * SMALLEST_MEMORY)
     if asked < SMALLEST_MEMORY:
         raise UsageError(
-            "--memory is too small", found=f"{asked} bytes", expected=f"at least {SMALLEST_MEMORY}"
+            "--memory is too small",
+            found=f"{asked:,} bytes",
+            expected=f"at least {SMALLEST_MEMORY // 10**6}MB",
         )
     return asked
 

@@ -47,11 +47,13 @@ def chunk_shape(text: str, shape: Shape) -> Shape:
     A length beyond the array's is brought down to it: it would only pad.
     """
     lengths = _ints(text)
+    if not shape:
+        return ()  # a scalar is a single chunk
     if len(lengths) != len(shape):
         raise UnsupportedError(
             "--chunks names another number of axes than the array has",
             found=text,
-            expected=f"{len(shape)} lengths",
+            expected="1 length" if len(shape) == 1 else f"{len(shape)} lengths",
             advice="Say it by path, in a recipe.",
         )
     return tuple(
@@ -78,7 +80,7 @@ def chunks_per_shard(text: str, counts: Shape, leaf_bytes: float) -> tuple[Shape
         raise UnsupportedError(
             "--shards names another number of axes than the array has",
             found=text,
-            expected=f"{len(counts)} numbers",
+            expected="1 number" if len(counts) == 1 else f"{len(counts)} numbers",
             advice="Use 4x, or auto, or say it by path, in a recipe.",
         )
     return asked, "as asked for"

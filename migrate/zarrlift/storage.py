@@ -350,7 +350,7 @@ def storage_error(what: str, key: str, error: OSError) -> StorageError:
     """A StorageError that says what the operating system said."""
     advice = {
         errno.ENOSPC: "Free some space and resume.",
-        errno.EACCES: "Check the permissions and resume.",
+        errno.EACCES: "Check the permissions, then try again or resume.",
         errno.EROFS: "Mount it so that it can be written and resume, or choose another place.",
     }.get(error.errno or 0)
     return StorageError(what, key=key, found=error.strerror or str(error), advice=advice)

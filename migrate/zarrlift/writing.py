@@ -293,7 +293,7 @@ class LocalWriter(Writer):
             try:
                 os.makedirs(self.scratch, exist_ok=True)
             except OSError as error:
-                raise self.failed(None, os.path.basename(self.scratch), error) from error
+                raise self.failed(None, self.scratch, error) from error
             name = self._local.name = f"{self.scratch}/{self._token}-{threading.get_ident()}"
         return name
 

@@ -164,6 +164,19 @@ def test_undo_tells_of_files_that_are_not_its_own_and_has_done_its_part(source: 
     assert set(tree(tmp_path / "out.zarr")) == {"g/notes.txt"}
 
 
+def test_a_destination_that_takes_nothing_is_named(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: str, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr("zarrlift.writing.os.makedirs", denied)
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", job=tmp_path / "out.db")
+    problem = next(problem for problem in outcome.problems if problem.message == "cannot write")
+    assert str(problem.key).startswith(f"{tmp_path}/out.zarr/")
+    assert problem.found == "Permission denied"
+
+
 @pytest.mark.parametrize("stuck", ["g/relink", "", ".zarrlift-job"])
 def test_undo_names_a_directory_that_cannot_be_removed(
     stuck: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

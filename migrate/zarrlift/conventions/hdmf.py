@@ -101,7 +101,8 @@ class _File:
                 )
             )
         kind = "NWB file" if self._is_nwb() else "hdmf-zarr file"
-        summary = f"{kind}: {self.datasets} datasets, {self.links} links, {self.references} references"
+        counts = ((self.datasets, "dataset"), (self.links, "link"), (self.references, "reference"))
+        summary = f"{kind}: " + ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts)
         return Recognised(summary=summary, changes=self.changes, problems=tuple(self.problems))
 
     def _is_nwb(self) -> bool:
