@@ -78,7 +78,7 @@ class Zstd(BytesCodec):
 
     def encode(self, data: Buffer) -> bytes:
         """One frame that states its content size; numcodecs before 0.16 needs that."""
-        view = memory(data).cast("B")
+        view = memory(data)
         if self.level in _TABLED and view.nbytes > _TABLED_FROM and _is_noise(view):
             frame = _compressor(self.level, self.checksum, _NO_TABLE).compress(view)
             if 5 * len(frame) > 2 * view.nbytes:
