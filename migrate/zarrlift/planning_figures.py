@@ -63,9 +63,17 @@ def _bytes_out(
     compresses = len(destination.chain.codecs) > destination.chain.middle + 1
     compressed_before = len(source.chain.codecs) > source.chain.middle + 1
     if route.name != "reframe" and not (compresses and compressed_before):
-        decoded = _values(source, destination, inventory) * (destination.data_type.itemsize or 32)
+        decoded = _decoded(source, destination, payloads * (DENSE if compressed_before else 1), inventory)
         payloads = decoded // DENSE if compresses else decoded
     return payloads + made * _index(destination)
+
+
+def _decoded(source: Layout, destination: Layout, stored: int, inventory: Inventory) -> int:
+    """Bytes of the values; of those without a fixed size `stored` is the only measure."""
+    size = destination.data_type.itemsize
+    if size is None and source.data_type.itemsize is None:
+        return stored
+    return _values(source, destination, inventory) * (size or 32)
 
 
 def _index(layout: Layout) -> int:

@@ -7,6 +7,7 @@ import json
 import os
 from pathlib import Path
 
+import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -260,3 +261,23 @@ def test_drop_empty_leaves_out_chunks_of_fill(tmp_path: Path) -> None:
     outcome = zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr", recipe=recipe)
     assert outcome.dropped == 2
     assert [file.parent.name for file in (tmp_path / "b.zarr/c").rglob("*") if file.is_file()] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "times"),
+    [(None, "zstd:3", 0.25), (numcodecs.Zstd(), "none", 4), (numcodecs.Zstd(), "gzip", 1)],
+    ids=["compressed now", "no longer compressed", "compressed otherwise"],
+)
+def test_a_plan_counts_texts_by_what_they_take_now(
+    tmp_path: Path, before: numcodecs.abc.Codec | None, after: str, times: float
+) -> None:
+    """Their number says nothing: a text may be a name, or a page."""
+    pages = [f"page {number} " * 500 for number in range(6)]
+    made = zarr.create_array(
+        tmp_path / "old", shape=(6,), chunks=(2,), dtype=str, zarr_format=2, compressors=before
+    )
+    made[:] = np.array(pages, dtype=object)
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs=after))
+    (array,) = zarrlift.plan(tmp_path / "old", tmp_path / "new", recipe=recipe).arrays
+    assert array.bytes_out == pytest.approx(array.bytes_in * times, abs=1)
+    assert not array.bytes_out_known
