@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -369,6 +370,20 @@ def test_every_option_has_a_description(name):
     command = typer.main.get_command(app(name)).commands[name]
     assert command.help
     assert [parameter.name for parameter in command.params if not getattr(parameter, "help", None)] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_description_speaks_of_options_that_the_command_has(name):
+    import typer
+
+    params = typer.main.get_command(app(name)).commands[name].params
+    known = {word for parameter in params for word in (*parameter.opts, *parameter.secondary_opts)}
+    told = {
+        (parameter.name, word) for parameter in params for word in re.findall(r"--[a-z-]+", parameter.help)
+    }
+    assert {(parameter, word) for parameter, word in told if word not in known} == set()
+    general = {parameter.name for parameter in params if "Options given here" in parameter.help}
+    assert general <= ({"recipe_file"} if name in ("plan", "migrate") else set())
 
 
 def test_version(capsys):

@@ -14,9 +14,11 @@ from .session import DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, write_json
 _HELP: Final = f"""Lift legacy chunked-array archives to Zarr v3.
 
 \b
+  zarrlift inspect old.zarr             what is in it
   zarrlift plan old.zarr new.zarr       what would happen; writes nothing
   zarrlift migrate old.zarr new.zarr    do it
   zarrlift resume new.zarr              go on after an interruption
+  zarrlift verify old.zarr new.zarr     compare the two; --full compares every value
 
 \b
 Exit codes
@@ -32,17 +34,17 @@ NO_COLOR switches colours off.
 """
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "model": ("", "Describe, compare, check and make hierarchies by models."),
     "inspect": ("look", "Show what an archive holds and what is wrong with it."),
     "plan": ("look", "Show what a migration would do and cost; writes nothing."),
     "migrate": ("move", "Migrate an archive."),
     "resume": ("move", "Go on with a migration."),
     "status": ("look", "Show how far a migration is."),
     "verify": ("look", "Compare source and result."),
-    "serve": ("serve", "Serve an archive over HTTP as Zarr v3, without converting it."),
-    "transformers": ("look", "List the storage transformers there are."),
     "finish": ("move", "In place: delete the legacy metadata."),
     "undo": ("move", "Take a migration back, in place or a copy."),
+    "serve": ("serve", "Serve an archive over HTTP as Zarr v3, without converting it."),
+    "model": ("", "Describe, compare, check and make hierarchies by models."),
+    "transformers": ("look", "List the storage transformers there are."),
 }
 """Name -> the module that holds a command ("" is this one), and its line in `--help`."""
 

@@ -97,7 +97,7 @@ def show(
     consolidated: Annotated[
         bool, typer.Option("--consolidated", help="The consolidated metadata that follows from the model.")
     ] = False,
-    recipe_file: o.RecipeFile = None,
+    recipe_file: o.ViewRecipe = None,
     from_: o.From = None,
     follow_links: o.FollowLinks = False,
     axes: o.AxesOption = None,
@@ -239,7 +239,7 @@ def diff(
     follow_links: o.FollowLinks = False,
     axes: o.AxesOption = None,
     allow_fallback: o.AllowFallback = False,
-    storage_options: o.StorageOptions = None,
+    storage_options: o.BothOptions = None,
     as_json: o.Json = False,
 ) -> int:
     """Compare structure: values, storage and formats aside. Exit code 1 if they differ."""

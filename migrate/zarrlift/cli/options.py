@@ -60,7 +60,10 @@ Destination: TypeAlias = Annotated[
     str | None, typer.Argument(help="Where the result goes; it must not exist yet.", metavar="DST")
 ]
 Target: TypeAlias = Annotated[
-    str, typer.Argument(help="The job file, or the source or destination of the job.", metavar="TARGET")
+    str,
+    typer.Argument(
+        help="The destination of the job (in place, the archive), or the job file.", metavar="TARGET"
+    ),
 ]
 SourceThrough: TypeAlias = Annotated[
     str | None,
@@ -89,14 +92,14 @@ AxesOption: TypeAlias = Annotated[
     Axes | None,
     _option(
         "--axes",
-        help="N5: reversed to (z, y, x), as in copies by default; kept, as always in place. Else no effect.",
+        help="N5 only: reversed, to (z, y, x), is the default of copies; kept is the only choice in place.",
     ),
 ]
 AllowFallback: TypeAlias = Annotated[
     bool,
     _option(
         "--allow-fallback",
-        help="2022 draft of v3: read unknown data types as the fallback they name. Else no effect.",
+        help="2022 draft of v3 only: read unknown data types as the fallback they name.",
     ),
 ]
 Overwrite: TypeAlias = Annotated[
@@ -107,9 +110,13 @@ StorageOptions: TypeAlias = Annotated[
     list[str] | None,
     _option("--storage-options", help=f"{_OPTIONS_HELP} For the source.", metavar="OPTIONS"),
 ]
+BothOptions: TypeAlias = Annotated[
+    list[str] | None,
+    _option("--storage-options", help=f"{_OPTIONS_HELP} For both places.", metavar="OPTIONS"),
+]
 DestOptions: TypeAlias = Annotated[
     list[str] | None,
-    _option("--dest-storage-options", help="The same for the destination.", metavar="OPTIONS"),
+    _option("--dest-storage-options", help=f"{_OPTIONS_HELP} For the destination.", metavar="OPTIONS"),
 ]
 
 RecipeFile: TypeAlias = Annotated[
@@ -120,6 +127,10 @@ RecipeFile: TypeAlias = Annotated[
         metavar="FILE.toml",
     ),
 ]
+ViewRecipe: TypeAlias = Annotated[
+    str | None,
+    _option("--recipe", help="A TOML recipe: show what a migration by it would give.", metavar="FILE.toml"),
+]
 VerifyRecipe: TypeAlias = Annotated[
     str | None,
     _option("--recipe", help="The recipe of the migration, where no job knows it.", metavar="FILE.toml"),
@@ -128,7 +139,8 @@ Codecs: TypeAlias = Annotated[
     str | None,
     _option(
         "--codecs",
-        help="portable (copies), keep (in place), zstd:3, gzip:6, blosc:zstd:5:shuffle, none, or v3 JSON.",
+        help="portable (default of copies), keep (default in place), none, zstd:3, gzip:6, "
+        "blosc:zstd:5:shuffle, or v3 JSON.",
         metavar="CODECS",
     ),
 ]
@@ -233,7 +245,13 @@ ModelOption: TypeAlias = Annotated[
 ]
 
 Workers: TypeAlias = Annotated[
-    int | None, _option("--workers", help="Threads or processes.", metavar="N", min=1)
+    int | None,
+    _option(
+        "--workers",
+        help="How many threads or processes; else as many as fit the work and the machine.",
+        metavar="N",
+        min=1,
+    ),
 ]
 Processes: TypeAlias = Annotated[bool, _option("--processes", help="Processes instead of threads.")]
 Verify: TypeAlias = Annotated[

@@ -31,7 +31,7 @@ def serve(
     axes: o.AxesOption = None,
     allow_fallback: o.AllowFallback = False,
     storage_options: o.StorageOptions = None,
-    recipe_file: o.RecipeFile = None,
+    recipe_file: o.ViewRecipe = None,
 ) -> int:
     """Serve an archive over HTTP as Zarr v3, as it lies, read-only, until Ctrl-C."""
     session = Session(command="serve")
