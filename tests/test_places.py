@@ -11,9 +11,10 @@ import zipfile
 from pathlib import Path
 
 import fixtures_index
+import fsspec
 import pytest
 import zarr
-from zarr.storage import LocalStore, MemoryStore, StorePath
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, StorePath
 
 import zarrlift
 from zarrlift.credentials import redact, secrets_of
@@ -220,6 +221,36 @@ def test_a_package_that_is_missing_is_named_with_how_to_install_it(monkeypatch, 
     with pytest.raises(UsageError, match="needs a package that is not installed") as told:
         open_storage(f"{scheme}://bucket/a.zarr")
     assert told.value.problem.advice == advice
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        (lambda: zarr.open_group(OCEAN, mode="r"), "store_path"),
+        (lambda: fsspec.get_mapper(str(OCEAN)), "FsspecStore.from_mapper"),
+        (dict, "MemoryStore of a dict"),
+        (lambda: fsspec.filesystem("memory"), "a URL with storage_options"),
+    ],
+    ids=["group", "mapping", "dict", "file system"],
+)
+def test_an_object_that_is_no_place_is_told_what_makes_one_of_it(given, advice):
+    with pytest.raises(UsageError, match="not a place; found") as told:
+        open_storage(given())
+    assert advice in told.value.problem.advice
+
+
+def test_what_makes_a_place_of_an_object_does():
+    group = zarr.open_group(OCEAN, mode="r")
+    mapper = fsspec.get_mapper(OCEAN.as_uri())
+    for place in (group.store_path, FsspecStore.from_mapper(mapper, read_only=True)):
+        assert paths(place) == paths(OCEAN)
+
+
+def test_an_array_from_a_url_is_shown_with_its_place():
+    copied(open_storage("memory://places/shown", mode="w").put)
+    shown = str(zarrlift.open("memory://places/shown", path="lat"))
+    assert "places/shown" in shown
+    assert " object at 0x" not in shown
 
 
 def test_neither_place_may_hold_the_other():

@@ -139,7 +139,7 @@ class SeenConvention:
     """What of it was seen: "2 images, 1 plate"."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Archive:
     """A tree of nodes and what was found on the way."""
 
@@ -155,6 +155,10 @@ class Archive:
     """Problems of the archive as a whole; those of a node are with the node."""
     conventions: tuple[SeenConvention, ...] = ()
     """What applications laid on top; filled in by `inspect`, not by readers."""
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.nodes)} nodes, {len(self.all_problems())} problems"
+        return f"<Archive {self.url!r} ({self.format}): {counts}>"
 
     def all_problems(self) -> tuple[Problem, ...]:
         """Every problem, the archive's first, then by node."""

@@ -73,7 +73,8 @@ def plan(
 ) -> Plan:
     """What `migrate` would do, in full; nothing is written.
 
-    `destination` may be left out: the plan is then for a copy to a place yet to be named.
+    The arguments are those of `migrate`. `destination` may be left out: the plan is then for a copy
+    to a place yet to be named.
     """
     reading = ReadOptions.asked(
         follow_links=follow_links, axes=axes, allow_fallback=allow_fallback, in_place=in_place
@@ -119,6 +120,13 @@ def migrate(
 
     A second call with the same arguments goes on where the first one stopped, and changes
     nothing once all is done. Refused and failed nodes are in the outcome's `problems`.
+
+    Places are paths, URLs that fsspec knows (`storage_options` and `dest_storage_options` go to it),
+    zarr stores or store paths. `recipe` says what is to change, `job` where the job file lies. As many
+    `workers` as are named do the work: threads, `processes`, or those of an `executor` that reaches
+    both ends. `verify` is how much is compared before an array appears. `fsync` guards against a power
+    failure, `link="hard"` shares unchanged chunks with the source, `overwrite` replaces a destination
+    once the new one is whole, `follow_links` follows links that leave the archive.
     `source_through` and `dest_through` put storage transformers under either side, such as
     "retry,throttle:50MB/s" (see `zarrstack.registry.parse_stack`); the job remembers them.
     `axes` is the axis order of N5 arrays: "reversed" for copies, "kept" in place unless it is

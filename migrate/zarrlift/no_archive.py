@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -100,6 +101,21 @@ def no_package(scheme: str, error: str) -> UsageError:
     if package == "s3fs":
         advice += ", or, for faster requests, pip install 'zarrlift[s3]'"
     return UsageError(message, expected=package, advice=f"{advice}.")
+
+
+def no_place(given: object) -> UsageError:
+    """For a Python object that is neither path nor store: how a store is made of it, where one can be."""
+    advice = None
+    if hasattr(given, "store_path"):  # of zarr-python's groups and arrays
+        advice = "Give its store_path."
+    elif isinstance(given, Mapping):
+        advice = (
+            "zarr.storage.FsspecStore.from_mapper makes a store of an fsspec mapping, MemoryStore of a dict."
+        )
+    elif hasattr(given, "protocol") and hasattr(given, "cat_file"):  # fsspec's AbstractFileSystem
+        advice = "Give a URL with storage_options, or make a zarr.storage.FsspecStore of it and a path."
+    found = type(given).__name__
+    return UsageError("not a place", found=found, expected="a path, a URL or a zarr store", advice=advice)
 
 
 def swapped(error: UsageError, destination: Any) -> UsageError:

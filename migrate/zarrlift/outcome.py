@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from zarrstack.core.errors import Problem, any_refusal
@@ -39,7 +39,7 @@ class Outcome:
     seconds: float = 0.0
     problems: tuple[Problem, ...] = ()
     """Refusals and failures, with their places."""
-    plan: Plan | None = None
+    plan: Plan | None = field(default=None, repr=False)
 
     @property
     def ok(self) -> bool:
@@ -108,7 +108,7 @@ class Status:
     destination: str
     state: Literal["incomplete", "done", "finished", "undone"]
     in_place: bool
-    nodes: tuple[NodeStatus, ...]
+    nodes: tuple[NodeStatus, ...] = field(repr=False)
     created: float
     """Seconds since 1970."""
     updated: float

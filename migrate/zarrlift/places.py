@@ -203,4 +203,6 @@ def _from_store(place: Any, mode: Mode) -> Storage:
         return LocalStorage(Path(place.root) / path)
     if isinstance(place, Store):
         return StoreStorage(place, path)
-    raise UsageError("not a place", found=type(place).__name__, expected="a path, a URL or a zarr store")
+    from .no_archive import no_place
+
+    raise no_place(place)

@@ -284,7 +284,7 @@ Published: TypeAlias = ArrayPlan | GroupPlan
 Planned: TypeAlias = ArrayPlan | GroupPlan | Refusal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan:
     """Everything that a migration will do."""
 
@@ -312,6 +312,11 @@ class Plan:
     """Free space at the destination, where that can be told."""
     conventions: tuple[SeenConvention, ...] = ()
     """What applications laid on top, as far as the recipe asks for it."""
+
+    def __repr__(self) -> str:
+        where = "in place" if self.in_place else f"to {self.destination!r}"
+        counts = f"{len(self.arrays)} arrays, {len(self.groups)} groups, {len(self.refusals)} refused"
+        return f"<Plan {self.source!r} ({self.format}) {where}: {counts}>"
 
     def header_to_json(self) -> JSONObject:
         """Everything but the nodes; a job keeps those one by one."""

@@ -38,6 +38,9 @@ class BridgedStore(Store):
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __str__(self) -> str:
+        return f"{self._inner}/{self._prefix}".rstrip("/")
+
     def with_read_only(self, read_only: bool = False) -> BridgedStore:
         """The same place, read-only or not."""
         return BridgedStore(self._inner.with_read_only(read_only), self._prefix)
