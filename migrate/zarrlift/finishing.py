@@ -26,6 +26,7 @@ from .passes import sweep
 from .places import open_storage
 from .planning_arrays import digest
 from .plans import ArrayPlan, GroupPlan, Plan
+from .publishing import is_root_document
 from .replacing import bring_back, not_yet_aside, sweep_gone
 from .storage import LocalStorage, Storage
 from .through import through
@@ -178,7 +179,7 @@ def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) 
         if content is None:
             continue
         ours = content == document(node.document)
-        if ours or (node.path == "" and digest(content) == job.fact("root_document")):
+        if ours or (node.path == "" and is_root_document(job, content)):
             storage.delete(key)
             removed += 1
         else:

@@ -28,7 +28,7 @@ from .plans import Plan
 from .progress import Progress
 from .read_options import Axes, ReadOptions
 from .recipe import Recipe
-from .replacing import left_aside, set_aside, sweep_aside
+from .replacing import left_aside, set_aside, settle_aside, sweep_aside
 from .run import Run
 from .verifying.checks import Checks, VerifyLevel, checks_for
 
@@ -290,6 +290,8 @@ def _earlier(path: Path, ends: Ends, recipe: Recipe, reading: ReadOptions, *, ov
             and made.in_place == ends.in_place
         )
         same = same_places and made.recipe == recipe and read_alike(made.format, made.reading, reading)
+        if overwrite and not (same and state == "incomplete"):
+            settle_aside(job, ends.destination)
     if state == "undone" or (overwrite and (state != "incomplete" or not same)):
         path.unlink()
         return False

@@ -23,6 +23,11 @@ from .storage import LocalStorage, Storage
 from .writing import DestinationError, Writer
 
 
+def is_root_document(job: Job, content: bytes) -> bool:
+    """Whether a job wrote this root document, which changes with what is done so far."""
+    return digest(content) in (job.fact("root_document"), job.fact("root_document_before"))
+
+
 class Publisher:
     """Writes the documents of one job."""
 
@@ -53,7 +58,7 @@ class Publisher:
         return None
 
     def _ours(self, key: str, content: bytes) -> bool:
-        return key == "zarr.json" and digest(content) == self.job.fact("root_document")
+        return key == "zarr.json" and is_root_document(self.job, content)
 
     def groups(self) -> None:
         """Groups, children first, the root last, with consolidated metadata if wanted."""
@@ -78,7 +83,9 @@ class Publisher:
             content = self._consolidated(root)
             expected = digest(document(content))
             if state[""].state != "done" or self.job.fact("root_document") != expected:
-                self.job.note(root_document=expected)
+                # A run that is killed here has the earlier one there, and this one to write.
+                self.job.note(root_document=expected, root_document_before=self.job.fact("root_document"))
+                self.job.record_node(state[""].id, "pending")
                 self.job.commit()
                 self._publish_group(state[""], content, root.files)
 

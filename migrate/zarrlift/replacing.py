@@ -103,6 +103,22 @@ def left_aside(job: Job, destination: Storage) -> Problem | None:
     )
 
 
+def settle_aside(job: Job, destination: Storage) -> None:
+    """Before a job makes room for another one: the tree that it keeps would be known to nobody.
+
+    JobError while its own result is not whole, so that the old tree may still be wanted.
+    """
+    if job.state == "done":
+        sweep_aside(job, destination)
+    if (aside := left_aside(job, destination)) is not None:
+        raise JobError(
+            "an earlier migration to this place keeps the old tree until it is whole",
+            key=str(job.path),
+            found=aside.found,
+            advice="Resume or undo that one first.",
+        )
+
+
 def not_yet_aside(job: Job, destination: Storage) -> bool:
     """Whether a job was stopped before the old tree stepped aside: nothing in its place is the job's."""
     if job.fact("overwrite") is None or job.fact("set_aside") is not None:

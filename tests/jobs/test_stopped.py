@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from job_archives import tree, values
 
 import zarrlift
 from zarrlift import migration, replacing, writing
+from zarrlift.publishing import Publisher
 from zarrlift.run import Run
 from zarrlift.storage import LocalStorage
 from zarrstack.core.errors import JobError, UsageError
@@ -127,6 +129,62 @@ def test_a_resume_ends_a_removal_that_was_stopped(
         "out.zarr",
         "out.zarr.zarrlift.db",
     }
+
+
+def test_a_job_that_keeps_an_old_tree_does_not_make_room(source: Path, tmp_path: Path) -> None:
+    """Without its job nobody would bring the old tree back, nor remove it."""
+    destination = tmp_path / "out.zarr"
+    destination.mkdir()
+    (destination / "old").write_text("old")
+    chunk = source / "g/relink/0.0"
+    good = chunk.read_bytes()
+    chunk.write_bytes(b"garbage")
+    assert not zarrlift.migrate(source, destination, overwrite=True).ok
+    other = zarrlift.Recipe(base=zarrlift.ArrayRecipe(endian="little"))
+    with pytest.raises(JobError, match="keeps the old tree") as told:
+        zarrlift.migrate(source, destination, overwrite=True, recipe=other)
+    assert ".zarrlift-old-" in str(told.value.problem.found)
+    chunk.write_bytes(good)
+    assert zarrlift.resume(destination).ok
+    assert zarrlift.migrate(source, destination, overwrite=True, recipe=other).ok
+    assert values(destination, 3) == values(source, 2)
+    assert not list(tmp_path.glob("*.zarrlift-old-*"))
+
+
+# Consolidated metadata
+
+
+@pytest.fixture
+def repaired(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A result with one array more than before, stopped right before its root document says so."""
+    destination = tmp_path / "out.zarr"
+    chunk = source / "g/relink/0.0"
+    good = chunk.read_bytes()
+    chunk.write_bytes(b"garbage")
+    assert not zarrlift.migrate(source, destination).ok
+    chunk.write_bytes(good)
+    with monkeypatch.context() as patched:
+        stop_at(0, Publisher, "_publish_group", patched)
+        with pytest.raises(zarrlift.Interrupted):
+            zarrlift.resume(destination)
+    assert "g/relink" not in consolidated(destination)
+    return destination
+
+
+def consolidated(path: Path) -> set[str]:
+    document = json.loads((path / "zarr.json").read_bytes())
+    return set(document["consolidated_metadata"]["metadata"])
+
+
+def test_a_resume_writes_the_root_document_that_a_stopped_run_did_not(repaired: Path) -> None:
+    outcome = zarrlift.resume(repaired)
+    assert outcome.ok, outcome.problems
+    assert "g/relink" in consolidated(repaired)
+
+
+def test_undo_knows_the_root_document_that_a_stopped_run_did_not_replace(repaired: Path) -> None:
+    assert zarrlift.undo(repaired).problems == ()
+    assert not repaired.exists()
 
 
 # In place
