@@ -26,6 +26,10 @@ Indexes: TypeAlias = npt.NDArray[np.int64]
 _MOST_CHUNKS: Final = 2**63 - 1
 _MOST_WALKED: Final = 10**8
 """Largest grid that is walked chunk by chunk where a store cannot list."""
+_LAST: Final = 8
+"""How many tasks of an array are cut once more, where it has twice as many or more."""
+_PARTS: Final = 4
+"""Into how many parts, if they have as many chunks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,8 +158,9 @@ def task_bounds(
 ) -> tuple[int, ...]:
     """Cut the present chunks into tasks: `bounds[k] <= linear index < bounds[k + 1]`.
 
-    Aims at some sixty tasks, so that workers finish together and a killed job loses
-    little, within `most_chunks` and `most_bytes` each. Empty for an array without chunks.
+    Aims at some sixty tasks, so that a killed job loses little, within `most_chunks` and
+    `most_bytes` each. The last ones are smaller, so that workers finish together. Empty for an
+    array without chunks.
     """
     count = len(inventory.indexes)
     if count == 0:
@@ -166,12 +171,22 @@ def task_bounds(
         starts = np.arange(0, count, step)
     else:
         room = min(most_bytes, max(total // 64, 4 << 20))
-        before = np.cumsum(inventory.sizes) - inventory.sizes
-        # A new task begins where either measure enters its next bin.
-        bins = np.maximum(before // room, 0)
-        new = np.zeros(count, dtype=bool)
-        new[0] = True
-        new[1:] |= bins[1:] != bins[:-1]
-        new[::step] = True
-        starts = np.flatnonzero(new)
+        # What a chunk takes of a task, by bytes or as one of `step`, in parts of room * step.
+        taken = np.maximum(inventory.sizes * float(step), float(room))
+        bins = (np.cumsum(taken) - taken) // (float(room) * step)
+        starts = np.flatnonzero(np.diff(bins, prepend=-1))
+    starts = _tapered(starts, count)
     return (*map(int, inventory.indexes[starts]), int(inventory.indexes[-1]) + 1)
+
+
+def _tapered(starts: Indexes, count: int) -> Indexes:
+    """The first of each task's chunks, `count` in all, with the last tasks of many cut into parts.
+
+    Whoever is done first waits for the others, with two workers half a task on average.
+    """
+    if len(starts) < 2 * _LAST:
+        return starts
+    last = starts[-_LAST:, None]
+    lengths = np.diff(starts[-_LAST:], append=count)[:, None]
+    parts = last + lengths * np.arange(_PARTS) // _PARTS
+    return np.unique(np.concatenate((starts[:-_LAST], parts.ravel())))
