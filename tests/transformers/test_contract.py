@@ -9,7 +9,7 @@ import pytest
 from example_layers import Count, CountSync, Mask, Top
 from zarr.abc.store import SupportsGetSync
 from zarr.core.buffer import cpu, default_buffer_prototype
-from zarr.storage import LocalStore, LoggingStore, MemoryStore
+from zarr.storage import LocalStore, LoggingStore, MemoryStore, StorePath
 
 from zarrstack import Rekey, StorageTransformer, stack
 from zarrstack.below import descend, serves_sync
@@ -93,6 +93,41 @@ def test_a_layer_stands_in_one_stack_only():
     twice = Mask()
     with pytest.raises(UsageError, match="has a store already"):
         stack(MemoryStore(), twice, twice)
+
+
+# ----- slips of whoever writes a layer
+
+
+def test_a_layer_needs_a_name_of_its_own():
+    class Nameless(StorageTransformer):
+        pass
+
+    with pytest.raises(TypeError, match="the class Nameless has no name: write name = "):
+        Nameless()
+
+
+def test_options_are_given_by_keyword():
+    with pytest.raises(TypeError, match=r"Mask\(\) takes options by keyword only"):
+        Mask(None, 7)
+
+
+def test_a_layer_that_does_not_call_the_constructor_above_it_is_told_to():
+    class Hasty(StorageTransformer):
+        name = "hasty"
+
+        def __init__(self, store=None):
+            pass
+
+    with pytest.raises(UsageError, match=r"'hasty' is not initialised. Call super\(\).__init__\(store\)"):
+        stack(MemoryStore(), Hasty())
+
+
+@pytest.mark.parametrize(
+    "bottom", ["/data/a.zarr", StorePath(MemoryStore(), "a")], ids=["path", "store path"]
+)
+def test_what_is_no_store_carries_no_stack(bottom):
+    with pytest.raises(UsageError, match=r"a stack stands on a store; found .*; expected a zarr Store"):
+        stack(bottom, Mask())
 
 
 @pytest.mark.parametrize(

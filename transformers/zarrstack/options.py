@@ -28,9 +28,13 @@ class Described:
 
     _options: dict[str, Any]
 
-    def __new__(cls, store: Any = None, **options: Any) -> Self:
+    def __new__(cls, store: Any = None, *more: Any, **options: Any) -> Self:
         """An instance that remembers its options; `__init__` checks them."""
         del store  # `__init__` takes it
+        if more:
+            raise TypeError(f"{cls.__name__}() takes options by keyword only, so that it can remember them")
+        if not hasattr(cls, "name"):
+            raise TypeError(f"the class {cls.__name__} has no name: write name = ... in it")
         layer = super().__new__(cls)
         layer._options = options
         return layer

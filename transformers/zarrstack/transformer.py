@@ -355,11 +355,18 @@ def stack(store: Store, *layers: StorageTransformer) -> Store:
     so that `log.summary()` keeps working. UsageError, with the reason, for an order that a layer
     says is wrong, and for a layer that has a store already. After any error no layer is bound.
     """
+    if not isinstance(store, Store):
+        raise UsageError(
+            "a stack stands on a store", found=repr(store), expected="a zarr Store, such as LocalStore"
+        )
     for place, layer in enumerate(layers):
         if not isinstance(layer, StorageTransformer):
             raise UsageError(
                 "a stack is made of layers", found=repr(layer), expected="stack(store, Layer(), ...)"
             )
+        if not hasattr(layer, "_store"):
+            advice = "Call super().__init__(store) in its __init__."
+            raise UsageError(f"layer {layer.name!r} is not initialised", advice=advice)
         if layer.below is not UNBOUND or any(layer is other for other in layers[:place]):
             raise UsageError(
                 f"layer {layer.name!r} has a store already",
