@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.paths import parents
@@ -21,6 +21,9 @@ from .arrays import ArrayComparison
 from .differences import Differences, compare_attributes
 from .report import VerificationReport
 from .tree import FoundNode, consolidated_problems, find_nodes, key_below
+
+
+_NO_RESULT: Final = "Is this the result? The source is named first."
 
 
 class Watcher(Protocol):
@@ -135,7 +138,8 @@ class _Comparison:
             )
             return
         if found is None:
-            self.add(path, [_structure(path, "a node is missing", "nothing", kind)])
+            missing = _structure(path, "a node is missing", "nothing", kind)
+            self.add(path, [missing if path else replace(missing, advice=_NO_RESULT)])
             return
         if found.problems:
             self.add(path, list(found.problems))
