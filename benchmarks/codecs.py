@@ -34,7 +34,7 @@ import numpy as np
 import zstandard
 
 from zarrstack.core.chain import Chain, CodecSpec
-from zarrstack.core.codecs import deflate
+from zarrstack.core.codecs import compile_bytes_codec, deflate
 from zarrstack.core.codecs.layout import in_c_order
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.pipeline import Pipeline
@@ -163,6 +163,7 @@ def deflaters() -> dict[str, Contender]:
         found["libdeflate 7"] = lambda data: module.gzip_compress(data, 7)
     if isal := optional("isal.isal_zlib"):
         found["isal 1"] = lambda data: isal.compress(data, 1, 31)
+        found["isal 2"] = lambda data: isal.compress(data, 2, 31)
         found["isal 3"] = lambda data: isal.compress(data, 3, 31)
     if ng := optional("zlib_ng.zlib_ng"):
         found["zlib-ng 6"] = lambda data: ng.compress(data, 6, 31)
@@ -200,7 +201,12 @@ def works() -> Iterator[Work]:
     cameras, models = list(kinds.values())[:2]
     frames = [zstd_3(array) for array in cameras]
     raw = cameras[0].tobytes()
-    encoders = {"zstandard": zstd_3, "numcodecs": lambda data: numcodecs.zstd.compress(data, 3)}
+    ours = compile_bytes_codec(CodecSpec("zstd", {"level": 3}))
+    encoders: dict[str, Contender] = {
+        "zarrstack": lambda data: ours.encode(data.reshape(-1).view("u1")),
+        "zstandard": zstd_3,
+        "numcodecs": lambda data: numcodecs.zstd.compress(data, 3),
+    }
     decoders: dict[str, Contender] = {
         "zstandard": unzstd_per_thread,
         "numcodecs": numcodecs.zstd.decompress,
