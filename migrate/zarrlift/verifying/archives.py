@@ -22,7 +22,6 @@ from .differences import Differences, compare_attributes
 from .report import VerificationReport
 from .tree import FoundNode, consolidated_problems, find_nodes, key_below
 
-
 _NO_RESULT: Final = "Is this the result? The source is named first."
 
 
