@@ -231,11 +231,11 @@ def test_a_different_chunk_grid_with_equal_values_is_no_difference(result) -> No
 
 def test_progress_is_told_of_every_chunk(result) -> None:
     class Watcher:
-        started = False
+        total = None
         chunks = bytes = 0
 
         def start(self, total_bytes, total_chunks):
-            self.started = True
+            self.total = total_bytes
 
         def advance(self, chunks, bytes):
             self.chunks += chunks
@@ -243,6 +243,5 @@ def test_progress_is_told_of_every_chunk(result) -> None:
 
     watcher = Watcher()
     report = zarrlift.verify(*result, full=True, progress=watcher)
-    assert watcher.started
-    assert (watcher.chunks, watcher.bytes) == (report.chunks, report.bytes)
-    assert report.chunks >= 4 + 2
+    assert watcher.chunks == report.chunks >= 4 + 2
+    assert watcher.bytes == watcher.total > report.bytes, "missing chunks are told of too, at the end"

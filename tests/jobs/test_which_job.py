@@ -59,6 +59,30 @@ def test_where_no_result_is_a_comparison_asks_whether_the_two_are_swapped(
     assert {problem.advice for problem in others} == {None}
 
 
+class Told:
+    """Progress that is only written down."""
+
+    def __init__(self) -> None:
+        self.total: int | None = None
+        self.done = 0
+
+    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
+        self.total = total_bytes
+
+    def advance(self, chunks: int, bytes: int) -> None:
+        self.done += bytes
+
+
+def test_how_far_a_full_comparison_is_can_be_told(source: Path, tmp_path: Path) -> None:
+    """An array without chunks, and one with some, are as far as any other in the end."""
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    full, sample = Told(), Told()
+    assert zarrlift.verify(source, tmp_path / "out.zarr", full=True, progress=full).ok
+    assert full.done == full.total == 60 * 70 * 2 + 400 * 4 + 30 * 20 * 4 + 4 * 8
+    assert zarrlift.verify(source, tmp_path / "out.zarr", progress=sample).ok
+    assert sample.total is None
+
+
 def test_a_job_file_that_is_not_there_is_called_that(tmp_path: Path) -> None:
     for name in ("out.zarr.zarrlift.db", "mine.db"):
         with pytest.raises(JobError, match=f"{name}': there is no such job file"):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from math import prod
 from typing import Final, Protocol
 
 from zarrstack.core.errors import Problem
@@ -32,7 +33,7 @@ class Watcher(Protocol):
         """The comparison begins."""
 
     def advance(self, chunks: int, bytes: int) -> None:
-        """So many more chunks were compared, which decoded to so many bytes."""
+        """So many more chunks were compared, and so many bytes of values; missing chunks are bytes alone."""
 
 
 def verify_archives(
@@ -63,11 +64,14 @@ def verify_archives(
     applied = apply_conventions(archive, source, wanted)
     comparison = _Comparison(source, destination, wanted, applied, above, full=full, progress=progress)
     if progress is not None:
-        progress.start(None, None)
+        progress.start(sum(map(_size, archive.nodes)) if full else None, None)
     threads = threads or min(os.cpu_count() or 1, 8)
     with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift-verify") as pool:
         for node in map(applied.described, archive.nodes):
+            before = comparison.bytes
             comparison.compare(node, found.get(node.path), pool)
+            if progress is not None and full:  # what is not stored, or cannot be compared, is done too
+                progress.advance(0, max(_size(node) - (comparison.bytes - before), 0))
     comparison.files(applied)
     comparison.unexpected(found, {node.path: node for node in archive.nodes})
     consolidate = archive.consolidated if wanted.consolidate is None else wanted.consolidate
@@ -211,6 +215,13 @@ class _Comparison:
             differences=tuple((item.node, item.count) for item in ordered),
             problems=tuple(problem for item in ordered for problem in item.listed),
         )
+
+
+def _size(node: Node) -> int:
+    """Bytes of all of an array's values; 0 where that is not known."""
+    if not isinstance(node, ArrayNode) or node.layout is None:
+        return 0
+    return prod(node.layout.shape) * (node.layout.data_type.itemsize or 0)
 
 
 def _structure(path: str, message: str, found: str, expected: str) -> Problem:
