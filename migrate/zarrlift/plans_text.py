@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
-from zarrstack.core.jsons import JSON, JSONObject
-from zarrstack.core.remembered import Remembered, Seen
+from zarrstack.core.jsons import JSONObject
+from zarrstack.core.remembered import Remembered, RememberedMembers, Seen
 
 from .plans import ArrayPlan, GroupPlan, Planned, Refusal
 from .plans_layout import layout_to_json
@@ -32,7 +32,7 @@ class PlanTexts:
         self._seen = Seen()
         self._layout = Remembered(layout_to_json)
         self._text = Remembered(_ENCODE)
-        self._head = Remembered(_members)
+        self._head = RememberedMembers(_ENCODE)
 
     def __call__(self, node: Planned) -> str:
         """JSON that `from_json` of the node's class takes. The order of a document's members is kept."""
@@ -46,12 +46,8 @@ class PlanTexts:
 
     def _document(self, document: JSONObject) -> str:
         """What a layout decides of a document is one object wherever it is the same."""
-        if next(reversed(document), None) != "attributes" or len(document) == 1:
+        if len(document) < 2 or next(reversed(document)) != "attributes":
             return _ENCODE(document)
-        parts = [part for item in document.items() for part in item]
-        return f'{{{self._head(*parts[:-2])}, "attributes": {self._text(parts[-1])}}}'
-
-
-def _members(*parts: JSON) -> str:
-    """Members of an object in their order, from names and values in turn."""
-    return _ENCODE(dict(zip(parts[::2], parts[1::2], strict=True)))[1:-1]
+        head = dict(document)
+        _, attributes = head.popitem()
+        return f'{self._head(head)[:-1]}, "attributes": {self._text(attributes)}}}'

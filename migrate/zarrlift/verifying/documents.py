@@ -12,7 +12,7 @@ from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.jsons import JSON, JSONObject, canonical
-from zarrstack.core.remembered import Remembered
+from zarrstack.core.remembered import Remembered, RememberedMembers
 
 from ..archive import Layout
 from ..documents import stored_chain
@@ -57,8 +57,8 @@ def document_problems(plan: ArrayPlan) -> tuple[Problem, ...]:
     document, layout = plan.document, plan.destination
     differences = _shape(document, layout)
     try:
-        members = [part for item in document.items() if item[0] not in _PER_ARRAY for part in item]
-        key = (_head(*members), _text(layout), str(len(layout.shape)))
+        head = {name: member for name, member in document.items() if name not in _PER_ARRAY}
+        key = (_head(head), _text(layout), str(len(layout.shape)))
         known = _remembered.get(key)
         if known is None:
             known = tuple(head_differences(document, layout))
@@ -86,10 +86,7 @@ def _key(path: str) -> str:
     return f"{path}/zarr.json" if path else "zarr.json"
 
 
-@Remembered
-def _head(*parts: JSON) -> str:
-    """One text per members of a document, which are given as names and values in turn."""
-    return canonical(dict(zip(parts[::2], parts[1::2], strict=True)))
+_head: Final = RememberedMembers(canonical)
 
 
 @Remembered

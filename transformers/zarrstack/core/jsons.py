@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from .remembered import Remembered, Seen
+from .remembered import Remembered, RememberedMembers, Seen
 
 JSON: TypeAlias = Any
 """A JSON value: None, bool, int, float, str, or lists and string-keyed dicts of these."""
@@ -76,29 +76,27 @@ class DocumentTexts:
     def __init__(self) -> None:
         self._seen = Seen()
         self._attributes = Remembered(partial(_line, "attributes", text=_UNICODE))
-        self._others = Remembered(_joined)
+        self._others = RememberedMembers(partial(_members, text=_UNICODE))
 
     def __call__(self, value: JSONObject) -> bytes:
         """The same bytes as `document`."""
         inner = next((member for member in value.values() if type(member) in (dict, list)), None)
-        if next(reversed(value), None) != "attributes" or not self._seen(inner):
+        if len(value) < 2 or next(reversed(value)) != "attributes" or not self._seen(inner):
             return document(value)
-        parts = [part for item in value.items() for part in item]
+        others = dict(value)
+        _, attributes = others.popitem()
         try:
-            return f"{{\n{self._others(*parts[:-2])}{self._attributes(parts[-1])}\n}}\n".encode()
+            return f"{{\n{self._others(others)},\n{self._attributes(attributes)}\n}}\n".encode()
         except UnicodeEncodeError:
             return document(value)
 
 
-def _joined(*pairs: JSON) -> str:
-    """The lines of members, from names and values in turn, each with a comma."""
-    members = zip(pairs[::2], pairs[1::2], strict=True)
-    return "".join([_line(name, member, text=_UNICODE) + ",\n" for name, member in members])
-
-
 def _lines(value: JSONObject, text: Callable[[JSON], str]) -> str:
-    lines = [_line(name, member, text=text) for name, member in value.items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    return f"{{\n{_members(value, text=text)}\n}}\n"
+
+
+def _members(value: JSONObject, *, text: Callable[[JSON], str]) -> str:
+    return ",\n".join([_line(name, member, text=text) for name, member in value.items()])
 
 
 def _line(name: str, member: JSON, *, text: Callable[[JSON], str]) -> str:

@@ -24,19 +24,30 @@ class Remembered(Generic[T]):
     def __init__(self, make: Callable[..., T]) -> None:
         """`make` gives what its arguments alone decide."""
         self._make = make
-        self._known: dict[tuple[int, ...], tuple[tuple[Any, ...], T]] = {}
+        self._known: dict[tuple[Any, ...], tuple[tuple[Any, ...], T]] = {}
 
     def __call__(self, *objects: Any) -> T:
         """What `make` gives for these; what it raises is not kept."""
         key = tuple(map(id, objects))
         known = self._known.get(key)
-        if known is not None:
-            return known[1]
+        return self._new(key, objects) if known is None else known[1]
+
+    def _new(self, key: tuple[Any, ...], objects: tuple[Any, ...]) -> T:
         if len(self._known) >= MOST:
             self._known.clear()
         result = self._make(*objects)
         self._known[key] = (objects, result)
         return result
+
+
+class RememberedMembers(Remembered[T]):
+    """The same for a JSON object, which may be made anew of the very same values in the same order."""
+
+    def __call__(self, value: dict[str, Any]) -> T:
+        """What `make` gives for the object."""
+        key = (*value, *map(id, value.values()))
+        known = self._known.get(key)
+        return self._new(key, (dict(value),)) if known is None else known[1]
 
 
 class Seen:
