@@ -28,8 +28,6 @@ from zarrstack.core.jsons import JSON, canonical
 from .portable import CODECS, limits_problem
 
 SHORT_NAMES: Final = ("none", "zstd", "gzip", "blosc", "crc32c")
-BLOSC_CNAMES: Final = ("zstd", "lz4", "lz4hc", "blosclz", "zlib")
-SHUFFLES: Final = ("shuffle", "bitshuffle", "noshuffle")
 _KNOWN: Final = (
     "portable, keep, none, zstd:3, gzip:6, blosc:zstd:5:shuffle, crc32c (joined by '+'), or v3 JSON"
 )

@@ -189,27 +189,26 @@ def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) 
 
 def _files(group: GroupPlan, storage: Storage, published_ns: int | None, problems: list[Problem]) -> int:
     """Delete the files that went along with a group, as `_chunks` does those of an array."""
-    removed = 0
-    for key in group.files:
-        if storage.size(key) is None:
-            continue
-        if _newer(storage, key, published_ns):
-            problems.append(_stays("changed since the job wrote it, so it stays", group.path, key))
-            continue
-        storage.delete(key)
-        removed += 1
-    return removed
+    keys = (key for key in group.files if storage.size(key) is not None)
+    return _delete(keys, group.path, storage, published_ns, problems)
 
 
 def _chunks(array: ArrayPlan, storage: Storage, published_ns: int | None, problems: list[Problem]) -> int:
     """Delete the chunks of one array; those written after its `zarr.json` are somebody else's."""
     layout = array.destination
-    removed = 0
     inventory = take_inventory(storage, array.path, layout)
-    for index in inventory.indexes.tolist():
-        key = layout.key(array.path, layout.objects.coordinates(index))
+    coordinates = map(layout.objects.coordinates, inventory.indexes.tolist())
+    keys = (layout.key(array.path, place) for place in coordinates)
+    return _delete(keys, array.path, storage, published_ns, problems)
+
+
+def _delete(
+    keys: Iterable[str], node: str, storage: Storage, published_ns: int | None, problems: list[Problem]
+) -> int:
+    removed = 0
+    for key in keys:
         if _newer(storage, key, published_ns):
-            problems.append(_stays("changed since the job wrote it, so it stays", array.path, key))
+            problems.append(_stays("changed since the job wrote it, so it stays", node, key))
             continue
         storage.delete(key)
         removed += 1

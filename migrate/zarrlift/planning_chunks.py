@@ -81,17 +81,14 @@ def _fit(chain: Chain, chunk_shape: tuple[int, ...], data_type: DataType) -> Pro
     return None
 
 
-def memory_problem(source: Layout, inventory: Inventory, *, room: int | None = None) -> Problem | None:
-    """A refusal if a stored chunk says that it unpacks to more than this machine has memory for.
-
-    `room` is the memory in bytes; None asks the machine.
-    """
+def memory_problem(source: Layout, inventory: Inventory) -> Problem | None:
+    """A refusal if a stored chunk says that it unpacks to more than this machine has memory for."""
     if not len(inventory.indexes):
         return None
     size = prod(source.object_shape) * (source.data_type.itemsize or _OBJECT_BYTES)
     if size <= _ALWAYS:
         return None
-    room = machine_memory() if room is None else room
+    room = machine_memory()
     if size * _COPIES <= room:
         return None
     return Problem(

@@ -179,12 +179,9 @@ class LocalStorage(Storage):
         try:
             return _content(path)
         except OSError as error:
-            if _is_directory(path, error):
-                return None
-            if error.errno in _ABSENT:
-                self.require_absent(key)
-                return None
-            raise storage_error("cannot read", key, error) from error
+            if not _is_directory(path, error):
+                self._require_absence(key, error)
+            return None
 
     def find_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """One `lstat` for what is not there, which `get` would need besides."""
@@ -201,22 +198,17 @@ class LocalStorage(Storage):
                     file.seek(start)
                 return file.read(length)
         except OSError as error:
-            if _is_directory(path, error):
-                return None
-            if error.errno in _ABSENT:
-                self.require_absent(key)
-                return None
-            raise storage_error("cannot read", key, error) from error
+            if not _is_directory(path, error):
+                self._require_absence(key, error)
+            return None
 
     def size(self, key: str) -> int | None:
         """One `stat`."""
         try:
             facts = os.stat(self.path(key))
         except OSError as error:
-            if error.errno in _ABSENT:
-                self.require_absent(key)
-                return None
-            raise storage_error("cannot read", key, error) from error
+            self._require_absence(key, error)
+            return None
         return facts.st_size if stat.S_ISREG(facts.st_mode) else None
 
     def put(self, key: str, data: bytes) -> None:
@@ -261,7 +253,7 @@ class LocalStorage(Storage):
     def directories(self, prefix: str) -> list[str]:
         """Names of the directories directly below one, faster than `list_dir` among many files.
 
-        None where there is no such directory.
+        An empty list where there is no such directory.
         """
         try:
             with self.scandir(prefix) as entries:
@@ -293,6 +285,12 @@ class LocalStorage(Storage):
                 expected="a link to a file",
                 advice="Fetch what it leads to; in an archive of git-annex or DataLad, with `git annex get`.",
             )
+
+    def _require_absence(self, key: str, error: OSError) -> None:
+        """StorageError unless a failed read means that nothing is there."""
+        if error.errno not in _ABSENT:
+            raise storage_error("cannot read", key, error) from error
+        self.require_absent(key)
 
     def zarr_store(self) -> Store:
         """A `LocalStore`; zarr is imported here, since moving bytes does not need it.

@@ -14,7 +14,7 @@ import shutil
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -118,18 +118,7 @@ class LocalWriter(Writer):
 
     def write(self, key: str, data: Buffer) -> None:
         """Write beside, then rename."""
-        temporary = self.temporary()
-        try:
-            descriptor = os.open(temporary, CREATING, 0o666)
-            try:
-                _write_all(descriptor, data)
-                if self.fsync:
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            self._publish(temporary, key)
-        except OSError as error:
-            raise self.failed(temporary, key, error) from error
+        self._make(key, lambda descriptor: _write_all(descriptor, data))
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
         """Written into a file of the job's own, then renamed."""
@@ -172,7 +161,7 @@ class LocalWriter(Writer):
                 return size
             if not look.check(ends_of_file(reading, size)):
                 look.check_whole(_whole(source))
-            self._copy_large(reading, size, key)
+            self._make(key, lambda writing: self._copy_between(reading, writing, size))
             return size
         finally:
             os.close(reading)
@@ -223,16 +212,17 @@ class LocalWriter(Writer):
         """Remove the job's own directory."""
         shutil.rmtree(self.scratch, ignore_errors=True)
 
-    def _copy_large(self, reading: int, size: int, key: str) -> None:
+    def _make(self, key: str, fill: Callable[[int], None]) -> None:
+        """An object whose file `fill` writes, by its descriptor; it appears once it is whole."""
         temporary = self.temporary()
         try:
-            writing = os.open(temporary, CREATING, 0o666)
+            descriptor = os.open(temporary, CREATING, 0o666)
             try:
-                self._copy_between(reading, writing, size)
+                fill(descriptor)
                 if self.fsync:
-                    os.fsync(writing)
+                    os.fsync(descriptor)
             finally:
-                os.close(writing)
+                os.close(descriptor)
             self._publish(temporary, key)
         except OSError as error:
             raise self.failed(temporary, key, error) from error

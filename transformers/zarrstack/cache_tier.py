@@ -90,7 +90,7 @@ class StoreTier:
             source, _, rest = name.removeprefix(RECORDS).partition("/")
             stamp = self._versions.place(source, rest.rpartition("/~")[0]).quiet()
             self._add(name, Kept(size, -1 if stamp is None else stamp, inherited=True))
-        await self._evict(self._choose(0))
+        await self._evict(self._choose())
 
     async def read(self, source: str, key: str, part: Part, place: Place) -> Found | None:
         """A record that is still true, and the most recently used one from now on."""
@@ -123,7 +123,7 @@ class StoreTier:
 
         async def work() -> None:
             try:
-                await self._evict(self._choose(0, but=name))
+                await self._evict(self._choose(but=name))
                 await self._store.set(name, default_buffer_prototype().buffer.from_bytes(raw))
             except BaseException:
                 self._forget(name)
@@ -167,10 +167,10 @@ class StoreTier:
                 del self._folders[folder]
         return True
 
-    def _choose(self, size: int, but: str = "") -> list[str]:
-        """The least recently used records that must go for `size` more bytes."""
+    def _choose(self, but: str = "") -> list[str]:
+        """The least recently used records that must go."""
         with self._lock:
-            over, names = self.used + size - self.budget, []
+            over, names = self.used - self.budget, []
             for name, kept in self._kept.items():
                 if over <= 0:
                     break

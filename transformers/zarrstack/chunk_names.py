@@ -12,7 +12,7 @@ draft's text of May 2022 has no `root/` ("Storage keys", zarr-v3-core-draft-2022
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from .core.errors import MetadataError, UsageError
 from .core.jsons import JSON, JSONObject, excerpt
@@ -119,10 +119,6 @@ class ChunkNames:
             # `c` is all of a 0-d default key; v2 and draft have the index 0 there.
             return "" if self.encoding.name == "default" else "0"
         return self.encoding.separator.join(map(str, coordinates))
-
-    def with_encoding(self, encoding: ChunkEncoding) -> Self:
-        """The same array under other names."""
-        return type(self)(self.path, self.ndim, encoding)
 
 
 def check_path(path: JSON) -> str:

@@ -101,29 +101,20 @@ READERS: Final[Mapping[Format, Reader]] = {
     "zarr3": Reader("zarr_v3"),
     "zarr3-draft": Reader("zarr_v3_draft", options=("allow_fallback",)),
 }
-READABLE: Final[tuple[Format, ...]] = tuple(READERS)
-"""Formats that a reader describes."""
 Seen: TypeAlias = dict[str, list[Marker]]
 """Markers by the path of the node that has them."""
 _KEYS: Final = tuple(dict.fromkeys(marker.key for marker in MARKERS))
 
 
-def detect(
-    storage: Storage,
-    *,
-    format: Format | None = None,
-    beside_v3: bool = False,
-    readable: tuple[Format, ...] | None = None,
-) -> Format:
+def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = False) -> Format:
     """The format of the archive in a place; `format` decides where there are two.
 
     `beside_v3` says that it was migrated in place: v3 metadata beside that of another format is
-    passed over. `readable` are the formats that the caller can read; by default those with a reader.
+    passed over.
 
     Raises UsageError where nothing is found (and says what was looked for and what was seen
-    instead), where another format than `format` is found, where two are found and `format` does
-    not decide, and where the format is known but not readable here; MetadataError where there is
-    nothing but a `zarr.json` that says no format.
+    instead), where another format than `format` is found, and where two are found and `format` does
+    not decide; MetadataError where there is nothing but a `zarr.json` that says no format.
     """
     seen = _look(storage, format, beside_v3=beside_v3)
     if format in (None, _DRAFT.format) and all(path.split("/")[0] == "meta" for path in seen):
@@ -155,10 +146,6 @@ def detect(
             found=_found(storage, seen),
             advice="Say which one counts: " + " or ".join(f"--from {name}" for name in formats) + ".",
         )
-    readable = READABLE if readable is None else readable
-    if formats[0] not in readable:
-        what = next(marker for markers in seen.values() for marker in markers if marker.format == formats[0])
-        raise UsageError(f"this is {what.what}", found=_found(storage, seen), expected=" or ".join(readable))
     return formats[0]
 
 

@@ -19,6 +19,8 @@ from .zom import Flat, flatten, format_of, is_group
 
 _JOB: Final = "model"
 """The name of our own directory in a local destination; one create at a time."""
+_BATCH: Final = 256
+"""Documents that are written at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +173,7 @@ def _write(storage: Storage, documents: dict[str, bytes]) -> None:
         writer.close()
 
 
-def _write_most(writer: Writer, items: list[tuple[str, bytes]], *, batch: int = 256) -> None:
+def _write_most(writer: Writer, items: list[tuple[str, bytes]]) -> None:
     """Level by level in the order given: a batch is written at once, where the store can."""
-    for start in range(0, len(items), batch):
-        writer.write_many(items[start : start + batch])
+    for start in range(0, len(items), _BATCH):
+        writer.write_many(items[start : start + _BATCH])

@@ -16,13 +16,15 @@ from .differences import Difference, differences
 from .hierarchy import checked_model, parse_json, read_file
 from .lenient import mended_schema
 from .schemas import OPEN, hierarchy_schema
-from .typed import TypedModel, first_problems, is_class_name, load_class
+from .typed import TypedModel, is_class_name, load_class
 from .zom import format_of, unflatten
 
 Kind = Literal["zom", "schema", "python"]
 _SCHEMA_WORDS = frozenset(
     {"$schema", "$ref", "$defs", "$id", "definitions", "allOf", "anyOf", "oneOf", "properties", "type", "if"}
 )
+_SHOWN = 5
+"""Problems that the refusal of a migration names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +158,15 @@ def refuse_unmet(plan: Plan) -> None:
     if problems:
         raise UsageError(
             f"the result would not be what the model {plan.recipe.model.name} says",
-            found=first_problems(problems, 5),
+            found=_first(problems),
             advice="Nothing was moved. zarrlift plan --all lists every place.",
         )
+
+
+def _first(problems: list[Problem]) -> str:
+    """A few problems in one line."""
+    text = "; ".join(map(str, problems[:_SHOWN]))
+    return text if len(problems) <= _SHOWN else f"{text}; and {len(problems) - _SHOWN} more"
 
 
 __all__ = ["OPEN", "Kind", "Requirement", "load", "refuse_unmet", "required", "unmet"]

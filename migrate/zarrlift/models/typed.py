@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -214,10 +214,3 @@ def _with_separators(model: JSONObject) -> JSONObject:
             node[MEMBERS] = {name: dict(item) for name, item in members.items()}
             waiting.extend(node[MEMBERS].values())
     return root
-
-
-def first_problems(problems: Iterable[Problem], count: int) -> str:
-    """A few problems in one line."""
-    shown = list(problems)
-    text = "; ".join(str(problem) for problem in shown[:count])
-    return text if len(shown) <= count else f"{text}; and {len(shown) - count} more"

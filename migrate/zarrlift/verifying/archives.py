@@ -44,7 +44,6 @@ def verify_archives(
     full: bool = False,
     recipe: Recipe | None = None,
     progress: Watcher | None = None,
-    threads: int | None = None,
 ) -> VerificationReport:
     """Every difference between a described archive and its v3 counterpart.
 
@@ -65,7 +64,7 @@ def verify_archives(
     comparison = _Comparison(source, destination, wanted, applied, above, full=full, progress=progress)
     if progress is not None:
         progress.start(sum(map(_size, archive.nodes)) if full else None, None)
-    threads = threads or min(os.cpu_count() or 1, 8)
+    threads = min(os.cpu_count() or 1, 8)
     with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift-verify") as pool:
         for node in map(applied.described, archive.nodes):
             before = comparison.bytes

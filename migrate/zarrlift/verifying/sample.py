@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 from typing import TYPE_CHECKING, Any, Final
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -142,8 +141,3 @@ def a_missing_chunk(grid: Grid, present: npt.NDArray[Any], rng: random.Random) -
     k = rng.randrange(missing)
     before = present - np.arange(len(present))
     return [k + int(np.searchsorted(before, k, side="right"))]
-
-
-def is_rechecked(path: str, index: int) -> bool:
-    """Whether a decoded leaf is decoded again by numcodecs: one in 100 of an array's grid."""
-    return (index + crc32(path.encode())) % 100 == 0

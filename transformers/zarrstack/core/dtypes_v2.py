@@ -259,10 +259,10 @@ def _fill(data: JSON, dtype: np.dtype[Any]) -> Any:
             number = NAT if isinstance(data, str) and data == "NaT" else _integer(data)
             return whole_number(number, np.dtype("i8")).view(native)[()]
         case "U":
-            return _text(_zero_or(data, ""), native)
+            return _text(_empty_for_zero(data), native)
         case "S":
-            return _bytes(_zero_or(data, ""), native)
-    return _void(_zero_or(data, ""), dtype)
+            return _bytes(_empty_for_zero(data), native)
+    return _void(_empty_for_zero(data), dtype)
 
 
 def _void(data: JSON, dtype: np.dtype[Any]) -> Any:
@@ -322,8 +322,8 @@ def _bytes(data: JSON, native: np.dtype[Any]) -> Any:
     return np.array(raw, dtype=native)[()]
 
 
-def _zero_or(data: JSON, zero: JSON) -> JSON:
-    return zero if type(data) is int and data == 0 else data
+def _empty_for_zero(data: JSON) -> JSON:
+    return "" if type(data) is int and data == 0 else data
 
 
 def _bool(data: JSON) -> bool:

@@ -31,8 +31,8 @@ def _push_sized(size: int, make: Callable[[bytes], Any]) -> Callable[[Machine], 
     return step
 
 
-def _push(make: Callable[[Machine], Any], size: int = OBJECT) -> Callable[[Machine], None]:
-    return lambda machine: machine.push(make(machine), size)
+def _push(make: Callable[[Machine], Any]) -> Callable[[Machine], None]:
+    return lambda machine: machine.push(make(machine), OBJECT)
 
 
 def _tuple(count: int) -> Callable[[Machine], None]:

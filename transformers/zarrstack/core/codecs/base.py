@@ -136,14 +136,7 @@ class BytesCodec(ABC):
         True: nothing speaks against it. False: only decoding can tell (a gzip payload
         whose size trailer differs may be truncated, or may hold several members).
         """
-        encoded = self.encoded_size(decoded)
-        if encoded.exact and ends.length != encoded.at_most:
-            raise ChunkError(
-                f"{self.spec.name}: the payload has the wrong length",
-                found=f"{ends.length} bytes",
-                expected=f"{encoded.at_most} bytes",
-            )
-        return True
+        return _require_length(self.spec.name, ends, self.encoded_size(decoded))
 
     def inner_ends(self, ends: Ends) -> Ends | None:
         """The ends of the decoded payload, where they can be seen without decoding; else None."""
@@ -185,11 +178,14 @@ class ArrayCodec(ABC):
 
     def check(self, ends: Ends) -> bool:
         """Look at what the payload says about itself; as for `BytesCodec`."""
-        size = self.size
-        if size.exact and ends.length != size.at_most:
-            raise ChunkError(
-                f"{self.spec.name}: the payload has the wrong length",
-                found=f"{ends.length} bytes",
-                expected=f"{size.at_most} bytes",
-            )
-        return True
+        return _require_length(self.spec.name, ends, self.size)
+
+
+def _require_length(codec: str, ends: Ends, encoded: Size) -> bool:
+    if encoded.exact and ends.length != encoded.at_most:
+        raise ChunkError(
+            f"{codec}: the payload has the wrong length",
+            found=f"{ends.length} bytes",
+            expected=f"{encoded.at_most} bytes",
+        )
+    return True

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ..errors import ChunkError
+from ..errors import ChunkError, MetadataError
 from .base import Size
 
 if TYPE_CHECKING:
@@ -32,6 +32,30 @@ def items_as_octets(array: np.ndarray[Any, Any]) -> npt.NDArray[np.uint8]:
 def buffer_length(data: Buffer) -> int:
     """Length in bytes."""
     return data.nbytes if isinstance(data, np.ndarray | memoryview) else len(data)
+
+
+def elements_of(codec: str, decoded: Size, itemsize: int) -> int:
+    """How many elements a chunk of this size has at most; MetadataError if it can be no whole number."""
+    count, rest = divmod(decoded.at_most, itemsize)
+    if rest and decoded.exact:
+        raise MetadataError(
+            f"{codec}: the chunk is no whole number of elements",
+            found=f"{decoded.at_most} bytes",
+            expected=f"a multiple of {itemsize}",
+        )
+    return count
+
+
+def elements_in(codec: str, length: int, itemsize: int) -> int:
+    """How many elements a payload of `length` bytes holds; ChunkError if it is no whole number."""
+    count, rest = divmod(length, itemsize)
+    if rest:
+        raise ChunkError(
+            f"{codec}: the payload is no whole number of elements",
+            found=f"{length} bytes",
+            expected=f"a multiple of {itemsize}",
+        )
+    return count
 
 
 def bytes_text(size: Size) -> str:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..errors import CastError, ChunkError, MetadataError
+from ..errors import CastError
 from .base import DEFAULT_OPTIONS, ArrayCodec, BytesCodec, Leaf, Options, Size
-from .bounds import buffer_length, items_as_octets, octets, require_fit
+from .bounds import buffer_length, elements_in, elements_of, items_as_octets, octets, require_fit
 from .config import Configuration
 
 if TYPE_CHECKING:
@@ -63,14 +63,7 @@ class Labels:
 
     def count(self, length: int) -> int:
         """How many numbers a payload holds."""
-        count, rest = divmod(length, self.codes.itemsize)
-        if rest:
-            raise ChunkError(
-                f"{self.name}: the payload is no whole number of elements",
-                found=f"{length} bytes",
-                expected=f"a multiple of {self.codes.itemsize}",
-            )
-        return count
+        return elements_in(self.name, length, self.codes.itemsize)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +89,7 @@ class Categorize(BytesCodec):
 
     def encoded_size(self, decoded: Size) -> Size:
         """A number for every string."""
-        count, rest = divmod(decoded.at_most, self.text.itemsize)
-        if rest and decoded.exact:
-            raise MetadataError(
-                f"{self.spec.name}: the chunk is no whole number of elements",
-                found=f"{decoded.at_most} bytes",
-                expected=f"a multiple of {self.text.itemsize}",
-            )
+        count = elements_of(self.spec.name, decoded, self.text.itemsize)
         return Size(count * self.labels.codes.itemsize, decoded.exact)
 
     def encode(self, data: Buffer) -> Buffer:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import CastError, ChunkError, MetadataError, UnsupportedError
 from .base import BytesCodec, Size
-from .bounds import buffer_length, items_as_octets, octets, require_fit
+from .bounds import buffer_length, elements_in, elements_of, items_as_octets, octets, require_fit
 from .config import Configuration
 
 if TYPE_CHECKING:
@@ -62,13 +62,7 @@ class Elementwise(BytesCodec):
 
     def encoded_size(self, decoded: Size) -> Size:
         """As many elements of the encoded type."""
-        count, rest = divmod(decoded.at_most, self.decoded_type.itemsize)
-        if rest and decoded.exact:
-            raise MetadataError(
-                f"{self.spec.name}: the chunk is no whole number of elements",
-                found=f"{decoded.at_most} bytes",
-                expected=f"a multiple of {self.decoded_type.itemsize}",
-            )
+        count = elements_of(self.spec.name, decoded, self.decoded_type.itemsize)
         return Size(count * self.encoded_type.itemsize, decoded.exact)
 
     def encode(self, data: Buffer) -> Buffer:
@@ -96,14 +90,7 @@ class Elementwise(BytesCodec):
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
         """As numcodecs decodes, once the sizes have been found to fit."""
-        length = buffer_length(data)
-        count, rest = divmod(length, self.encoded_type.itemsize)
-        if rest:
-            raise ChunkError(
-                f"{self.spec.name}: the payload is no whole number of elements",
-                found=f"{length} bytes",
-                expected=f"a multiple of {self.encoded_type.itemsize}",
-            )
+        count = elements_in(self.spec.name, buffer_length(data), self.encoded_type.itemsize)
         require_fit(self.spec.name, count * self.decoded_type.itemsize, decoded)
         if not count:
             return b""

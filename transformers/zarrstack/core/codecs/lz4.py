@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MOST: Final = 0x7E000000
 """LZ4_MAX_INPUT_SIZE."""
-_PER_BYTE: Final = 255
+PER_BYTE: Final = 255
 """One stored byte gives at most 255 decoded ones: a byte of match length each."""
 
 
@@ -46,14 +46,7 @@ class Lz4(BytesCodec):
 
     def encode(self, data: Buffer) -> bytes:
         """The size and one block."""
-        if buffer_length(data) > _MOST:
-            raise UnsupportedError(
-                "lz4 cannot hold a chunk this large",
-                found=f"{buffer_length(data)} bytes",
-                expected=f"at most {_MOST} bytes",
-            )
-        result: bytes = lz4.compress(data, self.acceleration)
-        return result
+        return pack(data, self.acceleration)
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
         """Unpack after the stated size has been checked."""
@@ -85,9 +78,21 @@ class Lz4(BytesCodec):
                 found=f"{size} bytes",
                 expected=bytes_text(decoded),
             )
-        if size > (length - 4) * _PER_BYTE:
+        if size > (length - 4) * PER_BYTE:
             raise ChunkError(
                 "lz4: the payload is too short for the size it states",
                 found=f"{length} bytes for {size}",
             )
         return size
+
+
+def pack(data: Buffer, acceleration: int = 1) -> bytes:
+    """The size and one block; UnsupportedError for more than a block can hold."""
+    if buffer_length(data) > _MOST:
+        raise UnsupportedError(
+            "lz4 cannot hold a chunk this large",
+            found=f"{buffer_length(data)} bytes",
+            expected=f"at most {_MOST} bytes",
+        )
+    result: bytes = lz4.compress(data, acceleration)
+    return result

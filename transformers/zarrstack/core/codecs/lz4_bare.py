@@ -8,23 +8,19 @@ Block format: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numcodecs import lz4
 
-from ..errors import ChunkError, UnsupportedError
+from ..errors import ChunkError
 from .base import BytesCodec, Ends, Size
-from .bounds import buffer_length
 from .config import Configuration
+from .lz4 import pack
 from .lz4_block import require_ratio, unpack
 
 if TYPE_CHECKING:
     from ..chain import CodecSpec
     from .base import Buffer
-
-_MOST: Final = 0x7E000000
-"""LZ4_MAX_INPUT_SIZE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +41,7 @@ class Lz4Bare(BytesCodec):
 
     def encode(self, data: Buffer) -> bytes:
         """One block."""
-        if buffer_length(data) > _MOST:
-            raise UnsupportedError(
-                "lz4 cannot hold a chunk this large",
-                found=f"{buffer_length(data)} bytes",
-                expected=f"at most {_MOST} bytes",
-            )
-        result: bytes = lz4.compress(data)[4:]
-        return result
+        return pack(data)[4:]
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
         """Unpack to the size that the caller knows; nothing in the payload says it."""

@@ -25,6 +25,7 @@ from ..errors import ChunkError
 from .base import BytesCodec, Ends, Size, memory
 from .bounds import bytes_text, compressed, octets, require_fit, too_large
 from .config import Configuration
+from .lz4 import PER_BYTE
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -44,8 +45,6 @@ _PACKED: Final = 0x20
 _LEVEL_BASE: Final = 10
 _SEED: Final = 0x9747B28C
 _CHECKSUM_BITS: Final = 0x0FFFFFFF
-_PER_BYTE: Final = 255
-"""One stored byte gives at most 255 unpacked ones: a byte of match length each."""
 _SIZE_PREFIX: Final = 4
 """numcodecs wants the unpacked size in front of a block, as a little-endian uint32."""
 
@@ -140,7 +139,7 @@ def unpack(body: Buffer, out: npt.NDArray[np.uint8]) -> None:
 
 def require_ratio(codec: str, length: int, size: int) -> None:
     """ChunkError if no LZ4 block of `length` bytes could unpack to `size`."""
-    if size > length * _PER_BYTE:
+    if size > length * PER_BYTE:
         raise ChunkError(
             f"{codec}: a block is too short for what it unpacks to", found=f"{length} bytes for {size}"
         )

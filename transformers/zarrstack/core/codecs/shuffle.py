@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..errors import ChunkError, MetadataError
 from .base import BytesCodec, Size
-from .bounds import octets, require_fit
+from .bounds import elements_in, elements_of, octets, require_fit
 from .config import Configuration
 
 if TYPE_CHECKING:
@@ -44,18 +43,13 @@ class Shuffle(BytesCodec):
 
     def encoded_size(self, decoded: Size) -> Size:
         """As large as before."""
-        if decoded.exact and self.elementsize > 1 and decoded.at_most % self.elementsize:
-            raise MetadataError(
-                "numcodecs.shuffle: the chunk is no whole number of elements",
-                found=f"{decoded.at_most} bytes",
-                expected=f"a multiple of {self.elementsize}",
-            )
+        elements_of("numcodecs.shuffle", decoded, max(self.elementsize, 1))
         return decoded
 
     def encode(self, data: Buffer) -> Buffer:
         """Bytes sorted by their place in the element."""
         view = octets(data)
-        self._require_whole(len(view))
+        elements_in("numcodecs.shuffle", len(view), max(self.elementsize, 1))
         if self.elementsize <= 1:
             return view
         result: Buffer = self._numcodec().encode(view)
@@ -65,7 +59,7 @@ class Shuffle(BytesCodec):
         """The inverse."""
         view = octets(data)
         require_fit(self.spec.name, len(view), decoded)
-        self._require_whole(len(view))
+        elements_in("numcodecs.shuffle", len(view), max(self.elementsize, 1))
         if self.elementsize <= 1:
             return view
         result: Buffer = self._numcodec().decode(view)
@@ -75,11 +69,3 @@ class Shuffle(BytesCodec):
         from numcodecs import shuffle
 
         return shuffle.Shuffle(self.elementsize)
-
-    def _require_whole(self, length: int) -> None:
-        if self.elementsize > 1 and length % self.elementsize:
-            raise ChunkError(
-                "numcodecs.shuffle: the payload is no whole number of elements",
-                found=f"{length} bytes",
-                expected=f"a multiple of {self.elementsize}",
-            )
