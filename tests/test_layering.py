@@ -57,7 +57,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "forked",
             "twin",
             "gathering",
-            "passes",
+            "tasks",
             "canvas",
             "keeping",
             "new_objects",

@@ -33,8 +33,8 @@ from .writing import Writer
 if TYPE_CHECKING:
     from .counting import Counts
     from .inventory import Indexes
-    from .move import Task
     from .plans import Move
+    from .tasks import Task
 
     Place = tuple[int, ...]
 

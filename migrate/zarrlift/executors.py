@@ -12,9 +12,9 @@ from typing import Final
 from zarrstack.core.errors import JobError
 
 from .counting import Moved
-from .move import Task
 from .planning_blocks import cores, workers_within
 from .plans import ArrayPlan
+from .tasks import Task
 from .verifying.checks import VerifyLevel
 from .worker import Worker, WorkerSpec, end_with_coordinator, move
 

@@ -22,13 +22,13 @@ from .inventory import take_inventory
 from .job import Job
 from .job_files import find_job, refuse_half_undone
 from .outcome import Outcome
-from .passes import sweep
 from .places import open_storage
 from .planning_arrays import digest
 from .plans import ArrayPlan, GroupPlan, Plan
 from .publishing import is_root_document
 from .replacing import bring_back, not_yet_aside, sweep_gone
 from .storage import LocalStorage, Storage
+from .tasks import sweep
 from .through import through
 from .writing import directory_of, writer_for
 

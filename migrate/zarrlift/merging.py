@@ -9,11 +9,11 @@ from zarrstack.core.errors import Problem
 
 from .inventory import take_inventory
 from .job import Job
-from .passes import sweep
 from .planning import Inventories
 from .plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
 from .run import source_changed
 from .storage import Storage
+from .tasks import sweep
 
 
 def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage) -> Plan:

@@ -1,24 +1,19 @@
 """One task: read leaf chunks of an array, change what differs, write them.
 
-`move` is a function of its arguments, safe to repeat and picklable, so that a thread, a
-process or a worker on another machine runs it alike. Every bad chunk of a task is
+A task is safe to repeat, so that a thread, a process or a worker on another machine runs it alike,
+and runs it again after a kill. Every bad chunk of a task is
 reported, not only the first; what is wrong with the destination ends the task at once,
 since no other chunk will fare better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.core.grid import Grid
-from zarrstack.core.overlap import touched, touching
 
 from .assembling import assembler_for
 from .changing import change_for, look_at
@@ -26,9 +21,10 @@ from .copying import carry_files, copy_files
 from .counting import Counts, Moved
 from .gathering import Gathered, gathers
 from .inventory import Indexes
-from .leaves import among, read_objects
+from .leaves import read_objects
 from .plans import Move
 from .storage import LocalStorage, Storage
+from .tasks import Task
 from .writing import LocalWriter, Writer
 
 if TYPE_CHECKING:
@@ -36,59 +32,6 @@ if TYPE_CHECKING:
 
 _BATCH: Final = 64
 """Objects that a store is asked to copy together."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """Some chunks of one array."""
-
-    move: Move
-    number: int
-    indexes: Indexes
-    """Linear indexes of the objects to move, ascending; of blocks, where the move has them."""
-    sources: Indexes | None = None
-    """With blocks: linear indexes, ascending, of the source's objects that they touch and that are there."""
-    leaves: Indexes | None = None
-    """The only leaves that are to be written; None for all that a stored value reaches."""
-    certain: bool = True
-    """Whether every one of them is known to exist."""
-
-
-class Parts:
-    """The chunks of one array that are there, cut into tasks."""
-
-    def __init__(
-        self, move: Move, present: Indexes, bounds: Sequence[int], *, leaves: Indexes | None = None
-    ) -> None:
-        """`leaves` are the only ones of the destination that may be written; None for all."""
-        self._move = move
-        self._present = present
-        self._leaves = leaves
-        self._blocks: Grid | None = None
-        self._indexes = present
-        if move.block_shape is not None:
-            self._blocks = Grid(move.source.shape, move.block_shape)
-            self._indexes = touched(present, move.source.objects, self._blocks)
-        self._cuts = np.searchsorted(self._indexes, bounds)
-
-    def task(self, number: int, *, certain: bool) -> Task:
-        """The task of a number."""
-        part = self._indexes[self._cuts[number] : self._cuts[number + 1]]
-        sources = leaves = None
-        if self._blocks is not None:
-            if self._leaves is not None:
-                inside = _touching(part, self._blocks, self._move.destination.grid)
-                leaves = among(inside, self._leaves)
-            sources = among(_touching(part, self._blocks, self._move.source.objects), self._present)
-        return Task(
-            move=self._move, number=number, indexes=part, sources=sources, leaves=leaves, certain=certain
-        )
-
-
-def _touching(blocks: Indexes, of: Grid, grid: Grid) -> Indexes:
-    """Linear indexes, ascending, of the cells of a grid that some blocks of another one touch."""
-    near = [touching(of.coordinates(block), of, grid) for block in blocks.tolist()]
-    return np.unique(np.concatenate(near))
 
 
 class Mover:

@@ -25,15 +25,14 @@ from .counting import Moved
 from .executors import Executing, RunOptions, executing, forks_for, workers_for
 from .inventory import Indexes, Inventory, take_inventory
 from .job import Job, NodeRow
-from .move import Task
 from .outcome import Outcome
-from .passes import sweep_known, tasks_of
 from .planning import Inventories
 from .planning_blocks import memory_budget
 from .plans import ArrayPlan, Plan
 from .progress import Progress, Silent
 from .publishing import Publisher
 from .storage import LocalStorage, Storage
+from .tasks import Task, sweep_known, tasks_of
 from .verifying.checks import Checks, Found, unforeseen
 from .worker import Worker, WorkerSpec
 from .writing import DestinationError, Writer, writer_for

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 
-from .storage_loop import loop
-from .storage_zarr import _collect
+from .storage_loop import collect, loop
 
 T = TypeVar("T")
 
@@ -80,12 +79,12 @@ class BridgedStore(Store):
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Collected in our loop first, then given out."""
-        for key in await _across(_collect(self._inner.list_prefix(self._prefix + prefix))):
+        for key in await _across(collect(self._inner.list_prefix(self._prefix + prefix))):
             yield key[len(self._prefix) :]
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """Collected in our loop first, then given out."""
-        for name in await _across(_collect(self._inner.list_dir(self._prefix + prefix))):
+        for name in await _across(collect(self._inner.list_dir(self._prefix + prefix))):
             yield name
 
 

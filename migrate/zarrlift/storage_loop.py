@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -120,3 +120,8 @@ async def bounded(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+async def collect(items: AsyncIterator[T]) -> list[T]:
+    """All that an iterator gives, so that one answer goes from one event loop to another."""
+    return [item async for item in items]

@@ -10,7 +10,7 @@ import asyncio
 import os
 import secrets
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from zarrstack.core.errors import StorageError, UsageError
@@ -18,7 +18,7 @@ from zarrstack.core.errors import StorageError, UsageError
 from .credentials import redact
 from .storage import Entry, Storage
 from .storage_fsspec import own, protocols
-from .storage_loop import bounded, close_soon, run
+from .storage_loop import bounded, close_soon, collect, run
 from .storage_native import native
 from .storage_pace import Pace
 from .storage_soon import Soon
@@ -113,7 +113,7 @@ class StoreStorage(Storage):
         def find() -> Coroutine[Any, Any, list[str]]:
             if self.native is not None:
                 return self.native.find(full)
-            return _collect(self._store.list_prefix(full))
+            return collect(self._store.list_prefix(full))
 
         for key in run(self.told("cannot list", prefix, find)):
             yield key[len(self._prefix) :]
@@ -188,12 +188,12 @@ class StoreStorage(Storage):
         if _is_zip(self._store):
             # A zip is opened for reading only, so that its directory can be read once.
             if self._names is None:
-                self._names = _tree(await _collect(self._store.list()))
+                self._names = _tree(await collect(self._store.list()))
             return self._names.get(full, {})
         # zarr's `list_dir` does not say what is a directory; asking for each name would cost a
         # request per chunk, listing everything below costs one per thousand.
         start = len(full) + 1 if full else 0
-        keys = await _collect(self._store.list_prefix(f"{full}/" if full else ""))
+        keys = await collect(self._store.list_prefix(f"{full}/" if full else ""))
         return _tree([key[start:] for key in keys]).get("", {})
 
     async def told(
@@ -243,10 +243,6 @@ def _tree(keys: Iterable[str]) -> dict[str, dict[str, bool]]:
             below[name] = True
             directory = parent
     return tree
-
-
-async def _collect(items: AsyncIterator[str]) -> list[str]:
-    return [item async for item in items]
 
 
 async def _forgiving(work: Coroutine[Any, Any, None]) -> None:

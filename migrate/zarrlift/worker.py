@@ -9,9 +9,10 @@ import threading
 from dataclasses import dataclass
 
 from .counting import Moved
-from .move import Mover, Task
+from .move import Mover
 from .places import open_storage
 from .storage import Storage
+from .tasks import Task
 from .through import through
 from .writing import Writer, writer_for
 

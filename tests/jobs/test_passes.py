@@ -15,7 +15,7 @@ from faults.test_kill import run_and_kill
 from job_archives import tree
 
 import zarrlift
-from zarrlift import passes, planning, planning_passes
+from zarrlift import planning, planning_passes, tasks
 from zarrlift.job import Job
 from zarrlift.planning_blocks import BASE, Blocks, cores
 from zarrlift.planning_passes import ROOT
@@ -174,7 +174,7 @@ def test_a_run_that_was_stopped_while_what_lies_between_is_removed(
                 file.unlink()
             raise Killed
 
-        patched.setattr(passes.shutil, "rmtree", stop)
+        patched.setattr(tasks.shutil, "rmtree", stop)
 
         def lose(job: Job) -> None:
             if job._db.in_transaction:

@@ -13,7 +13,7 @@ from bad_input.support import migrate
 from job_archives import tree
 
 import zarrlift
-from zarrlift.move import Parts
+from zarrlift.tasks import Parts
 from zarrstack.core.errors import UsageError
 from zarrstack.core.pipeline import Pipeline
 from zarrstack.core.shard import IndexFormat

@@ -97,7 +97,8 @@ def test_a_payload_is_looked_at_before_it_is_copied(name, damage, source, place,
     plan = zarrlift.plan(source, f"{place}/out.zarr")
     if damage == "gone":
         # after the listing, which is why the move is called by itself
-        from zarrlift.move import Mover, Task
+        from zarrlift.move import Mover
+        from zarrlift.tasks import Task
         from zarrlift.writing import writer_for
 
         memory.rm_file(path)
