@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import pickle
-import subprocess
 import tempfile
 from collections import Counter
 from functools import cache
@@ -22,6 +20,7 @@ import zarr
 from fixtures_index import FIXTURES, archive, same
 from hypothesis import given
 from hypothesis import strategies as st
+from readers.zarr_2_18 import ask
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, TransposeCodec, ZstdCodec
 from zarr.core.buffer.core import default_buffer_prototype
@@ -33,7 +32,6 @@ from zarrstack.core.errors import ChunkError, StorageError, UnsupportedError, Us
 from zarrstack.transformer import StorageTransformer
 
 OCEAN = FIXTURES / "zarr_v2" / "zarr-2.18" / "people" / "ocean.zarr"
-SCRIPT = Path(__file__).parent / "environments" / "zarr-2.18" / "read.py"
 OLD = {
     "zarr2": (
         "applications/climate", "gdal/fortran", "netcdf/nczarr", "tensorstore/arrays", "z5py/slashes",
@@ -97,11 +95,7 @@ def refusals(store: ReverseView) -> dict[str, str]:
 
 def zarr_2_18(kind: str, *places: tuple[str, list[str]]) -> list[dict]:
     """What zarr 2.18.7 sees in each place; see `environments/zarr-2.18/read.py`."""
-    python = Path(os.environ["ZARRLIFT_ZARR218"]) / "bin" / "python"
-    words = [str(python), str(SCRIPT), kind, json.dumps(places)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return ask("read.py", kind, places)
 
 
 def values_of(seen: dict) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -20,6 +19,7 @@ import pytest
 import zarr
 from fixtures_index import FIXTURES, archive, same
 from readers import zarrita_js
+from readers.zarr_2_18 import ask
 
 import zarrlift
 
@@ -169,12 +169,7 @@ def old_server(kind: str, source: Path, *options: str) -> Iterator[str]:
 
 def zarr_2_18(kind: str, url: str, paths: list[str]) -> dict:
     """What zarr 2.18.7 sees over HTTP; see `environments/zarr-2.18/read.py`."""
-    python = Path(os.environ["ZARRLIFT_ZARR218"]) / "bin" / "python"
-    script = Path(__file__).parent / "environments" / "zarr-2.18" / "read.py"
-    words = [str(python), str(script), kind, json.dumps([[url, paths]])]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)[0]
+    return ask("read.py", kind, [[url, paths]])[0]
 
 
 VALUES = np.arange(63, dtype="<u2").reshape(7, 9)
@@ -255,6 +250,8 @@ def test_what_is_not_served_is_said_and_is_not_found(sharded: Path) -> None:
 
 STOPPED_IN_A_REQUEST = """
 import os, signal, sys
+from readers.zarr_2_18 import ask
+
 from zarrlift import serving
 answer = serving._object
 async def stopped(*about):

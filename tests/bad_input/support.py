@@ -106,6 +106,28 @@ def copied(source: Path, destination: Path) -> Path:
     return destination
 
 
+def looked_at(archive: Path, empty: Path) -> tuple[Ran, Ran]:
+    """What `inspect` and `plan` say of an archive; they write neither there nor in an empty folder."""
+    before = tree(archive)
+    answers = run("inspect", archive), run("plan", archive, empty / "out.zarr")
+    assert tree(archive) == before
+    assert list(empty.iterdir()) == []
+    return answers
+
+
+def said_of(ran: Ran, node: str) -> list[dict[str, str]]:
+    """The refusals of one node."""
+    return [problem for problem in ran.refusals if problem.get("node") == node]
+
+
+def assert_told(ran: Ran, node: str, keys: set[str]) -> None:
+    """The errors about a node name a key that is to blame, what is wrong, and nothing twice."""
+    told = said_of(ran, node)
+    assert told, f"nothing says that /{node} was kept back"
+    assert len({(problem.get("key"), problem["message"]) for problem in told}) == len(told)
+    assert {problem.get("key") for problem in told} & keys, told
+
+
 PEAK = """
 import os, re, sys
 from zarrlift.cli import main

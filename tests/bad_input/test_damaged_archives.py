@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bad_input.support import Ran, copied, migrate, read, run, tree
+from bad_input.support import assert_told, copied, looked_at, migrate, read, run, said_of, tree
 from fixtures_index import GOOD, BadCase, Format, bad_cases
 
 FORMATS: tuple[Format, ...] = ("zarr_v2", "zarr_v1")
@@ -39,19 +39,6 @@ ALSO_AT = {
 }
 
 
-def said_of(ran: Ran, node: str) -> list[dict[str, str]]:
-    return [problem for problem in ran.refusals if problem.get("node") == node]
-
-
-def assert_named(case: BadCase, ran: Ran, node: str) -> None:
-    """The errors about a node name a key that is to blame, what is wrong, and nothing twice."""
-    told = said_of(ran, node)
-    assert told, f"nothing says that /{node} was kept back"
-    assert len({(p.get("key"), p["message"]) for p in told}) == len(told)
-    keys = {*case.keys, ALSO_AT.get(case.name, "")}
-    assert {problem.get("key") for problem in told} & keys, told
-
-
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_copy_keeps_back_what_is_damaged_and_nothing_else(case: BadCase, tmp_path: Path) -> None:
     destination = tmp_path / "out.zarr"
@@ -67,7 +54,7 @@ def test_a_copy_keeps_back_what_is_damaged_and_nothing_else(case: BadCase, tmp_p
     for node in case.damaged:
         document = destination / node / "zarr.json"
         if not document.is_file():
-            assert_named(case, ran, node)
+            assert_told(ran, node, {*case.keys, ALSO_AT.get(case.name, "")})
             continue
         published.append(node)
         if case.name in VALID:
@@ -104,10 +91,7 @@ def test_in_place_nothing_damaged_is_published_and_no_group(case: BadCase, tmp_p
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_looking_writes_nothing_and_tells_of_what_the_documents_show(case: BadCase, tmp_path: Path) -> None:
-    before = tree(case.path)
-    inspected, planned = run("inspect", case.path), run("plan", case.path, tmp_path / "out.zarr")
-    assert tree(case.path) == before
-    assert list(tmp_path.iterdir()) == []
+    inspected, planned = looked_at(case.path, tmp_path)
     if case.name in NOT_AN_ARCHIVE:
         assert (inspected.code, planned.code) == (2, 2)
     elif any(key.rpartition("/")[2] in DOCUMENTS for key in case.keys):

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 import lzma
 import math
-import os
 import struct
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +25,7 @@ import zarr
 from chances import examples
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from readers.zarr_2_18 import ask
 
 import zarrlift
 
@@ -225,12 +223,8 @@ def many(draw: st.DrawFn) -> list[Wish]:
 @settings(max_examples=3, phases=[Phase.generate])  # nothing is to be learned from smaller lists
 @given(st.composite(many)(), st.sampled_from(["reversed", "kept"]))
 def test_what_zarr_2_18_wrote_migrates_to_equal_values(arrays: list[Wish], axes: str) -> None:
-    python = Path(os.environ["ZARRLIFT_ZARR218"]) / "bin" / "python"
-    program = Path(__file__).resolve().parent.parent / "environments" / "zarr-2.18" / "n5.py"
     with folder() as place:
         root = place / "old.n5"
-        words = [str(python), str(program), str(root), json.dumps([asdict(wish) for wish in arrays])]
-        done = subprocess.run(words, capture_output=True, check=False, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr[-2000:]
+        ask("n5.py", root, [asdict(wish) for wish in arrays])
         expected = {wish.path: np.load(f"{root}.{wish.path}.npy") for wish in arrays}
         assert_migrated(root, expected, "reversed", axes)

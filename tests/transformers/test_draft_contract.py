@@ -13,10 +13,11 @@ from chances import examples, fewer
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
+from transformers.folders import InAFolder
 from transformers.sequences import check, sequences
 from zarr.codecs import BytesCodec, ShardingCodec
 from zarr.core.buffer import cpu, default_buffer_prototype
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import MemoryStore
 from zarr.testing.stateful import ZarrHierarchyStateMachine
 from zarr.testing.strategies import node_names
 
@@ -107,15 +108,8 @@ class TestZarrPython(DraftTests):
         return [Draft(dialect="zarr-python")]
 
 
-class TestOverFiles(DraftTests):
+class TestOverFiles(InAFolder, DraftTests):
     examples = 5
-    leaves_folders = True
-    # zarr's machine fails over a LocalStore alone (3.4.2): when an array's last chunk is gone, it still
-    # lists the empty `c`, where its model does not. It runs over a MemoryStore in the other classes.
-    test_zarr_hierarchy_state_machine = None
-
-    def below(self, place, *, read_only=False):
-        return LocalStore(place.folder, read_only=read_only)
 
     def layers(self):
         return [Draft()]

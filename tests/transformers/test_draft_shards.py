@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ import pytest
 import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from readers.zarr_2_18 import ask
 from zarr.core.array import AsyncArray
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import LocalStore, StorePath
@@ -31,7 +30,6 @@ from zarrstack.transformer import stack
 ROOT = Path(__file__).parent.parent.parent
 ARCHIVE = ROOT / "fixtures" / "zarr_v3_draft" / "zarr-2.18" / "sharded.zarr"
 EXPECTED = json.loads(ARCHIVE.with_name("sharded.expected.json").read_text())
-SCRIPT = ROOT / "tests" / "environments" / "zarr-2.18" / "shards.py"
 
 
 def sharding(made: dict, path: str) -> Sharding:
@@ -117,12 +115,7 @@ def test_a_draft_shard_is_a_ratified_one_but_for_the_checksum() -> None:
 
 def zarr_2_18(root: Path, *steps: list) -> list:
     """The answers of zarr 2.18.7 to steps of `shards.py`."""
-    python = Path(os.environ["ZARRLIFT_ZARR218"]) / "bin" / "python"
-    done = subprocess.run(
-        [python, SCRIPT, root, json.dumps(steps)], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return ask("shards.py", root, steps)
 
 
 def creation(path: str, made: dict) -> list:

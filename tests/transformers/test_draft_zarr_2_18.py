@@ -5,9 +5,6 @@ Needs the environment of tests/environments/zarr-2.18.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +12,12 @@ import pytest
 import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from readers.zarr_2_18 import ask
 from zarr.codecs import BloscCodec, BytesCodec, GzipCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from zarr.codecs.numcodecs import BZ2, LZ4, Zlib
 from zarr.storage import LocalStore
 
 from zarrstack.draft import Draft
-
-SCRIPT = Path(__file__).parent.parent / "environments" / "zarr-2.18" / "draft.py"
 
 pytestmark = [
     pytest.mark.needs_reader("zarr-2.18"),
@@ -32,12 +28,7 @@ pytestmark = [
 
 def zarr_2_18(root: Path, *steps: list) -> list:
     """The answers of zarr 2.18.7 to steps of `draft.py`."""
-    python = Path(os.environ["ZARRLIFT_ZARR218"]) / "bin" / "python"
-    done = subprocess.run(
-        [python, SCRIPT, root, json.dumps(steps)], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return ask("draft.py", root, steps)
 
 
 def layer(root: Path) -> Draft:

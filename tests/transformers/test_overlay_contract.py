@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from chances import fewer
+from transformers.folders import InAFolder
 from zarr.core.buffer import cpu
 from zarr.storage import LocalStore, MemoryStore
 
@@ -49,14 +50,10 @@ class TestOverAnEmptiedArchive(OverlayTests):
         return super().upper(place, read_only=read_only)
 
 
-class TestFolderOverFolder(OverlayTests):
+class TestFolderOverFolder(InAFolder, OverlayTests):
     test_zarr_store_state_machine = None  # it makes keys that are folders of others
     examples = 4
     steps = 8
-    leaves_folders = True
-    # zarr's machine fails over a LocalStore alone (3.4.2): when an array's last chunk is gone, it still
-    # lists the empty `c`, where its model does not. It runs over a MemoryStore in the other classes.
-    test_zarr_hierarchy_state_machine = None
 
     @pytest.fixture(autouse=True)
     def archive_folder(self, tmp_path_factory):

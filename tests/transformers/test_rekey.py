@@ -12,9 +12,10 @@ import zarr
 from chances import examples, fewer
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers.folders import InAFolder
 from transformers.sequences import check, sequences
 from zarr.core.buffer import cpu, default_buffer_prototype
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import MemoryStore
 
 from zarrstack.core.errors import MetadataError, UsageError
 from zarrstack.rekey import Chunks, Draft, Functions, Keys, Prefix, Rekey
@@ -146,15 +147,8 @@ class TestDraftBelow(LayerTests):
         return [Rekey(rules=[Draft(arrays={"a": 2, "foo": 1, "data/root": 1})])]
 
 
-class TestOverFiles(LayerTests):
+class TestOverFiles(InAFolder, LayerTests):
     examples = 5
-    leaves_folders = True
-    # zarr's machine fails over a LocalStore alone (3.4.2): when an array's last chunk is gone, it still
-    # lists the empty `c`, where its model does not. It runs over a MemoryStore in the other classes.
-    test_zarr_hierarchy_state_machine = None
-
-    def below(self, place, *, read_only=False):
-        return LocalStore(place.folder, read_only=read_only)
 
     def layers(self):
         return [Rekey(rules=[Chunks(below=DOTS, arrays={"a": 2, "foo": 1})])]

@@ -11,6 +11,7 @@ import zarr
 from chances import examples, fewer
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers.folders import InAFolder
 from transformers.sequences import check, sequences
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import cpu, default_buffer_prototype
@@ -110,15 +111,8 @@ class TestTheStoreItselfIsTheArray(LayerTests):
         return [Sharding(chunks_per_shard=[4], **RATIFIED)]
 
 
-class TestOverFiles(LayerTests):
+class TestOverFiles(InAFolder, LayerTests):
     examples = 5
-    leaves_folders = True
-    # zarr's machine fails over a LocalStore alone (3.4.2): when an array's last chunk is gone, it still
-    # lists the empty `c`, where its model does not. It runs over a MemoryStore in the other classes.
-    test_zarr_hierarchy_state_machine = None
-
-    def below(self, place, *, read_only=False):
-        return LocalStore(place.folder, read_only=read_only)
 
     def layers(self):
         return [Sharding(chunks_per_shard=[2, 2], path="a", index_location="start")]

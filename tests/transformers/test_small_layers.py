@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from chances import fewer
-from zarr.storage import LocalStore
+from transformers.folders import InAFolder
 
 from zarrstack.log import Log
 from zarrstack.retry import Retry
@@ -18,17 +18,10 @@ class OverMemory(LayerTests):
     examples = fewer(20)
 
 
-class OverFolder(LayerTests):
+class OverFolder(InAFolder, LayerTests):
     test_zarr_store_state_machine = None  # it makes keys that are folders of others
     examples = fewer(6)
     steps = 10
-    leaves_folders = True
-    # zarr's machine fails over a LocalStore alone (3.4.2): when an array's last chunk is gone, it still
-    # lists the empty `c`, where its model does not. It runs over a MemoryStore in the other classes.
-    test_zarr_hierarchy_state_machine = None
-
-    def below(self, place, *, read_only=False):
-        return LocalStore(place.folder, read_only=read_only)
 
 
 class TestLogOverMemory(OverMemory):
