@@ -82,7 +82,7 @@ def test_json_with_an_array_to_bytes_codec_states_the_head_too() -> None:
         ('[{"name": "gzip", "configuration": {"level": 1, "lvl": 1}}]', "lvl"),
         ('[{"name": "transpose", "configuration": {"order": [1, 0]}}]', "--order"),
         ('[{"name": "numcodecs.delta", "configuration": {"dtype": "<i4"}}]', "array-to-bytes"),
-        ('[{"name": "sharding_indexed"}]', "cannot be asked for yet"),
+        ('[{"name": "sharding_indexed"}]', "not asked for among the codecs"),
         ("[1]", "name"),
     ],
 )

@@ -33,7 +33,7 @@ def place(request, tmp_path, monkeypatch) -> Iterator[tuple[Storage, Writer]]:
         writer: Writer = LocalWriter(LocalStorage(tmp_path / "out"), "job")
     else:
         if request.param != "memory":
-            monkeypatch.setattr(streams, "_IN_MEMORY", 4)
+            monkeypatch.setattr(streams, "SPOOLED", 4)
         url = f"local://{tmp_path}/out" if "fsspec" in request.param else f"memory://{uuid.uuid4()}/out"
         storage = open_storage(url, mode="w")
         writer = StoreWriter(storage)
@@ -153,7 +153,7 @@ def test_no_room_for_temporary_files_says_where_they_go(monkeypatch) -> None:
         def __init__(self, **_: Any) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(streams, "_IN_MEMORY", 4)
+    monkeypatch.setattr(streams, "SPOOLED", 4)
     monkeypatch.setattr(tempfile, "NamedTemporaryFile", Unwilling)
     stream = SpooledStream(Full(), "a", 0)
     with pytest.raises(DestinationError, match="temporary file") as raised:
@@ -162,7 +162,7 @@ def test_no_room_for_temporary_files_says_where_they_go(monkeypatch) -> None:
 
 
 def test_temporary_files_are_gone_at_the_end(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(streams, "_IN_MEMORY", 4)
+    monkeypatch.setattr(streams, "SPOOLED", 4)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     storage = open_storage(f"memory://{uuid.uuid4()}/out", mode="w")
     for number, discard in enumerate((True, False)):
@@ -178,7 +178,7 @@ def test_temporary_files_are_gone_at_the_end(tmp_path, monkeypatch) -> None:
 
 
 def test_a_store_that_takes_files_is_given_one(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(streams, "_IN_MEMORY", 4)
+    monkeypatch.setattr(streams, "SPOOLED", 4)
     storage = open_storage(f"memory://{uuid.uuid4()}/out", mode="w")
     given: list[tuple[str, int, bool]] = []
     real = type(storage).put_file

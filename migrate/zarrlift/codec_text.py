@@ -147,7 +147,11 @@ def _check(spec: CodecSpec) -> None:
             advice=f"Did you mean {near[0]!r}?" if near and near[0] != spec.name else None,
         )
     if spec.name == "sharding_indexed":
-        raise UsageError("shards cannot be asked for yet", found=canonical(spec.to_json()))
+        raise UsageError(
+            "shards are not asked for among the codecs",
+            found=canonical(spec.to_json()),
+            advice="Ask for them with --shards.",
+        )
     _within(spec, canonical(spec.to_json()))
 
 

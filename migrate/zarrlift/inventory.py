@@ -26,6 +26,10 @@ Indexes: TypeAlias = npt.NDArray[np.int64]
 _MOST_CHUNKS: Final = 2**63 - 1
 _MOST_WALKED: Final = 10**8
 """Largest grid that is walked chunk by chunk where a store cannot list."""
+_MOST_TASK_CHUNKS: Final = 1024
+_LEAST_TASK: Final = 4 << 20
+_MOST_TASK: Final = 64 << 20
+"""Bytes that a task reads."""
 _LAST: Final = 8
 """How many tasks of an array are cut once more, where it has twice as many or more."""
 _PARTS: Final = 4
@@ -153,24 +157,27 @@ def _keys_below(storage: Storage, prefix: str) -> Iterator[str]:
         yield key.removeprefix(prefix)
 
 
-def task_bounds(
-    inventory: Inventory, *, most_chunks: int = 1024, most_bytes: int = 64 << 20
-) -> tuple[int, ...]:
+def task_bytes(total: int) -> int:
+    """What a task reads of an array of `total` stored bytes: some sixty tasks, within bounds."""
+    return min(_MOST_TASK, max(total // 64, _LEAST_TASK))
+
+
+def task_bounds(inventory: Inventory) -> tuple[int, ...]:
     """Cut the present chunks into tasks: `bounds[k] <= linear index < bounds[k + 1]`.
 
-    Aims at some sixty tasks, so that a killed job loses little, within `most_chunks` and
-    `most_bytes` each. The last ones are smaller, so that workers finish together. Empty for an
+    Aims at some sixty tasks, so that a killed job loses little, within a bound of chunks and
+    of bytes each. The last ones are smaller, so that workers finish together. Empty for an
     array without chunks.
     """
     count = len(inventory.indexes)
     if count == 0:
         return ()
-    step = min(most_chunks, max(count // 64, 32))
+    step = min(_MOST_TASK_CHUNKS, max(count // 64, 32))
     total = inventory.total_bytes
     if inventory.sizes is None or total is None:
         starts = np.arange(0, count, step)
     else:
-        room = min(most_bytes, max(total // 64, 4 << 20))
+        room = task_bytes(total)
         # What a chunk takes of a task, by bytes or as one of `step`, in parts of room * step.
         taken = np.maximum(inventory.sizes * float(step), float(room))
         bins = (np.cumsum(taken) - taken) // (float(room) * step)

@@ -21,7 +21,7 @@ from zarrstack.core.overlap import touched
 from zarrstack.core.shard import PAIR_BYTES
 
 from .archive import Layout
-from .inventory import Inventory
+from .inventory import Inventory, task_bytes
 from .planning_chunks import machine_memory
 from .storage import STORE_READ, STORE_WRITTEN, LocalStorage, Storage
 
@@ -39,9 +39,8 @@ _BUFFERS: Final = 8 << 20
 """Bytes of one worker besides values: payloads read, and payloads on their way into a shard."""
 _INDEX_COPIES: Final = 5
 """How often a shard's index stands in memory while it is encoded: pairs, halves, bytes, with the checksum."""
-_MOST_BYTES: Final = 64 << 20
 _MOST_BLOCKS: Final = 256
-"""What a task does at most, in bytes read and in blocks, unless one block is more."""
+"""Blocks of a task at most, however little they read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +194,6 @@ def block_bounds(inventory: Inventory, source: Layout, blocks: Blocks, bytes_in:
     if not len(there):
         return ()
     each = max(bytes_in / len(there), 1)
-    room = min(_MOST_BYTES, max(bytes_in // 64, 4 << 20))
-    step = int(min(max(room // each, 1), _MOST_BLOCKS, max(len(there) // 8, 1)))
+    step = int(min(max(task_bytes(bytes_in) // each, 1), _MOST_BLOCKS, max(len(there) // 8, 1)))
     starts = np.arange(0, len(there), step)
     return (*map(int, there[starts]), int(there[-1]) + 1)

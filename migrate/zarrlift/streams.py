@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _MOST_BUFFERS: Final = 1024
 """Buffers the kernel takes in one call (IOV_MAX of Linux; POSIX promises 16)."""
-_IN_MEMORY: Final = SPOOLED
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 """What only the file that is written can be at fault for."""
 
@@ -171,7 +170,7 @@ class SpooledStream(ObjectStream):
                 view = memory(part).cast("B")
                 self._file.write(view)
                 self.size += len(view)
-            if self.size > _IN_MEMORY and isinstance(self._file, io.BytesIO):
+            if self.size > SPOOLED and isinstance(self._file, io.BytesIO):
                 onto_disk = tempfile.NamedTemporaryFile(prefix="zarrlift-")  # noqa: SIM115 - closed by finish
                 onto_disk.write(self._file.getbuffer())
                 self._file = onto_disk

@@ -62,7 +62,7 @@ def test_to_any_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if spooled:
-        monkeypatch.setattr(streams, "_IN_MEMORY", 50)
+        monkeypatch.setattr(streams, "SPOOLED", 50)
         monkeypatch.setattr("zarrlift.new_objects._HELD", 20)
     place = DESTINATIONS[destination](tmp_path)
     job = tmp_path / "job.db"
