@@ -10,7 +10,6 @@ import pytest
 
 from zarrlift.archive import ArrayNode, Layout
 from zarrlift.destination import destination_layout
-from zarrlift.portable import CODECS
 from zarrlift.recipe import ArrayRecipe
 from zarrlift.route import route_between
 from zarrstack.core.chain import Chain, CodecSpec
@@ -18,6 +17,7 @@ from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import UsageError
 from zarrstack.core.frames import Shards
 from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.portable import CODECS
 from zarrstack.core.shard import IndexFormat
 
 LITTLE = CodecSpec("bytes", {"endian": "little"})

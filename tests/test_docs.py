@@ -259,7 +259,7 @@ def test_every_dependency_has_its_reason() -> None:
 
 
 def test_the_table_of_readers_is_that_of_the_code() -> None:
-    from zarrlift.portable import CODECS, DATA_TYPES, READERS, Row
+    from zarrstack.core.portable import CODECS, DATA_TYPES, READERS, Row
 
     def answers(row: Row) -> tuple[str, ...]:
         return tuple("yes" if reader in row.readers else "no" for reader in READERS)

@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "archive",
         ("archive", "read_options", "process", "storage*", "places", "no_archive", "credentials", "through"),
     ),
-    ("recipe", ("recipe*", "codec_text", "casting*", "objects", "portable*")),
+    ("recipe", ("recipe*", "codec_text", "casting*", "objects")),
     ("formats, conventions", ("formats*", "conventions*")),
     (
         "route, planning",

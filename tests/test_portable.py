@@ -14,8 +14,15 @@ import numpy as np
 import pytest
 from tiny_arrays import document, native, read_tensorstore, read_zarr, write
 
-from zarrlift.portable import CODECS, DATA_TYPES, READERS, SHARDED_STRUCTS, limits_problem, within_limits
 from zarrstack.core.chain import CodecSpec
+from zarrstack.core.portable import (
+    CODECS,
+    DATA_TYPES,
+    READERS,
+    SHARDED_STRUCTS,
+    limits_problem,
+    within_limits,
+)
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
 BYTES = {"name": "bytes"}

@@ -24,8 +24,7 @@ from zarrstack.core.array_filters import ARRAY_FILTERS
 from zarrstack.core.chain import ARRAY_TO_BYTES, Chain, CodecSpec
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.jsons import JSON, canonical
-
-from .portable import CODECS, limits_problem
+from zarrstack.core.portable import CODECS, limits_problem
 
 SHORT_NAMES: Final = ("none", "zstd", "gzip", "blosc", "crc32c")
 _KNOWN: Final = (

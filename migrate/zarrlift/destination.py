@@ -20,14 +20,14 @@ from zarrstack.core.dtypes import DataType, fill_from_json, fill_to_json, zero_f
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError, any_refusal
 from zarrstack.core.frames import N5Blocks, Shards
 from zarrstack.core.jsons import JSON
+from zarrstack.core.kept import keep_problems
+from zarrstack.core.portable import CODECS, DATA_TYPES, READERS, SHARDED_STRUCTS, Row, within_limits
 
 from .archive import ArrayNode, Layout
 from .casting import cast, cast_refusal
 from .codec_text import CodecRequest, parse_codecs
 from .destination_codecs import complete, portable_tail, resize
 from .destination_grid import keys_for, placed
-from .destination_keep import keep_problems
-from .portable import CODECS, DATA_TYPES, READERS, SHARDED_STRUCTS, Row, within_limits
 from .recipe import CHOICES, ArrayRecipe
 from .recipe_conventions import parse_conventions
 from .recipe_dtype import parse_data_type
@@ -41,6 +41,7 @@ _VARIABLE: Final[Mapping[str, str]] = {
     "variable_length_bytes": "vlen-bytes",
 }
 """Data type of variable length -> its array-to-bytes codec."""
+_KEPT_ADVICE: Final = "A copy without --codecs keep re-encodes it."
 
 
 _LEAVE_PAYLOADS: Final = frozenset(
@@ -150,7 +151,7 @@ def _leaf_bytes(source: Layout) -> float:
 def _kept(source: Layout, *, in_place: bool) -> Iterable[Problem]:
     """What there is to say of bytes that stay as they are."""
     if not in_place or not isinstance(source.frame, N5Blocks):
-        return keep_problems(source)
+        return keep_problems(source.chain, source.data_type, _KEPT_ADVICE)
     from .destination_n5 import in_place_problems, require_codec
 
     require_codec()
@@ -181,7 +182,8 @@ def _copy(source: Layout, recipe: ArrayRecipe, request: CodecRequest) -> tuple[L
         # Only the encoder's level differs: the stored bytes may stay.
         result = replace(result, chain=source.chain)
     if request.mode == "explicit":
-        problems.extend(keep_problems(result, advice="Leave --codecs out, or name other codecs."))
+        advice = "Leave --codecs out, or name other codecs."
+        problems.extend(keep_problems(result.chain, result.data_type, advice))
     return result, problems
 
 

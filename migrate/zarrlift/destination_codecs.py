@@ -14,8 +14,7 @@ from zarrstack.core.array_filters import ARRAY_FILTERS
 from zarrstack.core.chain import CodecSpec
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import Problem, UnsupportedError
-
-from .portable import CODECS, limits_problem, within_limits
+from zarrstack.core.portable import CODECS, limits_problem, within_limits
 
 CHECKSUMS: Final = frozenset(
     f"numcodecs.{name}" for name in ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3")

@@ -15,10 +15,10 @@ from typing import Final
 from zarrstack import plugins
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.frames import N5Blocks
+from zarrstack.core.kept import keep_problems
 from zarrstack.core.n5_dataset import STANDARD
 
 from .archive import Layout
-from .destination_keep import keep_problems
 
 CODEC: Final = "n5_default"
 _COMPRESSORS: Final = frozenset({"gzip", "blosc", "zstd"})
@@ -80,4 +80,4 @@ def _refusals(layout: Layout) -> Iterator[Problem]:
                 advice=_ADVICE,
             )
             return
-    yield from keep_problems(layout, advice=_ADVICE)
+    yield from keep_problems(layout.chain, layout.data_type, _ADVICE)

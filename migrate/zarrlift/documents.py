@@ -17,10 +17,10 @@ from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.frames import N5Blocks, Shards
 from zarrstack.core.jsons import JSON, JSONObject
+from zarrstack.core.portable import within_limits
 
 from .archive import Layout
 from .destination_codecs import complete
-from .portable import within_limits
 
 
 def array_document(layout: Layout, attributes: Mapping[str, JSON]) -> JSONObject:

@@ -7,8 +7,7 @@ from difflib import get_close_matches
 
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import UsageError, ZarrstackError
-
-from .portable import DATA_TYPES, ZARR_OLD
+from zarrstack.core.portable import DATA_TYPES, ZARR_OLD
 
 
 def parse_data_type(text: str) -> DataType:

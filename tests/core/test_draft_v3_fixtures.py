@@ -8,8 +8,8 @@ import fixtures_index
 import numpy as np
 import pytest
 
-from zarrlift.formats.zarr_v2_codecs import read_chain
 from zarrlift.places import open_storage
+from zarrstack.core.chain_v2 import read_chain
 from zarrstack.core.draft_v3 import ENTRY, is_entry, read_entry, read_group
 from zarrstack.core.draft_v3_array import describe_array
 from zarrstack.core.dtypes import fill_from_json

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from zarrstack.core.chain import Chain
+from zarrstack.core.chain_v2 import is_beyond_v3, read_chain, unknown_codecs
 from zarrstack.core.chunk_keys import ChunkKeys
 from zarrstack.core.dtypes import DataType, fill_to_json, zero_fill
 from zarrstack.core.dtypes_v2 import parse_v2_dtype, v2_fill_to_scalar, v2_object_fill
@@ -22,7 +23,6 @@ from zarrstack.core.keys import Separator
 
 from ..archive import Layout
 from ..objects import plain
-from .zarr_v2_codecs import is_beyond_v3, read_chain, unknown_codecs
 from .zarr_v2_deviations import DEVIATIONS, DTYPE_DEVIATIONS, undo
 from .zarr_v2_plain import plainly_right
 

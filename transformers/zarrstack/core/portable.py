@@ -34,7 +34,6 @@ class Row:
     register: Register | None
     """None: in use, but registered nowhere."""
     readers: tuple[Reader, ...]
-    note: str = ""
 
     @property
     def portable(self) -> bool:
@@ -47,10 +46,8 @@ class Row:
         return tuple(reader for reader in READERS if reader not in self.readers)
 
 
-def _rows(
-    register: Register | None, readers: tuple[Reader, ...], *names: str, note: str = ""
-) -> dict[str, Row]:
-    return {name: Row(name=name, register=register, readers=readers, note=note) for name in names}
+def _rows(register: Register | None, readers: tuple[Reader, ...], *names: str) -> dict[str, Row]:
+    return {name: Row(name=name, register=register, readers=readers) for name in names}
 
 
 CODECS: Final[Mapping[str, Row]] = MappingProxyType(
@@ -65,23 +62,25 @@ CODECS: Final[Mapping[str, Row]] = MappingProxyType(
             *(f"numcodecs.{name}" for name in ("shuffle", "crc32", "crc32c", "adler32", "fletcher32")),
             "numcodecs.jenkins_lookup3",
         ),
+        # Not with every data type: `kept` says with which.
         **_rows(
             None,
             ZARRS,
             *(f"numcodecs.{name}" for name in ("delta", "fixedscaleoffset", "quantize", "bitround")),
             *(f"numcodecs.{name}" for name in ("astype", "packbits")),
-            note="not with every data type: see destination_keep",
         ),
+        # Zarr v2 only.
         **_rows(
             None,
             (),
             "numpy_bytes",
             *(f"numcodecs.{name}" for name in ("json2", "msgpack2", "vlen-array", "pickle")),
             *(f"numcodecs.{name}" for name in ("categorize", "object-categorize", "base64")),
-            note="Zarr v2 only",
         ),
-        **_rows("zarr-extensions", (), "n5_default", note="read by zarr-python where zarr-n5 is installed"),
-        **_rows(None, (), "lz4_block", "lz4_bare", note="N5 only: LZ4 by lz4-java, and by z5"),
+        # Read by zarr-python where zarr-n5 is installed.
+        **_rows("zarr-extensions", (), "n5_default"),
+        # N5 only: LZ4 by lz4-java, and by z5.
+        **_rows(None, (), "lz4_block", "lz4_bare"),
     }
 )
 """Codec name -> row."""
@@ -93,26 +92,19 @@ DATA_TYPES: Final[Mapping[str, Row]] = MappingProxyType(
         **_rows("core", READERS, "float16", "float32", "float64", "complex64", "complex128"),
         **_rows("zarr-extensions", ZARRS, "fixed_length_utf32", "numpy.datetime64", "numpy.timedelta64"),
         **_rows("zarr-extensions", ZARRS, "string", "bytes"),
-        **_rows(
-            "zarr-extensions",
-            ZARRS,
-            "structured",
-            note="fields as [name, type] pairs; tensorstore opens one field at a time",
-        ),
+        # Fields as [name, type] pairs; tensorstore opens one field at a time.
+        **_rows("zarr-extensions", ZARRS, "structured"),
         **_rows("zarr-extensions", (ZARR_NEW,), "struct"),
         **_rows(None, ZARRS, "null_terminated_bytes", "variable_length_bytes"),
-        **_rows(None, READERS, "raw_bytes", note="tensorstore gives single bytes along one more axis"),
+        # tensorstore gives single bytes along one more axis.
+        **_rows(None, READERS, "raw_bytes"),
     }
 )
 """Data type name -> row."""
 
-SHARDED_STRUCTS: Final = Row(
-    name="sharding_indexed of structs",
-    register="core",
-    readers=(ZARR_NEW,),
-    note="zarr-python 3.1.6 wants to hash the fill value; tensorstore does not know the data type",
-)
-"""Structs in shards, which a reader of both may still not read together."""
+SHARDED_STRUCTS: Final = Row(name="sharding_indexed of structs", register="core", readers=(ZARR_NEW,))
+"""Structs in shards, which a reader of both may still not read together: zarr-python 3.1.6 wants to hash the
+fill value; tensorstore does not know the data type."""
 
 _LIMITS: Final[Mapping[str, tuple[str, int, int]]] = {
     "gzip": ("level", 0, 9),
