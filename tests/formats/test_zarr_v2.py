@@ -236,6 +236,25 @@ def test_a_directory_that_cannot_be_listed_refuses_its_node_only(tmp_path, monke
     assert not node(archive, "good").refused
 
 
+def test_a_document_that_cannot_be_read_is_told_of_once(tmp_path, monkeypatch):
+    """Not as attributes without a node too, nor as what consolidated metadata has and the archive has not."""
+    both = {"bad/.zarray": ARRAY, "bad/.zattrs": {"a": 1}}
+    everything = {".zgroup": GROUP, **both}
+    consolidated = {"zarr_consolidated_format": 1, "metadata": everything}
+    storage = tree(tmp_path, {**everything, ".zmetadata": consolidated})
+    real = LocalStorage.get
+
+    def get(self, key, *args, **options):
+        if key == "bad/.zarray":
+            raise StorageError("cannot read", key=key, found="Permission denied")
+        return real(self, key, *args, **options)
+
+    monkeypatch.setattr(LocalStorage, "get", get)
+    archive = zarr_v2.read(storage)
+    assert [problem.message for problem in archive.all_problems()] == ["cannot read"]
+    assert node(archive, "bad").refused
+
+
 # ----- consolidated metadata
 
 

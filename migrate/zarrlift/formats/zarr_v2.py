@@ -143,6 +143,9 @@ class _Reader:
         nodes: dict[str, Node] = {}
         arrays: dict[str, _Array] = {}
         for path, place in found.items():
+            if place.problems:
+                unread = {p.key: p for p in place.problems if p.kind == "storage" and p.key is not None}
+                self.documents.unread.update(unread)
             if ARRAY in place.documents:
                 arrays[path] = self._array(place)
             elif _is_node(place) or place.refused:
@@ -233,7 +236,7 @@ class _Reader:
         data = self._parse(place, GROUP, problems) if GROUP in place.documents else None
         if data is not None:
             _check_group(data, join(place.path, GROUP), problems)
-        elif GROUP not in place.documents and ATTRIBUTES in place.documents:
+        elif GROUP not in place.documents and ATTRIBUTES in place.documents and not any_refusal(problems):
             problems.append(
                 Problem(
                     kind="metadata",
