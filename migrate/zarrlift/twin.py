@@ -57,19 +57,23 @@ class Twin:
         except OSError:
             _close(asked, asking)
             raise
+        before = _hold_signals()
         try:
             self._process = _fork()
+            if self._process == 0:
+                # Only this thread lives on here. Nothing of the parent's is flushed or closed; but another
+                # copy's pipe must not stay open because this one has its end too.
+                try:
+                    _close(asking, answered, *(end for twin in beside for end in twin.ends()))
+                    _leave_signals(before)
+                    _serve(answer, first, os.fdopen(asked, "rb"), os.fdopen(answering, "wb"))
+                finally:
+                    os._exit(1)
         except OSError:
             _close(asked, asking, answered, answering)
             raise
-        if self._process == 0:
-            # Only this thread lives on here. Nothing of the parent's is flushed or closed; but another
-            # copy's pipe must not stay open because this one has its end too.
-            try:
-                _close(asking, answered, *(end for twin in beside for end in twin.ends()))
-                _serve(answer, first, os.fdopen(asked, "rb"), os.fdopen(answering, "wb"))
-            finally:
-                os._exit(1)
+        finally:
+            _release_signals(before)
         _close(asked, answering)
         self._asking = os.fdopen(asking, "wb")
         self._answered = os.fdopen(answered, "rb")
@@ -120,6 +124,29 @@ class Twin:
         self.close()
 
 
+def _hold_signals() -> set[Any]:
+    """Let Ctrl-C wait, and give what waited before.
+
+    What other modules do around a fork runs between two signals as well; raised in there, an interrupt
+    is printed and forgotten, and raised in the copy, it would end what the parent is.
+    """
+    if sys.platform == "win32":  # see `may_fork`
+        return set()
+    return signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+
+
+def _release_signals(before: set[Any]) -> None:
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _leave_signals(before: set[Any]) -> None:
+    """In the copy: Ctrl-C reaches the whole group, and the parent decides when the work ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _release_signals(before)
+
+
 def _fork() -> int:
     if sys.platform == "win32":  # see `may_fork`
         raise NotImplementedError
@@ -145,9 +172,6 @@ def _died() -> BrokenExecutor:
 def _serve(
     answer: Callable[[Any], Any], first: Callable[[], None], asked: BinaryIO, answering: BinaryIO
 ) -> None:
-    # Ctrl-C reaches the whole group; the parent decides when the work ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def listen() -> None:

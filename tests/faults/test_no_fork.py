@@ -92,3 +92,15 @@ def test_a_wrong_command_line_ends_at_once_and_alone(tmp_path) -> None:
     done = command("", "migrate", tmp_path / "nothing", tmp_path / "out.zarr")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_in_the_middle_of_a_fork_is_heeded(tiny: Path, tmp_path: Path) -> None:
+    """What modules do around a fork would print it and forget it."""
+    in_a_fork = """
+import os, signal
+os.register_at_fork(before=lambda: os.kill(os.getpid(), signal.SIGINT), after_in_parent=lambda: None)
+"""
+    done = command(in_a_fork, "migrate", tiny, tmp_path / "out.zarr")
+    assert done.returncode == 130
+    assert done.stderr == "zarrlift: interrupted. Nothing was changed.\n"
+    assert not (tmp_path / "out.zarr").exists()

@@ -20,19 +20,23 @@ def main(arguments: list[str] | None = None) -> int:
     return run(arguments)
 
 
-def entry() -> NoReturn:
-    """The installed command; it ends without tearing the interpreter down, which takes a while.
-
-    Everything is written and closed by then; only worker threads of libraries remain.
-    """
+def _main() -> int:
     process.ours = True
     process.before_loading()
     from ..verifying import ahead
 
     if ahead.wanted(sys.argv[1:]):
         ahead.begin()
+    return main()
+
+
+def entry() -> NoReturn:
+    """The installed command; it ends without tearing the interpreter down, which takes a while.
+
+    Everything is written and closed by then; only worker threads of libraries remain.
+    """
     try:
-        code = main()
+        code = _main()
     except KeyboardInterrupt:  # while modules were loaded, before a command had begun
         sys.stderr.write("zarrlift: interrupted. Nothing was changed.\n")
         code = 130  # session.INTERRUPTED, whose module may be half loaded
