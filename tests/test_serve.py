@@ -250,8 +250,6 @@ def test_what_is_not_served_is_said_and_is_not_found(sharded: Path) -> None:
 
 STOPPED_IN_A_REQUEST = """
 import os, signal, sys
-from readers.zarr_2_18 import ask
-
 from zarrlift import serving
 answer = serving._object
 async def stopped(*about):
