@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from ..plans import ArrayPlan
     from ..recipe import Casting
 
-_BATCH_BYTES: Final = 32 << 20
-"""Decoded bytes of the destination in memory at a time."""
+_BATCH_BYTES: Final = 8 << 20
+"""Decoded bytes of the destination in memory at a time, unless one object is more."""
+_WHOLE_BYTES: Final = 32 << 20
+"""Decoded bytes of a shard up to which all of it is compared."""
 KeyOf: TypeAlias = Callable[[tuple[int, ...]], str]
 """The key of the destination's object that the value at a place of the array lies in."""
 _LEAVES: Final = 4
-"""Leaves looked at in a shard that is larger than that."""
+"""Leaves looked at in a larger one."""
 
 
 class SourceObjects:
@@ -75,7 +77,7 @@ class SourceObjects:
     def pieces(self, coordinates: tuple[int, ...]) -> list[tuple[tuple[slice, ...], Values | None]]:
         """Regions of an object and their values: all of it, or a few leaves of a large shard."""
         frame, grid = self.layout.frame, self.layout.grid
-        if not isinstance(frame, Shards) or object_bytes(self.layout) <= _BATCH_BYTES:
+        if not isinstance(frame, Shards) or object_bytes(self.layout) <= _WHOLE_BYTES:
             return [(self.grid.region(coordinates), self.read(coordinates))]
         numbers = touching(coordinates, self.grid, grid)
         wanted = np.unique(numbers[np.linspace(0, len(numbers) - 1, _LEAVES).astype(np.int64)])
