@@ -22,7 +22,7 @@ takes no more)."""
 _USUAL = gc.get_threshold()
 _WHILE_LOADING = 200_000
 """Objects that are made before the garbage collector looks, four times as many as a command loads: modules
-leave hardly any garbage, and looking once took as long as a tenth of all loading."""
+leave hardly any garbage, and looking once took a fifteenth of the time that loading takes."""
 
 
 def before_loading() -> None:
