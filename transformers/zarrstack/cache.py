@@ -71,6 +71,7 @@ class Cache(StorageTransformer):
     """
 
     name = "cache"
+    transparent = True
     short = "disk"
 
     def __init__(

@@ -1,7 +1,7 @@
 """The files by which processes agree on a cache folder: who uses it, how full it is, what has changed.
 
     zarrstack-cache.json   {"format": "zarrstack-cache", "version": 1}; written last
-    control                mapped into every process (below)
+    control                counters that every process reads and writes (below)
     lock                   flock: held to open the folder, to count bytes and to let old values go
     step                   flock: held for a moment, while a slot of the version table moves on
     users                  flock, shared: held by every process as long as it uses the folder
@@ -12,19 +12,21 @@
 counted, budget, whether it was closed cleanly, identity of the boot (2), 7 unused; then the table
 of cache_versions.py. After a crash of the machine the table may be older than the records, so a
 folder that was not closed cleanly is emptied if the machine has been started since. After a mere
-kill nothing is lost: the mapping outlives the process.
+kill nothing is lost: what was written outlives the process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
-import mmap
 import os
 import shutil
+import sys
 import uuid
+import weakref
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from . import flocks
 from .core.errors import UsageError
@@ -148,27 +150,105 @@ def boot_id() -> bytes:
         return bytes(16)
 
 
-def map_control(root: str) -> memoryview | None:
+if sys.platform != "win32":
+    _read_at, _write_at = os.pread, os.pwrite
+else:  # where there are no locks, so that no folder is shared
+
+    def _absent(*_: object) -> Any:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    _read_at = _write_at = _absent
+
+
+class Words:
+    """Words of `control` from `first` on; OSError once the file is no longer as long as it was.
+
+    Each is read and written by a system call of its own (0.5 microseconds): a mapped file that another
+    program truncates ends the process with SIGBUS.
+    """
+
+    __slots__ = ("__weakref__", "_fd", "_first", "_size")
+
+    def __init__(self, fd: int, size: int, first: int = 0, *, owner: bool = True) -> None:
+        self._fd, self._size, self._first = fd, size, first
+        if owner:  # not before the last user is gone: the number may become that of another file
+            weakref.finalize(self, os.close, fd)
+
+    def __len__(self) -> int:
+        return self._size // 8 - self._first
+
+    def __getitem__(self, place: int) -> int:
+        data = _read_at(self._fd, 8, 8 * (self._first + place))
+        if len(data) < 8:
+            raise _ended()
+        return int.from_bytes(data, "little")
+
+    def __setitem__(self, place: int, word: int) -> None:
+        self.check()  # writing would make it longer
+        _write_at(self._fd, word.to_bytes(8, "little"), 8 * (self._first + place))
+        self.check()
+
+    def pair(self, place: int) -> tuple[int, int]:
+        """Two words, one after the other."""
+        return self[place], self[place + 1]
+
+    def tobytes(self) -> bytes:
+        """All of them."""
+        data: bytes = _read_at(self._fd, 8 * len(self), 8 * self._first)
+        if len(data) < 8 * len(self):
+            raise _ended()
+        return data
+
+    def check(self) -> None:
+        """OSError if the file is shorter or longer than it was."""
+        if os.fstat(self._fd).st_size != self._size:
+            raise _ended()
+
+    def spoil(self) -> None:
+        """Make it of no use to any process, so that none relies on changes that another did not see."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, 0)
+
+    def flush(self) -> None:
+        """Bring them to the disk."""
+        os.fsync(self._fd)
+
+
+class Table(Words):
+    """The words of the version table, in the file that `control` has open."""
+
+    __slots__ = ("_control",)
+
+    def __init__(self, control: Words) -> None:
+        super().__init__(control._fd, control._size, TABLE, owner=False)  # noqa: SLF001 - one file
+        self._control = control
+
+
+def _ended() -> OSError:
+    return OSError(errno.EIO, "another program changed the length of its control file")
+
+
+def open_control(root: str) -> Words | None:
     """The words of `control`, shared with all processes; None if it is not a sound one."""
     try:
         fd = os.open(os.path.join(root, "control"), os.O_RDWR)
     except FileNotFoundError:
         return None
+    words = Words(fd, os.fstat(fd).st_size)
+    return words if is_sound(words) else None
+
+
+def is_sound(words: Words) -> bool:
+    """Whether these are the words of a table, and all there."""
     try:
-        size = os.fstat(fd).st_size
-        if size < 8 * (TABLE + 1) or size % 8:
-            return None
-        words = memoryview(mmap.mmap(fd, size)).cast("Q")
-    finally:
-        os.close(fd)
-    return words if words[0] == MAGIC and words[SLOTS] == len(words) - TABLE else None
+        words.check()
+        return words[0] == MAGIC and words[SLOTS] == len(words) - TABLE > 0
+    except OSError:
+        return False
 
 
 def make_control(root: str, budget: int) -> None:
-    """A new `control` with an identity of its own, its blocks taken: a full disk shows here.
-
-    (Writing to a hole of a mapped file on a full disk would end the process with SIGBUS.)
-    """
+    """A new `control` with an identity of its own, its blocks taken: a full disk shows here."""
     slots = 1 << max(6, min(budget // 512, _MOST_SLOTS).bit_length() - 1)
     words = [MAGIC, slots, *_words(uuid.uuid4().bytes), 0, budget, 0, 0, 0]
     path = os.path.join(root, "control")
@@ -205,31 +285,27 @@ def empty_folder(root: str) -> None:
         os.makedirs(path, exist_ok=True)
 
 
-def prepare(root: str, budget: int, *, alone: bool) -> memoryview:
+def prepare(root: str, budget: int, *, alone: bool) -> Words:
     """The control words of a folder that is whole from now on; call it with `lock` held.
 
     Where nobody else uses the folder (`alone`), what was left half-done is put right: a half-written
     folder, or one from before the machine went down, is emptied, and the changes of processes that died are
     forgotten. OSError where the folder cannot be made or written.
     """
-    words = map_control(root) if read_marker(root) == VERSION else None
+    words = open_control(root) if read_marker(root) == VERSION else None
     if alone:
         boot = _words(boot_id())
-        if (
-            words is not None
-            and not words[CLEAN]
-            and (tuple(words[BOOT : BOOT + 2]) != boot or not any(boot))
-        ):
+        if words is not None and not words[CLEAN] and (words.pair(BOOT) != boot or not any(boot)):
             words = None
         if words is None:
             empty_folder(root)
             make_control(root, budget)
-            words = map_control(root)
+            words = open_control(root)
             write_marker(root)
         assert words is not None
         words[CLEAN] = 0
         words[BOOT], words[BOOT + 1] = boot
-        flush(words)  # before any record or slot can follow
+        words.flush()  # before any record or slot can follow
     if words is None:
         raise OSError(0, "other processes use a cache folder that is damaged")
     for name in (OBJECTS, PARTIAL):
@@ -238,16 +314,9 @@ def prepare(root: str, budget: int, *, alone: bool) -> memoryview:
     return words
 
 
-def flush(words: memoryview) -> None:
-    """Bring the mapped words to the disk."""
-    mapped = words.obj
-    assert isinstance(mapped, mmap.mmap)
-    mapped.flush()
-
-
-def tier_id(words: memoryview) -> bytes:
+def tier_id(words: Words) -> bytes:
     """The 16 bytes that every record of this tier carries."""
-    return b"".join(word.to_bytes(8, "little") for word in words[TIER : TIER + 2])
+    return b"".join(word.to_bytes(8, "little") for word in words.pair(TIER))
 
 
 def _words(data: bytes) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Final
 
@@ -24,11 +24,12 @@ from .cache_control import (
     CLEAN,
     OBJECTS,
     PARTIAL,
-    TABLE,
     TOTAL,
     Lock,
+    Table,
+    Words,
     check_folder,
-    flush,
+    is_sound,
     prepare,
     tier_id,
 )
@@ -42,7 +43,8 @@ MANY: Final = 1000
 class LocalTier:
     """Records in a folder; every method may be called from any thread, and raises OSError only."""
 
-    def __init__(self, root: str, budget: int) -> None:
+    def __init__(self, root: str, budget: int, failed: Callable[[LocalTier, OSError], object]) -> None:
+        """`failed` is told when the folder can no longer be used together with other processes."""
         self.root = root
         self.budget = budget
         self.evictions = 0
@@ -55,7 +57,7 @@ class LocalTier:
         with self._lock():
             self._words = prepare(root, budget, alone=self._users.try_alone())
             self._id = tier_id(self._words)
-            self.versions = Versions(self._words[TABLE:], self._stepping)
+            self.versions = Versions(Table(self._words), self._stepping, lambda error: failed(self, error))
             if self._users.try_alone():
                 self.versions.heal()
             self._clear_until(0)
@@ -72,7 +74,7 @@ class LocalTier:
             yield
 
     @contextlib.contextmanager
-    def _counting(self) -> Iterator[memoryview]:
+    def _counting(self) -> Iterator[Words]:
         with self._mutex, self._lock():
             yield self._words
 
@@ -80,10 +82,21 @@ class LocalTier:
         """Whether the folder is still the one that was opened, and not removed or made anew since."""
         return self._step.is_current()
 
+    def is_sound(self) -> bool:
+        """Whether its counters are there and those that were opened."""
+        return is_sound(self._words) and tier_id(self._words) == self._id
+
+    def spoil(self) -> None:
+        """Keep other processes from using the folder too."""
+        self._words.spoil()
+
     @property
     def used(self) -> int:
-        """Bytes in the folder, as all processes count them."""
-        return self._words[TOTAL]
+        """Bytes in the folder, as all processes count them; 0 where that cannot be told any more."""
+        try:
+            return self._words[TOTAL]
+        except OSError:
+            return 0
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -232,7 +245,7 @@ class LocalTier:
                 return
             with contextlib.suppress(OSError), self._lock():
                 if self._users.try_alone():
-                    flush(self._words)  # the table first: "clean" vouches for it
+                    self._words.flush()  # the table first: "clean" vouches for it
                     self._words[CLEAN] = 1
             self.abandon()
 

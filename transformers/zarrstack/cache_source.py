@@ -34,8 +34,8 @@ def _name(store: Store) -> str | None:
     """The name of one store of a stack; None for a wrapper that leaves bytes as they are."""
     if isinstance(store, StorageTransformer):
         return canonical(store.to_json())
-    # Exact types: a subclass may mean something else by its place.
-    kind = type(store)
+    # Exact types: a subclass may mean something else by its place, unless it says what it reads as.
+    kind = getattr(type(store), "reads_as", type(store))
     if kind is LoggingStore:
         return None
     if kind is LocalStore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import threading
@@ -97,8 +98,14 @@ class CacheState:
 
     def open_local(self, root: str, budget: int) -> None:
         """Use a folder as the disk tier; where that fails, say so and go on without."""
+        lose = weakref.WeakMethod(self.lose)  # the tier must not keep alive what closes it
+
+        def failed(tier: LocalTier, error: OSError) -> None:
+            if (found := lose()) is not None:
+                found(tier, error)
+
         try:
-            tier = LocalTier(root, budget)
+            tier = LocalTier(root, budget, failed)
         except OSError as error:
             self.report(f"the disk tier in {root} cannot be used", error)
             return
@@ -107,10 +114,15 @@ class CacheState:
         self.tier, self.versions = tier, tier.versions
 
     def current_local(self) -> LocalTier | None:
-        """The folder tier, opened again if somebody removed its folder."""
+        """The folder tier, opened again if its folder was removed; None once it was switched off."""
         tier = self.tier
-        if not isinstance(tier, LocalTier) or tier.is_current():
-            return tier if isinstance(tier, LocalTier) else None
+        if not isinstance(tier, LocalTier):
+            return None
+        if tier.is_current():
+            if tier.is_sound():
+                return tier
+            self.lose(tier, OSError(errno.EIO, "another program wrote to its control file"))
+            return None
         with self.opening:
             if self.tier is tier:
                 tier.close()
@@ -118,6 +130,16 @@ class CacheState:
                 self.memory.clear()
                 self.open_local(tier.root, tier.budget)
         return self.tier if isinstance(self.tier, LocalTier) else None
+
+    def lose(self, tier: LocalTier, error: OSError) -> None:
+        """Switch a folder tier off that can no longer tell what other processes change."""
+        tier.spoil()
+        with self.opening:
+            if self.tier is tier:
+                _close_all(self._held)
+                self.memory.clear()
+                self.tier, self.versions = None, self._own()
+                self.report(f"the disk tier in {tier.root} is switched off", error)
 
     def report(self, what: str, error: Exception) -> None:
         """Say that the disk tier is out of order; readers go on without it."""

@@ -21,7 +21,7 @@ import unicodedata
 import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from .core.codecs.base import memory
 Slots: TypeAlias = tuple[int, ...]
 """The slots of a path, from the root of the store to the key."""
 
+_UNKNOWN: Final = -1
+"""Of a slot that cannot be read: a change is under way, for all one knows, and no stamp is like it."""
 _WRITER: Final = 1
 _PENDING: Final = 0xFFFF
 """The low 16 bits count changes under way; the rest counts beginnings."""
@@ -52,12 +54,32 @@ def fold(key: str) -> str:
     return key.casefold()
 
 
-class Versions:
-    """The table: `words` holds one counter per slot, `lock` makes a step atomic for all who share it."""
+class Words(Protocol):
+    """Counters by their places; OSError where they are those of a file."""
 
-    def __init__(self, words: memoryview, lock: Callable[[], AbstractContextManager[object]]) -> None:
+    def __len__(self) -> int: ...
+    def __getitem__(self, place: int, /) -> int: ...
+    def __setitem__(self, place: int, word: int, /) -> None: ...
+    def tobytes(self) -> bytes:
+        """All of them."""
+
+
+class Versions:
+    """The table: `words` holds one counter per slot, `lock` makes a step atomic for all who share it.
+
+    `failed` hears of counters that cannot be read or written any more. Then nothing that was cached by
+    them is served, and nothing is cached.
+    """
+
+    def __init__(
+        self,
+        words: Words,
+        lock: Callable[[], AbstractContextManager[object]],
+        failed: Callable[[OSError], object] = lambda _: None,
+    ) -> None:
         self._words = words
         self._lock = lock
+        self._failed = failed
         self._size = len(words)
 
     def place(self, source: str, key: str) -> Place:
@@ -76,16 +98,23 @@ class Versions:
     def read(self, slots: Slots) -> list[int]:
         """What the slots hold."""
         words = self._words
-        return [words[slot] for slot in slots]
+        try:
+            return [words[slot] for slot in slots]
+        except OSError as error:
+            self._failed(error)
+            return [_UNKNOWN]
 
     def step(self, slot: int, by: int) -> None:
         """Move a slot on."""
-        with self._lock():
-            self._words[slot] = (self._words[slot] + by) & 0xFFFF_FFFF_FFFF_FFFF
+        try:
+            with self._lock():
+                self._words[slot] = (self._words[slot] + by) & 0xFFFF_FFFF_FFFF_FFFF
+        except OSError as error:
+            self._failed(error)
 
     def heal(self) -> None:
         """Forget the changes of processes that died; for those who know that no one else uses the table."""
-        words = np.frombuffer(self._words, dtype="u8")
+        words = np.frombuffer(self._words.tobytes(), dtype="<u8")
         broken = np.flatnonzero(words & np.uint64(_PENDING))
         for slot in broken.tolist():
             self._words[slot] = ((self._words[slot] | _PENDING) + 1) & 0xFFFF_FFFF_FFFF_FFFF

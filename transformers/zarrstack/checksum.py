@@ -38,6 +38,7 @@ class Checksum(StorageTransformer):
     """
 
     name = "checksum"
+    transparent = True
     short: ClassVar[str] = "keep"
     in_metadata: ClassVar[bool] = True
 

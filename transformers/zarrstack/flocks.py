@@ -21,6 +21,17 @@ def alone(fd: int, *, wait: bool = True) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def is_held(fd: int) -> bool:
+    """Whether another process holds a file as the only one; a process that begins to may be disturbed."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        release(fd)
+    return False
+
+
 def together(fd: int) -> None:
     """Hold a file together with others."""
     if sys.platform != "win32":

@@ -38,6 +38,7 @@ class Log(Around):
     """
 
     name = "log"
+    transparent = True
     short: ClassVar[str] = "events"
 
     def __init__(
@@ -142,6 +143,9 @@ class Log(Around):
                     continue
                 event = event or record.event(self._label, self._clock.wall())
                 sink.write(event)
+            except OSError as error:  # no fault of a program's, so that no traceback helps
+                if self._figures.lose():
+                    logging.getLogger(LOGGER).error("layer 'log': an event could not be written: %s", error)  # noqa: TRY400
             except Exception:
                 if self._figures.lose():
                     logging.getLogger(LOGGER).exception("layer 'log': an event could not be written")

@@ -75,7 +75,7 @@ class Overlay(StorageTransformer):
 
     async def changes(self) -> Changes:
         """What was written and deleted, sorted."""
-        hidden = await whiteouts.load(self._upper)
+        hidden = await whiteouts.load(await self._above())
         return Changes(
             written=tuple(sorted([key async for key in self._written("")])),
             deleted=tuple(sorted(hidden.keys)),
@@ -132,11 +132,25 @@ class Overlay(StorageTransformer):
 
     async def _open(self) -> None:
         await self._store._ensure_open()  # noqa: SLF001
-        await self._upper._open()  # noqa: SLF001
+        await self._above(opening=True)
 
     async def _ensure_open(self) -> None:
         await self._store._ensure_open()  # noqa: SLF001
-        await self._upper._ensure_open()  # noqa: SLF001
+        await self._above()
+
+    async def _above(self, *, opening: bool = False) -> Store:
+        """The store that takes the writes, to read from; an empty one while its place is not there yet.
+
+        Opened for writing, a LocalStore makes its folder; for reading it fails (zarr 3.1.6, 3.4.2).
+        """
+        upper = self._upper
+        try:
+            await (upper._open() if opening else upper._ensure_open())  # noqa: SLF001
+        except FileNotFoundError:
+            if upper.read_only:
+                return MemoryStore(read_only=True)
+            raise
+        return upper
 
     def close(self) -> None:
         """Close both stores."""
@@ -164,8 +178,9 @@ class Overlay(StorageTransformer):
         """The value written, else the one below, unless it was deleted."""
         if whiteouts.is_own(key):
             return None
-        value = await self._upper.get(key, prototype, byte_range)
-        if value is None and not await whiteouts.of(self._upper, key):
+        above = await self._above()
+        value = await above.get(key, prototype, byte_range)
+        if value is None and not await whiteouts.of(above, key):
             value = await self._store.get(key, prototype, byte_range)
         return value
 
@@ -173,19 +188,20 @@ class Overlay(StorageTransformer):
         """Whether the key was written, or is below and was not deleted."""
         if whiteouts.is_own(key):
             return False
-        return await self._upper.exists(key) or await self._shines_through(key)
+        return await (await self._above()).exists(key) or await self._shines_through(key)
 
     async def getsize(self, key: str) -> int:
         """Length of the value in bytes; FileNotFoundError when it is missing."""
         if not whiteouts.is_own(key):
-            if await self._upper.exists(key):
-                return await self._upper.getsize(key)
+            above = await self._above()
+            if await above.exists(key):
+                return await above.getsize(key)
             if await self._shines_through(key):
                 return await self._store.getsize(key)
         raise FileNotFoundError(key)
 
     async def _shines_through(self, key: str) -> bool:
-        return await self._store.exists(key) and not await whiteouts.of(self._upper, key)
+        return await self._store.exists(key) and not await whiteouts.of(await self._above(), key)
 
     # -- listing --------------------------------------------------------------------------------------
 
@@ -193,7 +209,7 @@ class Overlay(StorageTransformer):
         """Every key that starts with this text, each once."""
         # Stores differ in what they make of a prefix that is no folder: so none is asked for one.
         folder = prefix[: prefix.rfind("/") + 1]
-        hidden = await whiteouts.load(self._upper, folder)
+        hidden = await whiteouts.load(await self._above(), folder)
         seen = set()
         async for key in self._written(folder):
             seen.add(key)
@@ -209,7 +225,7 @@ class Overlay(StorageTransformer):
                 yield key
 
     async def _written(self, folder: str) -> AsyncGenerator[str, None]:
-        async for key in self._upper.list_prefix(folder):
+        async for key in (await self._above()).list_prefix(folder):
             if not whiteouts.is_own(key):
                 yield key
 
@@ -220,7 +236,7 @@ class Overlay(StorageTransformer):
     async def _names(self, path: str) -> AsyncGenerator[str, None]:
         start = prefix_of(path)
         seen = set()
-        async for name in self._upper.list_dir(path):
+        async for name in (await self._above()).list_dir(path):
             if not whiteouts.is_own(start + name):
                 seen.add(name)
                 yield name
@@ -228,7 +244,7 @@ class Overlay(StorageTransformer):
         below = [name for name in below if not whiteouts.is_own(start + name)]
         if not below:
             return
-        hidden = await whiteouts.load(self._upper, start)
+        hidden = await whiteouts.load(await self._above(), start)
         for name in below:
             if not hidden.touches(start + name) or await self._is_seen(start + name, hidden):
                 yield name

@@ -4,7 +4,7 @@ zarr-python refuses to open an array whose metadata names storage transformers (
 from its group, as if it had none), and writes metadata back without the field when it has not seen
 it (3.1.6 and 3.4.2). This layer hides the field from what it reads, gives the chunks of such an
 array to the stack that the field describes, and puts the field back into every document that is
-written.
+written, with a member that makes zarr-python alone refuse the array (`array_documents`).
 """
 
 from __future__ import annotations
@@ -25,10 +25,14 @@ from .array_documents import (
     ancestors,
     arrays_in,
     entries_of,
+    guarded,
     is_array,
     key_of,
     node_of,
     parse,
+    put_together,
+    set_apart,
+    without_transformers,
 )
 from .byte_ranges import cut
 from .core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
@@ -193,14 +197,13 @@ class PerArray(StorageTransformer):
         if value is None or document is None:
             self._arrays.pop(path, None)
             return value
-        hidden = False
+        hidden = put_together(document)
         for where, member in arrays_in(document, path):
             # What the group has consolidated may be old: the array's own document counts.
             array = self._learn(where, dict(member)) if where == path else await self._array_at(where)
             if where == path and array is not None:
                 array.check(writes=False)
-            hidden = hidden or bool(member.get(FIELD))
-            member[FIELD] = []
+            hidden = without_transformers(member) or hidden
         if not hidden:
             return value
         return prototype.buffer.from_bytes(json.dumps(document).encode())
@@ -213,7 +216,9 @@ class PerArray(StorageTransformer):
         for where, member in arrays:
             if not member.get(FIELD) and (entries := await self._entries(where, path)):
                 member[FIELD] = entries
-                changed = True
+            changed = guarded(member) or changed
+        if document is not None:
+            set_apart(document)
         own = document if document is not None and is_array(document) else None
         if own is not None:
             array = self._describe(path, own)

@@ -93,6 +93,7 @@ class ReadOnly(Unwritable, Around):
     """
 
     name = "readonly"
+    transparent = True
     in_metadata: ClassVar[bool] = True
     to_write: ClassVar[str] = "Take the layer out of the stack to write."
 

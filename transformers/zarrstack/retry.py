@@ -77,6 +77,7 @@ class Retry(Around):
     """
 
     name = "retry"
+    transparent = True
     short: ClassVar[str] = "attempts"
 
     def __init__(

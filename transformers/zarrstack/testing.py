@@ -228,6 +228,7 @@ class LayerTests(ZarrTests):
                 asyncio.run(attempt)
         assert _dump(self.below(place)) == before
 
+    @pytest.mark.hypothesis
     def test_any_operations_equal_those_on_a_dictionary(self) -> None:
         """Every data method says what a dictionary would, after any sequence of them."""
 
@@ -240,10 +241,12 @@ class LayerTests(ZarrTests):
 
         check()
 
+    @pytest.mark.hypothesis
     def test_zarr_store_state_machine(self) -> None:
         """Zarr's stateful test of a store."""
         self._machine(StoreMachine)
 
+    @pytest.mark.hypothesis
     def test_zarr_hierarchy_state_machine(self) -> None:
         """Zarr's stateful test of groups and arrays in a store."""
         self._machine(ZarrHierarchyStateMachine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
@@ -14,10 +15,12 @@ from hypothesis.stateful import rule
 from zarr.abc.store import Store
 from zarr.core.buffer import Buffer, cpu, default_buffer_prototype
 from zarr.core.sync import sync
+from zarr.storage import LocalStore
 from zarr.testing.stateful import ZarrStoreStateMachine
 from zarr.testing.store import StoreTests
 from zarr.testing.strategies import keys as zarr_keys
 
+from .below import descend
 from .core.errors import UsageError
 
 
@@ -67,13 +70,35 @@ class ZarrTests(StoreTests[Any, Any]):
 
 
 class StoreMachine(ZarrStoreStateMachine):
-    """zarr's machine, for layers that keep some names for themselves: they refuse those by name."""
+    """zarr's machine, for layers that keep some names for themselves: they refuse those by name.
+
+    Over files, a key that is a folder of another is not written, since no file system holds both `0` and
+    `0/0`. Nor is it later on: a LocalStore keeps the folders of what it deletes.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._over_files = any(isinstance(each, LocalStore) for each in descend(store))
+        self._names: builtins.set[str] = builtins.set()
+        self._folders: builtins.set[str] = builtins.set()
 
     @rule(key=zarr_keys(), data=st.binary(max_size=100))
     def set(self, key: str, data: bytes) -> None:
         """Write, or be refused by an error that names the key."""
+        if self._over_files and not self._has_room(key):
+            return
         try:
             super().set(key, data)
         except UsageError as error:
             if error.problem.key != key or self.store.exists(key):
                 raise
+
+    def _has_room(self, key: str) -> bool:
+        """Whether a file system that had all earlier keys can hold this one too."""
+        parts = key.split("/")
+        above = {"/".join(parts[:count]) for count in range(1, len(parts))}
+        if key in self._folders or above & self._names:
+            return False
+        self._names.add(key)
+        self._folders |= above
+        return True

@@ -28,6 +28,7 @@ class Throttle(Around):
     """
 
     name = "throttle"
+    transparent = True
     short: ClassVar[str] = "bytes_per_second"
 
     def __init__(

@@ -44,12 +44,13 @@ from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
-from zarr.storage import WrapperStore
+from zarr.storage import StoreLike, WrapperStore
 
 from .below import UNBOUND, descend, serves_sync
 from .core.errors import UsageError
 from .core.jsons import JSONObject
 from .options import Described
+from .store_like import store_of
 
 Values: TypeAlias = list[Buffer | None]
 LayerType = TypeVar("LayerType", bound=Store)
@@ -64,6 +65,8 @@ class StorageTransformer(Described, WrapperStore[Store]):
     keyword only.
     """
 
+    transparent: ClassVar[bool] = False
+    """Whether each key that the layer lists names the same object as below, with the same bytes."""
     in_metadata: ClassVar[bool] = False
     """Whether an array's metadata may name this layer. Anybody may have written that metadata: say
     True only if no configuration makes the layer touch anything but the store below."""
@@ -347,18 +350,19 @@ class StorageTransformer(Described, WrapperStore[Store]):
             await self._store.delete_dir(prefix)
 
 
-def stack(store: Store, *layers: StorageTransformer) -> Store:
+def stack(
+    store: StoreLike, *layers: StorageTransformer, storage_options: dict[str, Any] | None = None
+) -> Store:
     """The store with layers over it, given from the array down to the store.
+
+    `store` is whatever zarr takes for one: a store, path, URL (with `storage_options`) or dictionary.
 
     `stack(store, Log(), Cache())` logs what the array asks for; the cache answers what it can, and
     only the rest reaches `store`. The layers are those objects themselves, bound to their stores,
     so that `log.summary()` keeps working. UsageError, with the reason, for an order that a layer
     says is wrong, and for a layer that has a store already. After any error no layer is bound.
     """
-    if not isinstance(store, Store):
-        raise UsageError(
-            "a stack stands on a store", found=repr(store), expected="a zarr Store, such as LocalStore"
-        )
+    bottom = store_of(store, storage_options)
     for place, layer in enumerate(layers):
         if not isinstance(layer, StorageTransformer):
             raise UsageError(
@@ -373,18 +377,18 @@ def stack(store: Store, *layers: StorageTransformer) -> Store:
                 found=repr(layer),
                 advice="Make a layer of its own for each place.",
             )
-        below = [each for each in descend(store) if isinstance(each, StorageTransformer)]
+        below = [each for each in descend(bottom) if isinstance(each, StorageTransformer)]
         for other in (*layers[place + 1 :], *below):
             if (reason := layer.check_below(other)) is not None:
                 raise UsageError(f"layer {layer.name!r} cannot stand over {other.name!r}: {reason}")
     try:
         for layer in reversed(layers):
-            store = layer.bind(store)
+            bottom = layer.bind(bottom)
     except BaseException:
         for layer in layers:
             layer._store = UNBOUND  # noqa: SLF001
         raise
-    return store
+    return bottom
 
 
 def _folder(prefix: str) -> str:

@@ -22,7 +22,6 @@ from .jsons import JSON, JSONObject, canonical, excerpt
 from .kept import keep_problems
 from .keys import KeyEncoding
 from .lengths import Shape, read_lengths, whole_chunks
-from .numpy_types import STRUCTS
 from .portable import within_limits
 from .shard import IndexFormat
 
@@ -123,7 +122,7 @@ def from_ratified(document: Mapping[str, JSON]) -> DraftArray:
             expected=excerpt(KeyEncoding("default", encoding.separator).to_json()),
         )
     chunk_shape, counts, chain = _leaves(Chain.from_json(document["codecs"]), _grid(document, shape))
-    data_type = _data_type(document["data_type"])
+    data_type = DataType.from_json(document["data_type"]).known
     return DraftArray(
         shape=shape,
         chunk_shape=chunk_shape,
@@ -169,15 +168,6 @@ def _leaves(chain: Chain, grid: Shape) -> tuple[Shape, Shape | None, Chain]:
     if inner.codecs[inner.middle].name == "sharding_indexed":
         raise UnsupportedError("the draft of 2022 has no shards of shards", found=str(chain))
     return leaf, tuple(whole // part for whole, part in zip(grid, leaf, strict=True)), inner
-
-
-def _data_type(data: JSON) -> DataType:
-    data_type = DataType.from_json(data)
-    # Two names for one thing: zarr-python 3.4.2 writes `struct`, 3.1.6 knows `structured`; and both
-    # write `variable_length_bytes` where they read `bytes`.
-    if data_type.name in STRUCTS:
-        return DataType.from_numpy(data_type.numpy)
-    return DataType("bytes") if data_type.name == "variable_length_bytes" else data_type
 
 
 def _attributes(document: Mapping[str, JSON], ndim: int) -> JSONObject:

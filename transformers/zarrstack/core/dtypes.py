@@ -64,6 +64,17 @@ class DataType:
         return self.name
 
     @property
+    def known(self) -> DataType:
+        """The same type under the name that zarr-python reads since 3.1.
+
+        `struct` is what zarr-python 3.4.2 writes and 3.1.6 does not know; and both write
+        `variable_length_bytes` where they read `bytes` too.
+        """
+        if self.name in STRUCTS:
+            return DataType.from_numpy(self.numpy)
+        return DataType("bytes") if self.name == "variable_length_bytes" else self
+
+    @property
     def numpy(self) -> np.dtype[Any]:
         """The native-endian numpy type its values have in memory; `object` for string, bytes, object.
 

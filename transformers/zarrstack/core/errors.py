@@ -27,6 +27,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, Self
 
 Severity = Literal["note", "warning", "refusal"]
+_LONGEST: Final = 1000
+"""Characters of each text of a problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,13 @@ class Problem:
     found: str | None = None
     expected: str | None = None
     advice: str | None = None
+
+    def __post_init__(self) -> None:
+        """Cut what is too long to read: a hostile document may have a fill value of a million numbers."""
+        for name in ("message", "found", "expected", "advice"):
+            text = getattr(self, name)
+            if text is not None and len(text) > _LONGEST and not isinstance(text, Joined):
+                object.__setattr__(self, name, text[:_LONGEST] + "...")
 
     def at(self, *, node: str | None = None, key: str | None = None) -> Problem:
         """The same problem with its place filled in where it was open."""
@@ -90,12 +99,20 @@ def any_refusal(problems: Iterable[Problem]) -> bool:
     return False
 
 
-def short(path: str) -> str:
-    """A path as it is shown: a hostile one of many thousand characters is cut in the middle."""
-    return path if len(path) <= _SHOWN else f"{path[: _SHOWN // 2]}...{path[-_SHOWN // 2 :]}"
+class Joined(str):
+    """Several problems as one text: each of them is cut, and the list of them is not."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, problems: Iterable[object], *, before: str = "", after: str = "") -> Joined:
+        """The problems, one after the other, between two texts of our own."""
+        return cls(before + "; ".join(short(str(problem), _LONGEST) for problem in problems) + after)
 
 
-_SHOWN: Final = 400
+def short(text: str, most: int = 400) -> str:
+    """A path or another text as it is shown: one of many thousand characters is cut in the middle."""
+    return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
 
 
 class ZarrstackError(Exception):
@@ -177,10 +194,22 @@ class StorageError(ZarrstackError, RuntimeError):
     kind = "storage"
 
 
+class SourceChangedError(StorageError):
+    """An object of the source is not the one that was listed."""
+
+    kind = "source-changed"
+
+
 class JobError(ZarrstackError, RuntimeError):
     """The job cannot go on: its destination, source or ledger is not as it should be."""
 
     kind = "job"
+
+
+class WorkerError(ZarrstackError, RuntimeError):
+    """What runs the tasks elsewhere cannot: it is gone, or of another version."""
+
+    kind = "worker"
 
 
 class VerificationError(ZarrstackError, ValueError):
@@ -205,7 +234,9 @@ KINDS: Final[Mapping[str, type[ZarrstackError]]] = MappingProxyType(
             ChunkError,
             CastError,
             StorageError,
+            SourceChangedError,
             JobError,
+            WorkerError,
             VerificationError,
             UsageError,
         )

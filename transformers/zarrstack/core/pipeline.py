@@ -37,6 +37,9 @@ compresses to a twentieth; a bomb of a kilobyte for every megabyte must not fill
 its first item is looked at."""
 
 
+_SLACK: Final = 64 << 10
+
+
 class Pipeline:
     """A compiled chain for leaves of one shape and data type; shared by threads freely."""
 
@@ -98,6 +101,19 @@ class Pipeline:
             sizes.append(size)
         self._bytes_codecs = tuple(codecs)
         self.sizes = tuple(sizes)
+
+    @property
+    def most_stored(self) -> int:
+        """Bytes that a stored payload may have.
+
+        Twice what the codecs make of a leaf at most, and some: a legal stream may hold more than an encoder
+        needs, such as empty blocks and skippable frames. Of variable-length data, half of `object_limit`, so
+        that what is read and what is made of it find room together.
+        """
+        values = self.sizes[self._first]
+        if self._native.hasobject and not values.exact:
+            return values.at_most // 2
+        return 2 * self.sizes[-1].at_most + _SLACK
 
     def decode(self, data: Buffer, position: int | None = None) -> Array:
         """The leaf: its shape, native byte order, C-contiguous; read-only if it is `data` itself.

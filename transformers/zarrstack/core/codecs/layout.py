@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..bits import numbers
+
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
@@ -35,6 +37,8 @@ def in_c_order(array: Array, dtype: np.dtype[Any]) -> Array:
     the caches, blocks are cast on their own, each by way of a small copy in the source's order.
     """
     array = np.asarray(array)  # a numpy scalar would pass for a 0-d array, and has no byte order
+    if dtype.kind in "mM":
+        return in_c_order(numbers(array), np.dtype("i8").newbyteorder(dtype.byteorder)).view(dtype)
     if array.flags.c_contiguous or array.nbytes < _LARGE:
         return array.astype(dtype, order="C", copy=False)
     lean = array.squeeze()
