@@ -5,7 +5,8 @@ Needs nothing but Python 3.11 or later and the package registry that pip is set 
 Safe to run again: what is already installed is not installed twice.
 
     demo    migrate a real Zarr v2 archive and a real N5 container, and show the results
-    test    run the tests (further arguments go to pytest)
+    test    run the tests, in a few minutes; `--all` runs the slow ones too, `--random [SEED]` those that
+            draw examples, with new ones (further arguments go to pytest)
     check   lint, type-check and build the docs, as CI does
     shell   say how to use the environment by hand
 
@@ -16,6 +17,7 @@ Python 2.7 can parse, so that an old Python gets one clear line instead of a Syn
 from __future__ import print_function
 
 import os
+import random
 import subprocess
 import sys
 
@@ -161,10 +163,20 @@ def demo():
 
 
 def test(*arguments):
-    """Run the suite."""
+    """Run the suite, or the part that the arguments name."""
     install("test")
+    words, chosen = list(arguments), []
+    if "--all" in words:
+        words.remove("--all")
+        chosen = ["--all"]
+    if "--random" in words:
+        place = words.index("--random")
+        words.pop(place)
+        seed = words.pop(place) if "".join(words[place : place + 1]).isdigit() else str(random.randrange(10**9))
+        say("Random examples with seed " + seed)
+        chosen += ["--random", seed]
     # worksteal: neighbours run in one process, which then migrates for them once, and none idles at the end.
-    run(PYTHON, "-m", "pytest", *(arguments or ("-q", "-n", "auto", "--dist", "worksteal")))
+    run(PYTHON, "-m", "pytest", *(chosen + (words or ["-q", "-n", "auto", "--dist", "worksteal"])))
 
 
 def check():

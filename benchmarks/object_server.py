@@ -8,7 +8,6 @@ never busy. Objects lie in memory. The first line of output is the port. Signatu
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 import sys
 import xml.sax.saxutils
@@ -19,6 +18,11 @@ from aiohttp import web
 
 NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
 MOST_KEYS = 1000
+
+
+def etag(data: bytes) -> str:
+    """As good as a digest while this process lives, and worked out once for each object."""
+    return f'"{hash(data) & (1 << 64) - 1:016x}"'
 
 
 class Store:
@@ -69,23 +73,23 @@ class Store:
         query = request.query
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
         after = query.get("continuation-token", "")
-        found: dict[str, int | None] = {}
+        found: dict[str, bytes | None] = {}
         for key, data in sorted(self.objects.get(bucket, {}).items()):
             if key.startswith(prefix):
                 name, mark, _ = key[len(prefix) :].partition(delimiter) if delimiter else (key, "", "")
                 whole = prefix + name + mark if delimiter else key
-                found[whole] = None if mark else len(data)
+                found[whole] = None if mark else data
         names = [name for name in found if name > after]
         part = names[:MOST_KEYS]
         rows = []
         for name in part:
-            text, size = xml.sax.saxutils.escape(name), found[name]
-            if size is None:
+            text, content = xml.sax.saxutils.escape(name), found[name]
+            if content is None:
                 rows.append(f"<CommonPrefixes><Prefix>{text}</Prefix></CommonPrefixes>")
             else:
                 stamp = "2026-01-01T00:00:00.000Z"
                 rows.append(
-                    f"<Contents><Key>{text}</Key><Size>{size}</Size><ETag>x</ETag>"
+                    f"<Contents><Key>{text}</Key><Size>{len(content)}</Size><ETag>{etag(content)}</ETag>"
                     f"<LastModified>{stamp}</LastModified><StorageClass>STANDARD</StorageClass></Contents>"
                 )
         more = len(names) > MOST_KEYS
@@ -124,9 +128,12 @@ class Store:
             bucket, _, before = unquote(request.headers["x-amz-copy-source"]).strip("/").partition("/")
             objects[key] = self.objects[bucket][before]
             return self.told("CopyObjectResult", "<ETag>x</ETag>")
+        elif request.headers.get("If-None-Match") == "*" and key in objects:
+            text = "<Error><Code>PreconditionFailed</Code><Condition>If-None-Match</Condition></Error>"
+            return web.Response(status=412, content_type="application/xml", text=text)
         else:
             objects[key] = body
-        return web.Response(headers={"ETag": f'"{hashlib.md5(body).hexdigest()}"'})
+        return web.Response(headers={"ETag": etag(body)})
 
     @staticmethod
     def told(name: str, inside: str) -> web.Response:
@@ -138,7 +145,11 @@ class Store:
         if data is None:
             text = f"<Error><Code>NoSuchKey</Code><Key>{xml.sax.saxutils.escape(key)}</Key></Error>"
             return web.Response(status=404, content_type="application/xml", text=text)
-        headers = {"ETag": '"x"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT", "Accept-Ranges": "bytes"}
+        headers = {
+            "ETag": etag(data),
+            "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT",
+            "Accept-Ranges": "bytes",
+        }
         asked = request.headers.get("Range", "")
         status = 200
         if asked:

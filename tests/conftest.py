@@ -1,4 +1,4 @@
-"""What every test shares: the rule about skips.
+"""What every test shares: the choice of tests, the watch over processes, and the rule about skips.
 
 A test that needs a reader that does not install at one end is marked with
 `needs_reader("name")`. Where `not_everywhere.toml` lists the name for this end, the test is
@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
 import tomllib
 from collections.abc import Generator
 from pathlib import Path
 
-import hypothesis
+import chances
+import choosing
+import left_behind
 import pytest
-from chances import IN_CI, fewer
 
 HERE = Path(__file__).parent
 END = "3.11" if sys.version_info[:2] == (3, 11) else "3.13"
 LISTED = "not everywhere: "
 
-# Slow machines are no failure.
-hypothesis.settings.register_profile("zarrlift", deadline=None, max_examples=fewer(50), derandomize=IN_CI)
-hypothesis.settings.load_profile("zarrlift")
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which tests a run takes."""
+    choosing.add_options(parser)
 
 
 def missing_readers() -> dict[str, str]:
@@ -35,8 +38,15 @@ def missing_readers() -> dict[str, str]:
     return {
         row["name"]: f"{row['name']} {row['version']}: {row['reason']}"
         for row in rows
-        if row["end"] in (END, "both") and not os.environ.get(row.get("unless", ""))
+        if row["end"] in (END, "both") and not is_here(row)
     }
+
+
+def is_here(row: dict[str, str]) -> bool:
+    """Whether this machine has what a row of the list is about."""
+    program = row.get("program")
+    found = program is not None and sys.platform == "linux" and shutil.which(program) is not None
+    return found or bool(os.environ.get(row.get("unless", "")))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -93,7 +103,11 @@ class SkipGuard:
             terminalreporter.write_line(text, red=True)
 
 
+@pytest.hookimpl(tryfirst=True)  # before hypothesis' plug-in, which is given a seed
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch skips where the results come together: not in xdist's workers."""
+    """Choose the tests; watch skips where the results come together: not in xdist's workers."""
+    chances.load_profile(config)
+    config.pluginmanager.register(choosing.Choice(config), "choice")
+    config.pluginmanager.register(left_behind, "left-behind")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipGuard(), "skip-guard")

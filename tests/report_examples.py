@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from zarrlift.archive import Archive, ArrayNode, GroupNode, Layout
-from zarrlift.outcome import NodeStatus, Outcome, Status
+from zarrlift.job_status import NodeStatus, Status
+from zarrlift.outcome import Outcome
 from zarrlift.plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
 from zarrlift.recipe import Recipe
 from zarrlift.route import route_between
@@ -215,7 +216,14 @@ STATUS = Status(
     ),
     created=1_790_000_000.0,
     updated=1_790_000_060.0,
+    activity="stopped",
+    host="storm",
+    process=4242,
+    began=1_790_000_000.0,
+    bytes_done=134_000_000,
+    bytes_total=135_230_000,
 )
+RUNNING = replace(STATUS, activity="running", rate=2_230_000.0, seconds_left=0.55)
 
 EQUAL = VerificationReport(
     source=PLAN.source,

@@ -64,6 +64,7 @@ def headings(table: str) -> list[str]:
 # What runs
 
 
+@pytest.mark.slow
 def test_a_small_run_checks_and_measures_what_it_was_asked_for(tmp_path: Path) -> None:
     only = ["shards", "n5 zstd", "metadata", "memory", "plan"]
     done = run("--small", "--only", ",".join(only), "--directory", tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from dataclasses import replace
 
 import pytest
@@ -93,15 +94,47 @@ def test_exit_code_says_how_it_went(name, answer, code, as_json, fakes, capsys):
         assert document["exit_code"] == code
         assert document["command"] == name
         assert ("error" in document) is isinstance(answer, BaseException)
-        assert not err
+        assert all(line.startswith("zarrlift: ") for line in err.splitlines())
+        assert bool(err) is (code != 0), "what went wrong is said where it is seen"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_report_goes_to_standard_output(name, fakes, capsys):
-    main(ARGUMENTS[name])
+    code = main(ARGUMENTS[name])
     out, err = capsys.readouterr()
     assert out
-    assert not err
+    assert err == ("" if code == 0 else "zarrlift: 1 node is refused.\n")
+
+
+def test_a_terminal_that_shows_the_report_needs_no_second_word(fakes, capsys, monkeypatch):
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda _self: True, raising=False)
+    fakes["verify"].answer = examples.DIFFERENT
+    for name in ("inspect", "plan", "verify"):
+        assert main(ARGUMENTS[name]) == 1
+        assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("answer", [examples.PARTLY, examples.FAILED], ids=["refused", "failed"])
+def test_what_went_wrong_goes_to_standard_error_and_is_said_once(answer, fakes, capsys):
+    fakes["migrate"].answer = answer
+    assert main(ARGUMENTS["migrate"]) == 1
+    out, err = capsys.readouterr()
+    (problem,) = answer.problems
+    assert problem.message in err
+    assert problem.message not in out
+    assert re.search("1 (refusal|failure)", out)
+
+
+def test_json_is_whole_and_standard_error_gets_short_lines(fakes, capsys):
+    many = tuple(replace(examples.FAILED.problems[0], key=f"temperature/{i}") for i in range(25))
+    fakes["migrate"].answer = replace(examples.FAILED, problems=many)
+    assert main([*ARGUMENTS["migrate"], "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)["result"]["problems"]) == 25
+    first, *others, last = err.splitlines()
+    assert first.startswith("zarrlift: Incomplete: 1 of 2 arrays")
+    assert len(others) == 10
+    assert last == "zarrlift: and 15 more"
 
 
 def test_an_error_is_one_message_with_its_place(fakes, capsys):
@@ -173,10 +206,10 @@ def test_every_option_of_migrate_arrives(fakes):
         " --shard-index-location start --memory 2GB --include a/* --include b"
         " --exclude c --drop-empty --objects json --allow-pickle --attributes keep --conventions none"
         " --multiscale ome --from zarr2 --job j.db"
-        " --workers 3 --processes --verify full --fsync --link hard --overwrite --follow-links"
+        " --workers 3 --processes --verify full --fsync --link hard --overwrite --take-over --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
         ' --dest-storage-options {"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
-        " --axes kept --allow-fallback"
+        " --axes kept --allow-fallback --max-document-size 1GiB"
     )
     assert main(words.split()) == 0
     call = fakes["migrate"]
@@ -193,6 +226,7 @@ def test_every_option_of_migrate_arrives(fakes):
         "fsync": True,
         "link": "hard",
         "overwrite": True,
+        "take_over": True,
         "follow_links": True,
         "storage_options": {"anon": True, "endpoint_url": "http://x"},
         "dest_storage_options": {"a": {"b": 1}},
@@ -200,6 +234,7 @@ def test_every_option_of_migrate_arrives(fakes):
         "dest_through": "log:x.jsonl",
         "axes": "kept",
         "allow_fallback": True,
+        "max_document_size": 1 << 30,
     }
     assert recipe == zarrlift.Recipe(
         base=zarrlift.ArrayRecipe(
@@ -298,7 +333,8 @@ def test_a_request_that_makes_no_sense_exits_2_and_touches_nothing(words, messag
     if as_json:
         error = json.loads(out)["error"]
         assert error["kind"] == "usage"
-        out, err = err, json.dumps(error)
+        assert len(err.splitlines()) == 1
+        out = ""
     assert not out
     assert message in err
     assert "Traceback" not in err

@@ -13,6 +13,7 @@ import sys
 import numcodecs
 import pytest
 import zarr
+from processes import running
 
 RUN = "import sys; from zarrlift.cli import main; sys.exit(main())"
 
@@ -116,17 +117,12 @@ sys.exit(main())
 
 def interrupted(numbers, cleanup="pass"):
     """Start a migration that never ends, send signals, give exit code and error text."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", FAKE.format(cleanup=cleanup), "migrate", "a", "b"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
     lines = []
-    for number in numbers:
-        lines.append(process.stdout.readline())
-        process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    with running([sys.executable, "-c", FAKE.format(cleanup=cleanup), "migrate", "a", "b"]) as process:
+        for number in numbers:
+            lines.append(process.stdout.readline())
+            process.send_signal(number)
+        _, err = process.communicate(timeout=60)
     assert set(lines) == {"ready\n"}
     return process.returncode, err
 
@@ -185,7 +181,7 @@ sys.exit(main())
         timeout=60,
     )
     os.close(write)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (1, "zarrlift: 40 nodes are refused.\n")
 
 
 def test_a_name_that_the_terminal_cannot_encode_is_escaped():

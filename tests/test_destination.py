@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from zarr.dtype import parse_data_type
 
 from zarrlift.archive import ArrayNode, Layout
 from zarrlift.destination import destination_layout
@@ -17,7 +18,7 @@ from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import UsageError
 from zarrstack.core.frames import Shards
 from zarrstack.core.keys import KeyEncoding
-from zarrstack.core.portable import CODECS
+from zarrstack.core.portable import CODECS, misread_nan
 from zarrstack.core.shard import IndexFormat
 
 LITTLE = CodecSpec("bytes", {"endian": "little"})
@@ -320,16 +321,27 @@ def test_shards_stay_shards_with_the_index_that_is_asked_for(recipe: Any, checks
 
 
 @pytest.mark.parametrize(
-    "frame", [None, Shards((2, 1), IndexFormat(checksum=True))], ids=["chunks", "shards"]
+    ("data_type", "fill"),
+    [
+        (STRUCT, "AAAAAAAAAAAAAAAA"),
+        (DataType("raw_bytes", {"length_bytes": 2}), "AAA="),
+        (DataType("numpy.timedelta64", {"unit": "generic", "scale_factor": 1}), 0),
+    ],
+    ids=str,
 )
-def test_structs_in_shards_have_fewer_readers(frame: Shards | None) -> None:
-    source = node(LITTLE, dtype=STRUCT, fill="AAAAAAAAAAAAAAAA")
-    source = replace(source, layout=replace(source.layout, frame=frame))
-    _, problems = destination_layout(source, ArrayRecipe(), in_place=False)
-    (warning,) = [problem for problem in problems if problem.kind == "readers"]
-    assert ("zarr-python 3.1.6" in warning.message) is (frame is not None)
-    assert warning.expected is not None
-    assert warning.expected.endswith("zarr-python 3.4.2")
+@pytest.mark.parametrize("wish", [{}, {"codecs": "keep"}, {"shards": "2x"}, {"shards": "none"}], ids=str)
+@pytest.mark.parametrize(
+    "before", [None, Shards((2, 1), IndexFormat(checksum=True))], ids=["chunks", "shards"]
+)
+def test_what_zarr_python_3_1_reads_in_no_shard_comes_out_of_them(
+    data_type: DataType, fill: Any, wish: dict[str, Any], before: Shards | None
+) -> None:
+    source = node(LITTLE, dtype=data_type, fill=fill)
+    source = replace(source, layout=replace(source.layout, frame=before))
+    layout, problems = destination_layout(source, ArrayRecipe(**wish), in_place=False)
+    assert layout.frame is None
+    told = [problem for problem in problems if problem.kind == "grid" and "3.1.6" in problem.message]
+    assert bool(told) == (before is not None or wish == {"shards": "2x"})
 
 
 @pytest.mark.parametrize(
@@ -423,3 +435,20 @@ def test_who_cannot_read_the_result_is_named(source: ArrayNode, recipe: Any, wor
     warnings = [str(problem) for problem in problems if problem.severity == "warning"]
     assert len(warnings) == (words is not None)
     assert all(word in warnings[0] for word in words or ())
+
+
+@pytest.mark.parametrize(
+    ("data_type", "bits"),
+    [
+        *(("float16", bits) for bits in ("7e00", "fe00", "7e01", "7c01", "fdff")),
+        *(("float32", bits) for bits in ("7fc00000", "7fc00001", "ffc00000", "7f800001", "ffbfffff")),
+        *(("float64", bits) for bits in ("7ff8000000000001", "7ff0000000000001")),
+    ],
+)
+def test_a_nan_that_zarr_python_misreads_is_refused_and_no_other(data_type: str, bits: str) -> None:
+    fill = f"0x{bits}"
+    read = np.asarray(parse_data_type(data_type, zarr_format=3).from_json_scalar(fill, zarr_format=3))
+    misread = read.astype(read.dtype.newbyteorder(">")).tobytes().hex() != bits
+    assert misread_nan(fill) == misread
+    _, problems = destination_layout(node(LITTLE, dtype=data_type, fill=fill), ArrayRecipe(), in_place=False)
+    assert [problem.kind for problem in problems if problem.severity == "refusal"] == ["fill"] * misread

@@ -35,14 +35,14 @@ FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)(?P<options>[^\n]*)\n(?P<body>.*?)^(?P=indent)``` *$",
     re.DOTALL | re.MULTILINE,
 )
-SETUP = re.compile(r"^python3 go\.py \w+$|^\.ci/run$|^make \w+$")
+SETUP = re.compile(r"^python3 go\.py \w+( --\w+)*$|^\.ci/run$|^make \w+$")
 """Commands that set up an environment: .ci/run runs them, since a test runs inside one."""
 
 OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeStatus", "NodeRow", "Requirement"}
 """Calls whose `kind` is not that of a problem."""
 
-OTHERS_OPTIONS = {"--help", "--write"}
-"""Options on the pages that are not in the tables of commands: `--help`, and those of benchmarks."""
+OTHERS_OPTIONS = {"--help", "--write", "--random", "--durations", "--at", "--failing", "--runs"}
+"""Options on the pages that are not in the tables of commands: `--help`, and of benchmarks and of tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +159,7 @@ class Runner:
 
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.slow(one_in=25)
 def test_a_page_does_what_it_says(page: Path) -> None:
     # Not pytest's folder, whose long name is broken into lines by what is printed.
     with tempfile.TemporaryDirectory(prefix="page") as folder:

@@ -14,7 +14,8 @@ import pytest
 from fixtures_index import archive
 
 from zarrlift import storage
-from zarrlift.storage import LocalStorage, read_at
+from zarrlift.storage import LocalStorage
+from zarrlift.storage_files import read_at
 from zarrstack.core.errors import UsageError
 
 ARCHIVES = (
@@ -62,6 +63,7 @@ def told(script: str, *arguments: str | Path) -> str:
     return ran.stdout
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("options", ["", "--shards auto", "--codecs zstd:3"])
 def test_archives_are_looked_at_migrated_verified_and_taken_back(options: str, tmp_path: Path) -> None:
     script = """

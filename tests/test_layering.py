@@ -24,7 +24,22 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("transformers", ("zarrstack", "zarrstack.*")),
     (
         "archive",
-        ("archive", "read_options", "process", "storage*", "places", "no_archive", "credentials", "through"),
+        (
+            "version",
+            "archive",
+            "read_options",
+            "process",
+            "broken_packages",
+            "scratch",
+            "partial_files",
+            "storage*",
+            "places",
+            "owner",
+            "no_archive",
+            "credentials",
+            "through",
+            "stored",
+        ),
     ),
     ("recipe", ("recipe*", "codec_text", "casting*", "objects")),
     ("formats, conventions", ("formats*", "conventions*")),
@@ -39,7 +54,6 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "advising",
             "plans*",
             "documents*",
-            "stored",
             "models.[!c]*",
             "models.checking",
         ),
@@ -73,6 +87,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "run",
         (
             "run",
+            "run_arrays",
             "executors",
             "view",
             "view_archive",
@@ -80,12 +95,26 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "hierarchy_view",
             "shown",
             "reversing*",
-            "serving",
+            "serving*",
             "merging",
+            "source_check",
+            "recorded",
+            "syncing",
+            "unsynced",
+            "local_times",
             "outcome",
+            "job_status",
             "progress",
             "publishing",
+            "totals",
+            "events",
+            "option_words",
+            "report.units",
+            "current_status",
             "ends",
+            "claiming",
+            "earlier",
+            "relocated",
             "replacing",
             "migration",
             "finish*",
@@ -102,6 +131,7 @@ IN_CORE_FORBIDDEN = {
     "subprocess", "tempfile", "urllib", "zarr", "zarrlift",
 }  # fmt: skip
 MADE_OF_ZARR = {
+    "zarrlift.storage_layered",
     "zarrlift.storage_bridge",
     "zarrlift.hierarchy_view",
     "zarrlift.view",
@@ -224,8 +254,8 @@ def test_the_core_does_no_io() -> None:
 
 
 LIGHT_STACK = {
-    "zarrstack", "zarrstack.clock", "zarrstack.lazy", "zarrstack.options", "zarrstack.plugins",
-    "zarrstack.registry", "zarrstack.transient",
+    "zarrstack", "zarrstack.array_documents", "zarrstack.clock", "zarrstack.lazy", "zarrstack.options",
+    "zarrstack.plugins", "zarrstack.registry", "zarrstack.transient",
 }  # fmt: skip
 """What `zarrlift --help` and a listing of layers may load; every other layer module subclasses zarr."""
 
@@ -251,6 +281,7 @@ MAY_PICKLE = {
     "zarrstack.core.codecs.objects": "pickled object arrays, where the user allows them",
     "zarrstack.testing": "whether a layer can be sent to a worker",
     "zarrlift.twin": "the pipe to a process of our own",
+    "zarrlift.worker": "what the coordinator of the job sends to its workers",
 }
 
 

@@ -76,6 +76,28 @@ def test_an_sqlite_store_is_told_how_it_becomes_an_archive(tmp_path):
         open_storage(tmp_path / "a.sqldb")
 
 
+@pytest.mark.parametrize(
+    "references",
+    [{"version": 1, "templates": {}, "refs": {}}, {".zgroup": "{}"}, {"a/.zarray": "{}"}],
+    ids=["version 1", "version 0", "without a root"],
+)
+def test_a_file_of_references_is_told_how_it_is_opened(tmp_path, references):
+    (tmp_path / "refs.json").write_text(json.dumps(references, indent=1))
+    with pytest.raises(UsageError, match=r"file of references.*reference:// --storage-options fo=.*refs"):
+        open_storage(tmp_path / "refs.json")
+
+
+def test_directories_in_a_zip_file_are_no_objects(tmp_path):
+    """As `zip -r` writes them."""
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for file in sorted(OCEAN.rglob("*")):
+            archive.write(file, file.relative_to(OCEAN))
+    told = [problem.message for problem in zarrlift.plan(tmp_path / "x.zip").all_problems()]
+    assert not [message for message in told if "belong to no" in message]
+    stored = open_storage(tmp_path / "x.zip")
+    assert not [key for key in stored.list_prefix("") if key.endswith("/")]
+
+
 def test_the_root_of_a_file_system_without_a_name_keeps_its_slashes(tmp_path):
     references = tmp_path / "references.json"
     references.write_text(json.dumps({"version": 1, "refs": {".zgroup": '{"zarr_format": 2}'}}))
@@ -139,8 +161,11 @@ def test_plain_http_cannot_list_and_is_read_from_consolidated_metadata(web):
     ("place", "said"),
     [
         ("", "an empty path"),
-        ("/nowhere/at/all", "nothing is there; found /nowhere/at/all"),
-        (__file__, "not an archive; found the file"),
+        ("/nowhere/at/all", "^no such file or directory: /nowhere/at/all$"),
+        (
+            __file__,
+            "test_places.py is a text file, not an archive; expected a directory, a",
+        ),
         (OCEAN / ".zgroup", f"is no archive; .*Give {OCEAN}"),
         ("file://elsewhere/x", "on this machine"),
         ("nosuch://x", "not a place"),
@@ -156,20 +181,22 @@ def test_what_is_no_place_is_said_so(place, said):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"\x89HDF\r\n\x1a\n", "an HDF5 or netCDF-4 file, .*; expected .*xarray, or hdmf-zarr for NWB"),
+        (b"\x89HDF\r\n\x1a\n", "an HDF5 or netCDF-4 file, .*xarray, or hdmf-zarr for NWB"),
         (b"CDF\x01", "a netCDF file, .*xarray"),
         (b"MM\0*", "a TIFF file, .*bioformats2raw"),
         (b"\x1f\x8b\x08", "a gzip file, .*Unpack it first"),
         (b"." * 257 + b"ustar", "a tar file, .*Unpack it first"),
         (b"PK\3\4 and no directory", "a zip file that is cut short or damaged, .*Copy it anew"),
-        (b"", r"the file .* \(File is not a zip file\)"),
+        (b"", "an empty file, .*expected a directory"),
+        ("h\u00e9llo\n".encode(), "a text file, .*expected a directory"),
+        (bytes(range(256)), "a file of an unknown kind, .*expected a directory"),
     ],
-    ids=["hdf5", "netcdf", "tiff", "gzip", "tar", "cut zip", "empty"],
+    ids=["hdf5", "netcdf", "tiff", "gzip", "tar", "cut zip", "empty", "text", "unknown"],
 )
 def test_a_file_that_is_no_archive_is_called_what_it_is(tmp_path, content, said):
     file = tmp_path / "data"
     file.write_bytes(content)
-    with pytest.raises(UsageError, match=f"not an archive; found {said}"):
+    with pytest.raises(UsageError, match=f"^{file} is {said}"):
         open_storage(file)
 
 
@@ -185,20 +212,20 @@ def test_a_file_that_is_no_archive_is_called_what_it_is(tmp_path, content, said)
 def test_a_path_with_nothing_there_may_be_misspelt(tmp_path, monkeypatch, given, advice):
     (tmp_path / "ocean.zarr").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="nothing is there") as told:
+    with pytest.raises(UsageError, match="no such file or directory") as told:
         open_storage(given)
     assert told.value.problem.advice == (advice and advice.format(tmp_path))
 
 
 @pytest.mark.parametrize("function", [zarrlift.plan, zarrlift.migrate], ids=["plan", "migrate"])
 def test_source_and_destination_may_be_swapped(tmp_path, function):
-    with pytest.raises(UsageError, match="nothing is there") as told:
+    with pytest.raises(UsageError, match="no such file or directory") as told:
         function(tmp_path / "new.zarr", OCEAN)
     assert told.value.problem.advice == f"The source comes first; {OCEAN} is there. Are the two swapped?"
 
 
 def test_in_place_too_there_must_be_a_source(tmp_path):
-    with pytest.raises(UsageError, match="nothing is there"):
+    with pytest.raises(UsageError, match="no such file or directory"):
         zarrlift.migrate(tmp_path / "old.zarr", in_place=True)
     assert not list(tmp_path.iterdir())
     with pytest.raises(UsageError, match="a zip file cannot be written"):

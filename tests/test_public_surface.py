@@ -127,10 +127,12 @@ def test_every_error_is_one_tree_with_its_own_kind() -> None:
         "error",
         "job",
         "metadata",
+        "source-changed",
         "storage",
         "unsupported",
         "usage",
         "verification",
+        "worker",
     ]
 
 

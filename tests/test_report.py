@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import report_examples as examples
 
-from zarrlift.outcome import NodeStatus
+from zarrlift.job_status import NodeStatus
 from zarrlift.report import Page
 from zarrlift.report import archive as report_archive
 from zarrlift.report import outcome as report_outcome
@@ -32,11 +32,15 @@ REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "done": lambda page: report_outcome.lines(examples.DONE, page),
     "some-refused": lambda page: report_outcome.lines(examples.PARTLY, page),
     "failed": lambda page: report_outcome.lines(examples.FAILED, page),
+    "some-refused-problems": lambda page: report_outcome.problem_lines(examples.PARTLY, page),
+    "failed-problems": lambda page: report_outcome.problem_lines(examples.FAILED, page),
+    "failed-whole": lambda page: report_outcome.whole(examples.FAILED, page),
     "in-place": lambda page: report_outcome.lines(examples.IN_PLACE, page),
     "nothing-to-do": lambda page: report_outcome.lines(examples.NOTHING, page),
     "finished": lambda page: report_outcome.lines(examples.FINISHED, page),
     "undone": lambda page: report_outcome.lines(examples.UNDONE, page),
     "status": lambda page: report_status.lines(examples.STATUS, page),
+    "status-running": lambda page: report_status.lines(examples.RUNNING, page),
     "equal": lambda page: report_outcome.verification_lines(examples.EQUAL, page),
     "different": lambda page: report_outcome.verification_lines(examples.DIFFERENT, page),
 }
@@ -78,12 +82,33 @@ def test_all_shows_every_array_and_every_place():
     assert "--all shows" not in text
 
 
-def test_bytes_that_stay_where_they_are_are_not_still_to_be_done():
-    stays = NodeStatus(path="a", kind="array", route="stay", state="done", bytes_total=5)
-    status = replace(examples.STATUS, state="finished", in_place=True, nodes=(stays,))
+def test_a_total_that_is_an_estimate_is_marked_as_one():
+    figures = {"bytes_done": 5, "bytes_total": 9, "bytes_known": False}
+    going = NodeStatus(path="a", kind="array", route="relink", state="pending", **figures)
+    status = replace(examples.STATUS, nodes=(going,), **figures)
     text = "\n".join(report_status.lines(status, Page(width=120)))
-    assert " of " not in text
-    assert text.endswith("1 node: 1 done.")
+    assert text.count("5 B of ~9 B") == 2, "in the row and in the summary"
+
+
+PENDING = (NodeStatus(path="a", kind="array", route="relink", state="pending"),)
+FAILED = (NodeStatus(path="a", kind="array", route="relink", state="failed", error="broken"),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"activity": "stopped", "nodes": PENDING}, "Go on with: zarrlift resume", id="stopped"),
+        pytest.param({"activity": "stale", "nodes": PENDING}, "Go on with: zarrlift resume", id="killed"),
+        pytest.param({"activity": "stopped", "nodes": FAILED}, "Once the cause is gone: ", id="failed"),
+        pytest.param({"activity": "unknown"}, "If that process has ended: zarrlift resume", id="elsewhere"),
+        pytest.param({"undoing": True}, "It is being taken back. Go on", id="undone"),
+        pytest.param({"activity": "running"}, "4 nodes: ", id="running"),
+        pytest.param({"activity": None, "state": "done"}, "4 nodes: ", id="done"),
+    ],
+)
+def test_a_status_advises_what_is_right(changes, expected):
+    *_, last = report_status.lines(replace(examples.STATUS, **changes), Page(width=120))
+    assert last.startswith(expected)
 
 
 def test_an_undone_job_is_not_said_to_be_there():

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -18,11 +19,13 @@ import numpy as np
 import pytest
 import zarr
 from fixtures_index import FIXTURES, archive, same
+from processes import running
 from readers import zarrita_js
 from readers.zarr_2_18 import ask
 
 import zarrlift
 
+VIEWER = "https://viewer.example"
 OCEAN = FIXTURES / "zarr_v2" / "zarr-2.18" / "people" / "ocean.zarr"
 SERVED = {
     "zarr-2.18/people/ocean": ("sst", "depth", "station_name", "lat"),
@@ -36,16 +39,16 @@ SERVED = {
 def serving(source: Path, *options: str) -> Iterator[str]:
     """The address of a server on a free port; it is told to end as by Ctrl-C, and must end well."""
     command = [sys.executable, "-m", "zarrlift", "serve", str(source), "--port", "0", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
+    with running(command) as process:
         line = process.stdout.readline()
         found = re.search(r"http://\S+", line)
         assert found, line + process.stderr.read()
-        yield found[0]
-    finally:
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == 0, errors
+        try:
+            yield found[0]
+        finally:
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=60)
+            assert process.returncode == 0, errors
 
 
 def fetch(url: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
@@ -59,7 +62,7 @@ def fetch(url: str, method: str = "GET", **headers: str) -> tuple[int, dict[str,
 
 @pytest.fixture(scope="module")
 def ocean() -> Iterator[str]:
-    with serving(OCEAN) as address:
+    with serving(OCEAN, "--allow-origin", VIEWER) as address:
         yield address
 
 
@@ -75,7 +78,7 @@ def test_every_object_is_what_a_migration_writes(ocean: str, migrated: Path) -> 
         key = file.relative_to(migrated).as_posix()
         status, headers, body = fetch(ocean + key)
         assert (status, body) == (200, file.read_bytes())
-        assert headers["Access-Control-Allow-Origin"] == "*"
+        assert "Access-Control-Allow-Origin" not in headers
 
 
 @pytest.mark.parametrize(
@@ -101,10 +104,126 @@ def test_head_says_how_long(ocean: str, migrated: Path) -> None:
     assert int(headers["Content-Length"]) == (migrated / "sst/c/0/0/0").stat().st_size
 
 
-def test_a_browser_may_ask_first(ocean: str) -> None:
-    status, headers, _ = fetch(ocean + "sst/zarr.json", "OPTIONS")
-    assert status == 204
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+def test_pages_of_origins_that_are_allowed_may_read(ocean: str, method: str) -> None:
+    """OPTIONS is what a browser asks first."""
+    status, headers, _ = fetch(ocean + "sst/zarr.json", method, Origin=VIEWER)
+    assert status == (204 if method == "OPTIONS" else 200)
+    assert headers["Access-Control-Allow-Origin"] == VIEWER
+    assert headers["Vary"] == "Origin"
     assert "Range" in headers["Access-Control-Allow-Headers"]
+    others = [
+        fetch(ocean + "sst/zarr.json", method, Origin=VIEWER + end)[1] for end in (":80", ".evil.example")
+    ]
+    assert not [name for headers in others for name in headers if name.startswith("Access-Control")]
+
+
+@pytest.mark.parametrize("options", [(), ("--allow-origin", "*")], ids=["nobody", "everybody"])
+def test_no_origin_is_allowed_unless_it_is_said(options: tuple[str, ...]) -> None:
+    with serving(OCEAN, *options) as address:
+        headers = fetch(address + "zarr.json", Origin=VIEWER)[1]
+    assert headers.get("Access-Control-Allow-Origin") == (options[1] if options else None)
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:99", 200),
+        ("archive.localhost", 200),
+        ("127.0.0.1:99", 200),
+        ("[::1]:99", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example:8383", 421),
+        ("192.168.0.1", 421),
+    ],
+)
+def test_a_page_whose_name_leads_here_cannot_read(ocean: str, host: str, status: int) -> None:
+    """DNS rebinding: to the browser, the page and the archive are of one origin."""
+    assert fetch(ocean + "sst/zarr.json", Host=host)[0] == status
+
+
+def test_where_others_may_come_any_name_will_do() -> None:
+    with serving(OCEAN, "--host", "0.0.0.0") as address:
+        assert fetch(address + "zarr.json", Host="archive.example")[0] == 200
+
+
+def connected(address: str) -> socket.socket:
+    host, port = address.removeprefix("http://").rstrip("/").split(":")
+    return socket.create_connection((host, int(port)), timeout=60)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"GET /" + b"a" * 100_000, b"GET / HTTP/1.1\r\nA: " + b"b" * 100_000, b"nonsense"],
+    ids=["request line", "header", "no HTTP"],
+)
+def test_what_is_no_request_is_answered_without_a_traceback(head: bytes) -> None:
+    command = [sys.executable, "-m", "zarrlift", "serve", str(OCEAN), "--port", "0"]
+    with running(command) as process:
+        address = re.search(r"http://\S+", process.stdout.readline())[0]
+        with connected(address) as client:
+            client.sendall(head + b"\r\n\r\n")
+            assert re.match(rb"HTTP/1.[01] 4\d\d ", client.recv(1000))
+        assert fetch(address + "zarr.json")[0] == 200
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (0, "")
+
+
+WITH_LIMITS = """
+import sys
+from zarrlift import serving_connections
+from zarrlift.serving_connections import Connections
+Connections.__init__.__defaults__ = ({patience}, {most})
+from zarrlift.cli import main
+sys.exit(main())
+"""
+
+
+@contextmanager
+def limited(patience: float = 30, most: int = 512) -> Iterator[str]:
+    program = WITH_LIMITS.format(patience=patience, most=most)
+    with running([sys.executable, "-c", program, "serve", str(OCEAN), "--port", "0"]) as process:
+        yield re.search(r"http://\S+", process.stdout.readline())[0]
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /zarr.json HTT", b"GET /zarr.json HTTP/1.1\r\nHost: localhost\r\n"]
+)
+def test_a_request_that_does_not_come_is_not_waited_for(sent: bytes) -> None:
+    with limited(patience=0.1) as address, connected(address) as client:
+        client.sendall(sent)
+        with suppress(ConnectionResetError):
+            assert client.recv(1000) == b""
+        assert fetch(address + "zarr.json")[0] == 200
+
+
+def test_connections_are_limited_and_free_again() -> None:
+    request = b"GET /zarr.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with limited(most=2) as address:
+        clients = [connected(address) for _ in range(2)]
+        for client in clients:
+            client.sendall(request)
+            assert client.recv(12) == b"HTTP/1.1 200"
+        with connected(address) as client:
+            assert client.recv(12) == b"HTTP/1.1 503"
+        for client in clients:
+            client.close()
+        assert 200 in (fetch(address + "zarr.json")[0] for _ in range(1000))
+
+
+@pytest.mark.parametrize("origin", ["viewer.example", "https://viewer.example/", "*.example", ""])
+def test_what_is_no_origin_is_refused(origin: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "zarrlift", "serve", str(OCEAN), "--allow-origin", origin],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    assert "not an origin" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -236,14 +355,14 @@ def test_separator_of_v2_keys(sharded: Path) -> None:
 
 def test_what_is_not_served_is_said_and_is_not_found(sharded: Path) -> None:
     words = [sys.executable, "-m", "zarrlift", "serve", str(sharded), "--as", "n5", "--port", "0"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    line = process.stdout.readline()
-    assert " as N5: http" in line
-    status, _, body = fetch(re.search(r"http://\S+", line)[0] + "no/attributes.json")
-    assert status == 404
-    assert b"N5 has no such data type" in body
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    with running(words) as process:
+        line = process.stdout.readline()
+        assert " as N5: http" in line
+        status, _, body = fetch(re.search(r"http://\S+", line)[0] + "no/attributes.json")
+        assert status == 404
+        assert b"N5 has no such data type" in body
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
     assert "not served: /no" in errors
     assert process.returncode == 0
 
@@ -263,11 +382,11 @@ sys.exit(main())
 
 def test_ctrl_c_while_a_request_is_answered_is_no_traceback() -> None:
     words = [sys.executable, "-c", STOPPED_IN_A_REQUEST, "serve", str(OCEAN), "--port", "0"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    address = re.search(r"http://\S+", process.stdout.readline())[0]
-    with suppress(OSError):  # whether it is still answered is not promised
-        fetch(f"{address}zarr.json")
-    _, errors = process.communicate(timeout=60)
+    with running(words) as process:
+        address = re.search(r"http://\S+", process.stdout.readline())[0]
+        with suppress(OSError):  # whether it is still answered is not promised
+            fetch(f"{address}zarr.json")
+        _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")
 
 

@@ -10,35 +10,35 @@ from typing import TYPE_CHECKING
 
 from zarrstack.lazy import loader
 
+from .version import __version__ as __version__
+
 if TYPE_CHECKING:
     from .archive import Archive, ArrayNode, GroupNode, Layout
     from .finishing import finish, undo
+    from .job_status import NodeStatus, Status
     from .migration import inspect, migrate, plan, resume, status
-    from .outcome import NodeStatus, Outcome, Status
+    from .outcome import Interrupted, Outcome
     from .plans import Plan
     from .recipe import ArrayRecipe, Recipe
     from .reverse_view import ReverseView, present
-    from .run import Interrupted
     from .verifying.report import VerificationReport
     from .verifying.verification import verify
     from .view import LegacyView, open  # noqa: A004 - a name like zarr's own
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "Archive": "archive",
     "ArrayNode": "archive",
     "ArrayRecipe": "recipe",
     "GroupNode": "archive",
-    "Interrupted": "run",
+    "Interrupted": "outcome",
     "Layout": "archive",
     "LegacyView": "view",
-    "NodeStatus": "outcome",
+    "NodeStatus": "job_status",
     "Outcome": "outcome",
     "Plan": "plans",
     "Recipe": "recipe",
     "ReverseView": "reverse_view",
-    "Status": "outcome",
+    "Status": "job_status",
     "VerificationReport": "verifying.report",
     "finish": "finishing",
     "inspect": "migration",

@@ -13,9 +13,13 @@ from zarrstack.core.pointers import LOOKED_AT, pointer
 
 from .archive import Layout
 from .storage import Storage
-from .stored import object_decoder
+from .stored import object_bound, object_decoder
 
 _RESTORE: Final = "Restore the chunk from a backup and resume, or leave the array out with --exclude."
+_AGAIN: Final = (
+    "It may have been cut on its way: resume reads it again. If it stays so, restore the chunk from a backup "
+    "and resume, or leave the array out with --exclude."
+)
 _CHARACTERS: Final = (
     "The chunk has one byte for each character, as netcdf-c 4.9.0 writes them under <U1: set dtype to |S1 in "
     ".zarray, and migrate anew."
@@ -30,7 +34,9 @@ def advised(problem: Problem, source: Storage, layout: Layout) -> Problem:
     told = pointed_out(problem, source)
     if told.kind != "chunk" or told.advice is not None:
         return told
-    return replace(told, advice=_CHARACTERS if _of_bytes(told.key, source, layout) else _RESTORE)
+    if _of_bytes(told.key, source, layout):
+        return replace(told, advice=_CHARACTERS)
+    return replace(told, advice=_RESTORE if source.soon is None else _AGAIN)
 
 
 def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:
@@ -38,7 +44,7 @@ def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:
     if key is None or layout.data_type.name != "fixed_length_utf32" or layout.data_type.itemsize != _UCS4:
         return False
     try:
-        data = source.get(key)
+        data = source.get(key, object_bound(layout))
         if data is None:
             return False
         object_decoder(replace(layout, data_type=_CHARACTER, fill_value="")).decode(data)

@@ -27,7 +27,7 @@ from .keeping import Kept, Region
 from .leaves import MissingShard, ShardReader, among, object_keys, read_objects
 from .new_objects import NewObject, new_object
 from .storage import Storage
-from .stored import object_decoder
+from .stored import object_bound, object_decoder
 from .writing import Writer
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Assembler(ABC):
         self.change = leaf_change_for(move, self.leaf)
         self.sharded = isinstance(move.source.frame, Shards)
         self.shards = ShardReader(source, move.path, move.source) if self.sharded else None
+        self.bound = object_bound(move.source)
         # What an object holds decoded.
         self.each = prod(move.source.object_shape) * (move.source.data_type.itemsize or 1)
 
@@ -126,7 +127,7 @@ class Payloads(Assembler):
         """(leaf, payload, key of the object it came from); what cannot be read is told to `counts`."""
         if self.shards is None:
             keys = object_keys(self.move.source, self.move.path, present)
-            objects = read_objects(self.source, keys, counts, each=self.each)
+            objects = read_objects(self.source, keys, counts, self.bound, each=self.each)
             for number, key, data in zip(present.tolist(), keys, objects, strict=True):
                 if data is None:
                     counts.missing(key)
@@ -238,7 +239,7 @@ class Values(Assembler):
         if self.shards is not None:
             self._paste_shards(canvas, self.shards, present, counts, kept)
         else:
-            objects = read_objects(self.source, keys, counts, each=self.each)
+            objects = read_objects(self.source, keys, counts, self.bound, each=self.each)
             for number, key, data in zip(present.tolist(), keys, objects, strict=True):
                 where = grid.region(grid.coordinates(number))
                 if data is None:

@@ -284,6 +284,12 @@ class _ShardLook:
         self._frame = frame
         self._leaf = leaf
 
+    @property
+    def most_stored(self) -> int:
+        """Bytes that a shard may have."""
+        frame = self._frame
+        return self._leaf.most_stored * frame.leaves + frame.index.size(frame.chunks_per_shard)
+
     def check(self, ends: Ends) -> bool:
         self._frame.index.place(self._frame.chunks_per_shard, ends.length)
         return False

@@ -53,7 +53,7 @@ class Counts:
         self.dropped = 0
         self.failures = 0
         self.tally = Tally()
-        self._path = path
+        self.path = path
         self._certain = certain
         self._leaves = leaves
         self._problems: list[Problem] = []
@@ -98,7 +98,7 @@ class Counts:
         self.failures += 1
         self._keys.add(key)
         if len(self._problems) < _MOST_PROBLEMS:
-            self._problems.append(error.at(node=self._path, key=key).problem)
+            self._problems.append(error.at(node=self.path, key=key).problem)
 
     def missing(self, key: str) -> None:
         """A chunk is not there: a failure if it was listed, and its reading has not failed already."""

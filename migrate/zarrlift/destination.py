@@ -18,10 +18,17 @@ import numpy as np
 from zarrstack.core.chain import Chain, CodecSpec
 from zarrstack.core.dtypes import DataType, fill_from_json, fill_to_json, zero_fill
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError, any_refusal
-from zarrstack.core.frames import N5Blocks, Shards
-from zarrstack.core.jsons import JSON
+from zarrstack.core.frames import N5Blocks
+from zarrstack.core.jsons import JSON, excerpt
 from zarrstack.core.kept import keep_problems
-from zarrstack.core.portable import CODECS, DATA_TYPES, READERS, SHARDED_STRUCTS, Row, within_limits
+from zarrstack.core.portable import (
+    CODECS,
+    DATA_TYPES,
+    READERS,
+    Row,
+    misread_nan,
+    within_limits,
+)
 
 from .archive import ArrayNode, Layout
 from .casting import cast, cast_refusal
@@ -127,6 +134,16 @@ def destination_layout(
                 source, layout, recipe, _leaf_bytes(source) if leaf_bytes is None else leaf_bytes
             )
             problems.extend(notes)
+        if layout.data_type.numpy.kind in "fc" and misread_nan(layout.fill_value):
+            problems.append(
+                Problem(
+                    kind="fill",
+                    message="zarr-python reads another NaN than this fill value",
+                    found=excerpt(layout.fill_value),
+                    expected="a NaN without further bits",
+                    advice="Change the fill value, or leave the array out with --exclude.",
+                )
+            )
         if recipe.drop_empty and node.fill_is_null:
             problems.append(
                 Problem(
@@ -227,8 +244,6 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
                 expected="string, and a str in every place" if recipe.objects == "refuse" else "string",
             )
         )
-    if data_type.name == "variable_length_bytes":
-        data_type = DataType("bytes")
     if recipe.dtype is not None and (target := parse_data_type(recipe.dtype)) != data_type:
         if (reason := cast_refusal(data_type, target)) is not None:
             raise UnsupportedError(
@@ -353,8 +368,6 @@ def _strangers(layout: Layout) -> list[Problem]:
     for spec in layout.chain.codecs:
         if (row := CODECS.get(spec.name)) is not None and all(known is not row for _, known in rows):
             rows.append((f"codec {row.name}", row))
-    if isinstance(layout.frame, Shards) and layout.data_type.numpy.names is not None:
-        rows.append(("structs in shards", SHARDED_STRUCTS))
     reasons = [(what, row) for what, row in rows if row.strangers]
     if not reasons:
         return []

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+import numpy as np
+
 from zarrstack.core.chunk_keys import ChunkKeys
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError
 from zarrstack.core.frames import Frame, Shards
@@ -51,6 +53,12 @@ def _frame(
 ) -> Frame | None:
     """The shards of a copy, with the index that is asked for; N5's headers come off."""
     before = source.frame if isinstance(source.frame, Shards) else None
+    if _unhashable(layout) and (before is not None or recipe.shards not in (None, "none")):
+        message = (
+            "no shards: zarr-python 3.1.6 does not read any of structs, raw bytes and times without a unit"
+        )
+        problems.append(Problem(kind="grid", severity="note", message=message, found=str(layout.data_type)))
+        return None
     if recipe.shards is None:
         if before is None:
             return None
@@ -61,11 +69,6 @@ def _frame(
             max(whole // leaf, 1) for whole, leaf in zip(source.object_shape, layout.chunk_shape, strict=True)
         )
         return Shards(counts, _index(before.index, recipe))
-    if layout.data_type.numpy.kind == "V" and recipe.shards != "none":
-        # zarr-python 3.1.6: "unhashable type: 'writeable void-scalar'".
-        message = "no shards: zarr-python 3.1.6 does not read any of structs or raw bytes"
-        problems.append(Problem(kind="grid", severity="note", message=message, found=str(layout.data_type)))
-        return None if before is None else Shards(before.chunks_per_shard, _index(before.index, recipe))
     stored = leaf_bytes * prod(layout.chunk_shape) / max(prod(source.chunk_shape), 1)
     try:
         asked, why = chunks_per_shard(recipe.shards, layout.grid.counts, stored)
@@ -76,6 +79,15 @@ def _frame(
         words = "no shards" if asked is None else f"shards of {' x '.join(map(str, asked))} chunks"
         problems.append(Problem(kind="grid", severity="note", message=f"{words}: {why}"))
     return None if asked is None else Shards(asked, _index(IndexFormat(), recipe))
+
+
+def _unhashable(layout: Layout) -> bool:
+    """Whether zarr-python 3.1.6, which hashes the fill value, reads no shard of an array.
+
+    "unhashable type: 'writeable void-scalar'", "Can't hash generic timedelta64".
+    """
+    dtype = layout.data_type.numpy
+    return dtype.kind == "V" or (dtype.kind == "m" and np.datetime_data(dtype)[0] == "generic")
 
 
 def _index(form: IndexFormat, recipe: ArrayRecipe) -> IndexFormat:

@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
 from . import process
 from .archive import Format
+from .claiming import is_exclusive, not_exclusive
 from .executors import RunOptions, out_of_reach
 from .formats import describe
+from .option_words import remembered
 from .places import Place, is_url, open_storage
 from .planning import Inventories, free_space, make_plan
 from .plans import Plan
 from .read_options import ReadOptions
 from .recipe import Recipe
 from .storage import LocalStorage, Storage
-from .through import through
+from .storage_files import WRITTEN
+from .storage_versions import Moment
+from .through import through, without_layers
 from .worker import WorkerSpec
 
 Options: TypeAlias = dict[str, Any] | None
@@ -45,6 +49,8 @@ class Ends:
     destination_options: str
     local_destination: Path | None
     """The destination's directory, if it is one."""
+    place: Storage
+    """The destination without layers over it, where a job claims it."""
     source_through: str | None = None
     destination_through: str | None = None
     """Layers under either side, as text."""
@@ -74,6 +80,7 @@ class Ends:
             second = first
         else:
             second = open_storage(destination, storage_options=dest_storage_options, mode="w")
+            second.document_bound = WRITTEN
             _refuse_nested(first, second)
         if in_place and (source_through or dest_through):
             raise UsageError(
@@ -82,6 +89,7 @@ class Ends:
         return cls(
             source=through(first, source_through),
             destination=through(second, dest_through, written=True),
+            place=without_layers(second),
             local_destination=second.root if isinstance(second, LocalStorage) else None,
             source_through=source_through,
             destination_through=dest_through,
@@ -99,7 +107,10 @@ class Ends:
             return self._plan(recipe, format, reading)
 
     def _plan(self, recipe: Recipe, format: Format | None, reading: ReadOptions) -> tuple[Plan, Inventories]:
+        began = Moment()
         archive = describe(self.source, format=format, options=reading)
+        if self.in_place:
+            self.source.document_bound = WRITTEN
         if self.in_place and archive.format == "zarr3":
             raise UsageError(
                 "this is Zarr v3 already; in place there is nothing to add",
@@ -118,7 +129,7 @@ class Ends:
                 found="--axes reversed",
                 expected="--axes kept, or a destination",
             )
-        return make_plan(
+        made, inventories = make_plan(
             archive,
             self.source,
             recipe,
@@ -126,6 +137,10 @@ class Ends:
             free_bytes=free_space(self.destination) if self.named else None,
             reading=reading,
         )
+        if self.named and not is_exclusive(self.place):
+            made = replace(made, problems=(*made.problems, not_exclusive(self.place.url)))
+        inventories.began = began
+        return made, inventories
 
     @property
     def layers(self) -> dict[str, str]:
@@ -134,15 +149,15 @@ class Ends:
         return {name: text for name, text in texts.items() if text is not None}
 
     @property
+    def options(self) -> dict[str, str]:
+        """The storage options of either side, as a job remembers them: without what may be secret."""
+        return remembered(self.source_options, self.destination_options, in_place=self.in_place)
+
+    @property
     def lasting_place(self) -> str:
         """What opens the source again from another directory; free of credentials."""
         place = self.source_place
         return self.source.url if place is None or is_url(place) else place
-
-    @property
-    def name(self) -> str:
-        """Last name of the destination's path or URL."""
-        return self.destination.url.rstrip("/").rpartition("/")[2] or "archive"
 
     def check_reach(self, options: RunOptions) -> None:
         """JobError where other processes are asked for that cannot reach both ends."""
@@ -159,6 +174,7 @@ class Ends:
             return None
         return WorkerSpec(
             job_id=job_id,
+            run=os.urandom(4).hex(),
             source=self.source_place,
             destination=self.destination_place,
             source_options=self.source_options,
@@ -214,13 +230,17 @@ def _refuse_nested(source: Storage, destination: Storage) -> None:
         )
 
 
-def refuse_existing(destination: Storage) -> None:
-    """JobError unless the destination is free: absent, or an empty directory."""
-    if next(iter(destination.list_dir("")), None) is not None:
-        raise JobError(
-            "the destination exists and is not this job's",
-            found=destination.url,
-            advice="Choose another place, or use --overwrite.",
+def refuse_existing(destination: Storage, *, overwrite: bool = False) -> None:
+    """UsageError unless the destination is free (absent, or an empty directory), or may step aside."""
+    local = isinstance(destination, LocalStorage)
+    if (overwrite and local) or next(iter(destination.list_dir("")), None) is None:
+        return
+    if overwrite:
+        raise UsageError(
+            f"an object store cannot be overwritten: {destination.url}",
+            advice="Delete what is there, or choose another place.",
         )
-    if isinstance(destination, LocalStorage) and destination.root.exists() and not destination.root.is_dir():
-        raise JobError("the destination is a file", found=destination.url)
+    raise UsageError(
+        f"the destination exists: {destination.url}",
+        advice=f"Choose another place{', or use --overwrite' if local else ', or delete what is there'}.",
+    )

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
-from zarrstack.core.errors import JobError
+from zarrstack.core.errors import JobError, WorkerError, ZarrstackError
 
 from .counting import Moved
 from .planning_blocks import cores, workers_within
 from .plans import ArrayPlan
 from .tasks import Task
 from .verifying.checks import VerifyLevel
-from .worker import Worker, WorkerSpec, end_with_coordinator, move
+from .worker import Worker, WorkerSpec, end_with_coordinator, move, sent
 
 _SMALL: Final = 32 << 10
 """Below this mean chunk size one thread is faster than two: files cost more than bytes."""
@@ -48,10 +49,25 @@ class Executing:
 
     workers: int
     submit: Callable[[Task], Future[Moved]]
+    elsewhere: bool = False
+    """Whether tasks run in other processes, by `move`."""
     own: Executor | None = None
     """The executor, if it was made for this run."""
     in_threads: bool = True
     """Whether workers may be threads of this process."""
+    under_way: Callable[[], dict[str, tuple[int, int]]] = dict
+    """(chunks, bytes) that running tasks have read, by array, where that is known: of threads."""
+
+    def result(self, future: Future[Moved]) -> Moved:
+        """What a task gave; WorkerError where that is lost with the worker."""
+        try:
+            return future.result()
+        except (ZarrstackError, BrokenExecutor):
+            raise
+        except Exception as error:
+            if self.elsewhere:
+                raise _lost(error) from error
+            raise
 
     def stop(self, running: Iterable[Future[Moved]]) -> None:
         """Drop what has not begun; wait for the rest where the executor is ours."""
@@ -59,7 +75,8 @@ class Executing:
             self.own.shutdown(wait=True, cancel_futures=True)
             return
         for future in running:
-            future.cancel()
+            with contextlib.suppress(Exception):  # an executor that is gone
+                future.cancel()
 
 
 def workers_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, local: bool) -> int:
@@ -104,18 +121,22 @@ def executing(
     """
     if isinstance(options.executor, ThreadPoolExecutor):
         mine = options.executor
-        return Executing(workers=workers, submit=lambda task: mine.submit(worker.run, task))
+        return Executing(
+            workers=workers, submit=lambda task: mine.submit(worker.run, task), under_way=worker.under_way
+        )
     if options.executor is not None or options.processes:
         if spec is None:
             raise out_of_reach()
         if options.executor is not None:
             given = options.executor
-            return Executing(workers=workers, submit=lambda task: given.submit(move, spec, task))
+            return Executing(workers=workers, submit=lambda task: _submit(given, spec, task), elsewhere=True)
         from concurrent.futures import ProcessPoolExecutor
         from multiprocessing import get_context
 
         pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_coordinator)
-        return Executing(workers=workers, submit=lambda task: _submit_quietly(pool, spec, task), own=pool)
+        return Executing(
+            workers=workers, submit=lambda task: _submit_quietly(pool, spec, task), elsewhere=True, own=pool
+        )
     copies = _copies(worker, workers) if forks else None
     if copies is not None:
         return Executing(
@@ -125,7 +146,12 @@ def executing(
             in_threads=False,
         )
     threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift")
-    return Executing(workers=workers, submit=lambda task: threads.submit(worker.run, task), own=threads)
+    return Executing(
+        workers=workers,
+        submit=lambda task: threads.submit(worker.run, task),
+        own=threads,
+        under_way=worker.under_way,
+    )
 
 
 def _copies(worker: Worker, workers: int) -> Executor | None:
@@ -146,12 +172,31 @@ def out_of_reach() -> JobError:
     )
 
 
+def _lost(error: Exception) -> WorkerError:
+    """What an executor raised by itself, such as Dask's client whose scheduler is gone."""
+    return WorkerError(
+        "the workers cannot be reached any more",
+        found=f"{type(error).__name__}: {error}",
+        advice="Start them again, then resume: what is recorded is not done again.",
+    )
+
+
+def _submit(executor: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
+    """Submit to an executor that was given; WorkerError where it takes no tasks."""
+    try:
+        return executor.submit(move, *sent(spec, task))
+    except BrokenExecutor:
+        raise
+    except Exception as error:
+        raise _lost(error) from error
+
+
 def _submit_quietly(pool: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
     """Submit with Ctrl-C blocked: worker processes inherit that, and only the coordinator stops."""
     if sys.platform == "win32":
-        return pool.submit(move, spec, task)
+        return pool.submit(move, *sent(spec, task))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        return pool.submit(move, spec, task)
+        return pool.submit(move, *sent(spec, task))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
@@ -18,44 +19,52 @@ from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.jsons import JSONObject, document
 from zarrstack.core.paths import join
 
+from .claiming import claimed, sweep_claim
 from .inventory import take_inventory
 from .job import Job
 from .job_files import find_job, refuse_half_undone
+from .option_words import option_words
 from .outcome import Outcome
 from .places import open_storage
 from .planning_arrays import digest
 from .plans import ArrayPlan, GroupPlan, Plan
 from .publishing import is_root_document
-from .replacing import bring_back, not_yet_aside, sweep_gone
-from .storage import LocalStorage, Storage
+from .relocated import refuse_nothing_found, refuse_other_place
+from .replacing import bring_back, left_aside, not_yet_aside, sweep_gone
+from .scratch import LAYERED, directory_of
+from .source_check import ATTRIBUTES
+from .storage import CLAIM, LocalStorage, Storage
+from .storage_files import WRITTEN
 from .tasks import sweep
 from .through import through
-from .writing import directory_of, writer_for
+from .writing import writer_for
 
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 """What systems say of a directory with something in it."""
 _AGAIN: Final = "Undo the job and migrate again."
-_ATTRIBUTES: Final = {"zarr1": "attrs", "zarr2": ".zattrs", "n5": "attributes.json"}
-"""Where nodes of a format get attributes when they had none; its programs may add them at any time."""
 
 
 def finish(
     target: str | os.PathLike[str],
     *,
     job: str | os.PathLike[str] | None = None,
+    take_over: bool = False,
     storage_options: JSONObject | None = None,
 ) -> Outcome:
     """Remove the legacy metadata of an archive that was migrated in place.
 
     Needs every node migrated and a verification since. Each document is kept in the job
-    file before it is deleted, so that `undo` can put it back. JobError where that is not so.
+    file before it is deleted, so that `undo` can put it back. JobError where that is not so, and where
+    another host has claimed the archive, unless it is to `take_over`.
     """
     started = time.monotonic()
     with Job.open(find_job(target, job)) as opened:
+        refuse_other_place(target, opened)
         plan = opened.plan()
         if not plan.in_place:
             raise JobError("there is nothing to finish: a copy leaves its source alone", key=str(opened.path))
         if opened.state == "finished":
+            sweep_claim(open_storage(plan.source, storage_options=storage_options, mode="w"), opened.path)
             return _outcome(opened, plan, "nothing to do", started)
         waiting = [row.path for row in opened.nodes() if row.state != "done"]
         if opened.state != "done" or waiting:
@@ -73,15 +82,17 @@ def finish(
                 advice=f"Run: zarrlift verify {plan.source}",
             )
         storage = open_storage(plan.source, storage_options=storage_options, mode="w")
-        found, problems = _legacy_documents(plan, storage)
-        if problems:
-            return _outcome(opened, plan, "incomplete", started, problems)
-        opened.keep_legacy(found)
-        for key, _ in found:
-            storage.delete(key)
-        opened.note(state="finished")
-        opened.commit()
-        return _outcome(opened, plan, "finished", started, removed=len(found))
+        storage.document_bound = WRITTEN
+        with claimed(storage, opened.path, take_over=take_over) as claim:
+            found, problems = _legacy_documents(plan, storage)
+            if problems:
+                return claim.end(_outcome(opened, plan, "incomplete", started, problems))
+            opened.keep_legacy(found)
+            for key, _ in found:
+                storage.delete(key)
+            opened.note(state="finished")
+            opened.commit()
+            return claim.end(_outcome(opened, plan, "finished", started, removed=len(found)))
 
 
 def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, bytes]], list[Problem]]:
@@ -100,7 +111,7 @@ def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, byt
         if digest(content) != expected:
             problems.append(_stays("the document changed since it was migrated", None, key, _AGAIN))
         found.append((key, content))
-    name = _ATTRIBUTES.get(plan.format)
+    name = ATTRIBUTES.get(plan.format)
     known = {key for key, _ in pairs}
     later = [key for node in plan.published if name and (key := join(node.path, name)) not in known]
     for key, content in zip(later, storage.get_many(later), strict=True):
@@ -113,36 +124,51 @@ def undo(
     target: str | os.PathLike[str],
     *,
     job: str | os.PathLike[str] | None = None,
+    take_over: bool = False,
     storage_options: JSONObject | None = None,
     dest_storage_options: JSONObject | None = None,
 ) -> Outcome:
     """Take a job back: restore what `finish` removed, delete exactly what the job wrote.
 
-    Whatever somebody has changed since stays, and is named in the outcome's problems.
+    Whatever somebody has changed since stays, and is named in the outcome's problems. JobError where
+    another host has claimed the place, unless it is to `take_over`.
     """
     started = time.monotonic()
     with Job.open(find_job(target, job)) as opened:
+        refuse_other_place(target, opened)
         plan = opened.plan()
-        if opened.state == "undone":
-            return _outcome(opened, plan, "nothing to do", started)
         options = storage_options if plan.in_place else dest_storage_options
         place = open_storage(plan.destination, storage_options=options, mode="w")
+        place.document_bound = WRITTEN
+        if opened.state == "undone":
+            sweep_claim(place, opened.path)
+            return _outcome(opened, plan, "nothing to do", started)
         storage = through(place, opened.fact("dest_through"))
-        opened.note(undoing="yes")
-        opened.commit()
-        problems: list[Problem] = []
-        restored = removed = 0
-        if not not_yet_aside(opened, place):
-            restored = _restored(opened, place)
-            removed = _removed(opened, plan, storage, problems)
-            if isinstance(place, LocalStorage):
-                problems.extend(_sweep(place, opened, plan, {problem.key for problem in problems}))
-            if (aside := bring_back(opened, place)) is not None:
-                problems.append(aside)
-            sweep_gone(opened, place)
-        opened.note(state="undone", verified=None, undoing=None)
-        opened.commit()
-        return _outcome(opened, plan, "undone", started, problems, removed=removed, restored=restored)
+        with claimed(place, opened.path, take_over=take_over) as claim:
+            kept_aside = not_yet_aside(opened, place)
+            if not kept_aside and left_aside(opened, place) is None:
+                refuse_nothing_found(opened, plan, storage)
+            opened.note(undoing="yes")
+            opened.commit()
+            problems: list[Problem] = []
+            restored = removed = 0
+            if not kept_aside:
+                restored = _restored(opened, place)
+                if isinstance(place, LocalStorage):
+                    problems.extend(_sweep_own(place, opened))
+                removed = _removed(opened, plan, storage, problems)
+                if isinstance(place, LocalStorage) and not plan.in_place:
+                    problems.extend(_sweep(place, {problem.key for problem in problems}))
+                if (aside := bring_back(opened, place)) is not None:
+                    problems.append(aside)
+                sweep_gone(opened, place)
+            # Where something could not be removed, the next undo removes the rest.
+            if not any(problem.kind == "storage" for problem in problems):
+                opened.note(state="undone", verified=None, undoing=None)
+                opened.commit()
+            return claim.end(
+                _outcome(opened, plan, "undone", started, problems, removed=removed, restored=restored)
+            )
 
 
 def _restored(job: Job, storage: Storage) -> int:
@@ -167,7 +193,21 @@ def _removed(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) ->
     for array in plan.arrays:
         removed += _chunks(array, storage, published.get(array.path), problems)
         sweep(array, storage)
+    if job.fact("dest_through") is not None:
+        _clear_hidden(plan, storage)
     return removed
+
+
+def _clear_hidden(plan: Plan, storage: Storage) -> None:
+    """Remove what layers keep of objects that are gone, or that a killed run did not write any more."""
+    from .storage_zarr import StoreStorage  # it imports zarr
+
+    assert isinstance(storage, StoreStorage)
+    for path in ["", *(node.path for node in plan.published if node.path)]:
+        if next(storage.list_prefix(f"{path}/" if path else ""), None) is None:
+            storage.clear(path)
+            if not path:
+                return
 
 
 def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) -> int:
@@ -222,19 +262,21 @@ def _newer(storage: Storage, key: str, published_ns: int | None) -> bool:
     return os.lstat(storage.path(key)).st_mtime_ns > published_ns
 
 
-def _sweep(storage: LocalStorage, job: Job, plan: Plan, told: AbstractSet[str | None]) -> Iterator[Problem]:
-    """Remove the job's own directory and, of a copy, every directory that is empty now.
+def _sweep_own(storage: LocalStorage, job: Job) -> Iterator[Problem]:
+    """Remove the job's own directories; a refusal for each that cannot be removed."""
+    for own in (directory_of(job.id), LAYERED):
+        shutil.rmtree(storage.path(own), ignore_errors=True)
+        if os.path.lexists(storage.path(own)):
+            yield _kept_directory(own, "it cannot be emptied")
+
+
+def _sweep(storage: LocalStorage, told: AbstractSet[str | None]) -> Iterator[Problem]:
+    """Remove every directory of a copy that is empty now.
 
     A refusal for each directory that cannot be removed, and a note for each with files that are not the
     job's; of keys that are `told` all is said.
     """
-    import shutil
-
-    own = directory_of(job.id)
-    shutil.rmtree(storage.path(own), ignore_errors=True)
-    if os.path.lexists(storage.path(own)):
-        yield _kept_directory(own, "it cannot be emptied")
-    if plan.in_place or not storage.root.is_dir():
+    if not storage.root.is_dir():
         return
     unlisted: list[Problem] = []
 
@@ -246,14 +288,16 @@ def _sweep(storage: LocalStorage, job: Job, plan: Plan, told: AbstractSet[str | 
 
     for place, _, files in os.walk(storage.root, topdown=False, onerror=missed):
         key = relative(place)
-        if key == own or key.startswith(f"{own}/") or os.path.islink(place):
+        if key.partition("/")[0] in told or os.path.islink(place):
             continue  # told already; or a root that is a link, which the job did not make
         try:
             os.rmdir(place)
         except OSError as error:
             if error.errno not in _NOT_EMPTY:
                 yield _kept_directory(key, error.strerror or str(error))
-            elif others := sorted({join("" if key == "." else key, name) for name in files} - told):
+            elif others := sorted(
+                {join("" if key == "." else key, name) for name in files if name != CLAIM} - told
+            ):
                 message = "files that the job did not write stay, and their directory"
                 yield replace(_stays(message, None, others[0]), severity="note")
     yield from unlisted
@@ -265,7 +309,7 @@ def _kept_directory(key: str, why: str) -> Problem:
         message="a directory cannot be removed",
         key=key,
         found=why,
-        advice="Look at what is in it, and remove it yourself.",
+        advice="Check why, then run undo again.",
     )
 
 
@@ -287,6 +331,7 @@ def _outcome(
     return Outcome(
         job=str(job.path),
         state=state,  # type: ignore[arg-type]
+        options=option_words(job),
         arrays_done=sum(row.kind == "array" and row.state == "done" for row in rows),
         arrays_total=len(plan.arrays),
         groups_done=sum(row.kind == "group" and row.state == "done" for row in rows),

@@ -18,7 +18,9 @@ from zarrstack.core.shard import ShardIndex
 
 from .assembling import Payloads
 from .leaves import object_keys
-from .storage import READING, LocalStorage
+from .storage import LocalStorage
+from .storage_files import READING, open_regular
+from .storage_versions import Version, held_each, require_version
 from .writing import IN_ONE_READ, DestinationError, LocalWriter, Writer, ends_of_file
 
 if TYPE_CHECKING:
@@ -60,17 +62,19 @@ class Gathered(Payloads):
         if not len(present):
             return
         root = self.source.path("") + os.sep
-        paths = [root + key for key in object_keys(self.move.source, self.move.path, present)]
+        keys = object_keys(self.move.source, self.move.path, present)
+        versions = held_each(self.source, present)
+        files = [(root + key, version) for key, version in zip(keys, versions, strict=True)]
         start = frame.index.size(frame.chunks_per_shard) if frame.index.location == "start" else 0
         key = self.move.destination.key(self.move.path, place)
         stream = self.writer.stream(key, reserve=start)
         lengths: list[int] = []
         try:
-            while len(lengths) < len(paths):
+            while len(lengths) < len(files):
                 if lengths and lengths[-1] > IN_ONE_READ:
-                    lengths.append(self._carry(paths[len(lengths)], stream))
+                    lengths.append(self._carry(*files[len(lengths)], stream))
                     continue
-                parts = self._read(paths, len(lengths))
+                parts = self._read(files, len(lengths))
                 lengths += map(len, parts)
                 stream.append(parts)
             index = self._index(frame, place, present, lengths, start).to_bytes(frame.index)
@@ -88,42 +92,46 @@ class Gathered(Payloads):
         stream.finish(index if start else b"")
         counts.add_many(len(lengths), sum(lengths))
 
-    def _read(self, paths: list[str], at: int) -> list[bytes]:
+    def _read(self, files: list[tuple[str, Version | None]], at: int) -> list[bytes]:
         """Some files from `at` on; OSError and ChunkError for the first that is not as it should be."""
         look = self.leaf.reader
-        check, check_whole = look.check, look.check_whole
+        check, check_whole, bound = look.check, look.check_whole, self.bound
         open_, read, close, ends = os.open, os.read, os.close, Ends.of
         parts: list[bytes] = []
-        held, hint = 0, _MORE
-        for path in paths[at : at + _AT_ONCE]:
+        size, hint = 0, _MORE
+        for path, version in files[at : at + _AT_ONCE]:
             descriptor = open_(path, READING)
             try:
                 data = read(descriptor, hint)
                 while len(data) >= hint:
+                    bound.check(hint)
                     hint *= 4
                     data += read(descriptor, hint - len(data))
+                require_version(descriptor, version)
             finally:
                 close(descriptor)
             if not check(ends(data)):
                 check_whole(data)
             parts.append(data)
-            held += len(data)
-            if held >= _MOST_BYTES:
+            size += len(data)
+            if size >= _MOST_BYTES:
                 break
             hint = len(data) + _MORE
         return parts
 
-    def _carry(self, path: str, stream: ObjectStream) -> int:
+    def _carry(self, path: str, version: Version | None, stream: ObjectStream) -> int:
         """One large file, which this process need not hold; gives its size, raises as `_read` does."""
         look = self.leaf.reader
-        descriptor = os.open(path, READING)
+        descriptor, facts = open_regular(path)
         try:
-            size = os.fstat(descriptor).st_size
+            size = facts.st_size
+            self.bound.check(size)
             if not look.check(ends_of_file(descriptor, size)) or not stream.take(descriptor, size):
                 data = os.read(descriptor, size)
                 look.check_whole(data)
                 stream.append([data])
                 size = len(data)
+            require_version(descriptor, version)
         finally:
             os.close(descriptor)
         return size

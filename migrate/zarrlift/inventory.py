@@ -7,7 +7,8 @@ list is walked by its grid.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, TypeAlias
@@ -20,9 +21,13 @@ from zarrstack.core.errors import UnsupportedError
 from .archive import Layout
 from .scanning import METADATA, Found, scan
 from .storage import LocalStorage, Storage
+from .storage_listing import Listed
+from .storage_versions import version_number
 
 Indexes: TypeAlias = npt.NDArray[np.int64]
 
+UNLISTED: Final = "unlisted"
+"""The fingerprint where a store cannot list."""
 _MOST_CHUNKS: Final = 2**63 - 1
 _MOST_WALKED: Final = 10**8
 """Largest grid that is walked chunk by chunk where a store cannot list."""
@@ -47,7 +52,10 @@ class Inventory:
     certain: bool
     """False where the store cannot list: every chunk of the grid stands here, present or not."""
     fingerprint: str
-    """Digest of indexes, sizes and times; differs when the source has changed."""
+    """Digest of indexes, sizes and versions; differs when the source has changed."""
+    versions: Indexes | None = None
+    """A number for each chunk that is another one once it is written again: the nanoseconds of its
+    modification where it is a file, else a digest of its ETag or time; None where the store does not tell."""
     strays: tuple[str, ...] = ()
     """The first few names that belong to no chunk of this array."""
     stray_count: int = 0
@@ -58,6 +66,11 @@ class Inventory:
 
     total_bytes: int | None = None
     """Stored bytes in all, or None if unknown."""
+
+    @property
+    def notices_rewriting(self) -> bool:
+        """Whether a chunk that is written again gives another fingerprint."""
+        return self.versions is not None or (self.certain and not len(self.indexes))
 
 
 NOT_LISTED: Final = Inventory(
@@ -83,11 +96,8 @@ def take_inventory(
         require_countable(layout)
     except UnsupportedError as error:
         raise error.at(node=path) from None
-    if isinstance(storage, LocalStorage):
-        found = scan(storage, path, layout, children=children, follow_links=follow_links)
-        return _inventory(found, sized=True)
-    if storage.can_list:
-        return _listed(storage, path, layout, children)
+    if isinstance(storage, LocalStorage) or storage.can_list:
+        return _inventory(_found(storage, path, layout, children, follow_links=follow_links))
     if layout.objects.total > _MOST_WALKED:
         raise UnsupportedError(
             "the store cannot list and the grid is too large to try every chunk",
@@ -96,7 +106,7 @@ def take_inventory(
             advice="Copy the archive to a place that can list.",
         )
     everything = np.arange(layout.objects.total, dtype=np.int64)
-    return Inventory(indexes=everything, sizes=None, certain=False, fingerprint="unlisted")
+    return Inventory(indexes=everything, sizes=None, certain=False, fingerprint=UNLISTED)
 
 
 def require_countable(layout: Layout) -> None:
@@ -109,23 +119,26 @@ def require_countable(layout: Layout) -> None:
 @cache
 def nothing_there() -> Inventory:
     """What listing gives for a local array without a chunk."""
-    return _inventory(Found(), sized=True)
+    return _inventory(Found())
 
 
-def _inventory(found: Found, *, sized: bool) -> Inventory:
+def _inventory(found: Found) -> Inventory:
     indexes: Indexes = np.array(found.indexes, dtype=np.int64)
     order = np.argsort(indexes, kind="stable")
     indexes = indexes[order]
     digest = hashlib.blake2b(indexes.tobytes(), digest_size=16)
-    sizes: Indexes | None = None
-    if sized:
+    sizes = versions = None
+    if found.sized:
         sizes = np.array(found.sizes, dtype=np.int64)[order]
         digest.update(sizes.tobytes())
-        digest.update(np.array(found.times, dtype=np.int64)[order].tobytes())
+    if found.versioned:
+        versions = np.array(found.versions, dtype=np.int64)[order]
+        digest.update(versions.tobytes())
     return Inventory(
         indexes=indexes,
         sizes=sizes,
-        total_bytes=int(sum(found.sizes)) if sized else None,
+        versions=versions,
+        total_bytes=int(sum(found.sizes)) if found.sized else None,
         certain=True,
         fingerprint=digest.hexdigest(),
         strays=tuple(found.strays),
@@ -135,26 +148,57 @@ def _inventory(found: Found, *, sized: bool) -> Inventory:
     )
 
 
-def _listed(storage: Storage, path: str, layout: Layout, children: frozenset[str]) -> Inventory:
-    """List an array over a store; sizes are not asked for, they would cost a request each."""
-    found = Found()
-    ndim = len(layout.shape)
-    grid = layout.objects
-    for key in _keys_below(storage, layout.prefix(path)):
-        if key in METADATA or key.split("/", 1)[0] in children:
-            continue
-        position = layout.keys.coordinates(key, ndim)
-        index = None if position is None else grid.index(position)
-        if index is None:
-            found.stray(key)
-        else:
-            found.indexes.append(index)
-    return _inventory(found, sized=False)
+def _found(
+    storage: Storage, path: str, layout: Layout, children: frozenset[str], *, follow_links: bool
+) -> Found:
+    if isinstance(storage, LocalStorage):
+        return scan(storage, path, layout, children=children, follow_links=follow_links)
+    prefix = layout.prefix(path)
+    found = storage.list_objects(prefix, lambda: _Listed(layout, prefix, METADATA | children)).found
+    if not found.versioned and storage.beneath is not None:
+        # Layers say which chunks there are, and what they stand over says the rest.
+        below = _found(storage.beneath, path, layout, children, follow_links=follow_links)
+        _complete(found, below)
+        # What is no file is not listed through layers, and would be taken for a missing chunk.
+        found.no_files, found.bad_links = below.no_files, below.bad_links
+    return found
 
 
-def _keys_below(storage: Storage, prefix: str) -> Iterator[str]:
-    for key in storage.list_prefix(prefix):
-        yield key.removeprefix(prefix)
+def _complete(found: Found, below: Found) -> None:
+    """Take sizes and versions from another listing, if that has all of the chunks."""
+    if not (len(below.indexes) and below.sized and below.versioned):
+        return
+    wanted, known = np.array(found.indexes, np.int64), np.array(below.indexes, np.int64)
+    order = np.argsort(known, kind="stable")
+    places = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
+    if (known[places] == wanted).all():
+        found.sizes = array("q", np.array(below.sizes, np.int64)[places].tobytes())
+        found.versions = array("q", np.array(below.versions, np.int64)[places].tobytes())
+        found.sized = found.versioned = True
+
+
+class _Listed:
+    """Takes the chunks of an array out of the listing of a store."""
+
+    def __init__(self, layout: Layout, prefix: str, passed_over: frozenset[str]) -> None:
+        self.found = Found()
+        self._keys = layout.keys
+        self._ndim = len(layout.shape)
+        self._grid = layout.objects
+        self._start = len(prefix)
+        self._passed_over = passed_over
+
+    def take(self, objects: Iterable[Listed]) -> None:
+        for key, size, version in objects:
+            name = key[self._start :]
+            if name.partition("/")[0] in self._passed_over:
+                continue
+            position = self._keys.coordinates(name, self._ndim)
+            index = None if position is None else self._grid.index(position)
+            if index is None:
+                self.found.stray(name)
+            else:
+                self.found.add(index, size, None if version is None else version_number(version))
 
 
 def task_bytes(total: int) -> int:

@@ -15,19 +15,24 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Self
 
 from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.jsons import JSONObject, excerpt
 
+from .job_lock import lock_file, require_file
+from .job_rows import NodeRow, NodeState, Recorded, State, Totals
+from .partial_files import partial_name, sweep_partial
 from .plans import Plan, Planned
-from .plans_text import Kind, node_rows
+from .plans_text import Kind, as_stored, as_text, node_rows
 
 SUFFIX: Final = ".zarrlift.db"
 _VERSION: Final = "1"
-_SCHEMA: Final = """
+_SYNCED: Final = """
+CREATE TABLE IF NOT EXISTS synced (
+    node INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (node, number)) WITHOUT ROWID"""
+_SCHEMA: Final = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE node (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL, kind TEXT NOT NULL, plan TEXT NOT NULL,
@@ -36,37 +41,11 @@ CREATE TABLE task (
     node INTEGER NOT NULL, number INTEGER NOT NULL, chunks INTEGER NOT NULL,
     bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, dropped INTEGER NOT NULL,
     PRIMARY KEY (node, number)) WITHOUT ROWID;
+{_SYNCED};
 CREATE TABLE legacy (key TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
 """
 
 _BROKEN: Final = "Restore it, or move it away and migrate with --overwrite."
-
-State: TypeAlias = Literal["incomplete", "done", "finished", "undone"]
-NodeState: TypeAlias = Literal["pending", "failed", "done", "refused"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRow:
-    """One node as the ledger has it."""
-
-    id: int
-    path: str
-    kind: Kind
-    state: NodeState
-    published_ns: int | None
-    """Modification time of its `zarr.json`, in the destination's own clock, in nanoseconds."""
-    problems: tuple[Problem, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """Sums over the recorded tasks of one node."""
-
-    tasks: int = 0
-    chunks: int = 0
-    bytes_in: int = 0
-    bytes_out: int = 0
-    dropped: int = 0
 
 
 class Job:
@@ -76,7 +55,8 @@ class Job:
         self.path = path
         self._db = connection
         self._lock = lock
-        self._meta = dict(connection.execute("SELECT name, value FROM meta"))
+        rows = connection.execute("SELECT name, value FROM meta")
+        self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
         if not {"version", "id", "state", "plan"} <= self._meta.keys():
             raise JobError("this is no job file", key=str(path), found="no job in it", advice=_BROKEN)
         try:
@@ -97,7 +77,13 @@ class Job:
 
     @classmethod
     def create(
-        cls, path: Path, plan: Plan, *, facts: Mapping[str, str] | None = None, fsync: bool = False
+        cls,
+        path: Path,
+        plan: Plan,
+        *,
+        id: str | None = None,
+        facts: Mapping[str, str] | None = None,
+        fsync: bool = False,
     ) -> Self:
         """A new job that holds a plan; appears whole or not at all. JobError if the file exists."""
         if os.path.lexists(path):
@@ -105,9 +91,10 @@ class Job:
                 "a job file is there already", key=str(path), advice="Resume it, or undo it first."
             )
         # Made beside and renamed: a process killed here leaves no half job behind.
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        partial = Path(partial_name(str(path)))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            sweep_partial(str(path))
             partial.unlink(missing_ok=True)
             db = sqlite3.connect(partial, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
@@ -119,14 +106,16 @@ class Job:
             now = repr(time.time())
             meta = {
                 "version": _VERSION,
-                "id": os.urandom(4).hex(),
+                "id": id or os.urandom(4).hex(),
                 "state": "incomplete",
                 "plan": json.dumps(plan.header_to_json()),
                 "created": now,
                 "updated": now,
                 **(facts or {}),
             }
-            db.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+            db.executemany(
+                "INSERT INTO meta VALUES (?, ?)", [(name, as_stored(value)) for name, value in meta.items()]
+            )
             db.executemany(
                 "INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", node_rows(plan.nodes)
             )
@@ -146,15 +135,27 @@ class Job:
         """An existing job; JobError if it is none, or if another process is running it."""
         from urllib.parse import quote
 
-        lock = _lock(path) if write else None
+        require_file(path)
+        lock = lock_file(path) if write else None
         db = None
         try:
             mode = "rw" if write or os.access(path, os.W_OK) else "ro"  # readers roll back after a kill too
-            db = sqlite3.connect(f"file:{quote(str(path))}?mode={mode}", uri=True, isolation_level=None)
+            db = sqlite3.connect(
+                f"file:{quote(os.fsencode(path))}?mode={mode}", uri=True, isolation_level=None
+            )
             db.execute("PRAGMA busy_timeout=10000")
             if write:
                 db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
-            return cls(path, db, lock)
+            opened = cls(path, db, lock)
+            if write:
+                db.execute(_SYNCED)  # which files of earlier versions have not
+            if write and os.path.lexists(f"{path}-journal"):
+                # A killed commit left it. SQLite removes one that it does not need once it changed a page.
+                db.execute("BEGIN IMMEDIATE")
+                db.execute("INSERT INTO meta VALUES ('', '')")
+                db.execute("DELETE FROM meta WHERE name = ''")
+                db.execute("COMMIT")
+            return opened
         except (JobError, sqlite3.Error) as error:
             if db is not None:
                 db.close()
@@ -165,7 +166,8 @@ class Job:
             message, advice = "this is no job file", _BROKEN
             if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
                 message, advice = "cannot open the job file", "Mend the cause, then try again."
-            raise JobError(message, key=str(path), found=str(error), advice=advice) from error
+            found = "a database of something else" if "no such table" in str(error) else str(error)
+            raise JobError(message, key=str(path), found=found, advice=advice) from error
 
     def close(self) -> None:
         """Commit and release the file. What cannot be committed any more is done again by a resume."""
@@ -209,7 +211,7 @@ class Job:
                 self._do("DELETE FROM meta WHERE name = ?", (name,))
             else:
                 self._meta[name] = value
-                self._do("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
+                self._do("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, as_stored(value)))
 
     def plan(self) -> Plan:
         """The plan the job was made with."""
@@ -228,15 +230,17 @@ class Job:
     def swap_node(self, path: str, node: Planned) -> None:
         """Plan a node anew: what was recorded of it is forgotten. Durable at the next commit."""
         self._begin()
-        for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (path,)):
+        for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
             self.forget_tasks(number)
             self._do("DELETE FROM node WHERE id = ?", (number,))
         self._do("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", *node_rows([node]))
 
-    def forget_tasks(self, node: int) -> None:
-        """All of a node is to be done again. Durable at the next commit."""
+    def forget_tasks(self, node: int, numbers: Iterable[int] | None = None) -> None:
+        """Some tasks of a node, or all of them, are to be done again. Durable at the next commit."""
         self._begin()
-        self._do("DELETE FROM task WHERE node = ?", (node,))
+        for number in (None,) if numbers is None else numbers:
+            self._do("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", (node, number))
+            self._do("DELETE FROM synced WHERE node = ? AND number = coalesce(?, number)", (node, number))
 
     # What is done
 
@@ -250,7 +254,7 @@ class Job:
         return [
             NodeRow(
                 id=number,
-                path=path,
+                path=as_text(path),
                 kind=kind,
                 state=state,
                 published_ns=published,
@@ -264,9 +268,24 @@ class Job:
         ((count,),) = self._rows("SELECT count(*) FROM node WHERE kind = ? AND state = 'done'", (kind,))
         return int(count)
 
-    def tasks_done(self, node: int) -> set[int]:
-        """Numbers of the recorded tasks of a node."""
-        return {number for (number,) in self._rows("SELECT number FROM task WHERE node = ?", (node,))}
+    def recorded(self, node: int) -> dict[int, Recorded]:
+        """The recorded tasks of a node, by number."""
+        rows = self._rows("SELECT number, chunks, dropped FROM task WHERE node = ?", (node,))
+        return {number: Recorded(chunks, dropped) for number, chunks, dropped in rows}
+
+    def record_synced(self) -> None:
+        """What is recorded has reached the disk; durable at the next commit."""
+        self._begin()
+        self._do("INSERT OR IGNORE INTO synced SELECT node, number FROM task")
+
+    def unsynced(self) -> dict[int, set[int]]:
+        """Numbers of the recorded tasks that may not have reached the disk, by node."""
+        found: dict[int, set[int]] = {}
+        for node, number in self._rows(
+            "SELECT node, number FROM task EXCEPT SELECT node, number FROM synced"
+        ):
+            found.setdefault(node, set()).add(number)
+        return found
 
     def totals(self) -> dict[int, Totals]:
         """Sums of the recorded tasks, by node."""
@@ -373,26 +392,3 @@ def _unwritable(path: Path, error: Exception) -> JobError:
         found=str(error),
         advice="Make room, or let it be written there; what was done is kept. Then resume.",
     )
-
-
-def _lock(path: Path) -> int | None:
-    """Hold the file against other runners until this process ends; the kernel lets go by itself."""
-    from zarrstack import flocks
-
-    if not flocks.HERE:  # SQLite's own locks still keep the ledger sound
-        return None
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except OSError as error:
-        advice = "Let it be written: whoever goes on with a job records in it what is done."
-        raise JobError(
-            "cannot open the job file", key=str(path), found=error.strerror, advice=advice
-        ) from error
-    try:
-        flocks.alone(descriptor, wait=False)
-    except OSError:
-        os.close(descriptor)
-        raise JobError(
-            "another process is running this job", key=str(path), advice="Wait for it, or stop it first."
-        ) from None
-    return descriptor

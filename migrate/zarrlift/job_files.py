@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -14,20 +15,33 @@ from .credentials import redact
 from .job import SUFFIX, Job
 from .places import is_url
 
+_NAME_IT: Final = "The job of a copy lies beside its destination: name that, or the job file itself."
 _SQLITE: Final = b"SQLite format 3\0"
 """How an SQLite database begins (https://www.sqlite.org/fileformat.html, 1.3.1)."""
 
 
-def job_path(destination: Path | None, name: str, explicit: Path | None) -> Path:
+def job_path(destination: Path | None, url: str, explicit: Path | None) -> Path:
     """Where a job's file goes: as said, else beside a local destination, else in the working directory.
 
-    In place, `destination` is the source.
+    In place, the destination is the source. Places far from here often share their last name, so that
+    the name of a file in the working directory has a digest of the URL; one of an earlier version, which
+    had none, is used where it is of this destination.
     """
     if explicit is not None:
         return Path(os.path.abspath(explicit))
     if destination is not None:
         return destination.with_name(destination.name + SUFFIX)
-    return Path.cwd() / (name + SUFFIX)
+    plain = Path.cwd() / (_last_name(url) + SUFFIX)
+    return plain if plain.is_file() and _plan_of(plain)[0] == url else Path.cwd() / _name_of_file(url)
+
+
+def _name_of_file(url: str) -> str:
+    digest = hashlib.blake2b(url.encode(), digest_size=4).hexdigest()
+    return f"{_last_name(url)}-{digest}{SUFFIX}"
+
+
+def _last_name(url: str) -> str:
+    return url.rstrip("/").rpartition("/")[2] or "archive"
 
 
 def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | None = None) -> Path:
@@ -50,7 +64,7 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
     local = _local(text)
     if local is not None and path.suffix == Path(SUFFIX).suffix and not path.exists():
         raise JobError("there is no such job file", key=text)
-    wanted = _names(text)
+    wanted = names_of(text)
     folders = [Path.cwd()]
     if local is not None:
         beside = local.with_name(local.name + SUFFIX)
@@ -72,12 +86,15 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
             found=", ".join(str(file) for file in found),
             advice="Name one of them.",
         )
-    name = redact(text).rstrip("/").rpartition("/")[2]
+    if path.is_file():
+        raise JobError(f"this is not a job file: {path}", found=_what(path), advice=_NAME_IT)
+    url = redact(text).rstrip("/")
+    name = _name_of_file(url) if local is None else local.name + SUFFIX
     raise JobError(
         "no job was found for this place",
         key=redact(text),
-        expected=" or ".join(str(folder / (name + SUFFIX)) for folder in folders),
-        advice="The job of a copy lies beside its destination: name that, or the job file itself.",
+        expected=" or ".join(str(folder / name) for folder in folders),
+        advice=_NAME_IT,
     )
 
 
@@ -91,6 +108,16 @@ def refuse_half_undone(job: Job) -> None:
         )
 
 
+def _what(path: Path) -> str:
+    """What a file is that is not a job's."""
+    from .no_archive import known_file
+
+    try:
+        return known_file(path)[0]
+    except OSError as error:
+        return error.strerror or str(error)
+
+
 def _is_database(path: Path) -> bool:
     """Whether a file can be a job, whatever it is called: `--job` takes any name."""
     try:
@@ -102,12 +129,12 @@ def _is_database(path: Path) -> bool:
 
 def _local(text: str) -> Path | None:
     """The path that a target means, None for a URL of another kind."""
-    if text.startswith("file://") and "::" not in text:
+    if text.startswith(("file://", "local://")) and "::" not in text:
         return Path(unquote(urlsplit(text).path))
     return None if is_url(text) else Path(os.path.abspath(os.path.expanduser(text)))
 
 
-def _names(text: str) -> set[str]:
+def names_of(text: str) -> set[str]:
     """What a job may call this place."""
     local = _local(text)
     if local is not None:
@@ -115,15 +142,22 @@ def _names(text: str) -> set[str]:
     return {redact(text).rstrip("/")}
 
 
+def places_of(job: Job) -> tuple[str, ...]:
+    """Every place that a job names."""
+    plan = json.loads(job.fact("plan") or "{}")
+    places = (plan.get("source"), plan.get("destination"), job.fact("source_place"))
+    return tuple(place for place in places if place)
+
+
 def _plan_of(file: Path) -> tuple[str, set[str]]:
     """(destination, every place that a job names), or nothing for what is no job."""
     try:
         with Job.open(file, write=False) as job:
             plan = json.loads(job.fact("plan") or "{}")
-            places = (plan.get("source"), plan.get("destination"), job.fact("source_place"))
+            places = places_of(job)
     except JobError:
         return "", set()
-    names = set().union(*(_names(place) for place in places if place))
+    names = set().union(*map(names_of, places))
     return str(plan.get("destination")), names
 
 

@@ -22,6 +22,7 @@ from zarrstack.core.frames import Shards
 from zarrstack.core.shard import ShardIndex
 
 from .storage import READ_AHEAD, Storage
+from .stored import most_in_leaf
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from .archive import Layout
     from .counting import Counts
     from .inventory import Indexes
+    from .storage_files import Bound
 
 _SPAN: Final = 4 << 20
 """Bytes of a shard that are read at once, unless one leaf is larger."""
@@ -44,7 +46,7 @@ _INDEXES: Final = 8
 
 
 def read_objects(
-    storage: Storage, keys: Sequence[str], counts: Counts, *, each: int = 0
+    storage: Storage, keys: Sequence[str], counts: Counts, bound: Bound, *, each: int = 0
 ) -> Iterator[bytes | None]:
     """Objects in order, of a store with the next ones under way; None for one that is absent.
 
@@ -52,11 +54,12 @@ def read_objects(
     to `counts`, and is None too.
     """
     if storage.soon is None:
-        yield from (_read(partial(storage.get, key), key, counts) for key in keys)
+        yield from (_read(partial(storage.get, key, bound), key, counts) for key in keys)
         return
     from .storage_soon import window  # asyncio is not for files
 
-    coming = window(keys, lambda _: each, storage.soon.get, most=READ_AHEAD)
+    ask = partial(storage.soon.get, bound=bound)
+    coming = window(keys, lambda _: each, ask, most=READ_AHEAD)
     with contextlib.closing(coming):
         for key, future in zip(keys, coming, strict=True):
             yield _read(future.result, key, counts)
@@ -65,7 +68,7 @@ def read_objects(
 def _read(read: Callable[[], bytes | None], key: str, counts: Counts) -> bytes | None:
     try:
         return read()
-    except ZarrstackError as error:
+    except (ZarrstackError, MemoryError) as error:
         # One unreadable object must not hide the others.
         counts.failed(error, key)
         return None
@@ -92,6 +95,7 @@ class ShardReader:
         self._path = path
         self._leaves = layout.grid
         self._objects = layout.objects
+        self._most = most_in_leaf(layout)
         self._lock = threading.Lock()
         self._indexes: OrderedDict[int, ShardIndex | None] = OrderedDict()
 
@@ -166,6 +170,13 @@ class ShardReader:
         form.place(counts, length)  # room for the index
         index = ShardIndex.from_bytes(data, counts, form)
         index.check(length, form)
+        longest = int(index.lengths[index.present].max(initial=0))
+        if longest > self._most:
+            raise ChunkError(
+                "a leaf of a shard is larger than a chunk of this array can be",
+                found=f"{longest} bytes",
+                expected=f"at most {self._most} bytes",
+            )
         return index
 
     def leaves(

@@ -11,7 +11,7 @@ from .inventory import take_inventory
 from .job import Job
 from .planning import Inventories
 from .plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
-from .run import source_changed
+from .source_check import source_changed
 from .storage import Storage
 from .tasks import sweep
 
@@ -55,6 +55,17 @@ def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destinatio
         groups=tuple(node for node in nodes if isinstance(node, GroupPlan)),
         refusals=tuple(node for node in nodes if isinstance(node, Refusal)),
         problems=tuple(problems),
+    )
+
+
+def unchanged(job: Job, old: Plan, fresh: Plan) -> bool:
+    """Whether the source of all that is done, in whole or in part, is what it was then."""
+    found = {node.path: node for node in fresh.nodes}
+    totals = job.totals()
+    rows = job.nodes()
+    touched = {r.path for r in rows if r.state == "done" or (r.state == "pending" and r.id in totals)}
+    return all(
+        node.path in found and _same(node, found[node.path]) for node in old.nodes if node.path in touched
     )
 
 

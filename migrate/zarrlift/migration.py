@@ -8,29 +8,36 @@ import time
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from zarrstack.core.errors import JobError, UsageError
 
-from . import process
+from . import events, process
 from .archive import Archive, Format
+from .claiming import claimed
 from .conventions import look_for
 from .ends import Ends, Options, refuse_existing
 from .executors import RunOptions
-from .formats import describe, read_alike
+from .formats import describe
 from .job import Job
 from .job_files import find_job, job_path, refuse_half_undone
+from .job_runs import noted_run
 from .merging import merge
-from .outcome import NodeStatus, Outcome, Status
+from .option_words import option_words
+from .outcome import Outcome
 from .places import Place, open_storage
 from .planning import Inventories
 from .plans import Plan
 from .progress import Progress
 from .read_options import Axes, ReadOptions
 from .recipe import Recipe
-from .replacing import left_aside, set_aside, settle_aside, sweep_aside
+from .replacing import left_aside, set_aside, sweep_aside
 from .run import Run
 from .verifying.checks import Checks, VerifyLevel, checks_for
+from .writing import writer_for
+
+if TYPE_CHECKING:
+    from .job_status import Status
 
 Link: TypeAlias = Literal["auto", "hard"]
 PathText: TypeAlias = str | os.PathLike[str]
@@ -44,14 +51,21 @@ def inspect(
     follow_links: bool = False,
     axes: Axes | None = None,
     allow_fallback: bool = False,
+    max_document_size: int | None = None,
 ) -> Archive:
     """Describe an archive: every node, how it lies in storage, and every problem.
 
     Reads metadata, and the small arrays of references by which conventions go. `axes` ("reversed"
     unless it is given) is the axis order of N5 arrays; `allow_fallback` lets arrays of the 2022 draft
-    be read by their `fallback` data type. Raises UsageError if there is no archive, StorageError.
+    be read by their `fallback` data type. Larger documents than `max_document_size` (64 MiB unless it is
+    given, in bytes) are refused. Raises UsageError if there is no archive, StorageError.
     """
-    reading = ReadOptions.asked(follow_links=follow_links, axes=axes, allow_fallback=allow_fallback)
+    reading = ReadOptions.asked(
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+    )
     storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
     return look_for(describe(storage, format=format, options=reading), storage)
 
@@ -70,6 +84,7 @@ def plan(
     follow_links: bool = False,
     axes: Axes | None = None,
     allow_fallback: bool = False,
+    max_document_size: int | None = None,
 ) -> Plan:
     """What `migrate` would do, in full; nothing is written.
 
@@ -77,7 +92,11 @@ def plan(
     to a place yet to be named.
     """
     reading = ReadOptions.asked(
-        follow_links=follow_links, axes=axes, allow_fallback=allow_fallback, in_place=in_place
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+        in_place=in_place,
     )
     ends = Ends.open(
         source,
@@ -107,9 +126,11 @@ def migrate(
     fsync: bool = False,
     link: Link = "auto",
     overwrite: bool = False,
+    take_over: bool = False,
     follow_links: bool = False,
     axes: Axes | None = None,
     allow_fallback: bool = False,
+    max_document_size: int | None = None,
     storage_options: Options = None,
     dest_storage_options: Options = None,
     source_through: str | None = None,
@@ -126,12 +147,14 @@ def migrate(
     `workers` as are named do the work: threads, `processes`, or those of an `executor` that reaches
     both ends. `verify` is how much is compared before an array appears. `fsync` guards against a power
     failure, `link="hard"` shares unchanged chunks with the source, `overwrite` replaces a destination
-    once the new one is whole, `follow_links` follows links that leave the archive.
+    once the new one is whole, `follow_links` follows links that leave the archive. `take_over` writes to
+    a destination that another host has claimed.
     `source_through` and `dest_through` put storage transformers under either side, such as
     "retry,throttle:50MB/s" (see `zarrstack.registry.parse_stack`); the job remembers them.
     `axes` is the axis order of N5 arrays: "reversed" for copies, "kept" in place unless it is
     given. `allow_fallback` lets arrays of the 2022 draft be read by their `fallback` data type.
-    Raises UsageError, JobError (destination exists, other job), Interrupted (Ctrl-C).
+    `max_document_size` is the most bytes of a metadata document: 64 MiB unless it is given.
+    Raises UsageError (no archive, destination exists), JobError (other job), Interrupted (Ctrl-C).
     """
     if destination is None and not in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
@@ -141,7 +164,11 @@ def migrate(
     process.keep_modules()
     recipe = recipe or Recipe()
     reading = ReadOptions.asked(
-        follow_links=follow_links, axes=axes, allow_fallback=allow_fallback, in_place=in_place
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+        in_place=in_place,
     )
     ends = Ends.open(
         source,
@@ -153,7 +180,7 @@ def migrate(
         source_through,
         dest_through,
     )
-    path = job_path(ends.local_destination, ends.name, None if job is None else Path(job))
+    path = job_path(ends.local_destination, ends.destination.url, None if job is None else Path(job))
     options = RunOptions(
         workers=workers,
         processes=processes,
@@ -163,26 +190,31 @@ def migrate(
         hard_links=link == "hard",
     )
     ends.check_reach(options)
-    if os.path.lexists(path):
-        earlier = _earlier(path, ends, recipe, reading, overwrite=overwrite)
-        if earlier:
-            return _resume(path, options, ends, progress)
-    if not in_place and not overwrite:
-        refuse_existing(ends.destination)
-    facts = {"link": link, "source_place": ends.lasting_place}
-    if overwrite and not in_place:
-        facts["overwrite"] = "yes"
-    facts.update(ends.layers)
-    with checks_for(ends.source, ends.destination, verify) as checks:
-        made, inventories = ends.plan(recipe, format, reading)
-        _refuse_unmet(made)
-        if not made.arrays and not made.groups and not made.refusals:
-            raise UsageError(
-                "there is nothing to migrate", key=ends.source.url, advice="Check --include and --exclude."
-            )
-        with Job.create(path, made, facts=facts, fsync=fsync) as created:
-            set_aside(created, ends.destination)
-            return _run(created, made, ends, options, checks, inventories, progress)
+    with claimed(ends.place, path, take_over=take_over) as claim:
+        if os.path.lexists(path):
+            from .earlier import continues_earlier  # what a first run does not need is not loaded
+
+            if continues_earlier(path, ends, recipe, reading, overwrite=overwrite):
+                return claim.end(_resume(path, options, ends, progress))
+        if not in_place:
+            refuse_existing(ends.destination, overwrite=overwrite)
+        facts = {"link": link, "source_place": ends.lasting_place}
+        if overwrite and not in_place:
+            facts["overwrite"] = "yes"
+        facts.update(ends.layers | ends.options)
+        with checks_for(ends.source, ends.destination, verify) as checks:
+            made, inventories = ends.plan(recipe, format, reading)
+            _refuse_unmet(made)
+            if not made.arrays and not made.groups and not made.refusals:
+                raise UsageError(
+                    "there is nothing to migrate",
+                    key=ends.source.url,
+                    advice="Check --include and --exclude.",
+                )
+            new = Job.create(path, made, id=claim.new_id, facts=facts, fsync=fsync)
+            with new as created, noted_run(created):
+                set_aside(created, ends.destination)
+                return claim.end(_run(created, made, ends, options, checks, inventories, progress))
 
 
 def resume(
@@ -196,6 +228,7 @@ def resume(
     fsync: bool = False,
     source: Place | None = None,
     destination: Place | None = None,
+    take_over: bool = False,
     storage_options: Options = None,
     dest_storage_options: Options = None,
     progress: Progress | None = None,
@@ -203,8 +236,9 @@ def resume(
     """Go on with a job, from whatever moment it was stopped at.
 
     `target` is the job file, the destination or the source. Nodes that were refused or
-    failed are tried again. `source` and `destination` replace the job's own places, for
-    stores that have no URL. Raises JobError if there is no such job.
+    failed are tried again. `source` and `destination` are where the two are now, if they were
+    moved since, or are stores that have no URL; the job remembers them. In place, `source` is meant.
+    `take_over` is as for `migrate`. Raises JobError if there is no such job.
     """
     process.keep_modules()
     path = find_job(target, job)
@@ -212,13 +246,17 @@ def resume(
         workers=workers, processes=processes, executor=executor, verify=verify or "sample", fsync=fsync
     )
     with Job.open(path, write=False) as opened:
+        if source is None and destination is None:
+            from .relocated import refuse_other_place
+
+            refuse_other_place(target, opened)
         header = json.loads(opened.fact("plan") or "{}")
         lasting = opened.fact("source_place") or header["source"]
         layers = (opened.fact("source_through"), opened.fact("dest_through"))
         link: Link = "hard" if opened.fact("link") == "hard" else "auto"
     ends = Ends.open(
         lasting if source is None else source,
-        None if header["in_place"] else (header["destination"] if destination is None else destination),
+        header["destination"] if destination is None and not header["in_place"] else destination,
         header["in_place"],
         storage_options,
         dest_storage_options,
@@ -226,46 +264,16 @@ def resume(
         *layers,
     )
     ends.check_reach(options)
-    return _resume(path, replace(options, hard_links=link == "hard"), ends, progress)
+    with claimed(ends.place, path, take_over=take_over) as claim:
+        return claim.end(_resume(path, replace(options, hard_links=link == "hard"), ends, progress))
 
 
 def status(target: PathText, *, job: PathText | None = None) -> Status:
     """How far a job is. Disturbs nothing, not even a running job."""
+    from .current_status import current_status
+
     with Job.open(find_job(target, job), write=False) as opened:
-        made = opened.plan()
-        totals = opened.totals()
-        plans = {array.path: array for array in made.arrays}
-        refusals = {refusal.path: refusal for refusal in made.refusals}
-        nodes = []
-        for row in opened.nodes():
-            array = plans.get(row.path) if row.kind == "array" else None
-            done = totals.get(row.id)
-            problems = refusals[row.path].problems if row.kind == "refusal" else row.problems
-            blame = [problem for problem in problems if problem.severity == "refusal"]
-            nodes.append(
-                NodeStatus(
-                    path=row.path,
-                    kind=row.kind,
-                    route=array.route.name if array else None,
-                    state=row.state,
-                    tasks_done=done.tasks if done else 0,
-                    tasks_total=array.tasks if array else 0,
-                    bytes_done=done.bytes_in if done else 0,
-                    bytes_total=array.bytes_in if array else 0,
-                    error=str(blame[0]) if blame else None,
-                )
-            )
-        return Status(
-            job=str(opened.path),
-            source=made.source,
-            destination=made.destination,
-            state=opened.state,
-            in_place=made.in_place,
-            nodes=tuple(nodes),
-            created=float(opened.fact("created") or 0),
-            updated=float(opened.fact("updated") or 0),
-            verified=opened.fact("verified"),
-        )
+        return current_status(opened)
 
 
 def _refuse_unmet(made: Plan) -> None:
@@ -276,42 +284,10 @@ def _refuse_unmet(made: Plan) -> None:
         refuse_unmet(made)
 
 
-def _earlier(path: Path, ends: Ends, recipe: Recipe, reading: ReadOptions, *, overwrite: bool) -> bool:
-    """Whether the job file that is there is this very migration; JobError if it is another one.
-
-    A job that was undone, or whose result is to be overwritten, makes room.
-    """
-    with Job.open(path) as job:
-        made = job.plan()
-        state = job.state
-        same_places = (
-            made.source == ends.source.url
-            and made.destination == ends.destination.url
-            and made.in_place == ends.in_place
-        )
-        same = same_places and made.recipe == recipe and read_alike(made.format, made.reading, reading)
-        if overwrite and not (same and state == "incomplete"):
-            settle_aside(job, ends.destination)
-    if state == "undone" or (overwrite and (state != "incomplete" or not same)):
-        path.unlink()
-        return False
-    if not same:
-        raise JobError(
-            "a different job is on record for this destination",
-            key=str(path),
-            found=_kind_of_job(made, same_places=same_places),
-            advice=f"{'Undo it' if ends.in_place else 'Undo it, use --overwrite'}, or give another --job.",
-        )
-    return True
-
-
-def _kind_of_job(made: Plan, *, same_places: bool) -> str:
-    if same_places:
-        return "a job of the same source and destination with other options"
-    return f"{made.source} in place" if made.in_place else f"{made.source} to {made.destination}"
-
-
 def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | None) -> Outcome:
+    from .relocated import follow
+    from .unsynced import compare_unsynced, find_torn_documents, may_be_lost
+
     # The checks come first: a process apart must not inherit the lock on the job.
     with (
         checks_for(ends.source, ends.destination, options.verify) as checks,
@@ -320,16 +296,25 @@ def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | No
         if job.state == "undone":
             raise JobError("this job was undone", key=str(path), advice="Start a new one with migrate.")
         refuse_half_undone(job)
+        follow(job, ends)
+        crashed = ends.local_destination is not None and may_be_lost(job)
+        if crashed and job.state == "incomplete":
+            find_torn_documents(job, ends.destination)
         _still_there(job, ends)
         if job.state != "incomplete":
             sweep_aside(job, ends.destination)
+            writer_for(ends.destination, job.id, fsync=False).close()
             return _nothing_to_do(job)
-        set_aside(job, ends.destination)
-        old = job.plan()
-        fresh, inventories = ends.plan(old.recipe, old.format, old.reading)
-        _refuse_unmet(fresh)
-        merged = merge(job, old, fresh, inventories, ends.destination)
-        return _run(job, merged, ends, options, checks, inventories, progress)
+        old = job.plan()  # first: of a file that cannot be read, nothing is touched
+        with noted_run(job):
+            job.note(**ends.options)
+            set_aside(job, ends.destination)
+            fresh, inventories = ends.plan(old.recipe, old.format, old.reading)
+            _refuse_unmet(fresh)
+            merged = merge(job, old, fresh, inventories, ends.destination)
+            if crashed:
+                compare_unsynced(job, merged, ends.source, ends.destination, inventories)
+            return _run(job, merged, ends, options, checks, inventories, progress)
 
 
 def _still_there(job: Job, ends: Ends) -> None:
@@ -351,7 +336,8 @@ def _still_there(job: Job, ends: Ends) -> None:
             "what this job wrote is gone",
             key=key or None,
             found=f"nothing at {ends.destination.url}",
-            advice=f"Put it back, or delete the job file {job.path} and migrate again.",
+            advice=f"Put it back, or delete the job file {job.path} and migrate again. If it was moved, say"
+            " where it is: --destination (in place --source).",
         )
 
 
@@ -365,6 +351,7 @@ def _nothing_to_do(job: Job) -> Outcome:
         arrays_total=len(made.arrays) + sum(refusal.kind == "array" for refusal in made.refusals),
         groups_done=sum(row.kind == "group" and row.state == "done" for row in rows),
         problems=tuple(problem for refusal in made.refusals for problem in refusal.problems),
+        options=option_words(job),
         plan=made,
     )
 
@@ -394,4 +381,6 @@ def _run(
         sweep_aside(job, ends.destination)
     aside = left_aside(job, ends.destination)
     problems = outcome.problems if aside is None else (*outcome.problems, aside)
-    return replace(outcome, seconds=time.monotonic() - started, problems=problems)
+    outcome = replace(outcome, seconds=time.monotonic() - started, problems=problems)
+    events.ended(outcome)
+    return outcome

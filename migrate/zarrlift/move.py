@@ -8,7 +8,9 @@ since no other chunk will fare better.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import repeat
 from math import prod
 from typing import TYPE_CHECKING, Final
 
@@ -21,9 +23,11 @@ from .copying import carry_files, copy_files
 from .counting import Counts, Moved
 from .gathering import Gathered, gathers
 from .inventory import Indexes
-from .leaves import read_objects
+from .leaves import object_keys, read_objects
 from .plans import Move
 from .storage import LocalStorage, Storage
+from .storage_versions import Version, holding
+from .stored import object_bound
 from .tasks import Task
 from .writing import LocalWriter, Writer
 
@@ -61,9 +65,8 @@ class Mover:
 
             self._copy = server_copy(source, writer.storage)
 
-    def __call__(self, task: Task) -> Moved:
-        """Move the task's chunks; raises DestinationError, everything else is in `problems`."""
-        counts = Counts(self.move.path, certain=task.certain, leaves=task.leaves)
+    def __call__(self, task: Task, counts: Counts) -> Moved:
+        """Move the task's chunks and count them; raises DestinationError, the rest is in `problems`."""
         with self.writer.behind():
             self._run(task, counts)
         self.writer.settle()
@@ -71,7 +74,10 @@ class Mover:
 
     def _run(self, task: Task, counts: Counts) -> None:
         if self._assembler is not None:
-            self._assembler(task, counts)
+            assert task.sources is not None
+            keys = partial(object_keys, self.move.source, self.move.path, task.sources)
+            with holding(self.source, task.held(keys)):
+                self._assembler(task, counts)
         elif (
             self._change is None
             and isinstance(self.source, LocalStorage)
@@ -94,7 +100,13 @@ class Mover:
 
     def _files(self, task: Task, source: LocalStorage, writer: LocalWriter, counts: Counts) -> None:
         """Payloads that stay as they are, from file to file."""
-        names = ((before, after) for _, before, after in self._keys(task.indexes))
+        versions: Iterable[Version | None] = repeat(None)
+        if task.versions is not None:
+            versions = zip(*(each.tolist() for each in task.versions), strict=True)
+        names = (
+            (before, after, version)
+            for (_, before, after), version in zip(self._keys(task.indexes), versions, strict=False)
+        )
         if self.hard_links or writer.fsync:
             carry = writer.link if self.hard_links else writer.copy
             carry_files(names, source, carry, self._look, counts)
@@ -119,7 +131,15 @@ class Mover:
         source = self.move.source
         each = prod(source.object_shape) * (source.data_type.itemsize or 1)
         names = list(self._keys(task.indexes))
-        payloads = read_objects(self.source, [before for _, before, _ in names], counts, each=each)
+        keys = [before for _, before, _ in names]
+        with holding(self.source, task.held(lambda: keys)):
+            self._read(
+                names, read_objects(self.source, keys, counts, object_bound(source), each=each), counts
+            )
+
+    def _read(
+        self, names: list[tuple[int, str, str]], payloads: Iterator[bytes | None], counts: Counts
+    ) -> None:
         for (index, before, after), payload in zip(names, payloads, strict=True):
             if payload is None:
                 counts.missing(before)

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from zarrstack.core.errors import UsageError
 
-_NOTHING: Final = "nothing is there"
+_NOTHING: Final = "no such file or directory"
 _WANTED: Final = "a directory, a zip file or a URL"
 
 
@@ -46,6 +46,10 @@ _FILES: Final = (
     _Known(0, b"\x1f\x8b", "a gzip file", _UNPACK),  # RFC 1952, 2.3.1
     _Known(257, b"ustar", "a tar file", _UNPACK),  # POSIX.1-2017, pax, ustar interchange format
 )
+_BINARY: Final = frozenset({*range(32), 127} - set(b"\t\n\f\r\x1b"))
+"""Bytes that no text holds."""
+_REFERENCES: Final = re.compile(rb'\s*\{.*"(refs|([^"]*/)?\.z(group|array|attrs|metadata))"\s*:', re.DOTALL)
+"""How a file of references begins (https://fsspec.github.io/kerchunk/spec.html), of version 1 or 0."""
 _PACKAGES: Final = {
     "s3": "s3fs",
     "s3a": "s3fs",
@@ -62,7 +66,7 @@ _PACKAGES: Final = {
 
 def missing(path: Path, given: str) -> UsageError:
     """For a path with nothing there: what is there under a similar name, if anything is."""
-    return UsageError(_NOTHING, found=str(path), expected=_WANTED, advice=_meant(path, given))
+    return UsageError(f"{_NOTHING}: {path}", advice=_meant(path, given))
 
 
 def _meant(path: Path, given: str) -> str | None:
@@ -80,15 +84,32 @@ def _meant(path: Path, given: str) -> str | None:
     return f"Did you mean {there / similar[0]}?" if similar else None
 
 
-def no_zip(path: Path, error: Exception) -> UsageError:
-    """For a file that is no zip file: what it is, where that can be seen, and what to do with it."""
+def no_zip(path: Path) -> UsageError:
+    """For a file that is not a zip file: what it is, where that can be seen, and what to do with it."""
+    name, advice = known_file(path)
+    return UsageError(
+        f"{path} is {name}, not an archive", expected=None if advice else _WANTED, advice=advice
+    )
+
+
+def known_file(path: Path) -> tuple[str, str | None]:
+    """What a file is, by its first bytes, and what to do with it in the place of an archive; OSError."""
     with path.open("rb") as file:
         head = file.read(512)
+    if _REFERENCES.match(head):
+        advice = f"Give it as: reference:// --storage-options fo={path}"
+        return "a file of references, as kerchunk and VirtualiZarr write them", advice
     for known in _FILES:
         if head.startswith(known.signature, known.start):
-            found = f"{known.name}, {path}"
-            return UsageError("not an archive", found=found, expected=_WANTED, advice=known.advice)
-    return UsageError("not an archive", found=f"the file {path} ({error})", expected=_WANTED)
+            return known.name, known.advice
+    return _called(head), None
+
+
+def _called(head: bytes) -> str:
+    if not head:
+        return "an empty file"
+    # A text: its bytes are printable, or spaces, or of characters beyond ASCII.
+    return "a text file" if not set(head) & _BINARY else "a file of an unknown kind"
 
 
 def no_package(scheme: str, error: str) -> UsageError:
@@ -121,9 +142,9 @@ def no_place(given: object) -> UsageError:
 def swapped(error: UsageError, destination: Any) -> UsageError:
     """The error of a source that is not there, and a hint where the destination is there."""
     problem = error.problem
-    if problem.message != _NOTHING or problem.advice is not None:
+    if not problem.message.startswith(_NOTHING) or problem.advice is not None:
         return error
     if not isinstance(destination, str | os.PathLike) or not os.path.exists(os.path.expanduser(destination)):
         return error
     advice = f"The source comes first; {destination} is there. Are the two swapped?"
-    return UsageError(_NOTHING, found=problem.found, expected=problem.expected, advice=advice)
+    return UsageError(problem.message, advice=advice)

@@ -1,4 +1,4 @@
-"""What the public functions give back: frozen data, for people and machines."""
+"""What a call has done to a job: frozen data, for people and machines."""
 
 from __future__ import annotations
 
@@ -11,6 +11,16 @@ from zarrstack.core.jsons import JSONObject
 from .plans import Plan
 
 OutcomeState: TypeAlias = Literal["done", "incomplete", "nothing to do", "undone", "finished"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C (or a termination signal) stopped the run; `job` can be resumed."""
+
+    def __init__(self, job: str, options: tuple[str, ...] = ()) -> None:
+        """`options` are words of a command line, as `Outcome.options`."""
+        super().__init__(job)
+        self.job = job
+        self.options = options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +49,8 @@ class Outcome:
     seconds: float = 0.0
     problems: tuple[Problem, ...] = ()
     """Refusals and failures, with their places."""
+    options: tuple[str, ...] = ()
+    """Words by which a command reaches the job's places; `<name>` stands for what may be secret."""
     plan: Plan | None = field(default=None, repr=False)
 
     @property
@@ -65,60 +77,6 @@ class Outcome:
         )
         return {
             **{name: getattr(self, name) for name in names},
+            "options": list(self.options),
             "problems": [problem.to_json() for problem in self.problems],
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeStatus:
-    """How far one node is."""
-
-    path: str
-    kind: Literal["array", "group", "refusal"]
-    route: str | None
-    state: Literal["pending", "failed", "done", "refused"]
-    tasks_done: int = 0
-    tasks_total: int = 0
-    bytes_done: int = 0
-    bytes_total: int = 0
-    error: str | None = None
-
-    def to_json(self) -> JSONObject:
-        """For machines."""
-        names = (
-            "path",
-            "kind",
-            "route",
-            "state",
-            "tasks_done",
-            "tasks_total",
-            "bytes_done",
-            "bytes_total",
-            "error",
-        )
-        return {name: getattr(self, name) for name in names}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """How far a job is; reading it disturbs nothing, not even a running job."""
-
-    job: str
-    source: str
-    destination: str
-    state: Literal["incomplete", "done", "finished", "undone"]
-    in_place: bool
-    nodes: tuple[NodeStatus, ...] = field(repr=False)
-    created: float
-    """Seconds since 1970."""
-    updated: float
-    verified: str | None = None
-    """"sample" or "full" if a verification has passed since."""
-
-    def to_json(self) -> JSONObject:
-        """For machines."""
-        names = ("job", "source", "destination", "state", "in_place", "created", "updated", "verified")
-        return {
-            **{name: getattr(self, name) for name in names},
-            "nodes": [node.to_json() for node in self.nodes],
         }

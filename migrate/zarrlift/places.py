@@ -15,6 +15,7 @@ from zarrstack.core.errors import StorageError, UsageError
 
 from .credentials import redact, secrets_of
 from .storage import LocalStorage, Storage
+from .storage_files import kind_of
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -97,6 +98,9 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
         raise UsageError("a link leads nowhere", found=f"{path} -> {os.path.realpath(path)}")
     if path.name in _METADATA:
         raise UsageError("a metadata document is no archive", found=str(path), advice=f"Give {path.parent}.")
+    if not path.is_file():
+        found = f"{kind_of(path.stat().st_mode)}, {path}"
+        raise UsageError("not an archive", found=found, expected="a directory, a zip file or a URL")
     return _from_zip(path)
 
 
@@ -113,11 +117,11 @@ def _from_zip(path: Path, inside: str | None = None) -> Storage:
     except zipfile.BadZipFile as error:
         from .no_archive import no_zip
 
-        raise no_zip(path, error) from error
+        raise no_zip(path) from error
     except OSError as error:
         raise StorageError("cannot read the zip file", found=f"{path}: {error.strerror}") from error
     if inside is not None and not any(name.startswith(f"{inside}/") for name in names):
-        raise UsageError("nothing is there", found=f"{path}/{inside}", expected="a directory in the zip file")
+        raise UsageError(f"no such directory in the zip file: {path}/{inside}")
     prefix = _archive_root(names) if inside is None else inside
     url = str(path) if not prefix else f"{path}/{prefix}"
     return StoreStorage(ZipStore(path, mode="r", read_only=True), prefix, url=url)
@@ -179,7 +183,7 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
         found = redact(f"{shown} ({error})", secrets)
         raise UsageError("not a place", found=found, expected="a path or a URL that fsspec knows") from error
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise UsageError("nothing is there", found=shown) from error
+        raise UsageError(f"no such file or directory: {shown}") from error
     except Exception as error:
         found = redact(f"{shown} ({type(error).__name__}: {error})", secrets)
         raise StorageError("cannot open the place", found=found) from error
@@ -189,6 +193,9 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
 def _from_store(place: Any, mode: Mode) -> Storage:
     from zarr.abc.store import Store
     from zarr.storage import LocalStore, StorePath
+
+    from zarrstack.below import descend
+    from zarrstack.transformer import StorageTransformer
 
     from .storage_zarr import StoreStorage
 
@@ -202,7 +209,11 @@ def _from_store(place: Any, mode: Mode) -> Storage:
     if type(place) is LocalStore:
         return LocalStorage(Path(place.root) / path)
     if isinstance(place, Store):
-        return StoreStorage(place, path)
+        opened = StoreStorage(place, path)
+        *layers, bottom = descend(place, through=StorageTransformer)
+        if layers and all(isinstance(layer, StorageTransformer) and layer.transparent for layer in layers):
+            opened.beneath = _from_store(StorePath(bottom, path), "r")
+        return opened
     from .no_archive import no_place
 
     raise no_place(place)

@@ -26,11 +26,18 @@ from .plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
 from .read_options import ReadOptions
 from .recipe import ArrayRecipe, Recipe
 from .storage import LocalStorage, Storage
+from .storage_versions import Moment
 
 __all__ = ["ArrayPlan", "GroupPlan", "Inventories", "Move", "Plan", "Refusal", "make_plan"]
 
-Inventories = dict[str, Inventory]
-"""Listings made while planning, by array path; a run that follows at once need not list again."""
+
+class Inventories(dict[str, Inventory]):
+    """Listings made while planning, by array path; a run that follows at once need not list again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began = Moment()
+        """Before anything was read for the plan."""
 
 
 def make_plan(
@@ -54,7 +61,7 @@ def make_plan(
     arrays: list[ArrayPlan] = []
     groups: list[GroupPlan] = []
     refusals: list[Refusal] = []
-    inventories: Inventories = {}
+    inventories = Inventories()
     chosen = {node.path for node in archive.nodes if recipe.selects(node.path)}
     needed = {parent for path in chosen for parent in parents(path)} | chosen
     children = names_below(node.path for node in archive.nodes)
@@ -99,7 +106,7 @@ def make_plan(
     consolidate = archive.consolidated if recipe.consolidate is None else recipe.consolidate
     root_is_group = any(group.path == "" for group in groups)
     strays = archive.problems if in_place else applied.strays(archive.problems)
-    problems = [*strays, *_unmatched(recipe, archive)]
+    problems = [*strays, *_unmatched(recipe, archive), *_unnoticed(inventories)]
     result = Plan(
         source=archive.url,
         destination=archive.url if destination is None else destination,
@@ -179,6 +186,22 @@ def _plan_group(
             ),
         )
     )
+
+
+def _unnoticed(inventories: Inventories) -> list[Problem]:
+    """A note where the source's listing tells nothing by which a chunk that is written again differs."""
+    count = sum(not inventory.notices_rewriting for inventory in inventories.values())
+    if not count:
+        return []
+    return [
+        Problem(
+            kind="no-versions",
+            severity="note",
+            message="chunks that are written again while the job lasts are not noticed",
+            found=f"neither ETags nor times in the listing of the source, for {count} arrays",
+            advice="Let nothing write to the source until the job is done.",
+        )
+    ]
 
 
 def _unmatched(recipe: Recipe, archive: Archive) -> list[Problem]:

@@ -21,7 +21,7 @@ from .formats.nodes import placed
 from .formats.walk import leading_away
 from .inventory import NOT_LISTED, Inventory, nothing_there, require_countable, take_inventory
 from .planning_blocks import Blocks, choose_blocks, mean_leaf, memory_of_pairs
-from .planning_chunks import fit_problem, memory_problem, object_problem
+from .planning_chunks import fit_problem, memory_problem, object_problem, size_problems
 from .planning_figures import DENSE, figures
 from .planning_n5 import block_problems, mode_problem
 from .planning_readers import reader_problems
@@ -219,6 +219,10 @@ class ArrayPlanner:
             problems.extend(block_problems(node.path, self.storage, source, inventory))
         elif (other := mode_problem(node.path, self.storage, source, inventory)) is not None:
             problems.append(other)
+        for name, large in size_problems(source, inventory):
+            problems.append(large.at(node=node.path, key=source.prefix(node.path) + name))
+        if problems:
+            return problems
         if (wrong := memory_problem(source, inventory) or fit_problem(source, inventory)) is not None:
             problems.append(wrong.at(node=node.path, key=key))
         elif source.data_type.name == "object" and recipe.objects == "refuse" and route.name == "rewrite":

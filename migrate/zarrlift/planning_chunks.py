@@ -10,27 +10,33 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from math import prod
 from typing import Final
 
+import numpy as np
+
 from zarrstack.core.array_filters import ARRAY_FILTERS
 from zarrstack.core.chain import Chain
 from zarrstack.core.dtypes import DataType
 from zarrstack.core.errors import CastError, MetadataError, Problem, ZarrstackError
+from zarrstack.core.frames import Shards
 from zarrstack.core.pipeline import Pipeline
 
 from .archive import Layout
 from .inventory import Inventory
 from .objects import to_strings
 from .storage import Storage
-from .stored import object_decoder
+from .stored import object_bound, object_decoder
 
 _SHAPED: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
 """Object codecs that hold values of any kind. Variable-length text and bytes are what they are."""
 _BY_ELEMENTS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
 """Codecs that take whole elements only, of a size of their own."""
+_MOST_NAMED: Final = 20
+_TOO_LARGE: Final = "Restore it from a backup, or leave the array out with --exclude."
 _COPIES: Final = 4
 """How often a chunk stands in memory at times: decoded, encoded and read back, in two threads."""
 _OBJECT_BYTES: Final = 64
@@ -47,7 +53,7 @@ def object_problem(path: str, storage: Storage, source: Layout, inventory: Inven
     place = source.objects.coordinates(int(inventory.indexes[0]))
     key = source.key(path, place)
     try:
-        payload = storage.get(key)
+        payload = storage.get(key, object_bound(source))
         if payload is None:
             return None
         values = object_decoder(source).decode(payload)
@@ -81,11 +87,26 @@ def _fit(chain: Chain, chunk_shape: tuple[int, ...], data_type: DataType) -> Pro
     return None
 
 
+def size_problems(source: Layout, inventory: Inventory) -> Iterator[tuple[str, Problem]]:
+    """(name below the array's prefix, refusal) of the first objects that are larger than a chunk can be."""
+    total, sizes = inventory.total_bytes, inventory.sizes
+    if total is None or sizes is None:
+        return
+    if total <= prod(source.object_shape) * source.item_bytes:
+        return  # none of them alone is more
+    bound = object_bound(source)
+    for place in np.flatnonzero(sizes > bound.most)[:_MOST_NAMED].tolist():
+        name = source.keys.key(source.objects.coordinates(int(inventory.indexes[place])))
+        yield name, replace(bound.too_large(f"{sizes[place]} bytes").problem, advice=_TOO_LARGE)
+
+
 def memory_problem(source: Layout, inventory: Inventory) -> Problem | None:
     """A refusal if a stored chunk says that it unpacks to more than this machine has memory for."""
     if not len(inventory.indexes):
         return None
     size = prod(source.object_shape) * (source.data_type.itemsize or _OBJECT_BYTES)
+    if isinstance(source.frame, Shards):
+        size = max(size, source.frame.index.size(source.frame.chunks_per_shard))
     if size <= _ALWAYS:
         return None
     room = machine_memory()

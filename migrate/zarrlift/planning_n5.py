@@ -19,7 +19,8 @@ from zarrstack.core.n5_dataset import TO_NUMBERS
 from .advising import pointed_out
 from .archive import Layout
 from .inventory import Inventory
-from .storage import LocalStorage, Storage, storage_error
+from .storage import LocalStorage, Storage
+from .stored import object_bound
 
 _MOST_NAMED: Final = 20
 _MOST_FETCHED: Final = 64
@@ -42,7 +43,7 @@ def block_problems(path: str, storage: Storage, source: Layout, inventory: Inven
     named = 0
     for index in indexes[::step].tolist():
         key = source.key(path, source.objects.coordinates(index))
-        head = _head(storage, key, size) if isinstance(storage, LocalStorage) else storage.get(key)
+        head = storage.get_part(key, 0, size) if local else storage.get(key, object_bound(source))
         if head is None:
             continue
         try:
@@ -84,13 +85,3 @@ def mode_problem(path: str, storage: Storage, source: Layout, inventory: Invento
         told = error.at(node=path, key=key).problem
         return replace(told, kind="unsupported", advice=TO_NUMBERS)
     return None
-
-
-def _head(storage: LocalStorage, key: str, size: int) -> bytes | None:
-    try:
-        with open(storage.path(key), "rb", buffering=0) as file:
-            return file.read(size)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise storage_error("cannot read", key, error) from error

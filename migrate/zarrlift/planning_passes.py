@@ -23,12 +23,11 @@ from .archive import Layout
 from .inventory import Inventory
 from .planning_blocks import BASE, Blocks, block_bounds, choose_blocks, cores
 from .plans import Between
+from .scratch import PASSES
 from .storage import STORE_READ, STORE_WRITTEN
 
 Shape = tuple[int, ...]
 
-ROOT: Final = ".zarrlift-passes"
-"""Directory of the intermediate arrays, in the destination's root."""
 _WORTH: Final = 3.0
 """Times a source chunk is read in one pass before two are thought of."""
 _COST: Final = 1.0
@@ -70,7 +69,7 @@ def two_passes(
             chain=_plain(source),
             keys=KeyEncoding("v2", "/"),
             frame=None,
-            root=f"{ROOT}/{path}" if path else ROOT,
+            root=f"{PASSES}/{path}" if path else PASSES,
         )
         first = choose_blocks(source, between, budget, buffers)
         second = choose_blocks(between, destination, budget, buffers)

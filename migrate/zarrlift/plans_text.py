@@ -17,12 +17,26 @@ _KINDS: Final[Mapping[type[Planned], Kind]] = {ArrayPlan: "array", GroupPlan: "g
 _ENCODE: Final = json.JSONEncoder().encode
 
 
-def node_rows(nodes: Iterable[Planned]) -> Iterator[tuple[str, Kind, str, str]]:
+def as_stored(text: str) -> str | bytes:
+    """A text as SQLite keeps it: names that are not UTF-8 (PEP 383) as bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text
+
+
+def as_text(stored: str | bytes) -> str:
+    """The inverse of `as_stored`."""
+    return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
+
+
+def node_rows(nodes: Iterable[Planned]) -> Iterator[tuple[str | bytes, Kind, str, str]]:
     """Path, kind, plan and first state of each node."""
     text = PlanTexts()
     for node in nodes:
         kind = _KINDS[type(node)]
-        yield node.path, kind, text(node), "refused" if kind == "refusal" else "pending"
+        yield as_stored(node.path), kind, text(node), "refused" if kind == "refusal" else "pending"
 
 
 class PlanTexts:

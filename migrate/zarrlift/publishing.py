@@ -8,15 +8,16 @@ done, since a v3 root hides the nodes that are still v2.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 
-from zarrstack.core.errors import JobError, StorageError, any_refusal
+from zarrstack.core.errors import JobError, Problem, StorageError, any_refusal
 from zarrstack.core.jsons import DocumentTexts, JSONObject, document
 from zarrstack.core.paths import join
 
 from .companions import copy_file
 from .documents import consolidate
-from .job import Job, NodeRow
+from .job import Job
+from .job_rows import NodeRow
 from .planning_arrays import digest
 from .plans import GroupPlan, Plan
 from .storage import LocalStorage, Storage
@@ -31,12 +32,22 @@ def is_root_document(job: Job, content: bytes) -> bool:
 class Publisher:
     """Writes the documents of one job."""
 
-    def __init__(self, job: Job, plan: Plan, source: Storage, destination: Storage, writer: Writer) -> None:
+    def __init__(
+        self,
+        job: Job,
+        plan: Plan,
+        source: Storage,
+        destination: Storage,
+        writer: Writer,
+        changed: Callable[[GroupPlan], Problem | None],
+    ) -> None:
+        """`changed` says what has changed in the source of a group."""
         self.job = job
         self.plan = plan
         self.source = source
         self.destination = destination
         self.writer = writer
+        self._changed = changed
         self._text = DocumentTexts()
 
     def publish(self, path: str, content: JSONObject) -> int | None:
@@ -76,7 +87,7 @@ class Publisher:
             row = state[group.path]
             if row.state == "done":
                 continue
-            if not self._publish_group(row, group.document, group.files) and self.plan.in_place:
+            if not self._publish_group(row, group, group.document) and self.plan.in_place:
                 return  # what is above it would hide it
         root = next((group for group in groups if group.path == ""), None)
         if root is not None and self.plan.consolidate:
@@ -87,12 +98,16 @@ class Publisher:
                 self.job.note(root_document=expected, root_document_before=self.job.fact("root_document"))
                 self.job.record_node(state[""].id, "pending")
                 self.job.commit()
-                self._publish_group(state[""], content, root.files)
+                self._publish_group(state[""], root, content)
 
-    def _publish_group(self, row: NodeRow, content: JSONObject, files: Sequence[str]) -> bool:
+    def _publish_group(self, row: NodeRow, group: GroupPlan, content: JSONObject) -> bool:
         """Whether its document is there."""
+        changed = self._changed(group)
+        if changed is not None:
+            self.job.record_node(row.id, "failed", problems=(changed,))
+            return False
         try:
-            for key in files:
+            for key in group.files:
                 copy_file(self.source, self.writer, key)
             published = self.publish(row.path, content)
         except DestinationError:

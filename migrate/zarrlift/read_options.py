@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, Self, TypeAlias
 from zarrstack.core.errors import UsageError
 from zarrstack.core.jsons import JSONObject
 
+from .storage_files import DOCUMENT, Bound
+
 Axes: TypeAlias = Literal["reversed", "kept"]
 AXES: Final[tuple[Axes, ...]] = ("reversed", "kept")
 
@@ -23,10 +25,23 @@ class ReadOptions:
     """The axis order that N5 arrays are given: (z, y, x), or (x, y, z) as N5's documents have it."""
     allow_fallback: bool = False
     """Whether arrays of the 2022 draft may be read by their `fallback` data type."""
+    max_document_size: int = DOCUMENT.most
+    """Bytes of a metadata document at most."""
+
+    @property
+    def document_bound(self) -> Bound:
+        """What is read of a metadata document."""
+        return Bound(self.max_document_size, "document")
 
     @classmethod
     def asked(
-        cls, *, follow_links: bool, axes: Axes | None, allow_fallback: bool, in_place: bool = False
+        cls,
+        *,
+        follow_links: bool,
+        axes: Axes | None,
+        allow_fallback: bool,
+        max_document_size: int | None = None,
+        in_place: bool = False,
     ) -> Self:
         """What was asked for; `axes` not given is "reversed" for copies, "kept" in place.
 
@@ -35,7 +50,12 @@ class ReadOptions:
         order = ("kept" if in_place else "reversed") if axes is None else axes
         if order not in AXES:
             raise UsageError("unknown order of axes", found=repr(axes), expected=", ".join(AXES))
-        return cls(follow_links=follow_links, axes=order, allow_fallback=allow_fallback)
+        return cls(
+            follow_links=follow_links,
+            axes=order,
+            allow_fallback=allow_fallback,
+            max_document_size=DOCUMENT.most if max_document_size is None else max_document_size,
+        )
 
     def to_json(self) -> JSONObject:
         """Without loss."""
@@ -43,6 +63,7 @@ class ReadOptions:
             "follow_links": self.follow_links,
             "axes": self.axes,
             "allow_fallback": self.allow_fallback,
+            "max_document_size": self.max_document_size,
         }
 
     @classmethod

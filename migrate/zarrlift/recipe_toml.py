@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from zarrstack.core.errors import UsageError
+from zarrstack.core.errors import Joined, UsageError
 from zarrstack.core.jsons import canonical
 from zarrstack.core.quantities import parse_size
 
@@ -76,7 +76,7 @@ def parse_recipe(data: Mapping[str, Any], *, name: str = "recipe", base: ArrayRe
     model = _model(data.get("model"), os.path.dirname(name), problems)
     if problems:
         count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise UsageError(f"the recipe has {count}: " + "; ".join(problems), found=name)
+        raise UsageError(Joined.of(problems, before=f"the recipe has {count}: "), found=name)
     changes = base.to_json() if base is not None else {}
     return Recipe(
         base=ArrayRecipe.from_json({**changes, **fields}),

@@ -84,14 +84,23 @@ def sweep_gone(job: Job, destination: Storage) -> None:
     if os.path.isdir(gone) and not os.path.islink(gone):
         shutil.rmtree(gone, ignore_errors=True)
     elif os.path.lexists(gone):
-        os.unlink(gone)
+        with contextlib.suppress(OSError):
+            os.unlink(gone)
 
 
 def left_aside(job: Job, destination: Storage) -> Problem | None:
-    """A note that says where the old tree is while it is kept; None if there is none."""
+    """A note that says where the old tree is while there is any of it; None if there is none."""
     if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
         return None
-    old = _name(job, destination)
+    old, gone = _name(job, destination), _name(job, destination, "gone")
+    if os.path.lexists(gone):
+        return Problem(
+            kind="aside",
+            severity="note",
+            message="the old tree could not be removed",
+            found=gone,
+            advice="Resume once the cause is gone, or remove it yourself.",
+        )
     if not os.path.lexists(old):
         return None
     return Problem(

@@ -24,6 +24,7 @@ from .inventory import take_inventory
 from .leaves import ShardReader
 from .reversing_chunks import Showing, Shown, ShownArray
 from .shown import Held, ShownHierarchy, refusal_error
+from .stored import object_bound
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from zarrstack.core.chain import Chain
 
     from .storage import Storage
+    from .storage_files import Bound
 
 SHOWN: Final[Mapping[Shown, str]] = {"zarr2": "Zarr v2", "n5": "N5"}
 """Formats that are shown, and their names for people."""
@@ -61,6 +63,11 @@ class HeldChunk(Held):
     def alone(self) -> bool:
         """Whether it is no part of a shard."""
         return self._array.shards is None
+
+    @property
+    def bound(self) -> Bound:
+        """What is read of the object at most."""
+        return object_bound(self._array.layout)
 
     def shown(self, data: bytes) -> bytes:
         """The payload as the older format has it; ChunkError with its place."""

@@ -10,29 +10,36 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from zarrstack.core.errors import JobError, Problem, ZarrstackError
+from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, ZarrstackError
 from zarrstack.core.paths import names_below
 
-from . import process
+from . import events, process
 from .advising import advised
 from .counting import Moved
 from .executors import Executing, RunOptions, executing, forks_for, workers_for
-from .inventory import Indexes, Inventory, take_inventory
-from .job import Job, NodeRow
-from .outcome import Outcome
+from .inventory import Inventory, take_inventory
+from .job import Job
+from .job_rows import NodeRow, Recorded
+from .job_runs import note_moving
+from .option_words import option_words
+from .outcome import Interrupted, Outcome
 from .planning import Inventories
 from .planning_blocks import memory_budget
 from .plans import ArrayPlan, Plan
-from .progress import Progress, Silent
+from .progress import Progress, Silent, Ticker
 from .publishing import Publisher
+from .run_arrays import Asked, RunArray
+from .source_check import SourceCheck, source_changed
 from .storage import LocalStorage, Storage
+from .syncing import Syncs
 from .tasks import Task, sweep_known, tasks_of
+from .totals import Work
 from .verifying.checks import Checks, Found, unforeseen
 from .worker import Worker, WorkerSpec
 from .writing import DestinationError, Writer, writer_for
@@ -41,33 +48,6 @@ _COMMIT_SECONDS: Final = 0.5
 """How much work a killed process may have to repeat."""
 _BATCH: Final = 250
 """Arrays without work that are verified together."""
-_MOST_PROBLEMS: Final = 1000
-"""Problems kept per array; the count in the message tells of the rest."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C (or a termination signal) stopped the run; `job` can be resumed."""
-
-    def __init__(self, job: str) -> None:
-        super().__init__(job)
-        self.job = job
-
-
-@dataclass(slots=True)
-class _Array:
-    """An array on its way."""
-
-    row: NodeRow
-    plan: ArrayPlan
-    present: Indexes
-    open_tasks: int = 0
-    all_submitted: bool = False
-    problems: list[Problem] = field(default_factory=list)
-    failures: int = 0
-
-    def fail(self, problems: tuple[Problem, ...]) -> None:
-        self.failures += len(problems)
-        self.problems.extend(problems[: _MOST_PROBLEMS - len(self.problems)])
 
 
 class Run:
@@ -92,15 +72,17 @@ class Run:
         self.destination = destination
         self.options = options
         self.spec = spec
-        self.inventories = inventories or {}
+        self.inventories = Inventories() if inventories is None else inventories
         self.progress: Progress = progress or Silent()
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
-        self._publisher = Publisher(job, plan, source, destination, self.writer)
+        self._source_check = SourceCheck(source, plan, self.inventories.began)
+        self._publisher = Publisher(job, plan, source, destination, self.writer, self._source_check.group)
         self._moved = Moved()
         self._lost: set[int] = set()
-        self._verified: deque[tuple[list[_Array], list[_Array], Callable[[], Found]]] = deque()
+        self._verified: deque[Asked] = deque()
         self.checks = checks
         self._committed = time.monotonic()
+        self._syncs = Syncs(job, destination, fsync=options.fsync)
 
     def __call__(self) -> Outcome:
         """Run to the end; raises Interrupted. Whatever else goes wrong is in the outcome."""
@@ -110,8 +92,9 @@ class Run:
         stopped: Problem | None = None
         try:
             self._arrays()
+            self._look_for_new_nodes()
             self._publisher.groups()
-        except (DestinationError, JobError) as error:
+        except (DestinationError, JobError, WorkerError) as error:
             stopped = error.problem
         except BrokenExecutor as error:
             stopped = Problem(
@@ -122,8 +105,9 @@ class Run:
             )
         except KeyboardInterrupt:
             self.progress.close()
-            raise Interrupted(str(self.job.path)) from None
+            raise Interrupted(str(self.job.path), option_words(self.job)) from None
         finally:
+            self._source_check.close()
             stopped = self._commit_at_the_end() or stopped
             self.writer.close()
         self.progress.close()
@@ -131,6 +115,8 @@ class Run:
 
     def _commit_at_the_end(self) -> Problem | None:
         try:
+            if self.job.nodes(done=False):
+                self._syncs.sometimes()
             self.job.commit()
         except JobError as error:  # what is not recorded will be done again
             return error.problem
@@ -144,14 +130,10 @@ class Run:
             (rows[array.path], array) for array in self.plan.arrays if rows[array.path].state != "done"
         ]
         totals = self.job.totals()
-        done = [totals[row.id] for row, _ in pending if row.id in totals]
-        self.progress.start(
-            sum(array.bytes_read for _, array in pending if array.tasks),
-            sum(array.reads for _, array in pending if array.tasks),
-        )
-        self.progress.advance(sum(t.chunks for t in done), sum(t.bytes_in for t in done))
+        note_moving(self.job, totals)
+        self._work = Work(self.progress, [(array, totals.get(row.id)) for row, array in pending])
         still = [
-            _Array(row, array, np.empty(0, dtype=np.int64), all_submitted=True)
+            RunArray(row, array, np.empty(0, dtype=np.int64), all_submitted=True)
             for row, array in pending
             if not array.tasks
         ]
@@ -170,12 +152,14 @@ class Run:
     def _move(self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool = False) -> None:
         process.keep_freed_memory()
         executor = self._executor([array for _, array in pending])
-        running: dict[Future[Moved], tuple[_Array, Task]] = {}
-        ended: list[_Array] = []
+        running: dict[Future[Moved], tuple[RunArray, Task]] = {}
+        ended: list[RunArray] = []
         tasks = self._tasks(pending, ended, first_pass=first_pass)
         finish = self._passed if first_pass else self._finish
         if self.options.verify != "none" and executor.in_threads:
             self.checks.prepare_workers()
+        # A thread, so copies of the process come first.
+        ticker = Ticker(self.progress, lambda: self._work.present(executor.under_way()))
         try:
             exhausted = False
             while not exhausted or running:
@@ -191,7 +175,7 @@ class Run:
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         array, task = running.pop(future)
                         array.open_tasks -= 1
-                        self._record(array, task, future)
+                        self._record(array, task, future, executor)
                         if array.all_submitted and array.open_tasks == 0:
                             ended.append(array)
                 self._conclude()  # what was asked before the tasks that have ended now
@@ -199,6 +183,7 @@ class Run:
                 ended.clear()
             self._conclude()
         finally:
+            ticker.stop()
             executor.stop(running)
 
     def _executor(self, arrays: list[ArrayPlan]) -> Executing:
@@ -215,29 +200,30 @@ class Run:
         return executing(self.options, worker, self.spec, forks or number, forks=forks > 0)
 
     def _tasks(
-        self, pending: list[tuple[NodeRow, ArrayPlan]], ended: list[_Array], *, first_pass: bool
-    ) -> Iterator[tuple[_Array, Task]]:
+        self, pending: list[tuple[NodeRow, ArrayPlan]], ended: list[RunArray], *, first_pass: bool
+    ) -> Iterator[tuple[RunArray, Task]]:
         """Every task that is not recorded, array by array; of arrays in two passes those of one pass.
 
         Arrays without any go to `ended`.
         """
         for row, plan in pending:
             inventory = self._inventory(plan, keep=first_pass)
-            array = _Array(row, plan, inventory.indexes)
+            array = RunArray(row, plan, inventory.indexes)
             if inventory.fingerprint != plan.fingerprint:
                 array.fail((source_changed(plan.path),))
                 array.all_submitted = True
                 ended.append(array)
                 continue
-            done = self.job.tasks_done(row.id)
+            done = self.job.recorded(row.id)
             try:
+                lost = self._lost_tasks(row, plan, inventory, done) if done else set()
                 tasks = tasks_of(plan, inventory, self.source, self.destination, first_pass=first_pass)
             except ZarrstackError as error:
                 array.fail((error.at(node=plan.path).problem,))
                 array.all_submitted = True
                 ended.append(array)
                 continue
-            numbers = [number for number in tasks.numbers if number not in done]
+            numbers = [number for number in tasks.numbers if number not in done or number in lost]
             if not numbers:
                 array.all_submitted = True
                 ended.append(array)
@@ -246,7 +232,17 @@ class Run:
                 array.all_submitted = number == numbers[-1]
                 yield array, tasks.task(number)
 
-    def _passed(self, arrays: list[_Array]) -> None:
+    def _lost_tasks(
+        self, row: NodeRow, plan: ArrayPlan, inventory: Inventory, done: dict[int, Recorded]
+    ) -> set[int]:
+        """Recorded tasks whose work is gone, which are forgotten."""
+        from .recorded import lost_tasks
+
+        lost = lost_tasks(plan, inventory, self.source, self.destination, done)
+        self.job.forget_tasks(row.id, lost)
+        return lost
+
+    def _passed(self, arrays: list[RunArray]) -> None:
         """The first of two passes is over: go on with the second, or record what failed."""
         for array in arrays:
             if array.failures:
@@ -270,10 +266,10 @@ class Run:
             self.source, plan.path, plan.source, children=children, follow_links=follow_links
         )
 
-    def _record(self, array: _Array, task: Task, future: Future[Moved]) -> None:
+    def _record(self, array: RunArray, task: Task, future: Future[Moved], executor: Executing) -> None:
         try:
-            moved = future.result()
-        except (DestinationError, BrokenExecutor):
+            moved = executor.result(future)
+        except (DestinationError, WorkerError, BrokenExecutor):
             raise
         except ZarrstackError as error:
             array.fail((error.at(node=array.plan.path).problem,))
@@ -281,7 +277,7 @@ class Run:
         except Exception as error:  # noqa: BLE001 - see `unforeseen`
             array.fail((unforeseen(array.plan.path, error),))
             return
-        self.progress.advance(moved.chunks, moved.bytes_in)
+        self._work.moved(array.plan, moved)
         self._moved = self._moved.plus(moved)
         if moved.problems:
             array.fail(moved.problems)
@@ -299,31 +295,38 @@ class Run:
     def _commit_sometimes(self) -> None:
         now = time.monotonic()
         if now - self._committed > _COMMIT_SECONDS:
+            self._syncs.sometimes()
             self.job.commit()
             self._committed = now
 
-    def _finish(self, arrays: list[_Array]) -> None:
+    def _finish(self, arrays: list[RunArray]) -> None:
         """Every chunk of these is written: begin to verify; `_conclude` does the rest."""
         if arrays:
             whole = [array for array in arrays if not array.failures]
-            self._verified.append((list(arrays), whole, self._verifying(whole)))
+            still = self._source_check.begin([array.plan for array in whole])
+            self._verified.append(Asked(list(arrays), whole, self._verifying(whole), still))
 
     def _conclude(self, *, all_but: int = 0) -> None:
         """Publish what was verified, or record what failed, but for the last ones of what was begun."""
         while len(self._verified) > all_but:
-            arrays, whole, found = self._verified.popleft()
-            for array, problems in zip(whole, found(), strict=True):
-                array.fail(problems)
-                if problems:  # what is written is not right, so that a resume must write it again
+            asked = self._verified.popleft()
+            for array, problems, told in zip(asked.whole, asked.found(), asked.changed(), strict=True):
+                changed = told
+                if problems and told is None:  # what was compared may have been another version
+                    changed = self._source_check.thoroughly(array.plan)
+                array.fail(problems if changed is None else (changed,))
+                if array.failures:  # what is written is not right, so that a resume must write it again
                     self.job.forget_tasks(array.row.id)
-            self._publish(arrays)
+            self._publish(asked.arrays)
 
-    def _publish(self, arrays: list[_Array]) -> None:
+    def _publish(self, arrays: list[RunArray]) -> None:
         published: list[tuple[int, int | None]] = []
         whole = [array.plan for array in arrays if not array.failures]
-        sweep_known(whole, self.destination, self.job.commit)
+        left = sweep_known(whole, self.destination, self.job.commit)
         try:
             for array in arrays:
+                if array.plan.path in left:
+                    array.fail((left[array.plan.path],))
                 if not array.failures:
                     try:
                         written = self._publisher.publish(array.plan.path, array.plan.document)
@@ -331,19 +334,20 @@ class Run:
                         array.fail((error.at(node=array.plan.path).problem,))
                     else:
                         published.append((array.row.id, written))
+                        self._work.finished(array.plan)
                         continue
                 self._record_failure(array)
         finally:
             self.job.record_published(published)
         self._commit_sometimes()
 
-    def _record_failure(self, array: _Array) -> None:
+    def _record_failure(self, array: RunArray) -> None:
         # Tasks end in any order; a report reads the same each time.
         problems = (advised(problem, self.source, array.plan.source) for problem in array.problems)
         told = sorted(problems, key=lambda problem: problem.key or "")
         self.job.record_node(array.row.id, "failed", problems=told)
 
-    def _verifying(self, arrays: list[_Array]) -> Callable[[], Found]:
+    def _verifying(self, arrays: list[RunArray]) -> Callable[[], Found]:
         """Begin to verify; a call gives what is wrong with each."""
         level = self.options.verify
         if level == "none" or not arrays:
@@ -358,7 +362,19 @@ class Run:
 
     # The end
 
+    def _look_for_new_nodes(self) -> None:
+        """Name what has come into the source; in place, a group that appeared would hide it."""
+        try:
+            added = tuple(self._source_check.added())
+        except StorageError as error:
+            added = (error.problem,)
+        if added:
+            known = self.plan.problems
+            problems = (*known, *(problem for problem in added if problem not in known))
+            self.plan = self._publisher.plan = replace(self.plan, problems=problems)
+
     def _outcome(self, seconds: float, stopped: Problem | None) -> Outcome:
+        events.failed(() if stopped is None else (stopped,))
         rows = self.job.nodes(done=False)
         refused = [problem for refusal in self.plan.refusals for problem in refusal.problems]
         # What is wrong with the archive as a whole, such as a key that leads out of it.
@@ -374,6 +390,7 @@ class Run:
             arrays_done=self.job.done("array"),
             arrays_total=len(self.plan.arrays) + sum(r.kind == "array" for r in self.plan.refusals),
             groups_done=self.job.done("group"),
+            options=option_words(self.job),
             **self._moved.figures(),
             seconds=seconds,
             problems=tuple(
@@ -381,13 +398,3 @@ class Run:
             ),
             plan=self.plan,
         )
-
-
-def source_changed(path: str) -> Problem:
-    """The source is not what the plan was made for."""
-    return Problem(
-        kind="source-changed",
-        node=path,
-        message="the source changed since the plan was made",
-        advice="Undo this job and migrate again, so that old and new chunks are not mixed.",
-    )

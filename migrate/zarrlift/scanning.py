@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Final, TypeAlias
 
@@ -16,7 +16,7 @@ from zarrstack.core.keys import KeyEncoding
 from zarrstack.core.n5 import N5Keys
 
 from .archive import Layout
-from .storage import LocalStorage, storage_error
+from .storage import LocalStorage, Storage, storage_error
 
 METADATA: Final = frozenset(
     {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
@@ -34,11 +34,23 @@ class Found:
     def __init__(self) -> None:
         self.indexes = array("q")
         self.sizes = array("q")
-        self.times = array("q")
+        self.versions = array("q")
+        """Of files, the nanoseconds of their modification."""
+        self.sized = True
+        self.versioned = True
+        """Whether the size, and the version, of every chunk is known."""
         self.strays: list[str] = []
         self.stray_count = 0
         self.bad_links: list[tuple[str, str]] = []
         self.no_files: list[tuple[str, str]] = []
+
+    def add(self, index: int, size: int | None, version: int | None) -> None:
+        """A chunk of which a listing tells, or does not tell, size and version."""
+        self.indexes.append(index)
+        self.sizes.append(size or 0)
+        self.versions.append(version or 0)
+        self.sized &= size is not None
+        self.versioned &= version is not None
 
     def stray(self, name: str) -> None:
         """A name that belongs to no chunk; the first few are kept."""
@@ -144,7 +156,7 @@ class _Scan:
             return
         self.found.indexes.append(index)
         self.found.sizes.append(facts.st_size)
-        self.found.times.append(facts.st_mtime_ns)
+        self.found.versions.append(facts.st_mtime_ns)
 
     def _no_file(self, name: str, what: str) -> None:
         """Keep what stands where a chunk belongs: taken for a missing chunk, it would read as fill values."""
@@ -159,6 +171,26 @@ class _Scan:
             self.found.bad_links.append((self.prefix + name, target))
             return True
         return False
+
+
+def chunk_directories(storage: Storage, path: str, layout: Layout) -> Iterator[str]:
+    """The directories that hold the chunks of a local array, and those above them from the array's on.
+
+    The last level is not looked into: however many chunks there are, their directories are few. OSError.
+    """
+    top = layout.prefix(path).rstrip("/")
+    yield top
+    ndim = len(layout.shape)
+    if layout.keys.depth(ndim) == 1:
+        return
+    assert isinstance(storage, LocalStorage)
+    head, _ = _head(layout.keys)
+    level = [f"{top}/{head}".strip("/")]
+    if head:
+        yield from level
+    for _ in range(len(_axes(layout.keys, ndim)) - 1):
+        level = [f"{place}/{name}".strip("/") for place in level for name in storage.directories(place)]
+        yield from level
 
 
 def _number(text: str) -> int | None:

@@ -14,6 +14,7 @@ from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Ends
 from zarrstack.core.errors import ChunkError, StorageError, ZarrstackError
 
 from .storage import Storage
+from .storage_files import Bound
 from .storage_loop import bounded, run
 from .storage_zarr import StoreStorage
 from .writing import DestinationError, Look
@@ -59,13 +60,13 @@ class ServerCopy:
 
     async def _one(self, before: str, after: str, look: Look) -> Carried:
         try:
-            first = await self._get(before, 0, IN_ONE_READ)
+            first = await self._get(before, 0, IN_ONE_READ, look)
             if first is None:
                 return None
             if len(first) < IN_ONE_READ or not self._able:
                 return await self._by_hand(before, after, first if len(first) < IN_ONE_READ else None, look)
             size = await self._size(before)
-            tail = await self._get(before, max(size - TAIL_BYTES, 0), size) or b""
+            tail = await self._get(before, max(size - TAIL_BYTES, 0), size, look) or b""
             if not look.check(Ends(first[:HEAD_BYTES], tail[-TAIL_BYTES:], size)):
                 return await self._by_hand(before, after, None, look)
             if await self._copied(before, after, size):
@@ -79,7 +80,7 @@ class ServerCopy:
     async def _by_hand(self, before: str, after: str, data: bytes | None, look: Look) -> int | None:
         """Through this machine: small objects, and those that only decoding can judge."""
         if data is None:
-            data = await self._source.fetch(before)
+            data = await self._source.fetch(before, Bound(look.most_stored))
             if data is None:
                 return None
         if not look.check(Ends.of(data)):
@@ -106,13 +107,13 @@ class ServerCopy:
     async def _cp(self, before: str, after: str, size: int) -> None:
         await self._to.copy(self._from, self._source.key(before), self._destination.key(after), size)
 
-    async def _get(self, key: str, start: int, end: int) -> bytes | None:
+    async def _get(self, key: str, start: int, end: int, look: Look) -> bytes | None:
         """Some bytes of an object; None if it is not there."""
         try:
             return await self._source.fetch_part(key, start, end - start)
         except StorageError:
             # An empty object has no first byte, which some stores call an error.
-            return await self._source.fetch(key)
+            return await self._source.fetch(key, Bound(look.most_stored))
 
     async def _size(self, key: str) -> int:
         size = await self._source.fetch_size(key)

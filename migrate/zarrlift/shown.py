@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from zarr.abc.store import Store
 
     from .storage import Storage
+    from .storage_files import Bound
 
 A = TypeVar("A")
 
@@ -37,13 +38,18 @@ class Held(ABC):
         """Whether nothing else lies in the object: it is no shard."""
         return True
 
+    @property
+    @abstractmethod
+    def bound(self) -> Bound:
+        """What is read of the object at most."""
+
     @abstractmethod
     def shown(self, data: bytes) -> bytes | None:
         """What is shown for stored bytes, with its header; ChunkError and CastError with their place."""
 
     def stored(self, storage: Storage) -> bytes | None:
         """The stored bytes, None where there are none; ChunkError, StorageError."""
-        return storage.get(self.key)
+        return storage.get(self.key, self.bound)
 
     def stored_size(self, storage: Storage) -> int | None:
         """How many bytes `stored` gives."""

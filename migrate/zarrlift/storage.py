@@ -11,15 +11,19 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from zarrstack.core.errors import StorageError, UsageError
+from zarrstack.core.errors import Problem, StorageError, UsageError, ZarrstackError
+
+from .partial_files import create_file, partial_name
+from .storage_files import DOCUMENT, Bound, is_directory, not_regular, open_regular, read_at, read_file
+from .storage_listing import L, Listed
+from .storage_versions import FILES_TELL, held, require_same, require_version
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -40,12 +44,13 @@ STORE_READ: Final = READ_AHEAD
 STORE_WRITTEN: Final = WRITE_BEHIND + max(SPOOLED, PART * PARTS_AT_ONCE)
 """Bytes that a worker holds besides its own, where the source is a store and where the destination is one."""
 
-_PIECE: Final = 64 << 20
+CLAIM: Final = ".zarrlift-claim"
+"""How the names in a root begin by which a job keeps others away (`claiming`); they are in no listing."""
+
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 _SEPARATOR: Final[str] = os.sep
-READING: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0)
 CREATING: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
-"""For `os.open`. Windows would turn line ends of what is read and written so."""
+"""For `os.open`. Windows would turn line ends of what is written so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +68,27 @@ class Storage(ABC):
 
     url: str
     can_list: bool = True
+    scratch: str | None = None
+    """A local directory with what writers have half-written, which is removed while there are none."""
     in_process: bool = False
     """Whether what lies here lives and dies with this process."""
+    exclusive: bool = False
+    """Whether `create` is one operation, so that of many who try one succeeds."""
     soon: Soon | None = None
     """Requests that are answered later, of places where an answer takes time; None elsewhere."""
+    document_bound: Bound = DOCUMENT
+    """What is read of an object where the caller says no other bound."""
+    tells_versions: bool = False
+    """Whether what is read can be held against the version that a listing told."""
+    beneath: Storage | None = None
+    """Where layers stand over a place and change neither its keys nor its bytes: that place."""
 
     @abstractmethod
-    def get(self, key: str) -> bytes | None:
-        """The whole object, or None if it is proven absent; StorageError otherwise."""
+    def get(self, key: str, bound: Bound | None = None) -> bytes | None:
+        """The whole object, or None if it is proven absent; StorageError otherwise.
+
+        Of a larger one than `bound` (else `document_bound`) no more is read: ChunkError, BadObjectError.
+        """
 
     def get_part(self, key: str, start: int, length: int) -> bytes | None:
         """Bytes of an object from `start` on, or its last ones where `start` is -`length`.
@@ -91,6 +109,16 @@ class Storage(ABC):
     def put(self, key: str, data: bytes) -> None:
         """Write a whole object, so that a reader sees the old one or the new one."""
 
+    def create(self, key: str, data: bytes) -> bool:
+        """Write a whole object where none is; False if there is one.
+
+        Where the place is not `exclusive`, the last one of several who try at once has it, mostly.
+        """
+        if self.get(key) is not None:
+            return False
+        self.put(key, data)
+        return self.get(key) == data
+
     def put_file(self, key: str, file: IO[bytes], size: int) -> None:
         """Write the `size` bytes of an open file as one object; stores that can, take it in pieces."""
         data = file.read()
@@ -110,9 +138,9 @@ class Storage(ABC):
     def zarr_store(self) -> Store:
         """The same place as zarr-python sees it; independent readers come in through it."""
 
-    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        """Several whole objects; remote stores fetch them concurrently."""
-        return [self.get(key) for key in keys]
+    def get_many(self, keys: Sequence[str], bound: Bound | None = None) -> list[bytes | None]:
+        """Several whole objects, each as `get` gives it; remote stores fetch them concurrently."""
+        return [self.get(key, bound) for key in keys]
 
     def find_many(self, keys: Sequence[str]) -> list[bytes | None]:
         """As `get_many`, where most objects are not expected to be there."""
@@ -139,6 +167,15 @@ class Storage(ABC):
                 else:
                     yield key
 
+    def list_objects(self, prefix: str, new: Callable[[], L]) -> L:
+        """As `list_prefix`, with what a listing tells of each object at no further cost.
+
+        `new` makes what takes them, once more where a listing has to begin again; the last one is given.
+        """
+        taken = new()
+        taken.take(map(Listed, self.list_prefix(prefix)))
+        return taken
+
     def link(self, key: str) -> str | None:
         """Where `key` leads if it is a symbolic link, resolved; None for anything else."""
         return None
@@ -153,6 +190,9 @@ class Storage(ABC):
 
 class LocalStorage(Storage):
     """A directory. Keys never escape it: `..` and absolute keys are refused."""
+
+    exclusive = True
+    tells_versions = FILES_TELL
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(os.path.abspath(root))
@@ -169,7 +209,7 @@ class LocalStorage(Storage):
             raise UsageError("a key may not leave the archive's root", key=key)
         return self._prefix + key if key else str(self.root)
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, bound: Bound | None = None) -> bytes | None:
         """The file's content; a directory in its place counts as absent.
 
         A link that leads nowhere is no absence: an object lies somewhere else (git-annex keeps
@@ -177,9 +217,11 @@ class LocalStorage(Storage):
         """
         path = self.path(key)
         try:
-            return _content(path)
+            return read_file(path, bound or self.document_bound, held(self, key))
+        except ZarrstackError as error:
+            raise error.at(key=key) from None
         except OSError as error:
-            if not _is_directory(path, error):
+            if not is_directory(path, error):
                 self._require_absence(key, error)
             return None
 
@@ -191,14 +233,17 @@ class LocalStorage(Storage):
         """One read; see `get` for what counts as absent."""
         path = self.path(key)
         try:
-            with open(path, "rb", buffering=0) as file:
-                if start < 0:
-                    start = max(os.fstat(file.fileno()).st_size - length, 0)
-                if start:
-                    file.seek(start)
-                return file.read(length)
+            descriptor, facts = open_regular(path)
+            try:
+                data = read_at(descriptor, length, max(facts.st_size - length, 0) if start < 0 else start)
+                require_version(descriptor, held(self, key))
+                return data
+            finally:
+                os.close(descriptor)
+        except StorageError as error:
+            raise error.at(key=key) from None
         except OSError as error:
-            if not _is_directory(path, error):
+            if not is_directory(path, error):
                 self._require_absence(key, error)
             return None
 
@@ -209,17 +254,31 @@ class LocalStorage(Storage):
         except OSError as error:
             self._require_absence(key, error)
             return None
-        return facts.st_size if stat.S_ISREG(facts.st_mode) else None
+        if stat.S_ISREG(facts.st_mode):
+            require_same(facts, held(self, key))
+            return facts.st_size
+        if stat.S_ISDIR(facts.st_mode):
+            return None
+        raise not_regular(facts.st_mode).at(key=key)
 
     def put(self, key: str, data: bytes) -> None:
         """Write beside and rename, so that a killed process leaves no half document."""
         path = self.path(key)
-        temporary = f"{path}.{os.getpid()}.partial"
+        temporary = partial_name(path)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(temporary, "wb") as file:
                 file.write(data)
             os.replace(temporary, path)
+        except OSError as error:
+            raise storage_error("cannot write", key, error) from error
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write beside and link."""
+        path = self.path(key)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            return create_file(path, data)
         except OSError as error:
             raise storage_error("cannot write", key, error) from error
 
@@ -241,6 +300,8 @@ class LocalStorage(Storage):
         try:
             with self.scandir(prefix) as entries:
                 for entry in entries:
+                    if not prefix and entry.name.startswith(CLAIM):
+                        continue
                     if entry.is_symlink():
                         # os.path.isdir is False where DirEntry.is_dir raises: a link to itself.
                         yield Entry(entry.name, os.path.isdir(entry.path), os.path.realpath(entry.path))
@@ -311,37 +372,10 @@ def _as_path(key: str) -> str:
     return key.replace("/", _SEPARATOR)
 
 
-def _is_directory(path: str, error: OSError) -> bool:
-    """Whether a file could not be opened since it is a directory; Windows says that it may not be opened."""
-    return error.errno == errno.EISDIR or (error.errno == errno.EACCES and os.path.isdir(path))
-
-
-def read_at(descriptor: int, length: int, start: int) -> bytes:
-    """Bytes of an open file from `start` on; where it is read and written next stays the same."""
-    if sys.platform != "win32":
-        return os.pread(descriptor, length, start)
-    before = os.lseek(descriptor, 0, os.SEEK_CUR)
-    try:
-        os.lseek(descriptor, start, os.SEEK_SET)
-        return os.read(descriptor, length)
-    finally:
-        os.lseek(descriptor, before, os.SEEK_SET)
-
-
-def _content(path: str) -> bytes:
-    """A whole file. Asked for a byte more than there is, the system says at once that this was all."""
-    descriptor = os.open(path, READING)
-    try:
-        size = os.fstat(descriptor).st_size
-        data = os.read(descriptor, size + 1)
-        if len(data) == size:
-            return data
-        parts = [data]  # it grew meanwhile, or is more than one call gives (2 GiB on Linux)
-        while part := os.read(descriptor, _PIECE):
-            parts.append(part)
-        return b"".join(parts)
-    finally:
-        os.close(descriptor)
+def system_refused(error: OSError) -> Problem:
+    """An error of the operating system that came without a key, through a library."""
+    key = "" if error.filename is None else os.fsdecode(error.filename)
+    return storage_error("reading or writing failed", key, error).problem
 
 
 def storage_error(what: str, key: str, error: OSError) -> StorageError:

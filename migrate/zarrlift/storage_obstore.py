@@ -11,7 +11,7 @@ Sources: obstore 0.12 (https://developmentseed.org/obstore), the options of s3fs
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
@@ -19,18 +19,26 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from .storage import PARTS_AT_ONCE
-from .storage_native import Native, part_size
+from .storage_listing import Listed
+from .storage_native import Native, part_size, version_text
+from .storage_versions import Version, changed, version_number
 
 if TYPE_CHECKING:
-    from zarr.abc.store import Store
+    from zarr.abc.store import ByteRequest, Store
+
+    from .storage_files import Bound
 
 _MOST_COPIED: Final = 5 << 30
 """Bytes that S3 copies in one request
 (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html)."""
-_RETRIES: Final = 6
-"""After a broken connection or a 5xx, 0.1 s to 3.2 s apart; what is refused for longer is paced by us."""
+_PAGE: Final = 1000
+"""Objects that are taken from a listing at a time, which are those of one request to S3."""
+_RETRIES: Final = 3
+"""After a broken connection or a 5xx, 0.1 s to 0.4 s apart; what fails for longer is repeated by `Pace`."""
 _LONGEST: Final = timedelta(minutes=15)
 """A whole request, the body with it. obstore's 30 s are too few for a large object over a slow line."""
+_SILENT: Final = timedelta(minutes=3)
+"""Until the next byte of it; the store may take that long to copy a large object."""
 _FRESH: Final = timedelta(minutes=5)
 """How long credentials are used that do not say when they expire."""
 
@@ -70,7 +78,52 @@ class Obstore(Native):
 
     def __init__(self, store: Any) -> None:
         """`store` is a `zarr.storage.ObjectStore`."""
+        self.store = store
         self._below = store.store
+        self._etags_differ = False
+
+    async def read(self, key: str, bound: Bound, version: Version | None = None) -> bytes | None:
+        """In one request, which tells size and ETag before the bytes."""
+        import obstore
+
+        try:
+            answer = await obstore.get_async(self._below, key)
+        except FileNotFoundError:
+            return None
+        await self._require(key, answer.meta["e_tag"], version)
+        bound.check(answer.meta["size"])
+        return bytes(await answer.bytes_async())
+
+    async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
+        """As elsewhere, unless the ETag is to be looked at."""
+        from zarr.abc.store import RangeByteRequest
+
+        if version is None or not isinstance(part, RangeByteRequest):
+            return await super().read_part(key, part)
+        import obstore
+
+        try:
+            answer = await obstore.get_async(self._below, key, options={"range": (part.start, part.end)})
+        except FileNotFoundError:
+            return None
+        await self._require(key, answer.meta["e_tag"], version)
+        return bytes(await answer.bytes_async())
+
+    async def _require(self, key: str, etag: str | None, version: Version | None) -> None:
+        """SourceChangedError where an object's ETag is not the one that was listed."""
+        if version is None or etag is None or self._etags_differ:
+            return
+        if version_number(version_text(etag) or "") == version[1]:
+            return
+        # Some servers have other ETags in their listings, or only times: the listing counts.
+        async for page in self._pages(key.rpartition("/")[0], offset=key[:-1]):
+            now = next((item for item in page if item.key == key), None)
+            if now is not None:
+                self._etags_differ = now.version is not None and version_number(now.version) == version[1]
+            if now is not None or page[-1].key > key:
+                break
+        if not self._etags_differ:
+            raise changed()
 
     async def children(self, prefix: str) -> dict[str, bool]:
         """One listing with a delimiter, or as many as it has pages."""
@@ -83,12 +136,19 @@ class Obstore(Native):
         names = {path.rsplit("/", 1)[-1]: False for path in objects if path != own}
         return names | {path.strip("/").rsplit("/", 1)[-1]: True for path in found["common_prefixes"]}
 
-    async def find(self, prefix: str) -> list[str]:
-        """In one listing."""
+    def pages(self, prefix: str) -> AsyncIterator[list[Listed]]:
+        """As the store sends them; ETags where it has them, else times."""
+        return self._pages(prefix.strip("/"))
+
+    async def _pages(self, prefix: str, offset: str | None = None) -> AsyncIterator[list[Listed]]:
         import obstore
 
-        found: Any = obstore.list(self._below, prefix.strip("/") or None)
-        return [item["path"] async for part in found for item in part]
+        found: Any = obstore.list(self._below, prefix or None, offset=offset or None, chunk_size=_PAGE)
+        async for part in found:
+            yield [
+                Listed(item["path"], item["size"], version_text(item["e_tag"] or item["last_modified"]))
+                for item in part
+            ]
 
     async def put_file(self, key: str, name: str, size: int) -> None:
         """Parts that fit into little memory, two at a time."""
@@ -98,6 +158,17 @@ class Obstore(Native):
         await obstore.put_async(
             self._below, key, Path(name), chunk_size=part, max_concurrency=PARTS_AT_ONCE, use_multipart=True
         )
+
+    @property
+    def creates(self) -> bool:
+        """Obstore has it for every store but HTTP's."""
+        return type(self._below).__name__ != "HTTPStore"
+
+    async def create(self, key: str, data: bytes) -> None:
+        """With `If-None-Match: *`, or what the store has in its place."""
+        import obstore
+
+        await obstore.put_async(self._below, key, data, mode="create", use_multipart=False)
 
     async def copy(self, source: Native, before: str, after: str, size: int) -> None:
         """By the store, in one request."""
@@ -152,6 +223,7 @@ def s3_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[
     given["client_options"] = {
         "allow_http": str(settings.get("endpoint", "")).startswith("http://"),
         "timeout": _LONGEST,
+        "read_timeout": _SILENT,
     }
     store: Any = S3Store(bucket, retry_config={"max_retries": _RETRIES}, **given)
     return ObjectStore(store, read_only=read_only), parts.path.strip("/")

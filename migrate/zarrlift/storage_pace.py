@@ -1,9 +1,13 @@
-"""How many requests a store is sent at once, as its answers tell.
+"""How many requests a store is sent at once, as its answers tell, and which of them are sent again.
 
 The number grows by a step as long as that gets more done per second, and is halved where the store says
 that it is asked too much (HTTP 429 and 503, `SlowDown`): additive increase, multiplicative decrease, as
-in TCP (RFC 5681, section 3.1), with the rate in the place of lost packets. What a store answers in
-that way is asked again, after growing delays.
+in TCP (RFC 5681, section 3.1), with the rate in the place of lost packets.
+
+What a store answers in that way is asked again, after growing delays, and so is what failed on its way: a
+connection that was reset, a body that was cut, an answer that did not come (`zarrstack.transient`). Every
+request of a storage may be repeated: reads, whole objects written, deletions. Clients repeat requests, but
+not bodies that have begun (obstore 0.12), or nothing (fsspec's HTTP).
 
 A `Pace` lives in the event loop of `storage_loop`; nothing here is locked.
 """
@@ -14,12 +18,11 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
-from itertools import chain
 from typing import Final, TypeVar
 
 from zarrstack.clock import Clock
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.transient import is_throttled, wanted_wait
+from zarrstack.transient import is_throttled, may_pass, wanted_wait
 
 T = TypeVar("T")
 
@@ -42,7 +45,11 @@ _FALLEN: Final = 0.5
 _REQUEST: Final = 64 << 10
 """What a request counts for in a rate, in bytes, besides the bytes it carries."""
 _DELAYS: Final = (0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 20.0)
-"""Seconds until the next attempt where a store asks for patience, each shortened by up to half by chance."""
+"""Seconds until the next attempt, each shortened by up to half by chance."""
+_PATIENCE: Final = 120.0
+_PATIENCE_AT_FIRST: Final = 5.0
+"""Seconds after the first failure of a request in which it is sent again, unless the store asks for patience;
+the second where the place has answered nothing yet: its name may be wrong."""
 
 
 class Pace:
@@ -57,6 +64,11 @@ class Pace:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._climb = Climb(self._clock.now())
         self._halved = float("-inf")
+        self._reached = False
+
+    def __reduce__(self) -> tuple[type[Pace], tuple[()]]:
+        """Another process finds its own number."""
+        return type(self), ()
 
     async def __call__(self, ask: Callable[[], Awaitable[T]], *, size: Callable[[T], int | None]) -> T:
         """The answer to one request, made when its turn comes.
@@ -64,20 +76,20 @@ class Pace:
         `size` gives the bytes that went over the line; None keeps a request that says nothing about
         others, such as a listing, out of the measurements.
         """
-        for delay in chain(_delays(), (None,)):
+        delays, failed = _delays(), None
+        while True:
             await self._enter()
             began = self._clock.now()
             try:
                 answer = await ask()
             except Exception as error:
-                if not is_throttled(error):
+                now = self._clock.now()
+                failed = now if failed is None else failed
+                wait = self._wait(error, began, now - failed, delays)
+                if wait is None:
                     raise
-                self._halve(began)
-                # A layer that retries has waited long enough already.
-                if delay is None or isinstance(error, ZarrstackError):
-                    raise
-                wait = max(delay, wanted_wait(error))
             else:
+                self._reached = True
                 carried = size(answer)
                 if carried is not None:
                     self._answered(began, carried)
@@ -85,7 +97,25 @@ class Pace:
             finally:
                 self._leave()
             await self._clock.sleep(wait)
-        raise AssertionError  # the last delay is None
+
+    def _wait(self, error: Exception, began: float, spent: float, delays: Iterator[float]) -> float | None:
+        """Seconds until a request is sent again that failed like this; None where it is not.
+
+        `spent` are the seconds since it failed for the first time.
+        """
+        throttled = is_throttled(error)
+        if throttled:
+            self._halve(began)
+        # A bare EOFError comes from a damaged file, not from a connection.
+        elif type(error) is EOFError or not may_pass(error):
+            return None
+        # A layer that retries has waited long enough already.
+        delay = None if isinstance(error, ZarrstackError) else next(delays, None)
+        if delay is None:
+            return None
+        delay = max(delay, wanted_wait(error))
+        patience = _PATIENCE if self._reached else _PATIENCE_AT_FIRST
+        return delay if throttled or spent + delay <= patience else None
 
     async def _enter(self) -> None:
         if self._in_flight < self.limit:

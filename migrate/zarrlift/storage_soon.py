@@ -16,6 +16,7 @@ from .storage_loop import begin
 from .storage_pace import MOST
 
 if TYPE_CHECKING:
+    from .storage_files import Bound
     from .storage_zarr import StoreStorage
 
 T = TypeVar("T")
@@ -36,9 +37,9 @@ class Soon:
     def __init__(self, storage: StoreStorage) -> None:
         self._storage = storage
 
-    def get(self, keys: Sequence[str]) -> list[Future[bytes | None]]:
+    def get(self, keys: Sequence[str], bound: Bound | None = None) -> list[Future[bytes | None]]:
         """Whole objects, as `Storage.get` gives them."""
-        return begin([self._storage.fetch(key) for key in keys])
+        return begin([self._storage.fetch(key, bound) for key in keys])
 
     def parts(self, key: str, spans: Sequence[tuple[int, int]]) -> list[Future[bytes | None]]:
         """(start, stop) of one object, as `Storage.get_part` gives them."""

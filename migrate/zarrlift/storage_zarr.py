@@ -7,29 +7,44 @@ zarr's stores are asynchronous, the engine is not; they live in an event loop of
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import re
 import secrets
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
-from zarrstack.core.errors import StorageError, UsageError
+from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
 from .credentials import redact
-from .storage import Entry, Storage
+from .storage import CLAIM, Entry, Storage
+from .storage_files import path_of
 from .storage_fsspec import own, protocols
+from .storage_listing import L, Listed
 from .storage_loop import bounded, close_soon, collect, run
-from .storage_native import native
+from .storage_native import HTTP, bounded_bytes, is_obstore, native, stored_bytes
 from .storage_pace import Pace
 from .storage_soon import Soon
+from .storage_versions import Version, held
+from .storage_words import plainly
+from .storage_zip import members
 
 if TYPE_CHECKING:
-    from zarr.abc.store import Store
+    from zarr.abc.store import ByteRequest, Store
+
+    from .storage_files import Bound
 
 T = TypeVar("T")
 
-_UNLISTED: Final = frozenset({"http", "https"})
-"""Protocols that cannot list: an HTML page of links is no listing to rely on."""
+_CONFLICT: Final = re.compile(r"\b(409|Conflict|ConditionalRequestConflict)\b")
+"""What S3 says while another request for the same key is under way
+(https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html)."""
+_UNKNOWN: Final = re.compile(
+    r"\b(501|NotImplemented|NotImplementedError|NotSupportedError|TypeError|ParamValidationError)\b"
+)
+"""What libraries and stores say of a request that they do not know; s3fs makes ENOSYS of it."""
 
 
 class StoreStorage(Storage):
@@ -51,22 +66,25 @@ class StoreStorage(Storage):
         text = "/".join(filter(None, (_url(store), self.base))) if url is None else url
         self.url = redact(text, self._secrets)
         known = protocols(store)
-        self.can_list = store.supports_listing and not known & _UNLISTED
+        # Over HTTP a page of links is no listing to rely on.
+        self.can_list = store.supports_listing and not known & HTTP
         self.in_process = "memory" in known
+        self.exclusive = self.native is not None and self.native.creates
         self.pace = Pace()
         self.soon = Soon(self)
+        self.tells_versions = is_obstore(self._store)
         self._names: dict[str, dict[str, bool]] | None = None
         if self._store is not store:
             # A file system of our own: nobody else will close its connections.
             weakref.finalize(self, close_soon, getattr(self._store, "fs", None))
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, bound: Bound | None = None) -> bytes | None:
         """The object, or None where the store says that there is none."""
-        return run(self.fetch(key))
+        return run(self.fetch(key, bound))
 
-    def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+    def get_many(self, keys: Sequence[str], bound: Bound | None = None) -> list[bytes | None]:
         """As many requests at once as the store's pace allows."""
-        return run(bounded([self.fetch(key) for key in keys]))
+        return run(bounded([self.fetch(key, bound) for key in keys]))
 
     def get_part(self, key: str, start: int, length: int) -> bytes | None:
         """One ranged request."""
@@ -80,6 +98,23 @@ class StoreStorage(Storage):
         """Hand the object to the store; whether that is atomic is the store's own property."""
         run(self.store(key, data))
 
+    def create(self, key: str, data: bytes) -> bool:
+        """In one request, where the store has one for it; one that turns out not to is not `exclusive`."""
+        below = self.native
+        if below is None or not self.exclusive:
+            return super().create(key, data)
+        try:
+            run(self.told("cannot write", key, lambda: below.create(self.key(key), data)))
+        except StorageError as error:
+            said = str(error.problem.found)
+            if self.get(key) is not None or _CONFLICT.search(said):
+                return False
+            if not _UNKNOWN.search(said) and getattr(error.__cause__, "errno", None) != errno.ENOSYS:
+                raise
+            self.exclusive = False
+            return super().create(key, data)
+        return True
+
     def put_many(self, items: Sequence[tuple[str, bytes]]) -> None:
         """As many requests at once as the store's pace allows."""
         run(bounded([self.store(key, data) for key, data in items]))
@@ -87,7 +122,7 @@ class StoreStorage(Storage):
     def put_file(self, key: str, file: IO[bytes], size: int) -> None:
         """A file on disk is sent in parts where that is possible; other stores are given the whole."""
         below = self.native
-        name = file.name if isinstance(getattr(file, "name", None), str) else None
+        name = path_of(file)
         if below is None or name is None:
             super().put_file(key, file, size)
             return
@@ -97,6 +132,12 @@ class StoreStorage(Storage):
     def delete(self, key: str) -> None:
         """Remove the object; stores that insist on its presence are not listened to."""
         run(self.told("cannot delete", key, lambda: _forgiving(self._store.delete(self.key(key)))))
+
+    def clear(self, prefix: str) -> None:
+        """Remove everything below a prefix, also what layers do not list; "" is all that is here."""
+        full = (self._prefix + prefix).rstrip("/")
+        act = partial(self._store.delete_dir, full) if full else self._store.clear
+        run(self.told("cannot delete", prefix, act))
 
     def list_dir(self, prefix: str) -> Iterator[Entry]:
         """Names directly below a prefix; links do not exist here."""
@@ -108,21 +149,41 @@ class StoreStorage(Storage):
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         """Every key below a prefix, in one listing."""
+        yield from self.list_objects(prefix, _Keys).keys
+
+    def list_objects(self, prefix: str, new: Callable[[], L]) -> L:
+        """In one listing, which is taken as it comes; one that fails midway is begun again."""
         full = self._prefix + prefix
+        start = len(self._prefix)
+        hidden = self._prefix + CLAIM
 
-        def find() -> Coroutine[Any, Any, list[str]]:
-            if self.native is not None:
-                return self.native.find(full)
-            return collect(self._store.list_prefix(full))
+        async def find() -> L:
+            taken = new()
+            async for listed in self._pages(full):
+                # Directories of zip files, and the empty objects that tools of object stores put for them.
+                page = [item for item in listed if not item.key.endswith("/")]
+                shown = page if prefix else [item for item in page if not item.key.startswith(hidden)]
+                taken.take([item._replace(key=item.key[start:]) for item in shown] if start else shown)
+            return taken
 
-        for key in run(self.told("cannot list", prefix, find)):
-            yield key[len(self._prefix) :]
+        return run(self.told("cannot list", prefix, find))
+
+    def _pages(self, full: str) -> AsyncIterator[list[Listed]]:
+        store: Any = self._store
+        if self.native is not None:
+            return self.native.pages(full)
+        return members(store.path, full) if _is_zip(store) else _names(store, full)
 
     def zarr_store(self) -> Store:
         """A store that zarr's own event loop may use; its calls are done in ours."""
         from .storage_bridge import BridgedStore
 
-        return BridgedStore(self._store, self._prefix)
+        return BridgedStore(self._store, self._prefix, self.pace)
+
+    @property
+    def backing(self) -> Store:
+        """The store itself."""
+        return self._store
 
     # ----- on the loop's thread
 
@@ -132,22 +193,39 @@ class StoreStorage(Storage):
             raise UsageError("a key may not leave the archive's root", key=key)
         return self._prefix + key
 
-    async def fetch(self, key: str) -> bytes | None:
-        """As `get`, in the loop."""
-        return await self.told("cannot read", key, lambda: self._part(key, None), size=_bytes)
+    def fetch(self, key: str, bound: Bound | None = None) -> Coroutine[Any, Any, bytes | None]:
+        """As `get`, in the loop; held against the version that the calling thread is to read."""
+        return self._fetch(key, bound or self.document_bound, held(self, key))
 
-    async def _part(self, key: str, part: Any) -> bytes | None:
-        from zarr.core.buffer import default_buffer_prototype
+    async def _fetch(self, key: str, bound: Bound, version: Version | None) -> bytes | None:
+        place = self.key(key)
+        return await self.told("cannot read", key, lambda: self._whole(place, bound, version), size=_bytes)
 
-        value = await self._store.get(self.key(key), default_buffer_prototype(), part)
-        return None if value is None else value.to_bytes()
+    async def _whole(self, place: str, bound: Bound, version: Version | None) -> bytes | None:
+        if self.native is not None:
+            return await self.native.read(place, bound, version)
+        if bound.kind == "document" or _is_zip(self._store):
+            return await bounded_bytes(self._store, place, bound)
+        data = await stored_bytes(self._store, place, None)  # layers may be slower for a part of a chunk
+        if data is not None:
+            bound.check(len(data))
+        return data
 
-    async def fetch_part(self, key: str, start: int, length: int) -> bytes | None:
-        """As `get_part`, in the loop."""
+    async def _part(self, key: str, part: ByteRequest, version: Version | None) -> bytes | None:
+        place = self.key(key)
+        if self.native is not None:
+            return await self.native.read_part(place, part, version)
+        return await stored_bytes(self._store, place, part)
+
+    def fetch_part(self, key: str, start: int, length: int) -> Coroutine[Any, Any, bytes | None]:
+        """As `get_part`, in the loop; versions as in `fetch`."""
+        return self._range(key, start, length, held(self, key))
+
+    async def _range(self, key: str, start: int, length: int, version: Version | None) -> bytes | None:
         from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 
         part = SuffixByteRequest(length) if start < 0 else RangeByteRequest(start, start + length)
-        return await self.told("cannot read", key, lambda: self._part(key, part), size=_bytes)
+        return await self.told("cannot read", key, lambda: self._part(key, part, version), size=_bytes)
 
     async def fetch_size(self, key: str) -> int | None:
         """As `size`, in the loop."""
@@ -160,9 +238,14 @@ class StoreStorage(Storage):
 
         return await self.told("cannot read", key, ask)
 
-    async def fetch_end(self, key: str, start: int, length: int) -> tuple[int, bytes] | None:
+    def fetch_end(self, key: str, start: int, length: int) -> Coroutine[Any, Any, tuple[int, bytes] | None]:
         """Size and a part of an object, asked for together; None if it is proven absent."""
-        size, part = await asyncio.gather(self.fetch_size(key), self.fetch_part(key, start, length))
+        return self._end(key, start, length, held(self, key))
+
+    async def _end(
+        self, key: str, start: int, length: int, version: Version | None
+    ) -> tuple[int, bytes] | None:
+        size, part = await asyncio.gather(self.fetch_size(key), self._range(key, start, length, version))
         return None if size is None or part is None else (size, part)
 
     async def store(self, key: str, data: bytes) -> None:
@@ -178,7 +261,7 @@ class StoreStorage(Storage):
             self.key(prefix)
         prefix = prefix.strip("/")
         found = await self.told("cannot list", prefix, lambda: self._children(prefix))
-        return [Entry(name, is_dir) for name, is_dir in found.items()]
+        return [Entry(name, is_dir) for name, is_dir in found.items() if prefix or not name.startswith(CLAIM)]
 
     async def _children(self, prefix: str) -> dict[str, bool]:
         """Name -> whether it is a directory."""
@@ -212,13 +295,10 @@ class StoreStorage(Storage):
             # zarr offers no public way to open a store that was made closed, such as a zip.
             await self._store._ensure_open()  # noqa: SLF001
             return await self.pace(ask, size=size)
-        except (StorageError, UsageError):
-            raise
+        except ZarrstackError as error:
+            raise error.at(key=key) from None
         except Exception as error:
-            # obstore's errors go on for pages, for those who debug it.
-            words = str(error).partition("\n\nDebug source")[0]
-            text = redact(f"{type(error).__name__}: {words}", self._secrets)
-            raise StorageError(what, key=key, found=text[:500]) from error
+            raise plainly(error, what, key, self.url, self._secrets) from error
 
 
 def _bytes(data: bytes | None) -> int:
@@ -226,6 +306,21 @@ def _bytes(data: bytes | None) -> int:
 
 
 # ----- listings
+
+
+class _Keys:
+    """The keys of a listing."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def take(self, objects: Iterable[Listed]) -> None:
+        self.keys += [item.key for item in objects]
+
+
+async def _names(store: Store, prefix: str) -> AsyncIterator[list[Listed]]:
+    """What any store tells: keys."""
+    yield [Listed(key) async for key in store.list_prefix(prefix)]
 
 
 def _tree(keys: Iterable[str]) -> dict[str, dict[str, bool]]:

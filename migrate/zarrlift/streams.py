@@ -10,7 +10,6 @@ import contextlib
 import errno
 import io
 import os
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING, Final
@@ -19,6 +18,7 @@ from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.errors import StorageError
 
 from .storage import CREATING, SPOOLED
+from .storage_files import temporary_file
 from .writing import DestinationError, copy_range
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class SpooledStream(ObjectStream):
                 self._file.write(view)
                 self.size += len(view)
             if self.size > SPOOLED and isinstance(self._file, io.BytesIO):
-                onto_disk = tempfile.NamedTemporaryFile(prefix="zarrlift-")  # noqa: SIM115 - closed by finish
+                onto_disk = temporary_file()
                 onto_disk.write(self._file.getbuffer())
                 self._file = onto_disk
         except OSError as error:

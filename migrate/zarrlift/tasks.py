@@ -5,21 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.errors import Problem, StorageError, ZarrstackError
 from zarrstack.core.frames import Shards
 from zarrstack.core.grid import Grid
 from zarrstack.core.overlap import touched, touching
 
 from .inventory import Indexes, Inventory, take_inventory
-from .leaves import MissingShard, ShardReader, among
+from .leaves import MissingShard, ShardReader, among, object_keys
 from .plans import ArrayPlan, Move
 from .route import Route
-from .storage import LocalStorage, Storage
+from .storage import LocalStorage, Storage, storage_error
+from .storage_versions import ListedVersions, holding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,17 +37,37 @@ class Task:
     """The only leaves that are to be written; None for all that a stored value reaches."""
     certain: bool = True
     """Whether every one of them is known to exist."""
+    versions: tuple[Indexes, Indexes] | None = None
+    """(bytes, number) of each of the source's objects as they were listed, where what is read is held against
+    that: of `sources`, or of `indexes` where there are none."""
+
+    def held(self, keys: Callable[[], Iterable[str]]) -> ListedVersions | None:
+        """The versions of the source's objects, by the keys that `keys` gives; None where nothing is held."""
+        if self.versions is None:
+            return None
+        indexes = self.indexes if self.sources is None else self.sources
+        return ListedVersions(indexes, self.versions, keys)
 
 
 class Parts:
     """The chunks of one array that are there, cut into tasks."""
 
     def __init__(
-        self, move: Move, present: Indexes, bounds: Sequence[int], *, leaves: Indexes | None = None
+        self,
+        move: Move,
+        present: Indexes,
+        bounds: Sequence[int],
+        *,
+        versions: tuple[Indexes, Indexes] | None = None,
+        leaves: Indexes | None = None,
     ) -> None:
-        """`leaves` are the only ones of the destination that may be written; None for all."""
+        """`versions` are those of the chunks that are `present`, as `Task` has them.
+
+        `leaves` are the only ones of the destination that may be written; None for all.
+        """
         self._move = move
         self._present = present
+        self._versions = versions
         self._leaves = leaves
         self._blocks: Grid | None = None
         self._indexes = present
@@ -64,8 +85,18 @@ class Parts:
                 inside = _touching(part, self._blocks, self._move.destination.grid)
                 leaves = among(inside, self._leaves)
             sources = among(_touching(part, self._blocks, self._move.source.objects), self._present)
+        versions = None
+        if self._versions is not None:
+            at = np.searchsorted(self._present, part if sources is None else sources)
+            versions = self._versions[0][at], self._versions[1][at]
         return Task(
-            move=self._move, number=number, indexes=part, sources=sources, leaves=leaves, certain=certain
+            move=self._move,
+            number=number,
+            indexes=part,
+            sources=sources,
+            leaves=leaves,
+            certain=certain,
+            versions=versions,
         )
 
 
@@ -96,17 +127,36 @@ def tasks_of(
 
     StorageError and ChunkError while looking at what lies between, and at the source's shards.
     """
+    versions = _versions(inventory, source)
     if plan.between is None:
-        parts = Parts(plan.move, inventory.indexes, plan.bounds)
+        parts = Parts(plan.move, inventory.indexes, plan.bounds, versions=versions)
         return Tasks(numbers=range(plan.tasks), parts=parts, certain=inventory.certain)
     if first_pass:
-        parts = Parts(first_move(plan), inventory.indexes, plan.between.bounds)
+        parts = Parts(first_move(plan), inventory.indexes, plan.between.bounds, versions=versions)
         count = max(len(plan.between.bounds) - 1, 0)
         return Tasks(numbers=range(-1, -1 - count, -1), parts=parts, certain=inventory.certain)
-    leaves = leaves_reached(plan, inventory, source)
+    with holding(source, _held(plan, inventory, versions)):
+        leaves = leaves_reached(plan, inventory, source)
     between = take_inventory(destination, plan.path, plan.between.layout)
     parts = Parts(second_move(plan), between.indexes, plan.bounds, leaves=leaves)
     return Tasks(numbers=range(plan.tasks), parts=parts, certain=True)
+
+
+def _versions(inventory: Inventory, source: Storage) -> tuple[Indexes, Indexes] | None:
+    """What each chunk that is read is held against."""
+    if not source.tells_versions or inventory.sizes is None or inventory.versions is None:
+        return None
+    return inventory.sizes, inventory.versions
+
+
+def _held(
+    plan: ArrayPlan, inventory: Inventory, versions: tuple[Indexes, Indexes] | None
+) -> ListedVersions | None:
+    """The versions of shards, of which `leaves_reached` reads the indexes."""
+    if versions is None or not isinstance(plan.source.frame, Shards):
+        return None
+    whole = Task(move=plan.move, number=0, indexes=inventory.indexes, versions=versions)
+    return whole.held(lambda: object_keys(plan.source, plan.path, inventory.indexes))
 
 
 def leaves_reached(plan: ArrayPlan, inventory: Inventory, source: Storage) -> Indexes | None:
@@ -156,16 +206,24 @@ def second_move(plan: ArrayPlan) -> Move:
     return replace(plan.move, source=plan.between.layout, within=True)
 
 
-def sweep_known(plans: Sequence[ArrayPlan], destination: Storage, record: Callable[[], None]) -> None:
+def sweep_known(
+    plans: Sequence[ArrayPlan], destination: Storage, record: Callable[[], None]
+) -> dict[str, Problem]:
     """`sweep` for arrays whose objects are all made, which `record` makes known to a resume first.
 
     Else a run that is killed meanwhile would be followed by one that makes them anew, of what is left.
+    Gives a problem by the path of each array of which something is left.
     """
     staged = [plan for plan in plans if plan.between is not None]
     if staged:
         record()
+    problems = {}
     for plan in staged:
-        sweep(plan, destination)
+        try:
+            sweep(plan, destination)
+        except StorageError as error:
+            problems[plan.path] = error.at(node=plan.path).problem
+    return problems
 
 
 def sweep(plan: ArrayPlan, destination: Storage) -> None:
@@ -175,7 +233,12 @@ def sweep(plan: ArrayPlan, destination: Storage) -> None:
     root = plan.between.layout.root
     assert root is not None
     if isinstance(destination, LocalStorage):
-        shutil.rmtree(destination.path(root), ignore_errors=True)
+        try:
+            shutil.rmtree(destination.path(root))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise storage_error("cannot delete", root, error) from error
         with contextlib.suppress(OSError):  # those of other arrays are still in it
             while root := root.rpartition("/")[0]:
                 os.rmdir(destination.path(root))

@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from zarrstack.core.errors import UsageError
 
 from .storage import LocalStorage, Storage
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+
+
+def without_layers(storage: Storage) -> Storage:
+    """The place below all layers of `zarrstack` over the store of a storage: where writes end up."""
+    if isinstance(storage, LocalStorage):
+        return storage
+    from .storage_zarr import StoreStorage
+
+    if not isinstance(storage, StoreStorage):
+        return storage
+    from zarr.storage import LocalStore
+
+    from zarrstack.overlay import Overlay
+    from zarrstack.transformer import StorageTransformer
+
+    store = storage.backing
+    while isinstance(store, StorageTransformer):
+        store = store.writes if isinstance(store, Overlay) else store.below
+    if store is storage.backing:
+        return storage
+    return (
+        LocalStorage(store.root / storage.base)
+        if type(store) is LocalStore
+        else StoreStorage(store, storage.base)
+    )
 
 
 def through(storage: Storage, text: str | None, *, written: bool = False) -> Storage:
@@ -17,12 +47,12 @@ def through(storage: Storage, text: str | None, *, written: bool = False) -> Sto
     """
     if text is None:
         return storage
-    from zarr.storage import LocalStore
 
     from zarrstack.readonly import ReadOnly
     from zarrstack.registry import parse_stack
     from zarrstack.transformer import stack
 
+    from .storage_layered import LayeredLocalStore, RegularLocalStore
     from .storage_zarr import StoreStorage
 
     layers = parse_stack(text)
@@ -36,8 +66,14 @@ def through(storage: Storage, text: str | None, *, written: bool = False) -> Sto
     if not written and isinstance(storage, LocalStorage) and all(type(layer) is ReadOnly for layer in layers):
         return storage
     # `zarr_store()` of a directory that is not there yet is an empty store, which nothing may be written to.
-    store = LocalStore(storage.root) if isinstance(storage, LocalStorage) else storage.zarr_store()
+    store: Store
+    if isinstance(storage, LocalStorage):
+        store = LayeredLocalStore(storage.root) if written else RegularLocalStore(storage.root)
+    else:
+        store = storage.zarr_store()
     result = StoreStorage(stack(store, *layers), url=storage.url)
+    if isinstance(store, LayeredLocalStore):
+        result.scratch = str(store.scratch)
     if written:
         for layer in reversed(layers):
             if layer.read_only or not layer.supports_writes:
@@ -47,6 +83,9 @@ def through(storage: Storage, text: str | None, *, written: bool = False) -> Sto
                     expected="layers that a destination can be written through",
                     advice="Leave it out, or put it under the source.",
                 )
+    if all(layer.transparent for layer in layers):
+        result.beneath = storage
+    result.document_bound = storage.document_bound
     result.can_list = storage.can_list
     result.in_process = storage.in_process
     return result

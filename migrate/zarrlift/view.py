@@ -41,6 +41,7 @@ def open(  # noqa: A001 - what readers of archives expect it to be called
     axes: Axes | None = None,
     allow_fallback: bool = False,
     follow_links: bool = False,
+    max_document_size: int | None = None,
     recipe: Recipe | None = None,
 ) -> zarr.Group | zarr.Array[Any]:
     """A group or array of any archive as zarr-python 3 shows it, at once and read-only.
@@ -55,7 +56,12 @@ def open(  # noqa: A001 - what readers of archives expect it to be called
     """
     import zarr
 
-    reading = ReadOptions.asked(follow_links=follow_links, axes=axes, allow_fallback=allow_fallback)
+    reading = ReadOptions.asked(
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+    )
     storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
     view = view_of(storage, format=format, reading=reading, recipe=recipe)
     place = path.strip("/")
@@ -85,8 +91,8 @@ class LegacyView(HierarchyView[ViewedArchive]):
     """A legacy archive as Zarr v3; read-only.
 
     Options: `format` (found out unless it is given), `axes` ("reversed" or "kept"), `allow_fallback`,
-    `follow_links`, and `recipe`, a `Recipe` as JSON. The archive is described when something is first
-    asked for, and kept as it was then: a view does not follow changes of metadata.
+    `follow_links`, `max_document_size` in bytes, and `recipe`, a `Recipe` as JSON. The archive is described
+    when something is first asked for, and kept as it was then: a view does not follow changes of metadata.
     """
 
     name = "legacy-view"
@@ -100,11 +106,17 @@ class LegacyView(HierarchyView[ViewedArchive]):
         axes: Axes = "reversed",
         allow_fallback: bool = False,
         follow_links: bool = False,
+        max_document_size: int | None = None,
         recipe: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(store)
         self._format = format
-        self._reading = ReadOptions.asked(follow_links=follow_links, axes=axes, allow_fallback=allow_fallback)
+        self._reading = ReadOptions.asked(
+            follow_links=follow_links,
+            axes=axes,
+            allow_fallback=allow_fallback,
+            max_document_size=max_document_size,
+        )
         self._recipe = Recipe() if recipe is None else Recipe.from_json(dict(recipe))
 
     def use(self, described: ViewedArchive) -> None:

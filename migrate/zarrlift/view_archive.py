@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
-from zarrstack.core.codecs.base import memory
+from zarrstack.core.codecs.base import OBJECT_LIMIT, memory
 from zarrstack.core.errors import Problem, UsageError, ZarrstackError
 from zarrstack.core.jsons import document
 from zarrstack.core.paths import join
@@ -20,6 +20,8 @@ from .plans import ArrayPlan, Plan
 from .read_options import ReadOptions
 from .recipe import Recipe
 from .shown import Held, ShownHierarchy, refusal_error
+from .storage_files import Bound
+from .stored import object_bound
 
 if TYPE_CHECKING:
     from .archive import Format
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from .writing import Look
 
 DOCUMENT: Final = "zarr.json"
+_ANY: Final = Bound(OBJECT_LIMIT)
+"""Of files that are no Zarr."""
 
 
 class ViewedArray:
@@ -73,6 +77,11 @@ class HeldObject(Held):
     def as_it_lies(self) -> bool:
         """Whether it is shown without a change."""
         return self._array is None or self._array.change is None
+
+    @property
+    def bound(self) -> Bound:
+        """What is read of the object at most."""
+        return _ANY if self._array is None else object_bound(self._array.plan.source)
 
     def shown(self, data: bytes) -> bytes | None:
         """What is shown for it; ChunkError and CastError with their place."""

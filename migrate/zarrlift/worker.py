@@ -5,15 +5,20 @@ from __future__ import annotations
 import functools
 import json
 import os
+import pickle
 import threading
 from dataclasses import dataclass
 
-from .counting import Moved
+from zarrstack.core.errors import WorkerError, ZarrstackError
+
+from .counting import Counts, Moved
 from .move import Mover
 from .places import open_storage
 from .storage import Storage
 from .tasks import Task
 from .through import through
+from .verifying.checks import unforeseen
+from .version import __version__
 from .writing import Writer, writer_for
 
 
@@ -25,6 +30,8 @@ class WorkerSpec:
     """
 
     job_id: str
+    run: str
+    """Differs for each run: what a worker knows of the destination is true for one run."""
     source: str
     destination: str
     source_options: str = "{}"
@@ -47,6 +54,8 @@ class Worker:
         self._hard_links = hard_links
         self._recheck = recheck
         self._movers: dict[str, Mover] = {}
+        self._running: dict[int, Counts] = {}
+        """By thread."""
 
     def forked(self) -> None:
         """Called in a process made by `fork`, before it runs a task."""
@@ -63,7 +72,20 @@ class Worker:
                 hard_links=self._hard_links,
                 recheck=self._recheck,
             )
-        return mover(task)
+        counts = Counts(task.move.path, certain=task.certain, leaves=task.leaves)
+        self._running[threading.get_ident()] = counts
+        try:
+            return mover(task, counts)
+        finally:
+            del self._running[threading.get_ident()]
+
+    def under_way(self) -> dict[str, tuple[int, int]]:
+        """(chunks, bytes) of the source that the tasks which still run have read, by the array's path."""
+        found: dict[str, tuple[int, int]] = {}
+        for counts in list(self._running.values()):
+            chunks, nbytes = found.get(counts.path, (0, 0))
+            found[counts.path] = (chunks + counts.chunks, nbytes + counts.bytes_in)
+        return found
 
 
 def end_with_coordinator() -> None:
@@ -85,9 +107,32 @@ def end_with_coordinator() -> None:
     threading.Thread(target=watch, name="zarrlift-parent", daemon=True).start()
 
 
-def move(spec: WorkerSpec, task: Task) -> Moved:
-    """Run a task wherever this is called; both ends are opened once per process."""
-    return _worker(spec).run(task)
+def sent(spec: WorkerSpec, task: Task) -> tuple[str, bytes]:
+    """What `move` is called with elsewhere: the version, and what only that version can read."""
+    return __version__, pickle.dumps((spec, task))
+
+
+def move(version: str, errand: bytes) -> Moved:
+    """Run a task wherever this is called; both ends are opened once per process.
+
+    WorkerError for an errand of another version, which is not unpickled: Dask's workers do not survive
+    arguments that cannot be. Unforeseen errors are in the result, so that any that are raised come from the
+    executor.
+    """
+    if version != __version__:
+        raise WorkerError(
+            "a worker has another version of zarrlift",
+            found=__version__,
+            expected=version,
+            advice="Install the same version everywhere, then resume.",
+        )
+    spec, task = pickle.loads(errand)  # noqa: S301 - of our own coordinator, whose calls are pickled anyway
+    try:
+        return _worker(spec).run(task)
+    except ZarrstackError:
+        raise
+    except Exception as error:  # noqa: BLE001 - see `unforeseen`
+        return Moved(problems=(unforeseen(task.move.path, error),))
 
 
 @functools.lru_cache(maxsize=4)

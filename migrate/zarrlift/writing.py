@@ -21,7 +21,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends, memory
 from zarrstack.core.errors import ChunkError, StorageError
 
-from .storage import CREATING, READING, LocalStorage, Storage, read_at, storage_error
+from .scratch import directory_of
+from .storage import CREATING, LocalStorage, Storage, storage_error
+from .storage_files import Bound, open_regular, read_at, read_file
+from .storage_versions import Version, require_version
 
 if TYPE_CHECKING:
     from .streams import ObjectStream
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
 
 class Look(Protocol):
     """What looks at payloads that move undecoded; a compiled chain does."""
+
+    @property
+    def most_stored(self) -> int:
+        """Bytes that an object may have."""
 
     def check(self, ends: Ends) -> bool:
         """ChunkError where the ends cannot fit; False where only the whole can tell."""
@@ -45,11 +52,6 @@ _NEXT: Final = frozenset(
 """What the kernel says when a way of copying does not exist between two files."""
 IN_ONE_READ: Final = 256 << 10
 """Up to this size a read and a write beat the set-up of an in-kernel copy."""
-
-
-def directory_of(job_id: str) -> str:
-    """Name of the job's own directory in the root of a local destination."""
-    return f".zarrlift-{job_id}"
 
 
 class DestinationError(StorageError):
@@ -134,18 +136,19 @@ class LocalWriter(Writer):
 
         return FileStream(temporary, reserve, publish, failed, fsync=self.fsync)
 
-    def copy(self, source: str, key: str, look: Look) -> int | None:
+    def copy(self, source: str, key: str, look: Look, version: Version | None = None) -> int | None:
         """Copy the file at `source`, after `look` has seen its ends.
 
         Gives its size in bytes, or None if it is not there. The bytes are shared by
         reflink where the file system can, else copied inside the kernel, else by hand.
+        SourceChangedError for a file that is not of the `version`, or not any more.
         """
         try:
-            reading = os.open(source, READING)
+            reading, facts = open_regular(source)
         except FileNotFoundError:
             return None
         try:
-            size = os.fstat(reading).st_size
+            size = facts.st_size
             if size <= IN_ONE_READ:
                 # Asking for what is there and no more: a larger buffer costs three page faults a file.
                 data = os.read(reading, size + 1)
@@ -155,30 +158,38 @@ class LocalWriter(Writer):
                         found=f"{len(data)} bytes",
                         expected=f"{size} bytes",
                     )
+                require_version(reading, version)
                 if not look.check(Ends.of(data)):
                     look.check_whole(data)
                 self.write(key, data)
                 return size
             if not look.check(ends_of_file(reading, size)):
-                look.check_whole(_whole(source))
-            self._make(key, lambda writing: self._copy_between(reading, writing, size))
+                look.check_whole(read_file(source, Bound(look.most_stored)))
+
+            def fill(writing: int) -> None:
+                self._copy_between(reading, writing, size)
+                require_version(reading, version)
+
+            require_version(reading, version)
+            self._make(key, fill)
             return size
         finally:
             os.close(reading)
 
-    def link(self, source: str, key: str, look: Look) -> int | None:
+    def link(self, source: str, key: str, look: Look, version: Version | None = None) -> int | None:
         """Make `key` another name of the file at `source`; otherwise as `copy`."""
         try:
-            reading = os.open(source, READING)
+            reading, facts = open_regular(source)
         except FileNotFoundError:
             return None
         try:
-            size = os.fstat(reading).st_size
+            size = facts.st_size
             ends = ends_of_file(reading, size)
+            require_version(reading, version)
         finally:
             os.close(reading)
         if not look.check(ends):
-            look.check_whole(_whole(source))
+            look.check_whole(read_file(source, Bound(look.most_stored)))
         target = self.storage.path(key)
         real = os.path.realpath(source) if os.path.islink(source) else source
         try:
@@ -186,13 +197,21 @@ class LocalWriter(Writer):
             try:
                 os.link(real, target)
             except FileExistsError:
-                # Left by an earlier, killed run of this job; the name may not be replaced by link().
-                os.unlink(target)
-                os.link(real, target)
+                # Left by an earlier, killed run of this job. Its array may be visible by now, so that the
+                # name is there at every moment; and rename() does nothing between names of one file.
+                if not os.path.samestat(facts, os.lstat(target)):
+                    self._replace_by_link(real, target)
         except OSError as error:
             raise self.failed(None, key, error) from error
         self._remember(target)
         return size
+
+    def _replace_by_link(self, real: str, target: str) -> None:
+        temporary = f"{self.temporary()}-link"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        os.link(real, temporary)
+        os.replace(temporary, target)
 
     def settle(self) -> None:
         """With `fsync`, make the names written by this thread durable too."""
@@ -317,11 +336,6 @@ def ends_of_file(descriptor: int, size: int) -> Ends:
     head = read_at(descriptor, HEAD_BYTES, 0)
     tail = head[-TAIL_BYTES:] if size <= HEAD_BYTES else read_at(descriptor, TAIL_BYTES, size - TAIL_BYTES)
     return Ends(head, tail, size)
-
-
-def _whole(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _fsync_directory(path: str) -> None:

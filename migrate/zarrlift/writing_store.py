@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -28,6 +29,11 @@ class StoreWriter(Writer):
     def write(self, key: str, data: Buffer) -> None:
         """Put one object."""
         self.write_many([(key, data)])
+
+    def close(self) -> None:
+        """Remove what a killed run left half-written."""
+        if self.storage.scratch is not None:
+            shutil.rmtree(self.storage.scratch, ignore_errors=True)
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
         """Collected in memory, or in a file once it is large; put when it is whole."""

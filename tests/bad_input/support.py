@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -146,3 +147,13 @@ Not by `getrusage`, whose peak a new program inherits from the one that started 
 def python(*words: str | Path) -> list[str]:
     """A command line of this very Python."""
     return [sys.executable, *(str(word) for word in words)]
+
+
+def measured(*words: str | Path) -> tuple[Ran, int]:
+    """The command in a process of its own, and the most memory (MiB) it or a helper of it held."""
+    done = subprocess.run(
+        python("-c", PEAK, *words, "--json"), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "Traceback" not in done.stderr
+    peak = int(done.stderr.rpartition("peak ")[2])
+    return Ran(code=done.returncode, out=done.stdout, err=done.stderr), peak

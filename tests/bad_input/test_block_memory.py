@@ -43,6 +43,7 @@ def peak(*words: str | Path) -> int:
     return int(done.stderr.rpartition("peak ")[2]) << 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -66,6 +67,7 @@ def test_a_shard_is_never_held_and_values_no_more_than_is_allowed(
         assert np.array_equal(before[start : start + 32], after[start : start + 32])
 
 
+@pytest.mark.slow
 def test_shards_come_apart_within_the_memory(planes: Path, tmp_path: Path) -> None:
     peak(planes, tmp_path / "one", "--shards", "96,1,1")
     assert peak(tmp_path / "one", tmp_path / "many", "--shards", "none") < MEMORY

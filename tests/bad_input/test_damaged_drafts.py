@@ -38,6 +38,7 @@ RUNS = [
 """Chunks are looked at by other code where they are changed."""
 
 
+@pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize(("case", "options"), RUNS, ids=str)
 def test_a_copy_keeps_back_what_is_damaged_and_nothing_else(case: BadCase, options, tmp_path: Path) -> None:
     destination = tmp_path / "out.zarr"
@@ -69,6 +70,7 @@ def test_a_copy_keeps_back_what_is_damaged_and_nothing_else(case: BadCase, optio
         assert any(p.get("key") in {*case.keys} | ALSO_AT.get(case.name, set()) for p in ran.refusals)
 
 
+@pytest.mark.slow(one_in=10)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_looking_writes_nothing_and_tells_of_what_the_documents_show(case: BadCase, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ ALSO_AT = {"attributes_dimensions_none": "bad/0", "attributes_data_type_unknown"
 AXES = ("reversed", "kept")
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("axes", AXES)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_copy_keeps_back_what_is_damaged_and_nothing_else(case: BadCase, axes: str, tmp_path: Path) -> None:
@@ -40,6 +41,7 @@ def test_a_copy_keeps_back_what_is_damaged_and_nothing_else(case: BadCase, axes:
             assert np.array_equal(read(destination / node), good)
 
 
+@pytest.mark.slow(one_in=10)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_looking_writes_nothing_and_tells_of_what_the_documents_show(case: BadCase, tmp_path: Path) -> None:

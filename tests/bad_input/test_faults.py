@@ -174,8 +174,8 @@ def test_a_source_that_vanishes_midway_is_named(
         patch.setattr(Job, "create", classmethod(create))
         ran = migrate(source, destination)
     assert ran.code == 1
-    assert {problem["node"] for problem in ran.refusals} == {"good", "other"}
-    assert list(destination.rglob("zarr.json")) == [destination / "zarr.json"]
+    assert {problem["node"] for problem in ran.refusals} == {"", "good", "other"}
+    assert list(destination.rglob("zarr.json")) == []
     kept.rename(source)
     assert run("resume", destination).code == 0
     assert_good(destination)
@@ -227,6 +227,7 @@ def test_a_full_disk_is_one_error_and_a_resume_goes_on(size: int, source: Path, 
 WAYS = ("write", "mkdir", "replace", "open")
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS], ids=errno.errorcode.get)
 @pytest.mark.parametrize("after", [0, 3, 20])

@@ -6,7 +6,6 @@ import bz2
 import json
 import lzma
 import struct
-import subprocess
 import zlib
 from collections.abc import Callable
 from functools import cache
@@ -16,7 +15,7 @@ from typing import Any
 import numcodecs
 import numpy as np
 import pytest
-from bad_input.support import PEAK, Ran, assert_good, migrate, python, write_archive, write_array
+from bad_input.support import assert_good, measured, migrate, write_archive, write_array
 from fixtures_index import bad_cases
 
 from zarrlift.planning_chunks import machine_memory
@@ -62,20 +61,11 @@ def made(codec: str) -> bytes:
     return BYTES[codec][1]()
 
 
-def measured(*words: str | Path) -> tuple[Ran, int]:
-    """The command in a process of its own, and the most memory (MiB) it or a helper of it held."""
-    done = subprocess.run(
-        python("-c", PEAK, *words, "--json"), capture_output=True, text=True, timeout=120, check=False
-    )
-    assert "Traceback" not in done.stderr
-    peak = int(done.stderr.rpartition("peak ")[2])
-    return Ran(code=done.returncode, out=done.stdout, err=done.stderr), peak
-
-
 ONCE = pytest.mark.needs_reader("once")
 """What is done with the bytes does not depend on the libraries that unpack them, which differ at each end."""
 
 
+@pytest.mark.slow(one_in=20)
 @pytest.mark.parametrize(
     "shape", ["numbers", pytest.param("text", marks=ONCE), pytest.param("objects", marks=ONCE)]
 )
@@ -91,6 +81,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(codec: str, shape: str, tm
     assert not (tmp_path / "out.zarr/bad/zarr.json").exists()
 
 
+@pytest.mark.slow(one_in=10)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", [case for case in bad_cases() if "bomb" in case.name], ids=str)
 def test_a_bomb_of_the_fixtures_stays_small(case: Any, tmp_path: Path) -> None:
@@ -108,6 +99,7 @@ ABSURD: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.parametrize("members", ABSURD.values(), ids=ABSURD)
 def test_a_chunk_beyond_any_memory_is_refused_in_the_plan(members: dict[str, Any], tmp_path: Path) -> None:
     source = write_archive(tmp_path / "source.zarr")

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fixtures_index import FIXTURES
+from readers.base import parametrize_readers
 
 import zarrlift
 from zarrstack.core.shard import IndexFormat, ShardIndex
@@ -56,9 +57,7 @@ def payloads(shard: bytes, per_shard: tuple[int, ...], form: IndexFormat) -> dic
 
 
 @pytest.mark.parametrize("path", EXPECTED)
-@pytest.mark.parametrize(
-    "reader", [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in READERS]
-)
+@parametrize_readers(READERS)
 def test_a_reader_reads_what_zarr_2_18_reads(reader, path, migrated) -> None:
     destination, _, outcome = migrated
     assert outcome.ok, outcome.problems

@@ -25,7 +25,7 @@ import pytest
 from every import try_each
 from fixtures_index import ExpectedArchive, ExpectedArray, Format, archive, archives, same
 from numpy.lib import recfunctions
-from readers.base import CannotRead, Seen
+from readers.base import CannotRead, Seen, parametrize_readers
 
 import zarrlift
 
@@ -98,7 +98,7 @@ KNOWN: tuple[tuple[str, str], ...] = (
 """Arrays whose expectations are those of a fallback, which is not needed."""
 BY_REFERENCE: tuple[tuple[str, str], ...] = (
     (
-        r"^netcdf(-4\.9\.0)?/\w+:(group/(inner|scalar)|number|letter)$",
+        r"^netcdf(-4\.9\.0|-4\.9\.3-development)?/\w+:(group/(inner|scalar)|number|letter)$",
         "netcdf-c names its axes by reference, or not at all: tests/conventions/test_netcdf.py",
     ),
 )
@@ -270,9 +270,7 @@ def disputed(array: ExpectedArray) -> AbstractContextManager[object]:
 
 @pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # numpy 2.5, as zarr-python reads
 @pytest.mark.parametrize("one", [one for one in ARCHIVES if one.arrays], ids=str)
-@pytest.mark.parametrize(
-    "reader", [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in READERS]
-)
+@parametrize_readers(READERS)
 def test_migrated_arrays_read_as_the_old_writer_read_them(one: ExpectedArchive, reader: str, results) -> None:
     read = importlib.import_module(f"readers.{READERS[reader]}").read
 
@@ -339,6 +337,7 @@ def test_groups_keep_their_attributes(one: ExpectedArchive, results) -> None:
             assert found == strict(kept)
 
 
+@pytest.mark.slow(one_in=9)
 @pytest.mark.parametrize("one", ARCHIVES, ids=str)
 @pytest.mark.parametrize(
     "full",

@@ -23,7 +23,7 @@ from conformance.test_fixtures_migrate import (
 )
 from every import try_each
 from fixtures_index import ExpectedArchive, ExpectedArray, archive, archives
-from readers.base import CannotRead
+from readers.base import CannotRead, parametrize_readers
 
 import zarrlift
 
@@ -41,9 +41,7 @@ def kept_axes(tmp_path_factory):
 
 
 @pytest.mark.parametrize("one", [one for one in archives("n5") if one.arrays], ids=str)
-@pytest.mark.parametrize(
-    "reader", [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in READERS]
-)
+@parametrize_readers(READERS)
 def test_with_axes_kept_arrays_read_as_written(one: ExpectedArchive, reader, kept_axes) -> None:
     destination, outcome = kept_axes(one.name)
     read = importlib.import_module(f"readers.{READERS[reader]}").read

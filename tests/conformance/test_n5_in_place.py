@@ -54,6 +54,7 @@ def results(tmp_path_factory):
     return lambda name: _in_place(root, name)
 
 
+@pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize("one", [one for one in archives("n5") if one.arrays], ids=str)
 def test_arrays_in_place_read_as_their_writer_read_them(one: ExpectedArchive, results) -> None:
     place, outcome = results(one.name)
@@ -79,6 +80,7 @@ def test_arrays_in_place_read_as_their_writer_read_them(one: ExpectedArchive, re
     try_each(one.arrays.values(), check)
 
 
+@pytest.mark.slow(one_in=5)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("one", archives("n5"), ids=str)
 def test_only_documents_are_added_and_undo_takes_them_away(one: ExpectedArchive, tmp_path: Path) -> None:

@@ -245,3 +245,15 @@ def test_progress_is_told_of_every_chunk(result) -> None:
     report = zarrlift.verify(*result, full=True, progress=watcher)
     assert watcher.chunks == report.chunks >= 4 + 2
     assert watcher.bytes == watcher.total > report.bytes, "missing chunks are told of too, at the end"
+
+
+def test_consolidated_metadata_of_no_node_is_there(tmp_path) -> None:
+    source, destination = tmp_path / "old.zarr", tmp_path / "new.zarr"
+    zarr.create_group(source, zarr_format=2)
+    zarr.consolidate_metadata(source, zarr_format=2)
+    assert zarrlift.migrate(source, destination).ok
+    assert json.loads((destination / "zarr.json").read_bytes())["consolidated_metadata"]["metadata"] == {}
+    assert zarrlift.verify(source, destination).ok
+    edit(destination, consolidated_metadata=None)
+    (problem,) = zarrlift.verify(source, destination).problems
+    assert problem.message == "there is no consolidated metadata"

@@ -67,6 +67,7 @@ def test_each_chunk_is_decoded_once(pair: tuple[Path, Path], decoded: Iterator[l
     assert len(seen) == NUMBER - 3
 
 
+@pytest.mark.slow(one_in=5)
 def test_with_little_memory_it_takes_longer_and_is_the_same(
     pair: tuple[Path, Path], decoded: Iterator[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_value_that_differs_is_found_wherever_it_is(pair: tuple[Path, Path]) -
     assert zarrlift.verify(*pair, full=True).ok
 
 
+@pytest.mark.slow(one_in=5)
 def test_a_chunk_that_cannot_be_read_is_told_and_the_others_are_compared(pair: tuple[Path, Path]) -> None:
     old, new = pair
     files = [file for file in old.rglob("*") if file.is_file() and file.name[0].isdigit()]

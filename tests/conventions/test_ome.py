@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ def test_only_ome_keys_move_and_only_their_versions_go() -> None:
     attributes = {
         "multiscales": [image(metadata={"version": "Bio-Formats 6.13"}), image(name="again")],
         "omero": {"version": "0.4", "channels": [{"label": "DAPI"}]},
-        "image-label": {"version": "0.4", "colors": []},
+        "image-label": {"version": "0.4", "colors": [{"label-value": 1}]},
         "mine": {"version": "0.4"},
         "version": "0.4",
     }
@@ -39,7 +40,7 @@ def test_only_ome_keys_move_and_only_their_versions_go() -> None:
             "version": "0.5",
             "multiscales": unversioned,
             "omero": {"channels": [{"label": "DAPI"}]},
-            "image-label": {"colors": []},
+            "image-label": {"colors": [{"label-value": 1}]},
         },
         "mine": {"version": "0.4"},
         "version": "0.4",
@@ -48,6 +49,28 @@ def test_only_ome_keys_move_and_only_their_versions_go() -> None:
     assert set(change.replaced) == {
         "/multiscales/0/version", "/multiscales/1/version", "/omero/version", "/image-label/version",
     }  # fmt: skip
+
+
+def test_empty_lists_that_0_5_forbids_are_left_out_with_a_note() -> None:
+    """The first is what Java's writers leave (n5-universe 2.3, `MultiscalesAdapter`)."""
+    attributes = {
+        "multiscales": [image(coordinateTransformations=[])],
+        "image-label": {"colors": [], "properties": [], "source": {}},
+        "omero": {"channels": []},
+    }
+    found = applied(archive({"im": attributes}, array("im/0", 2)))
+    plain = {name: value for name, value in image().items() if name != "version"}
+    assert found.change("im").attributes["ome"] == {
+        "version": "0.5",
+        "multiscales": [plain],
+        "image-label": {"source": {}},
+        "omero": {"channels": []},
+    }
+    assert [(problem.severity, problem.found) for problem in found.told("im")] == [
+        ("note", "multiscales/0/coordinateTransformations"),
+        ("note", "image-label/colors"),
+        ("note", "image-label/properties"),
+    ]
 
 
 def test_dimensions_without_names_bear_those_of_the_axes() -> None:
@@ -220,6 +243,18 @@ def test_the_result_validates(name: str, tmp_path) -> None:
     assert [problem for problem in outcome.problems if problem.severity != "note"] == []
     yaozarrs.validate_zarr_store(str(tmp_path / "new.zarr"))
     assert zarrlift.verify(fixture(f"applications/{name}").path, tmp_path / "new.zarr", full=True).ok
+
+
+def test_the_result_validates_where_a_list_was_empty(tmp_path) -> None:
+    source, out = tmp_path / "old.zarr", tmp_path / "new.zarr"
+    shutil.copytree(fixture("zarr-2.18/people/cells").path, source)
+    attributes = json.loads((source / ".zattrs").read_text())
+    attributes["multiscales"][0]["coordinateTransformations"] = []
+    (source / ".zattrs").write_text(json.dumps(attributes))
+    (source / ".zmetadata").unlink(missing_ok=True)
+    assert zarrlift.migrate(source, out).ok
+    yaozarrs.validate_zarr_store(str(out))
+    assert zarrlift.verify(source, out, full=True).ok
 
 
 def test_0_4_stays_0_4_on_request(tmp_path) -> None:

@@ -52,7 +52,7 @@ def test_names_in_another_order(tmp_path, monkeypatch) -> None:
 
 
 def test_a_member_that_is_dropped(tmp_path, monkeypatch) -> None:
-    right = ome._without_version
+    right = ome._updated
 
     def without(value, place, replaced):
         result = right(value, place, replaced)
@@ -60,12 +60,12 @@ def test_a_member_that_is_dropped(tmp_path, monkeypatch) -> None:
             return result
         return [{name: item for name, item in image.items() if name != "name"} for image in result]
 
-    monkeypatch.setattr(ome, "_without_version", without)
+    monkeypatch.setattr(ome, "_updated", without)
     found = dict(verify_after("zarr-2.18/people/cells", tmp_path))
     assert found[""] == "the attribute ome/multiscales differs"
 
 
 def test_a_version_that_stays(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(ome, "_without_version", lambda value, place, replaced: value)
+    monkeypatch.setattr(ome, "_updated", lambda value, place, replaced: value)
     nodes = {node for node, _ in verify_after("zarr-2.18/people/cells", tmp_path)}
     assert {"", "labels/cells"} <= nodes

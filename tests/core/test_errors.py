@@ -39,7 +39,9 @@ def test_kinds_are_never_renamed():
         "chunk": "ChunkError",
         "cast": "CastError",
         "storage": "StorageError",
+        "source-changed": "SourceChangedError",
         "job": "JobError",
+        "worker": "WorkerError",
         "verification": "VerificationError",
         "usage": "UsageError",
     }

@@ -30,6 +30,7 @@ def test_two_workers_and_the_checks_are_forked(tiny, tiny_result, tmp_path) -> N
     assert tree(tmp_path / "out.zarr") == tiny_result
 
 
+@pytest.mark.slow(one_in=4)
 @pytest.mark.parametrize("seed", range(4))
 def test_copies_end_with_the_command_that_was_killed(seed: int, tiny, tiny_result, tmp_path) -> None:
     destination = tmp_path / "out.zarr"

@@ -55,6 +55,7 @@ def command(before: str, *words: str | Path) -> subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize("before", [REFUSED, ONE_ONLY, KILLED], ids=["none", "one only", "the first killed"])
 def test_a_migration_does_without(before, tiny, tiny_result, tmp_path) -> None:
     done = command(before, "migrate", tiny, tmp_path / "out.zarr", "--workers", "2", "--quiet")
@@ -62,6 +63,7 @@ def test_a_migration_does_without(before, tiny, tiny_result, tmp_path) -> None:
     assert tree(tmp_path / "out.zarr") == tiny_result
 
 
+@pytest.mark.slow(one_in=3)
 @pytest.mark.parametrize(
     "words", [("--verify", "none"), ("--verify=none",), ("--dest-through", "log:l.jsonl")]
 )

@@ -138,7 +138,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=80)
 @given(
     st.dictionaries(st.sampled_from([*DATASET, "n5", "x"]), JSON, max_size=3),
     st.sampled_from(["kept", "reversed"]),

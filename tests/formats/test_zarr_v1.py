@@ -185,7 +185,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.dictionaries(st.sampled_from([*META, "x"]), JSON, max_size=3))
 def test_nothing_escapes_whatever_a_document_holds(tmp_path, changes):
     document = meta(**changes)

@@ -210,10 +210,10 @@ def test_a_file_that_cannot_be_read_refuses_its_node_only(tmp_path, monkeypatch)
     storage = tree(tmp_path, {".zgroup": GROUP, "bad/.zarray": ARRAY, "good/.zarray": ARRAY})
     real = LocalStorage.get
 
-    def get(self, key):
+    def get(self, key, bound=None):
         if key == "bad/.zarray":
             raise StorageError("cannot read", key=key, found="Input/output error")
-        return real(self, key)
+        return real(self, key, bound)
 
     monkeypatch.setattr(LocalStorage, "get", get)
     archive = zarr_v2.read(storage)

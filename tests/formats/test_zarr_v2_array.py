@@ -205,9 +205,9 @@ def test_a_fill_value_of_null_is_the_types_zero_and_is_told_apart(tmp_path):
 
 
 def test_unknown_members_are_kept_aside_with_a_note(tmp_path):
-    found = one(tmp_path, array(_nczarr_array={"dimrefs": ["/x"]}))
-    assert found.extra == {"_nczarr_array": {"dimrefs": ["/x"]}}
-    assert "_nczarr_array" in messages(found, "note")
+    found = one(tmp_path, array(lab_id={"number": 7}))
+    assert found.extra == {"lab_id": {"number": 7}}
+    assert "lab_id" in messages(found, "note")
     assert not found.refused
 
 
@@ -217,6 +217,7 @@ DEVIANT = {
         array(dtype="<U1", fill_value="", _NCZARR_ARRAY={"dimrefs": ["/x", "/y"]}),
         array(dtype="|S1", fill_value=""),
     ),
+    "format-as-text": (array(zarr_format="2"), array()),
     "blosc-nthreads": (array(compressor={**BLOSC, "nthreads": 1}), array(compressor=BLOSC)),
     "lzma-delta": (
         array(compressor={"id": "lzma", "preset": 6, "delta": 1}),
@@ -253,6 +254,12 @@ def test_a_tolerated_deviation_reads_as_its_normal_form_and_is_noted(tmp_path, r
     assert found.layout == plain.layout
     assert found.fill_is_null == plain.fill_is_null
     assert f"{row.name}: " in messages(found, row.severity)
+
+
+def test_the_format_of_a_group_may_be_text_too(tmp_path):
+    archive = read(tmp_path, {".zgroup": {"zarr_format": "2"}})
+    (problem,) = archive.nodes[0].problems
+    assert (problem.kind, problem.severity, problem.key) == ("deviation", "note", ".zgroup")
 
 
 def test_every_tolerated_deviation_has_a_case_here():

@@ -11,12 +11,16 @@ import numpy as np
 import pytest
 import zarr
 from formats.v2_trees import node, tree
+from tiny_arrays import document, write
 from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
 
 import zarrlift
+import zarrstack
 from zarrlift.archive import ArrayNode
 from zarrlift.formats import zarr_v3
+from zarrlift.formats.zarr_v3_array import Describer
 from zarrlift.places import open_storage
+from zarrstack.array_documents import GUARD
 from zarrstack.core.errors import UsageError
 from zarrstack.core.frames import Shards
 from zarrstack.core.keys import KeyEncoding
@@ -128,6 +132,7 @@ INNER = SHARDING["configuration"]
         (array(dimension_names=["x"]), "dimension_names are a name, or null, for each axis"),
         (array(attributes=[]), "attributes are an object"),
         (array(storage_transformers=[{"name": "encrypt"}]), "storage transformers are not read here"),
+        (array(**{GUARD: {"must_understand": True}}), f"the member '{GUARD}' is not known"),
         (array(comment="hello"), "the member 'comment' is not known"),
         (array(extension={"must_understand": True}), "the member 'extension' is not known"),
         (array(codecs=[SHARDING, {"name": "crc32c"}]), "a shard is stored through other codecs"),
@@ -286,6 +291,38 @@ def test_what_asks_for_no_change_is_copied_as_it_is(source, tmp_path):
     assert zarrlift.inspect(tmp_path / "new.zarr").format == "zarr3"
 
 
+@pytest.fixture
+def layered(tmp_path) -> Path:
+    """An archive of an array that zarrstack stores through transformers; consolidated."""
+    path = tmp_path / "layered.zarr"
+    sharding = zarrstack.Sharding(chunks_per_shard=[2, 2])
+    array = zarrstack.create_array(
+        path, name="a", shape=(8, 8), chunks=(2, 2), dtype="i4", storage_transformers=[sharding]
+    )
+    array[...] = np.arange(64).reshape(8, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(array.store)
+    return path
+
+
+@pytest.mark.parametrize("can_list", [True, False])
+def test_an_array_with_storage_transformers_is_refused_in_one_sentence(layered, can_list):
+    storage = open_storage(layered)
+    storage.can_list = can_list
+    archive = zarr_v3.read(storage)
+    (problem,) = archive.all_problems()
+    assert (problem.node, problem.kind) == ("a", "unsupported")
+    assert "--source-through per-array" in problem.advice
+
+
+def test_an_array_with_storage_transformers_is_migrated_through_them(layered, tmp_path):
+    outcome = zarrlift.migrate(layered, tmp_path / "new.zarr", source_through="per-array")
+    assert outcome.ok, outcome.problems
+    assert outcome.problems == ()
+    assert (zarr.open_array(tmp_path / "new.zarr", path="a")[...].ravel() == np.arange(64)).all()
+
+
 def test_in_place_there_is_nothing_to_do(source):
     with pytest.raises(UsageError, match="this is Zarr v3 already"):
         zarrlift.migrate(source, in_place=True)
@@ -317,3 +354,38 @@ def test_a_store_that_cannot_list_is_read_by_its_consolidated_metadata(source, t
     bare.can_list = False
     with pytest.raises(UsageError, match="cannot be found"):
         zarr_v3.read(bare)
+
+
+STRUCT = {
+    "name": "struct",
+    "configuration": {"fields": [{"name": "a", "data_type": "int32"}, {"name": "b", "data_type": "float64"}]},
+}
+"""As zarr-python 3.4.2 writes it; 3.1.6 knows `structured` alone."""
+
+
+@pytest.mark.parametrize(
+    ("codecs", "route"), [("portable", "relink"), ("keep", "relink"), ("gzip:1", "recode")]
+)
+@pytest.mark.parametrize(("fill", "missing"), [({"a": 1, "b": 2.5}, (1, 2.5)), ("", (0, 0.0))])
+def test_structs_are_written_under_the_name_that_every_zarr_python_reads(
+    codecs: str, route: str, fill: Any, missing: tuple[int, float], tmp_path: Path
+) -> None:
+    stored = np.array([(3, 0.5), (-1, 1e9)], "<i4,<f8")
+    chunk = document((2,), STRUCT, [{"name": "bytes", "configuration": {"endian": "little"}}], fill)
+    write(tmp_path / "old", {**chunk, "shape": [3]}, stored.tobytes())
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs=codecs))
+    outcome = zarrlift.migrate(tmp_path / "old", tmp_path / "new", recipe=recipe)
+    assert outcome.ok, outcome.problems
+    assert outcome.plan is not None
+    assert [array.route.name for array in outcome.plan.arrays] == [route]
+    assert json.loads((tmp_path / "new/zarr.json").read_bytes())["data_type"]["name"] == "structured"
+    assert zarr.open_array(tmp_path / "new", mode="r")[...].tolist() == [*stored.tolist(), missing]
+    assert zarrlift.verify(tmp_path / "old", tmp_path / "new", full=True).ok
+
+
+def test_bytes_of_variable_length_are_too() -> None:
+    found = Describer().describe(
+        {**ARRAY, "data_type": "variable_length_bytes", "codecs": [{"name": "vlen-bytes"}], "fill_value": ""}
+    )
+    assert found.layout is not None
+    assert found.layout.data_type.name == "bytes"

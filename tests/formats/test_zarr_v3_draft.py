@@ -491,10 +491,10 @@ class Failing(LocalStorage):
         super().__init__(root)
         self.bad = bad
 
-    def get(self, key):
+    def get(self, key, bound=None):
         if key in self.bad:
             raise StorageError("cannot read", key=key, found="Permission denied")
-        return super().get(key)
+        return super().get(key, bound)
 
     def list_dir(self, prefix):
         if prefix in self.bad:
@@ -526,9 +526,9 @@ def test_documents_are_asked_for_once_and_chunks_never(tmp_path):
     asked = []
 
     class Counting(LocalStorage):
-        def get(self, key):
+        def get(self, key, bound=None):
             asked.append(key)
-            return super().get(key)
+            return super().get(key, bound)
 
         def list_dir(self, prefix):
             asked.append(prefix + "/")

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import zarr
 from bad_input.support import write_array
 from fixtures_index import FIXTURES
 from numcodecs import JSON, Blosc, GZip, VLenUTF8, Zlib
+from readers.base import parametrize_readers
 
 from zarrlift import ArrayRecipe, Recipe
 from zarrstack.core.shard import IndexFormat, ShardIndex
@@ -27,9 +27,7 @@ DRAFT = FIXTURES / "zarr_v3_draft" / "zarr-2.18" / "sharded.zarr"
 N5 = FIXTURES / "n5" / "java-1.5.0" / "old.n5"
 """Blocks at the edges are shorter than their cells; one is missing in each dataset."""
 
-each_reader = pytest.mark.parametrize(
-    "reader", [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in READERS]
-)
+each_reader = parametrize_readers(READERS)
 
 
 def read(reader: str, root: Path, path: str) -> np.ndarray[Any, Any]:

@@ -17,7 +17,7 @@ from job_archives import tree, values, write_archive
 import zarrlift
 from zarrlift.job import Job
 from zarrlift.writing import directory_of
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import JobError, StorageError, UsageError
 
 
 def test_a_copy_holds_every_value_and_leaves_the_source_alone(source: Path, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_hard_links_share_the_stored_bytes(source: Path, tmp_path: Path) -> None
 def test_an_existing_destination_is_refused(source: Path, tmp_path: Path) -> None:
     (tmp_path / "out.zarr").mkdir()
     (tmp_path / "out.zarr/precious").write_text("do not touch")
-    with pytest.raises(JobError, match="exists"):
+    with pytest.raises(UsageError, match=r"the destination exists: .*out\.zarr\. Choose .* --overwrite"):
         zarrlift.migrate(source, tmp_path / "out.zarr")
     assert tree(tmp_path / "out.zarr") == {"precious": b"do not touch"}
     assert not (tmp_path / "out.zarr.zarrlift.db").exists()
@@ -172,10 +172,11 @@ def test_a_destination_that_takes_nothing_is_named(
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
     monkeypatch.setattr("zarrlift.writing.os.makedirs", denied)
-    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", job=tmp_path / "out.db")
-    problem = next(problem for problem in outcome.problems if problem.message == "cannot write")
-    assert str(problem.key).startswith(f"{tmp_path}/out.zarr/")
-    assert problem.found == "Permission denied"
+    with pytest.raises(StorageError, match="cannot claim the destination") as told:
+        zarrlift.migrate(source, tmp_path / "out.zarr", job=tmp_path / "out.db")
+    assert str(told.value.problem.key).startswith(f"{tmp_path}/out.zarr/")
+    assert told.value.problem.found == "Permission denied"
+    assert not (tmp_path / "out.db").exists()
 
 
 @pytest.mark.parametrize("stuck", ["g/relink", "", ".zarrlift-job"])

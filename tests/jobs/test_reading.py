@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from types import ModuleType
 
@@ -66,6 +67,17 @@ def test_other_axes_are_another_job(source, tmp_path, asked):
         zarrlift.migrate(source, destination)
 
 
+def test_a_job_remembers_how_large_documents_may_be(source, tmp_path):
+    (source / "g/.zattrs").write_text(json.dumps({"text": "a" * 1000}))
+    destination = tmp_path / "out.zarr"
+    outcome = zarrlift.migrate(source, destination, max_document_size=1000)
+    (told,) = [problem for problem in outcome.problems if problem.severity == "refusal"]
+    assert (told.node, told.key, told.expected) == ("g", "g/.zattrs", "at most 1000 bytes")
+    assert not zarrlift.verify(source, destination).ok, "the job says what was refused"
+    (tmp_path / "out.zarr.zarrlift.db").unlink()
+    assert zarrlift.migrate(source, tmp_path / "whole.zarr", max_document_size=2000).ok
+
+
 def test_axes_mean_nothing_to_a_format_without_such_a_choice(source, tmp_path):
     destination = tmp_path / "out.zarr"
     assert zarrlift.migrate(source, destination, axes="kept", allow_fallback=True).ok
@@ -79,6 +91,6 @@ def test_no_other_orders_are_known(source):
 
 
 def test_options_survive_the_job_file_and_older_files_have_the_defaults():
-    options = ReadOptions(follow_links=True, axes="kept", allow_fallback=True)
+    options = ReadOptions(follow_links=True, axes="kept", allow_fallback=True, max_document_size=1)
     assert ReadOptions.from_json({**options.to_json(), "format": "n5"}) == options
     assert ReadOptions.from_json({"follow_links": True}) == ReadOptions(follow_links=True)

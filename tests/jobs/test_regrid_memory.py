@@ -104,6 +104,7 @@ CASES = {
 """Shape of some 200 MB, chunks, and what is asked for."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_peak_is_within_the_memory_and_the_bytes_are_the_same(case: str, tmp_path: Path) -> None:
     shape, chunks, options = CASES[case]
@@ -117,6 +118,7 @@ def test_the_peak_is_within_the_memory_and_the_bytes_are_the_same(case: str, tmp
     assert zarrlift.verify(source, new, full=True).ok
 
 
+@pytest.mark.slow
 def test_a_sharded_source_and_its_passes_stay_within_it(tmp_path: Path) -> None:
     memory = "256MB"
     source = write(tmp_path / "old", (128, 1024, 1024), (1, 512, 512))

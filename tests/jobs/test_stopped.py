@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures_index import archive
 from job_archives import tree, values
 
 import zarrlift
 from zarrlift import migration, replacing, writing
 from zarrlift.publishing import Publisher
 from zarrlift.run import Run
+from zarrlift.scratch import LAYERED
 from zarrlift.storage import LocalStorage
 from zarrstack.core.errors import JobError, UsageError
 
@@ -217,6 +221,75 @@ def test_an_undo_that_was_stopped_leaves_no_file_of_its_own(
     zarrlift.undo(source)
     assert tree(source) == before
     assert not list(source.glob(".zarrlift*"))
+
+
+# What a job keeps to itself
+
+
+def test_the_directory_of_a_killed_run_is_no_node(tmp_path: Path) -> None:
+    """In N5 every directory is a group, and a resume does not go on where there is another one."""
+    place = tmp_path / "place.n5"
+    shutil.copytree(archive("n5/java-3.5.1/tree").path, place)
+    before = [node.path for node in zarrlift.inspect(place).nodes]
+    own = place / ".zarrlift-0123abcd"
+    own.mkdir()
+    (own / "zarr.json").write_text("half of a docu")
+    assert [node.path for node in zarrlift.inspect(place).nodes] == before
+
+
+@pytest.fixture
+def half_layered(source: Path, tmp_path: Path) -> Path:
+    """What a kill leaves of a copy through `checksum`: half an object, and a record of one never written."""
+    destination = tmp_path / "out.zarr"
+    chunk = source / "g/relink/0.0"
+    good = chunk.read_bytes()
+    chunk.write_bytes(b"bad")
+    assert not zarrlift.migrate(source, destination, dest_through="checksum").ok
+    chunk.write_bytes(good)
+    (destination / "g/relink/c/7/6").unlink()
+    (destination / LAYERED).mkdir()
+    (destination / LAYERED / "0123abcd").write_bytes(b"ha")
+    return destination
+
+
+def test_a_resume_removes_what_was_half_written_through_layers(half_layered: Path) -> None:
+    assert zarrlift.resume(half_layered).ok
+    assert (half_layered / "g/relink/c/7/6.crc32c").exists()
+    assert not (half_layered / LAYERED).exists()
+
+
+def test_an_undo_removes_the_records_that_layers_keep(half_layered: Path) -> None:
+    assert zarrlift.undo(half_layered).problems == ()
+    assert not half_layered.exists()
+
+
+@pytest.mark.parametrize("content", [b"", bytes(512)], ids=["begun", "done with"])
+def test_a_journal_that_a_killed_commit_left_goes(content: bytes, source: Path, tmp_path: Path) -> None:
+    """SQLite keeps one that it does not need until it writes, and a job that is done writes nothing."""
+    destination = tmp_path / "out.zarr"
+    assert zarrlift.migrate(source, destination).ok
+    journal = tmp_path / "out.zarr.zarrlift.db-journal"
+    journal.write_bytes(content)
+    assert zarrlift.resume(destination).state == "nothing to do"
+    assert not journal.exists()
+    assert zarrlift.status(destination).state == "done"
+
+
+def test_a_directory_that_could_not_be_removed_goes_with_the_next_undo(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = tmp_path / "out.zarr"
+    assert zarrlift.migrate(source, destination).ok
+
+    def refuse(place: str) -> None:
+        raise OSError(errno.EIO, "Input/output error", place)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", refuse)
+        outcome = zarrlift.undo(destination)
+    assert {problem.kind for problem in outcome.problems} == {"storage"}
+    assert zarrlift.undo(destination).ok
+    assert not destination.exists()
 
 
 # What is written and not right

@@ -46,6 +46,13 @@ def test_processes_build_the_stack_for_themselves(source: Path, tmp_path: Path) 
     assert values(tmp_path / "out.zarr", 3) == values(source, 2)
 
 
+def test_a_cache_on_disk_may_stand_over_either_side(source: Path, tmp_path: Path) -> None:
+    for side in ("source_through", "dest_through"):
+        layers = {side: f"cache:disk={tmp_path / 'cache'}"}
+        assert zarrlift.migrate(source, tmp_path / side, **layers).ok
+    assert tree(tmp_path / "source_through") == tree(tmp_path / "dest_through")
+
+
 @pytest.mark.parametrize("text", ["nonsense", "throttle:parsecs", "log,", "["])
 def test_what_is_no_stack_is_a_usage_error(text: str, source: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError):

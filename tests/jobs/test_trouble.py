@@ -18,6 +18,7 @@ from numcodecs import CRC32
 import zarrlift
 from zarrlift import writing
 from zarrlift.job import Job
+from zarrlift.verifying.checks import unforeseen
 
 
 def test_a_bad_chunk_keeps_back_its_array_and_no_other(source: Path, tmp_path: Path) -> None:
@@ -250,3 +251,9 @@ def test_a_chunk_that_only_gets_codecs_is_looked_at(
     outcome = zarrlift.migrate(tmp_path / "old.zarr", tmp_path / "new.zarr", recipe=recipe, verify="none")
     assert [(problem.kind, problem.key) for problem in outcome.problems] == [("chunk", "a/7")]
     assert not (tmp_path / "new.zarr/a/zarr.json").exists()
+
+
+def test_what_the_system_refuses_to_a_library_is_no_surprise() -> None:
+    """zarr-python reads the result, and its error has no key of ours."""
+    problem = unforeseen("a", OSError(5, "Input/output error", "/place/a/c/0"))
+    assert (problem.kind, problem.node, problem.key) == ("storage", "a", "/place/a/c/0")

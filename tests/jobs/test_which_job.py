@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from pathlib import Path
 
@@ -101,3 +102,34 @@ def test_a_directory_that_takes_no_job_file_says_why(
     monkeypatch.setattr(sqlite3, "connect", cannot_open)
     with pytest.raises(JobError, match="cannot create the job file; found Permission denied"):
         zarrlift.migrate(source, tmp_path / "closed/out.zarr")
+
+
+def test_two_urls_with_one_last_name_have_two_job_files(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    urls = [f"memory://{tmp_path.name}/{run}/data.zarr" for run in ("r1", "r2")]
+    outcomes = [zarrlift.migrate(source, url) for url in urls]
+    assert [outcome.state for outcome in outcomes] == ["done", "done"]
+    files = [Path(outcome.job) for outcome in outcomes]
+    assert {file.parent for file in files} == {tmp_path}
+    assert all(re.fullmatch(r"data\.zarr-[0-9a-f]{8}\.zarrlift\.db", file.name) for file in files)
+    for url, file in zip(urls, files, strict=True):
+        assert zarrlift.status(f"{url}/").job == str(file)
+        assert zarrlift.resume(url).state == "nothing to do"
+        assert zarrlift.undo(url).job == str(file)
+
+
+def test_a_job_file_of_an_earlier_version_is_found_under_its_name(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had the last name of the URL and nothing else."""
+    monkeypatch.chdir(tmp_path)
+    first, second = (f"memory://{tmp_path.name}/{run}/data.zarr" for run in ("r3", "r4"))
+    old = tmp_path / "data.zarr.zarrlift.db"
+    assert zarrlift.migrate(source, first, job=old).ok
+    assert zarrlift.migrate(source, first).job == str(old)
+    assert zarrlift.status(first).job == str(old)
+    assert zarrlift.migrate(source, second).job != str(old)
+    with pytest.raises(JobError, match=r"no job was found.*r5-[0-9a-f]{8}\.zarrlift\.db"):
+        zarrlift.status("memory://other/r5")

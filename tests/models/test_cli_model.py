@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import typer
+import zarr
 from fixtures_index import archive
 
 from zarrlift import models
@@ -36,6 +38,27 @@ def test_show_prints_the_model(run):
     out, err = run("show", OCEAN)
     assert json.loads(out) == models.show(OCEAN).model
     assert err == ""
+
+
+def test_a_model_may_come_from_standard_input(run, tmp_path, monkeypatch):
+    text = run("show", OCEAN)[0]
+
+    def piped(*words):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        return run(*words)[0]
+
+    assert piped("show", "-") == text
+    assert piped("diff", "-", OCEAN) == "The structures are equal.\n"
+    assert "as required" in piped("validate", OCEAN, "-")
+    piped("create", "-", tmp_path / "made")
+    assert models.diff(OCEAN, tmp_path / "made") == ()
+
+
+@pytest.mark.parametrize("name", ["", "sst"])
+def test_what_zarr_has_open_is_shown(name):
+    group = zarr.open_group(OCEAN, mode="r")
+    shown = models.show(group[name] if name else group).model
+    assert shown == (models.flatten(models.show(OCEAN).model)[name] if name else models.show(OCEAN).model)
 
 
 def test_show_as_v3_prints_what_migration_makes(run):
@@ -165,7 +188,7 @@ def test_create_makes_a_hierarchy(run, tmp_path):
     [
         (["show"], "Missing argument"),
         (["bogus"], "No such command"),
-        (["show", "/no/such/place"], "nothing is there"),
+        (["show", "/no/such/place"], "no such file or directory"),
         (["validate", OCEAN], "an archive and a model are needed"),
         (["validate", OCEAN, "/no/such/model"], "cannot be read"),
         (["show", OCEAN, "--bogus"], "No such option"),
@@ -176,7 +199,8 @@ def test_a_request_that_makes_no_sense_exits_2(words, message, as_json, run):
     out, err = run(*words, *(["--json"] if as_json else []), code=2)
     if as_json:
         error = json.loads(out)["error"]
-        assert (error["kind"], err) == ("usage", "")
+        assert error["kind"] == "usage"
+        assert err.startswith(f"zarrlift: {error['message']}")
         assert message in error["message"] + error.get("found", "")
     else:
         assert message in err

@@ -175,6 +175,52 @@ def test_metadata_that_v2_cannot_do_without_is_asked_for(member, value, tmp_path
     assert caught.value.problem.node == "sst"
 
 
+V3: dict = {
+    "zarr_format": 3,
+    "node_type": "array",
+    "shape": [4],
+    "data_type": "int32",
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}},
+    "chunk_key_encoding": {"name": "default"},
+    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    "fill_value": 0,
+    "attributes": {},
+}
+V2: dict = {"zarr_format": 2, "shape": [4], "chunks": [2], "dtype": "<i4", "compressor": None}
+V2 |= {"filters": None, "fill_value": 0, "order": "C", "attributes": {}}
+INNER = {"name": "sharding_indexed", "configuration": {"chunk_shape": [1], "codecs": V3["codecs"]}}
+INNER["configuration"]["index_codecs"] = [*V3["codecs"], {"name": "crc32c"}]
+SHARDS_IN_SHARDS = {**INNER, "configuration": {**INNER["configuration"], "codecs": [INNER]}}
+
+
+@pytest.mark.parametrize(
+    ("node", "named"),
+    [
+        (V3 | {"data_type": "int128"}, "int128"),
+        (V3 | {"data_type": {"name": "nobody.knows", "configuration": {}}}, "nobody.knows"),
+        (V3 | {"codecs": [*V3["codecs"], {"name": "snappy"}]}, "snappy"),
+        (V2 | {"dtype": "<x9"}, "<x9"),
+        (V2 | {"compressor": {"id": "snappy"}}, "snappy"),
+        (V2 | {"filters": [{"id": "nobody-knows"}]}, "nobody-knows"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"v{value['zarr_format']}",
+)
+def test_data_types_and_codecs_that_nothing_reads_are_refused(node, named, tmp_path):
+    group = {"zarr_format": node["zarr_format"], "attributes": {}, "members": {"a": node}}
+    group |= {"node_type": "group"} if node["zarr_format"] == 3 else {}
+    with pytest.raises(MetadataError, match="nothing reads this array") as caught:
+        models.create(group, tmp_path / "made")
+    assert caught.value.problem.node == "a"
+    assert named in str(caught.value)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("node", [V3, V2, V3 | {"codecs": [SHARDS_IN_SHARDS]}], ids=["v3", "v2", "by zarr"])
+def test_what_one_reader_knows_is_made(node, tmp_path):
+    models.create(node, tmp_path / "made")
+    assert zarr.open_array(tmp_path / "made", mode="r")[:].tolist() == [0] * 4
+
+
 def test_an_archive_with_unread_nodes_makes_no_hierarchy(tmp_path):
     models.create(OCEAN, tmp_path / "a")
     (tmp_path / "a" / "sst" / ".zarray").write_text("{")

@@ -143,6 +143,29 @@ def test_code_that_fails_on_import_is_a_usage_error(tmp_path, monkeypatch):
         models.load("fails_on_import:X")
 
 
+class Mistaken(BaseModel):
+    """Whoever wrote it forgot that there are groups without a title."""
+
+    attributes: dict[str, Any]
+
+    @model_validator(mode="after")
+    def is_titled(self):
+        assert self.attributes["heading"] != ""
+        return self
+
+
+def test_a_mistake_in_the_code_of_a_type_is_the_users_with_its_place(ocean):
+    for ask in (models.validate, models.as_instance):
+        with pytest.raises(UsageError, match="own code failed") as caught:
+            ask(ocean, Mistaken)
+        found = caught.value.problem.found
+        assert found.startswith("KeyError: 'heading', in is_titled, ")
+        assert f"{__file__}:" in found
+        assert caught.value.problem.key == "Mistaken"
+    (row,) = models.validate_many([OCEAN], Mistaken)
+    assert "own code failed" in row[1][0].message
+
+
 def test_what_is_no_type_is_a_usage_error():
     with pytest.raises(UsageError, match="no type that pydantic can check"):
         models.load("os:path")
@@ -167,6 +190,7 @@ for name, array in (group.members or {}).items():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.needs_reader("mypy")
 def test_mypy_knows_the_types_of_members_and_attributes(tmp_path):
     (tmp_path / "code.py").write_text(CODE)

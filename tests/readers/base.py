@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 
 class CannotRead(Exception):
@@ -28,6 +29,15 @@ class Seen:
     fill: Any = None
     """A 0-d array or a str; None where the reader does not show it."""
     dimension_names: tuple[str | None, ...] | None = None
+
+
+def parametrize_readers(names: Iterable[str]) -> pytest.MarkDecorator:
+    """A test of every reader; all but zarr-python, which everyone has, are slow ones."""
+    cases = []
+    for name in names:
+        marks = [pytest.mark.needs_reader(name), pytest.mark.slow]
+        cases.append(pytest.param(name, marks=marks[: 1 + (name != "zarr-python")]))
+    return pytest.mark.parametrize("reader", cases)
 
 
 def plain(values: Any, shape: tuple[int, ...], dtype: np.dtype[Any] | None = None) -> npt.NDArray[Any]:

@@ -15,6 +15,8 @@ from jobs.conftest import write_archive
 
 from zarrlift.places import open_storage
 
+from .bucket import Bucket, serving
+
 
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -61,3 +63,10 @@ def web(archive: Path) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/{archive.name}"
         server.shutdown()
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    """A bucket for one test, on a server of its own."""
+    with serving() as made:
+        yield made

@@ -77,8 +77,8 @@ def test_resuming_takes_the_options_again(archive, tmp_path: Path, monkeypatch) 
     start = f"memory://{uuid.uuid4()}/source.zarr"
     fill(start, archive)
     place = f"memory://{uuid.uuid4()}/out.zarr"
-    zarrlift.migrate(start, place, storage_options=OPTIONS, dest_storage_options=OPTIONS)
-    for target in (start, place, "out.zarr.zarrlift.db"):
+    job = zarrlift.migrate(start, place, storage_options=OPTIONS, dest_storage_options=OPTIONS).job
+    for target in (start, place, Path(job).name):
         outcome = zarrlift.resume(target, storage_options=OPTIONS, dest_storage_options=OPTIONS)
         assert outcome.state == "nothing to do"
     assert zarrlift.verify(place, storage_options=OPTIONS, dest_storage_options=OPTIONS).ok

@@ -111,7 +111,47 @@ def test_what_the_store_wants_to_be_waited_is_waited() -> None:
     assert simulate(work) == (7, 33)
 
 
-@pytest.mark.parametrize("error", [ConnectionResetError("gone"), PermissionError("no"), ValueError("a bug")])
+@pytest.mark.parametrize("answered", [False, True], ids=["never answered", "answered before"])
+def test_a_request_that_failed_on_its_way_is_repeated_for_a_while(answered: bool) -> None:
+    """Not for long where the place never gave an answer, since it may be none."""
+    answers = iter([7] if answered else [])
+
+    async def ask() -> int:
+        for answer in answers:
+            return answer
+        await asyncio.sleep(1)
+        raise ConnectionResetError
+
+    async def work() -> None:
+        pace = Pace(clock=LoopClock())
+        if answered:
+            assert await pace(ask, size=lambda _: None) == 7
+        with pytest.raises(ConnectionResetError):
+            await pace(ask, size=lambda _: None)
+
+    seconds = simulate(work)[1]
+    assert 30 < seconds < 60 if answered else 2 < seconds < 7
+
+
+@pytest.mark.parametrize(
+    "error", [TimeoutError(), ConnectionResetError(), ConnectionAbortedError()], ids=repr
+)
+def test_what_may_pass_is_asked_again(error: Exception) -> None:
+    answers = iter([error, error, 7])
+
+    async def ask() -> int:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def work() -> int:
+        return await Pace(clock=LoopClock())(ask, size=lambda _: None)
+
+    assert simulate(work)[0] == 7
+
+
+@pytest.mark.parametrize("error", [EOFError("a bad zip"), PermissionError("no"), ValueError("a bug")])
 def test_other_errors_are_told_at_once(error: Exception) -> None:
     asked = 0
 

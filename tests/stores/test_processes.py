@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import random
 import signal
 import subprocess
 import sys
 import uuid
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -19,8 +20,9 @@ import zarr
 from zarr.storage import MemoryStore
 
 import zarrlift
+from zarrlift import worker
 from zarrlift.progress import Silent
-from zarrstack.core.errors import JobError
+from zarrstack.core.errors import JobError, ZarrstackError
 
 from .conftest import files, fill, zipped
 
@@ -90,6 +92,76 @@ def test_a_worker_that_dies_is_one_clear_problem_and_the_job_resumes(many, expec
     assert files(place) == expected
 
 
+class Cluster(Executor):
+    """Workers elsewhere, reached by pickling, as Dask does: with a version of their own."""
+
+    def __init__(self, version: str = zarrlift.__version__) -> None:
+        self.version = version
+        self.tasks = 0
+
+    def submit(self, function, /, *arguments):
+        """Run it at once, after a trip."""
+        self.tasks += 1
+        message, future = pickle.dumps((function, arguments)), Future()
+        function, arguments = pickle.loads(message)  # which no version may fail at: Dask's workers would die
+        try:
+            with pytest.MonkeyPatch.context() as there:
+                there.setattr(worker, "__version__", self.version)
+                future.set_result(function(*arguments))
+        except ZarrstackError as error:
+            future.set_exception(error)
+        return future
+
+
+class ClosedClientError(Exception):
+    """As Dask's client raises it."""
+
+
+class RefusesTasks(Cluster):
+    """Its scheduler dies before the fifth task."""
+
+    def submit(self, function, /, *arguments):
+        """Run it, or not."""
+        if self.tasks == 4:
+            raise ClosedClientError("client already closed")
+        return super().submit(function, *arguments)
+
+
+class LosesResults(Cluster):
+    """Its scheduler dies while the fifth task runs."""
+
+    def submit(self, function, /, *arguments):
+        """Run it; the answer may be lost."""
+        future = super().submit(function, *arguments)
+        if self.tasks == 5:
+            future = Future()
+            future.set_exception(ClosedClientError("client already closed"))
+        return future
+
+
+def test_workers_of_another_version_are_refused_with_both_versions(many, expected, tmp_path: Path) -> None:
+    place = tmp_path / "out.zarr"
+    outcome = zarrlift.migrate(many, place, executor=Cluster("0.0.7"))
+    (problem,) = outcome.problems
+    assert (problem.kind, problem.found, problem.expected) == ("worker", "0.0.7", zarrlift.__version__)
+    assert not (place / "zarr.json").exists()
+    assert zarrlift.resume(place, executor=Cluster()).ok
+    assert files(place) == expected
+
+
+@pytest.mark.parametrize("cluster", [RefusesTasks, LosesResults])
+def test_workers_that_cannot_be_reached_any_more_are_one_problem(
+    cluster, many, expected, tmp_path: Path
+) -> None:
+    place = tmp_path / "out.zarr"
+    (problem,) = zarrlift.migrate(many, place, executor=cluster()).problems
+    assert (problem.kind, problem.found) == ("worker", "ClosedClientError: client already closed")
+    assert "resume" in problem.advice
+    assert zarrlift.resume(place, executor=Cluster()).ok
+    assert files(place) == expected
+
+
+@pytest.mark.slow(one_in=3)
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("seed", range(3))
 def test_workers_end_with_a_coordinator_that_is_killed(seed, many, expected, tmp_path: Path) -> None:

@@ -1,15 +1,11 @@
 """S3 through obstore: the same results as in a directory, with the options and the errors that s3fs has.
 
-The server is the benchmarks' own, which speaks enough of S3 and counts what it is asked.
+The server is the benchmarks' own (`bucket`), which speaks enough of S3 and counts what it is asked.
 """
 
 from __future__ import annotations
 
-import asyncio
-import importlib.util
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +14,14 @@ import pytest
 import zarr
 from aiohttp import web
 from obstore.store import MemoryStore, S3Store
+from starters import BEATEN, start_together
 from zarr.storage import ObjectStore
 
 import zarrlift
-from zarrlift import ArrayRecipe, Recipe, storage_obstore
+from zarrlift import ArrayRecipe, Recipe, storage_obstore, storage_pace
 from zarrlift.places import open_storage
 from zarrlift.server_copy import IN_ONE_READ
-from zarrlift.storage import PART, SPOOLED
+from zarrlift.storage import CLAIM, PART, SPOOLED
 from zarrlift.storage_obstore import Obstore, s3_store
 from zarrlift.storage_zarr import StoreStorage
 from zarrstack.core.errors import StorageError
@@ -32,56 +29,8 @@ from zarrstack.transient import is_not_found, is_throttled, may_pass
 
 from .conftest import files, fill
 
-SERVER = Path(__file__).parents[2] / "benchmarks" / "object_server.py"
 NAMES = ["AWS_PROFILE", *storage_obstore._ELSEWHERE]
 NAMES += [name for names in (storage_obstore._PLACE | storage_obstore._WHO).values() for name in names]
-
-
-def server_module() -> Any:
-    spec = importlib.util.spec_from_file_location("object_server", SERVER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-class Bucket:
-    """A server, what it is asked, and what it answers instead of an object where a test says so."""
-
-    def __init__(self) -> None:
-        self.store = server_module().Store(0.0)
-        self.asked: Counter[str] = Counter()
-        self.instead: Callable[[web.Request], int | None] = lambda _: None
-        self.port = 0
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.asked[request.method] += 1
-        self.asked["copy"] += "x-amz-copy-source" in request.headers
-        self.asked["parts"] += "partNumber" in request.query
-        status = self.instead(request)
-        if status is not None:
-            return web.Response(status=status, text="<Error><Code>SlowDown</Code></Error>")
-        answered: web.StreamResponse = await self.store.answer(request)
-        return answered
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """As s3fs takes them."""
-        endpoint = f"http://127.0.0.1:{self.port}"
-        return {"key": "user", "secret": "hidden-word", "client_kwargs": {"endpoint_url": endpoint}}
-
-    def stored(self, prefix: str) -> dict[str, bytes]:
-        """What lies below a prefix, by relative key."""
-        objects = self.store.objects.get("bucket", {})
-        start = f"{prefix}/"
-        return {key.removeprefix(start): data for key, data in objects.items() if key.startswith(start)}
-
-    def put(self, prefix: str, content: dict[str, bytes]) -> str:
-        """Put files into the bucket; gives their URL."""
-        objects = self.store.objects.setdefault("bucket", {})
-        objects.update({f"{prefix}/{name}": data for name, data in content.items()})
-        return f"s3://bucket/{prefix}"
 
 
 @pytest.fixture(autouse=True)
@@ -91,39 +40,6 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-such-file"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-such-file"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-
-@pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    """A server on a thread of its own."""
-    made = Bucket()
-    loop = asyncio.new_event_loop()
-    ready = threading.Event()
-
-    async def serve() -> web.AppRunner:
-        app = web.Application(client_max_size=1 << 30)
-        app.router.add_route("*", "/{path:.*}", made.answer)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        made.port = runner.addresses[0][1]
-        return runner
-
-    def run() -> None:
-        asyncio.set_event_loop(loop)
-        runner = loop.run_until_complete(serve())
-        ready.set()
-        loop.run_forever()
-        loop.run_until_complete(runner.cleanup())
-        loop.close()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    ready.wait()
-    yield made
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
 
 
 def paths(found: zarrlift.Archive) -> list[tuple[str, str]]:
@@ -156,6 +72,34 @@ def test_from_bucket_to_bucket_is_as_from_directory_to_directory(bucket, archive
         dest_storage_options=bucket.options,
     )
     assert report.ok, report.problems
+
+
+def test_of_sixteen_jobs_into_one_bucket_that_start_together_one_wins(bucket, tmp_path) -> None:
+    """By `If-None-Match: *`, which S3 knows since 2024."""
+    won, others = start_together("s3://bucket/out.zarr", tmp_path, bucket.options)
+    assert won == 1
+    assert others <= BEATEN
+    assert bucket.stored("out.zarr") == {}
+
+
+def test_a_server_that_passes_over_the_condition_is_named(bucket, archive, tmp_path, monkeypatch) -> None:
+    """The second request for the same object must fail; where it does not, a job may have company."""
+    answer = bucket.store.object
+
+    def careless(request: web.Request, objects: dict[str, bytes], key: str, body: bytes) -> Any:
+        if "If-None-Match" in request.headers:
+            objects.pop(key, None)
+        return answer(request, objects, key, body)
+
+    options = {"job": tmp_path / "job.db", "dest_storage_options": bucket.options}
+    assert "claim" not in {
+        problem.kind for problem in zarrlift.migrate(archive, "s3://bucket/one", **options).problems
+    }
+    monkeypatch.setattr(bucket.store, "object", careless)
+    options["job"] = tmp_path / "two.db"
+    (noted,) = zarrlift.migrate(archive, "s3://bucket/two", **options).problems
+    assert (noted.kind, noted.severity, noted.found) == ("claim", "note", "s3://bucket/two")
+    assert CLAIM not in bucket.stored("two")
 
 
 def test_a_zarr_store_over_obstore_is_listed_by_directory(archive, tmp_path) -> None:
@@ -242,7 +186,7 @@ def test_a_large_shard_goes_in_parts(bucket, tmp_path) -> None:
     assert bucket.stored("out") == files(tmp_path / "local")
 
 
-@pytest.mark.parametrize("retries", [0, 6])
+@pytest.mark.parametrize("retries", [0, 3])
 def test_a_store_that_is_asked_too_much_is_asked_less(
     bucket, archive, retries, monkeypatch, tmp_path
 ) -> None:
@@ -267,6 +211,7 @@ def test_a_store_that_is_asked_too_much_is_asked_less(
 @pytest.mark.parametrize("status", [403, 400, 301, 500])
 def test_what_is_refused_is_not_taken_for_absent(bucket, status, monkeypatch) -> None:
     monkeypatch.setattr(storage_obstore, "_RETRIES", 0)
+    monkeypatch.setattr(storage_pace, "_DELAYS", ())
     storage = open_storage(bucket.put("in", {"there": b"1"}), storage_options=bucket.options)
     assert storage.get("there") == b"1"
     assert storage.get("elsewhere") is None
@@ -284,6 +229,7 @@ def test_what_is_refused_is_not_taken_for_absent(bucket, status, monkeypatch) ->
 
 def test_a_server_that_is_gone_is_one_line(monkeypatch) -> None:
     monkeypatch.setattr(storage_obstore, "_RETRIES", 0)
+    monkeypatch.setattr(storage_pace, "_DELAYS", ())
     options = {"key": "k", "secret": "s", "endpoint_url": "http://127.0.0.1:9"}
     with pytest.raises(StorageError) as caught:
         zarrlift.inspect("s3://bucket/archive", storage_options=options)
@@ -447,3 +393,19 @@ def test_without_credentials_s3fs_says_so(found, monkeypatch) -> None:
 
     monkeypatch.setattr(storage_obstore, "import_module", load)
     assert s3_store("s3://bucket/a", HERE, read_only=True) is None
+
+
+def test_etags_that_listings_write_otherwise_are_no_change(bucket, archive, tmp_path, monkeypatch) -> None:
+    """Some servers put other ETags into listings than into answers; what the listing says counts."""
+    url = bucket.put("old.zarr", files(archive))
+    read = bucket.store.read
+
+    def other(*arguments: Any) -> web.StreamResponse:
+        answer: web.StreamResponse = read(*arguments)
+        if "ETag" in answer.headers:
+            answer.headers["ETag"] = '"other"'
+        return answer
+
+    monkeypatch.setattr(bucket.store, "read", other)
+    outcome = zarrlift.migrate(url, tmp_path / "new.zarr", storage_options=bucket.options)
+    assert outcome.ok, outcome.problems

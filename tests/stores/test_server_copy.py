@@ -97,15 +97,15 @@ def test_a_payload_is_looked_at_before_it_is_copied(name, damage, source, place,
     plan = zarrlift.plan(source, f"{place}/out.zarr")
     if damage == "gone":
         # after the listing, which is why the move is called by itself
-        from zarrlift.move import Mover
         from zarrlift.tasks import Task
+        from zarrlift.worker import Worker
         from zarrlift.writing import writer_for
 
         memory.rm_file(path)
         (array,) = [array for array in plan.arrays if array.path == name]
         writer = writer_for(open_storage(f"{place}/out.zarr", mode="w"), "job", fsync=False)
-        mover = Mover(array.move, open_storage(source), writer)
-        problems = mover(Task(move=array.move, number=0, indexes=np.arange(3))).problems
+        worker = Worker(open_storage(source), writer)
+        problems = worker.run(Task(move=array.move, number=0, indexes=np.arange(3))).problems
         assert [(problem.kind, problem.key) for problem in problems] == [("chunk", f"{name}/1")]
         return
     memory.pipe_file(path, {"short": data[:-1], "long": data + b"x", "empty": b""}[damage])

@@ -190,7 +190,7 @@ class Failing(WrapperStore[MemoryStore]):
 
     bad = "nothing"
     """Of the class: a copy for reading, which zarr makes to verify, begins with this one."""
-    error: Callable[[], Exception] = ConnectionResetError
+    error: Callable[[], Exception] = PermissionError
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         if key.endswith(self.bad):

@@ -52,9 +52,9 @@ class Worker:
     def __init__(self, folder: Path, number: int, budget: int) -> None:
         self.folder, self.number = folder, number
         self.board = board(folder)
-        self.cache = Cache(
-            LocalStore(folder / "below"), memory_bytes=40_000, disk=folder / "tier", disk_bytes=budget
-        )
+        # Opened before any thread reads: two event loops that open one of zarr's stores at once are refused.
+        below = asyncio.run(LocalStore.open(folder / "below"))
+        self.cache = Cache(below, memory_bytes=40_000, disk=folder / "tier", disk_bytes=budget)
 
     def complain(self, text: str) -> None:
         with (self.folder / "complaints").open("a") as file:

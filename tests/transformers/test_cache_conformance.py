@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from chances import fewer
 from zarr.storage import LocalStore, MemoryStore
 
@@ -19,6 +20,7 @@ class TestMemory(LayerTests):
         return [Cache(ttl=3600)]
 
 
+@pytest.mark.slow
 class TestSmallMemory(LayerTests):
     """Room for a few entries: what was evicted comes from below."""
 
@@ -42,6 +44,7 @@ class TestFolder(LayerTests):
         return stack(self.below(place, read_only=read_only), *self.layers())
 
 
+@pytest.mark.slow
 class TestFolderOverFolder(TestFolder):
     """A LocalStore keeps empty folders, and takes a folder with all that is in it for a key to delete."""
 

@@ -276,6 +276,55 @@ def test_a_half_written_folder_is_made_anew(harm, open_cache, tmp_path) -> None:
     run(body)
 
 
+IN_USE = {
+    "nothing left of it": lambda path: os.truncate(path, 0),
+    "half of it": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "longer": lambda path: os.truncate(path, path.stat().st_size * 2),
+    "zeros": lambda path: [size := path.stat().st_size, os.truncate(path, 0), os.truncate(path, size)],
+}
+
+
+@pytest.mark.parametrize("harm", IN_USE.values(), ids=IN_USE)
+def test_a_control_file_that_others_change_in_use_switches_the_tier_off(harm, open_cache, tmp_path) -> None:
+    """It is not mapped: that would end the process (SIGBUS)."""
+
+    async def body():
+        caches = first, second = [open_cache(memory_bytes=100_000) for _ in range(2)]
+        for each in caches:
+            await fill(each, 10)
+        harm(tmp_path / "tier" / "control")
+        await second.set("a/0", buffer(b"new"))
+        assert await read(first, "a/0") == await read(second, "a/0") == b"new"
+        for each in caches:
+            for place in range(1, 10):
+                assert await read(each, f"a/{place}") == bytes([place]) * VALUE
+            assert "is switched off" in each.figures().trouble
+            assert each.figures().disk_bytes == 0
+            hits = each.figures().memory_hits
+            await read(each, "a/5")
+            assert each.figures().memory_hits == hits + 1
+            each.close()
+        later = open_cache()
+        for _ in range(2):
+            assert await read(later, "a/0") == b"new"
+        assert (later.figures().trouble, later.figures().disk_hits) == (None, 1)
+
+    run(body)
+
+
+def test_offline_a_tier_that_is_switched_off_is_an_error(open_cache, tmp_path) -> None:
+    async def body():
+        await fill(open_cache(), 1)
+        offline = open_cache(offline=True)
+        assert await read(offline, "a/0") == bytes(VALUE)
+        os.truncate(tmp_path / "tier" / "control", 0)
+        with pytest.raises(StorageError, match="is not in the cache"):
+            await read(offline, "a/0")
+        assert "is switched off" in offline.figures().trouble
+
+    run(body)
+
+
 @pytest.mark.parametrize(("clean", "hits"), [(True, 1), (False, 0)], ids=["closed", "crashed"])
 def test_after_a_crash_of_the_machine_the_folder_is_emptied(clean, hits, open_cache, monkeypatch) -> None:
     """The table of changes may be older on the disk than the records are."""

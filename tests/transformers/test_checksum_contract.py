@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from chances import fewer
 from transformers.folders import InAFolder
 
@@ -16,6 +17,7 @@ class TestBesideInMemory(LayerTests):
         return [Checksum()]
 
 
+@pytest.mark.slow
 class TestManifestInMemory(LayerTests):
     examples = fewer(12)
 
@@ -24,7 +26,6 @@ class TestManifestInMemory(LayerTests):
 
 
 class TestBesideInAFolder(InAFolder, LayerTests):
-    test_zarr_store_state_machine = None  # it makes keys that are folders of others
     examples = fewer(5)
     steps = 8
 

@@ -6,6 +6,7 @@ import asyncio
 import pickle
 
 import pytest
+import zarr
 from example_layers import Count, CountSync, Mask, Top
 from zarr.abc.store import SupportsGetSync
 from zarr.core.buffer import cpu, default_buffer_prototype
@@ -123,11 +124,36 @@ def test_a_layer_that_does_not_call_the_constructor_above_it_is_told_to():
 
 
 @pytest.mark.parametrize(
-    "bottom", ["/data/a.zarr", StorePath(MemoryStore(), "a")], ids=["path", "store path"]
+    "bottom",
+    [7, None, "", "nowhere-at-all://x", StorePath(MemoryStore(), "a")],
+    ids=["number", "None", "no path", "unknown protocol", "path in a store"],
 )
 def test_what_is_no_store_carries_no_stack(bottom):
     with pytest.raises(UsageError, match=r"a stack stands on a store; found .*; expected a zarr Store"):
         stack(bottom, Mask())
+
+
+BOTTOMS = {
+    "text": str,
+    "path": lambda folder: folder,
+    "URL": lambda folder: f"local://{folder}",
+    "store": LocalStore,
+    "store path": lambda folder: StorePath(LocalStore(folder)),
+    "dictionary": lambda folder: {},
+}
+
+
+@pytest.mark.parametrize("given", BOTTOMS.values(), ids=BOTTOMS)
+def test_a_stack_stands_on_whatever_zarr_takes_for_a_store(given, tmp_path):
+    folder = tmp_path / "not" / "yet"
+    bottom = given(folder)
+    options = {"storage_options": {"auto_mkdir": True}} if isinstance(bottom, str) and "://" in bottom else {}
+    store = stack(bottom, Mask(), **options)
+    assert not folder.exists()
+    zarr.create_array(store, name="a", shape=(2,), dtype="i4")[:] = [1, 2]
+    assert zarr.open_array(store, path="a", mode="r")[:].tolist() == [1, 2]
+    again = stack(bottom, Mask(), **options)
+    assert zarr.open_array(again, path="a", mode="r")[:].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ class DraftTests(LayerTests):
     # zarr-python's shards have a checksum by default, which the draft's have not; the next test has those.
     test_both_codec_pipelines_store_the_same = None
 
+    @pytest.mark.hypothesis
     def test_zarr_hierarchy_state_machine(self):
         self._machine(Hierarchies)
 

@@ -84,6 +84,25 @@ def test_what_was_overwritten_never_comes_back(change, lives):
     }.items()
 
 
+def test_before_its_first_write_it_reads_as_what_is_below(tmp_path):
+    """For reading, zarr's LocalStore refuses a folder that is not there."""
+    array = zarr.create_array(tmp_path / "archive", name="g/a", shape=(4,), chunks=(2,), dtype="i4")
+    array[:] = [1, 2, 3, 4]
+    writes = tmp_path / "not" / "there"
+    layer = stack(LocalStore(tmp_path / "archive", read_only=True), Overlay(writes=writes))
+    reader = layer.with_read_only(True)
+    group = zarr.open_group(reader, mode="r")
+    assert group["g/a"][:].tolist() == [1, 2, 3, 4]
+    assert {name for name, _ in group.members(max_depth=None)} == {"g", "g/a"}
+    assert content(reader) == content(layer.below)
+    assert asyncio.run(reader.getsize("g/a/c/0")) == asyncio.run(layer.below.getsize("g/a/c/0"))
+    assert not asyncio.run(reader.exists("nothing"))
+    assert asyncio.run(reader.changes()).written == ()
+    assert not writes.exists()
+    zarr.open_array(layer, path="g/a", mode="r+")[:2] = 9
+    assert group["g/a"][:].tolist() == [9, 9, 3, 4]  # as soon as it is there
+
+
 def test_its_changes_can_be_told():
     below = MemoryStore({"a/c/0": buffer(), "a/c/1": buffer(), "b/c/0": buffer()})
     store = stack(below, Overlay(writes=MemoryStore()))

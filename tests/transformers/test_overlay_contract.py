@@ -50,8 +50,8 @@ class TestOverAnEmptiedArchive(OverlayTests):
         return super().upper(place, read_only=read_only)
 
 
+@pytest.mark.slow
 class TestFolderOverFolder(InAFolder, OverlayTests):
-    test_zarr_store_state_machine = None  # it makes keys that are folders of others
     examples = 4
     steps = 8
 

@@ -13,6 +13,7 @@ from zarr.storage import LocalStore, MemoryStore
 
 import zarrstack
 from zarrstack import PerArray, Sharding, registry
+from zarrstack.array_documents import GUARD
 from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError
 
 ENTRY = {"name": "sharding", "configuration": {"chunks_per_shard": [2, 2]}}
@@ -55,6 +56,14 @@ def document(store, path):
 
     value = sync(store.get(f"{path}/zarr.json" if path else "zarr.json", default_buffer_prototype()))
     return json.loads(value.to_bytes())
+
+
+def put(store, path, content):
+    from zarr.core.buffer import cpu
+    from zarr.core.sync import sync
+
+    key = f"{path}/zarr.json" if path else "zarr.json"
+    sync(store.set(key, cpu.Buffer.from_bytes(json.dumps(content).encode())))
 
 
 def field(store, path="g/a"):
@@ -104,17 +113,48 @@ def test_layers_are_named_from_the_array_down_to_the_store(store):
     assert array.store.below is store
 
 
-def test_zarr_python_alone_refuses_such_an_array(store):
-    create(store)
-    with pytest.raises(ValueError, match="storage transformers"):
-        zarr.open_array(store, path="g/a")
+WAYS = {
+    "write": lambda group: group["a"].__setitem__(Ellipsis, 9),
+    "read": lambda group: group["a"][...],
+    "attributes": lambda group: group["a"].attrs.__setitem__("x", 1),
+    "resize": lambda group: group["a"].resize((4, 4)),
+    "array": lambda group: zarr.open_array(group.store, path="g/a", mode="r+"),
+    "members": lambda group: list(group.members()),
+    "a new array in its place": lambda group: group.create_array("a", shape=(2,), dtype="i4"),
+}
 
 
-def test_zarr_python_alone_reads_fill_values_when_it_comes_through_the_group(store):
-    """Not ours to mend; should a later zarr refuse this too, the page on transformers can say so."""
+def contents(store):
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.core.sync import sync
+
+    return {key: sync(store.get(key, default_buffer_prototype())).to_bytes() for key in keys(store)}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_zarr_python_alone_refuses_such_an_array_and_harms_nothing(store, way):
     create(store)
-    assert (zarr.open_group(store, mode="r")["g/a"][4:, 4:] == 0).all()
-    assert (zarrstack.open(store, mode="r")["g/a"][:] == DATA).all()
+    before = contents(store)
+    with pytest.raises(ValueError, match=r"zarrstack\.storage_transformers|exists"):
+        way(zarr.open_group(store, path="g", mode="r+"))
+    assert contents(store) == before
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+
+
+def test_an_array_that_was_written_before_there_was_a_guard_is_read_and_gets_one(store):
+    create(store)
+    put(store, "g/a", {name: value for name, value in document(store, "g/a").items() if name != GUARD})
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+    zarrstack.open(store, "g/a").attrs["x"] = 1
+    assert document(store, "g/a")[GUARD] == {"must_understand": True}
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+
+
+def test_a_guard_without_transformers_is_refused(store):
+    create(store)
+    put_field(store, [])
+    with pytest.raises(MetadataError, match="no longer names"):
+        zarrstack.open(store, "g/a")
 
 
 def test_an_array_without_transformers_is_as_it_was(store):
@@ -143,23 +183,47 @@ def consolidate_all(array):
 @pytest.mark.parametrize("change", [change_attributes, resize, append, consolidate_all])
 def test_the_field_stays_whatever_is_written(store, change):
     create(store)
-    change(zarrstack.open(store, "g/a"))
-    assert field(store) == [ENTRY]
-    change(zarrstack.open(store, "g/a"))
-    assert field(store) == [ENTRY]
+    for _ in range(2):
+        change(zarrstack.open(store, "g/a"))
+        assert field(store) == [ENTRY]
+        assert document(store, "g/a")[GUARD] == {"must_understand": True}
     assert (zarrstack.open(store, "g/a", mode="r")[:8] == DATA).all()
 
 
-def test_consolidated_documents_have_the_field_too(store):
+@pytest.mark.parametrize("change", [None, lambda group: group.attrs.put({"y": 2})], ids=["", "attributes"])
+def test_consolidated_metadata_holds_such_arrays_for_this_layer_alone(store, change):
+    array = create(store)
+    for name in ("g/b", "g/c"):
+        create(store, (), name)
+    consolidate(array.store, "g")
+    consolidate(array.store)
+    if change is not None:
+        change(zarrstack.open(store))
+        change(zarrstack.open(store, "g"))
+    for path, names in (("", {"g", "g/b", "g/c"}), ("g", {"b", "c"})):
+        assert document(store, path)["consolidated_metadata"]["metadata"].keys() == names
+        plain = zarr.open_consolidated(store, path=path)
+        assert {name for name, _ in plain.members(max_depth=None)} == names
+        assert (plain[min(names - {"g"})][...] == DATA).all()
+        with pytest.raises(KeyError):
+            plain["g/a" if not path else "a"]
+    ours = zarr.open_consolidated(array.store)
+    assert {name for name, _ in ours.members(max_depth=None)} == {"g", "g/a", "g/b", "g/c"}
+    assert (ours["g/a"][:] == DATA).all()
+    assert (zarrstack.open(store, "g")["a"][:] == DATA).all()
+
+
+def test_consolidated_metadata_with_such_arrays_from_before_is_read(store):
     array = create(store)
     consolidate(array.store)
-    consolidate(array.store, "g")
-    assert document(store, "")["consolidated_metadata"]["metadata"]["g/a"]["storage_transformers"] == [ENTRY]
-    assert document(store, "g")["consolidated_metadata"]["metadata"]["a"]["storage_transformers"] == [ENTRY]
-    group = zarrstack.open(store)
-    group.attrs["y"] = 2
-    assert document(store, "")["consolidated_metadata"]["metadata"]["g/a"]["storage_transformers"] == [ENTRY]
-    assert (zarrstack.open(store)["g/a"][:] == DATA).all()
+    root = document(store, "")
+    block = root["consolidated_metadata"]
+    (entry,) = block.pop(GUARD).values()
+    block["metadata"]["g/a"] = {name: value for name, value in entry.items() if name != GUARD}
+    put(store, "", root)
+    assert (zarr.open_consolidated(PerArray(store))["g/a"][:] == DATA).all()
+    zarrstack.open(store).attrs["y"] = 2
+    assert document(store, "")["consolidated_metadata"]["metadata"].keys() == {"g"}
 
 
 def test_an_array_made_anew_has_only_what_it_was_given(store):
@@ -225,11 +289,7 @@ def test_a_shape_that_a_layer_cannot_follow_is_refused_before_anything_is_writte
 
 def put_field(store, entries, path="g/a"):
     """As another program might have written it."""
-    from zarr.core.buffer import cpu
-    from zarr.core.sync import sync
-
-    changed = document(store, path) | {"storage_transformers": entries}
-    sync(store.set(f"{path}/zarr.json", cpu.Buffer.from_bytes(json.dumps(changed).encode())))
+    put(store, path, document(store, path) | {"storage_transformers": entries})
 
 
 @pytest.mark.parametrize(

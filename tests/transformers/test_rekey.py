@@ -154,6 +154,7 @@ class TestOverFiles(InAFolder, LayerTests):
         return [Rekey(rules=[Chunks(below=DOTS, arrays={"a": 2, "foo": 1})])]
 
 
+@pytest.mark.slow
 class TestOtherKeysBelow(LayerTests):
     examples = 5
 

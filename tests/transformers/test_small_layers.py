@@ -19,7 +19,6 @@ class OverMemory(LayerTests):
 
 
 class OverFolder(InAFolder, LayerTests):
-    test_zarr_store_state_machine = None  # it makes keys that are folders of others
     examples = fewer(6)
     steps = 10
 
@@ -44,6 +43,7 @@ class TestThrottleOverMemory(OverMemory):
         return [Throttle(bytes_per_second="1TB/s", requests_per_second=1e9, in_flight=2)]
 
 
+@pytest.mark.slow
 class TestThrottleOverFolder(OverFolder):
     def layers(self):
         return [Throttle(in_flight=1)]

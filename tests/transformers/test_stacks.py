@@ -100,10 +100,13 @@ class Chosen(LayerTests):
 
 
 def suite(names):
-    return type(f"Test{''.join(name.title().replace(' ', '').replace('-', '') for name in names)}",
+    test = type(f"Test{''.join(name.title().replace(' ', '').replace('-', '') for name in names)}",
                 (Chosen,), {"names": names, "__module__": __name__})  # fmt: skip
+    return test if names in QUICK else pytest.mark.slow(test)
 
 
+QUICK = {("per-array",), *chosen(1)}
+"""Other layers alone have a module each."""
 STACKS = [*((name,) for name in sorted(LAYERS)), *chosen(int(os.environ.get("ZARRSTACK_STACKS", "6")))]
 globals().update({test.__name__: test for test in map(suite, STACKS)})
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import pytest
 from example_layers import Mask
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import initialize, run_state_machine_as_test
 from zarr.core.buffer import cpu
-from zarr.storage import MemoryStore, WrapperStore
+from zarr.storage import LocalStore, MemoryStore, WrapperStore
 
 from zarrstack import stack
 from zarrstack.testing import compare
+from zarrstack.testing_fit import StoreMachine
 
 
 class DropsRange(Mask):
@@ -68,3 +72,24 @@ def test_a_wrong_layer_is_found(layer):
     # A layer may also be found out by an error of its own, where a dictionary gives an answer.
     with pytest.raises((AssertionError, FileNotFoundError)):
         check()
+
+
+@pytest.mark.parametrize("keys", [("0", "0/0", "1"), ("0/0", "0", "1"), ("0/0/0", "0/0", "1")], ids="-".join)
+@pytest.mark.parametrize(("bottom", "written"), [(LocalStore, 2), (MemoryStore, 3)])
+def test_keys_that_no_file_system_holds_together_are_not_written_over_files(tmp_path, keys, bottom, written):
+    models = set()
+
+    class Machine(StoreMachine):
+        @initialize()
+        def nested(self):
+            for key in keys:
+                self.set(key, b"value")
+            models.add(tuple(self.model))
+
+    def machine():
+        folder = tempfile.mkdtemp(dir=tmp_path)
+        return Machine(stack(LocalStore(folder) if bottom is LocalStore else MemoryStore(), Mask()))
+
+    once = settings(max_examples=1, stateful_step_count=2, derandomize=True)
+    run_state_machine_as_test(machine, settings=once)
+    assert models == {keys if written == 3 else (keys[0], keys[2])}

@@ -65,6 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         if "--json" in words:
             problem = {"kind": "usage", "severity": "refusal", "message": error.format_message()}
             write_json(None, USAGE, {"error": problem})
+            say(f"zarrlift: {error.format_message()}")
         else:
             error.show()
         return USAGE

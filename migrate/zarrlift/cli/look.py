@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from . import options as o
-from .session import DONE, PARTLY, Answer, Session
+from .session import DONE, PARTLY, Answer, Session, refused_briefly
+from .watching import watched
 
 
 def inspect(
@@ -16,6 +17,7 @@ def inspect(
     follow_links: o.FollowLinks = False,
     axes: o.AxesOption = None,
     allow_fallback: o.AllowFallback = False,
+    max_document_size: o.MaxDocumentSize = None,
     storage_options: o.StorageOptions = None,
     show_all: o.All = False,
     as_json: o.Json = False,
@@ -35,12 +37,14 @@ def inspect(
             follow_links=follow_links,
             axes=o.value(axes),
             allow_fallback=allow_fallback,
+            max_document_size=o.size(max_document_size, "--max-document-size"),
         )
         refused = any(node.refused for node in archive.nodes)
         return Answer(
             code=PARTLY if refused else DONE,
             text=lambda page: report_archive.lines(archive, page),
             data=lambda: report_json.archive_json(archive),
+            brief=lambda: refused_briefly(sum(node.refused for node in archive.nodes)),
         )
 
     return Session(command="inspect", json=as_json, everything=show_all).run(work)
@@ -54,6 +58,7 @@ def plan(
     follow_links: o.FollowLinks = False,
     axes: o.AxesOption = None,
     allow_fallback: o.AllowFallback = False,
+    max_document_size: o.MaxDocumentSize = None,
     storage_options: o.StorageOptions = None,
     dest_storage_options: o.DestOptions = None,
     source_through: o.SourceThrough = None,
@@ -107,12 +112,14 @@ def plan(
             follow_links=follow_links,
             axes=o.value(axes),
             allow_fallback=allow_fallback,
+            max_document_size=o.size(max_document_size, "--max-document-size"),
         )
         refused = any(problem.severity == "refusal" for problem in made.all_problems())
         return Answer(
             code=PARTLY if refused else DONE,
             text=lambda page: report_plan.lines(made, page),
             data=lambda: report_json.plan_json(made),
+            brief=lambda: refused_briefly(len(made.refusals)),
         )
 
     return Session(command="plan", json=as_json, everything=show_all).run(work)
@@ -144,22 +151,24 @@ def verify(
     follow_links: o.FollowLinks = False,
     axes: o.AxesOption = None,
     allow_fallback: o.AllowFallback = False,
+    max_document_size: o.MaxDocumentSize = None,
     storage_options: o.StorageOptions = None,
     dest_storage_options: o.DestOptions = None,
     show_all: o.All = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
+    verbose: o.Verbose = False,
+    log_file: o.LogFile = None,
 ) -> int:
     """Compare source and result: structure, attributes, data types, fill values and values."""
 
     def work() -> Answer:
         import zarrlift
 
-        from ..progress import progress_for
+        from ..progress import Ticker
         from ..report import outcome as report_outcome
 
-        progress = progress_for(quiet=quiet)
-        try:
+        with watched(quiet=quiet, verbose=verbose, log_file=log_file) as progress, Ticker(progress):
             found = zarrlift.verify(
                 source,
                 destination,
@@ -172,14 +181,14 @@ def verify(
                 follow_links=follow_links,
                 axes=o.value(axes),
                 allow_fallback=allow_fallback,
+                max_document_size=o.size(max_document_size, "--max-document-size"),
                 progress=progress,
             )
-        finally:
-            progress.close()
         return Answer(
             code=DONE if found.ok else PARTLY,
             text=lambda page: report_outcome.verification_lines(found, page),
             data=found.to_json,
+            brief=lambda: report_outcome.verification_brief(found),
             wrong=lambda page: report_outcome.verification_lines(found, page),
         )
 

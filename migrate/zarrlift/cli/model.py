@@ -28,7 +28,7 @@ _HELP: Final = """Describe, compare, check and make hierarchies by Zarr Object M
   zarrlift model create model.json empty.zarr      the same hierarchy without values
 
 \b
-A MODEL is a ZOM or a JSON Schema in a file, or a Python type, module:Name.
+A MODEL is a ZOM or a JSON Schema in a file (- for stdin), or a Python type, module:Name.
 """
 
 _MOST_JSON_LEVELS: Final = 400
@@ -59,7 +59,9 @@ class ZarrFormat(StrEnum):
 AsOption: TypeAlias = Annotated[
     As | None, typer.Option("--as", help="v3: what migration would make of it; chunks are not looked at.")
 ]
-Place: TypeAlias = Annotated[str, typer.Argument(help="An archive, or a file with a model.", metavar="SRC")]
+Place: TypeAlias = Annotated[
+    str, typer.Argument(help="An archive, or a file with a model; - for stdin.", metavar="SRC")
+]
 Open: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -230,7 +232,9 @@ def validate(
 
 @app.command(short_help="Show where two hierarchies differ in structure.")
 def diff(
-    first: Annotated[str, typer.Argument(help="An archive, or a file with a model.", metavar="A")],
+    first: Annotated[
+        str, typer.Argument(help="An archive, or a file with a model; - for stdin.", metavar="A")
+    ],
     second: Annotated[str, typer.Argument(help="The other one.", metavar="B")],
     ignore: Annotated[
         list[str] | None,
@@ -261,7 +265,9 @@ def diff(
 
 @app.command(short_help="Make the hierarchy of a model, without chunks.")
 def create(
-    source: Annotated[str, typer.Argument(help="A model in a file, or an archive.", metavar="ZOM")],
+    source: Annotated[
+        str, typer.Argument(help="A model in a file, - for stdin, or an archive.", metavar="ZOM")
+    ],
     destination: Annotated[str, typer.Argument(help="Where; nothing may be there yet.", metavar="DST")],
     as_: AsOption = None,
     consolidate: Annotated[

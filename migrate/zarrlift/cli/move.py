@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from . import options as o
 from .choices import Check, Link
 from .session import DONE, PARTLY, Answer, Session
+from .watching import watched
 
 
 def migrate(
@@ -17,9 +19,11 @@ def migrate(
     from_: o.From = None,
     job: o.Job = None,
     overwrite: o.Overwrite = False,
+    take_over: o.TakeOver = False,
     follow_links: o.FollowLinks = False,
     axes: o.AxesOption = None,
     allow_fallback: o.AllowFallback = False,
+    max_document_size: o.MaxDocumentSize = None,
     storage_options: o.StorageOptions = None,
     dest_storage_options: o.DestOptions = None,
     source_through: o.SourceThrough = None,
@@ -56,6 +60,8 @@ def migrate(
     show_all: o.All = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
+    verbose: o.Verbose = False,
+    log_file: o.LogFile = None,
 ) -> int:
     """Migrate an archive to DST, or --in-place. The source is never changed, only added to in place."""
     given = dict(locals())
@@ -77,9 +83,11 @@ def migrate(
             fsync=fsync,
             link=link.value,
             overwrite=overwrite,
+            take_over=take_over,
             follow_links=follow_links,
             axes=o.value(axes),
             allow_fallback=allow_fallback,
+            max_document_size=o.size(max_document_size, "--max-document-size"),
             storage_options=o.storage_options(storage_options),
             dest_storage_options=o.storage_options(dest_storage_options, "--dest-storage-options"),
             source_through=source_through,
@@ -88,12 +96,16 @@ def migrate(
         )
 
     session = Session(command="migrate", json=as_json, quiet=quiet, everything=show_all)
-    return _moving(session, work, target=destination or source, job=job)
+    watching = watched(quiet=quiet, verbose=verbose, log_file=log_file)
+    return _moving(session, work, target=destination or source, job=job, watching=watching)
 
 
 def resume(
     target: o.Target,
     job: o.Job = None,
+    source: o.MovedSource = None,
+    destination: o.MovedDestination = None,
+    take_over: o.TakeOver = False,
     workers: o.Workers = None,
     processes: o.Processes = False,
     verify: o.VerifyAgain = None,
@@ -103,6 +115,8 @@ def resume(
     show_all: o.All = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
+    verbose: o.Verbose = False,
+    log_file: o.LogFile = None,
 ) -> int:
     """Go on with a migration that was interrupted or had failures."""
 
@@ -111,6 +125,9 @@ def resume(
 
         return zarrlift.resume(
             target,
+            source=source,
+            destination=destination,
+            take_over=take_over,
             workers=workers,
             processes=processes,
             verify=o.value(verify),
@@ -122,12 +139,14 @@ def resume(
         )
 
     session = Session(command="resume", json=as_json, quiet=quiet, everything=show_all)
-    return _moving(session, work, target=target, job=job)
+    watching = watched(quiet=quiet, verbose=verbose, log_file=log_file)
+    return _moving(session, work, target=target, job=job, watching=watching)
 
 
 def undo(
     target: o.Target,
     job: o.Job = None,
+    take_over: o.TakeOver = False,
     storage_options: o.StorageOptions = None,
     dest_storage_options: o.DestOptions = None,
     show_all: o.All = False,
@@ -142,6 +161,7 @@ def undo(
         return zarrlift.undo(
             target,
             job=job,
+            take_over=take_over,
             storage_options=o.storage_options(storage_options),
             dest_storage_options=o.storage_options(dest_storage_options, "--dest-storage-options"),
         )
@@ -153,6 +173,7 @@ def undo(
 def finish(
     target: o.Target,
     job: o.Job = None,
+    take_over: o.TakeOver = False,
     storage_options: o.StorageOptions = None,
     show_all: o.All = False,
     as_json: o.Json = False,
@@ -163,7 +184,9 @@ def finish(
     def work(_progress: Any) -> Any:
         import zarrlift
 
-        return zarrlift.finish(target, job=job, storage_options=o.storage_options(storage_options))
+        return zarrlift.finish(
+            target, job=job, take_over=take_over, storage_options=o.storage_options(storage_options)
+        )
 
     session = Session(command="finish", json=as_json, quiet=quiet, everything=show_all)
     return _moving(session, work, target=target, job=job)
@@ -178,34 +201,40 @@ def _check_places(destination: str | None, *, in_place: bool) -> None:
         raise UsageError("a migration goes to a destination or happens in place, not both", found=destination)
 
 
-def _moving(session: Session, work: Callable[[Any], Any], *, target: str, job: str | None) -> int:
-    """Run what gives an Outcome: with a progress bar, and with advice if it is interrupted."""
+def _moving(
+    session: Session,
+    work: Callable[[Any], Any],
+    *,
+    target: str,
+    job: str | None,
+    watching: AbstractContextManager[Any] = nullcontext(),  # noqa: B008 - it does nothing
+) -> int:
+    """Run what gives an Outcome: with its progress, and with advice if it is interrupted."""
     from ..report import outcome as report_outcome
 
-    def go_on(known: str | None) -> str:
+    def go_on(known: tuple[str, ...] | None) -> str:
         import zarrlift
         from zarrstack.core.errors import ZarrstackError
 
         try:
-            path = known or str(zarrlift.status(target, job=job).job)
+            if known is None:
+                status = zarrlift.status(target, job=job)
+                known = (status.job, *status.options)
         except ZarrstackError:
             return "No job had been started yet; run the same command again."
         again = session.command if session.command in ("undo", "finish") else "resume"
-        return f"Go on with: {report_outcome.command(again, path)}"
+        return f"Go on with: {report_outcome.command(again, *known)}"
 
     def answer() -> Answer:
-        from ..progress import progress_for
-
-        progress = progress_for(quiet=session.quiet)
-        try:
+        with watching as progress:
             outcome = work(progress)
-        finally:
-            progress.close()
         return Answer(
             code=DONE if outcome.ok else PARTLY,
             text=lambda page: report_outcome.lines(outcome, page),
             data=outcome.to_json,
-            wrong=lambda page: report_outcome.lines(outcome, page),
+            problems=lambda page: report_outcome.problem_lines(outcome, page),
+            brief=lambda: report_outcome.brief_lines(outcome),
+            wrong=lambda page: report_outcome.whole(outcome, page),
         )
 
     session.how_to_go_on = go_on

@@ -102,8 +102,24 @@ AllowFallback: TypeAlias = Annotated[
         help="2022 draft of v3 only: read unknown data types as the fallback they name.",
     ),
 ]
+MaxDocumentSize: TypeAlias = Annotated[
+    str | None, _option("--max-document-size", help="Of a metadata document; else 64MiB.", metavar="SIZE")
+]
 Overwrite: TypeAlias = Annotated[
     bool, _option("--overwrite", help="Replace DST; the old one goes once the new one is whole.")
+]
+MovedSource: TypeAlias = Annotated[
+    str | None, _option("--source", help="Where the source is now, if it was moved.", metavar="SRC")
+]
+MovedDestination: TypeAlias = Annotated[
+    str | None, _option("--destination", help="Where the destination is now, if it was moved.", metavar="DST")
+]
+TakeOver: TypeAlias = Annotated[
+    bool,
+    _option(
+        "--take-over",
+        help="Go on although a process of another host has claimed the place. Only if that has surely ended.",
+    ),
 ]
 _OPTIONS_HELP = "fsspec options: KEY=VALUE (repeatable) or one JSON object."
 StorageOptions: TypeAlias = Annotated[
@@ -270,6 +286,12 @@ Full: TypeAlias = Annotated[bool, _option("--full", help="Compare every value, n
 
 Json: TypeAlias = Annotated[bool, _option("--json", help="One JSON document on standard output.")]
 Quiet: TypeAlias = Annotated[bool, _option("--quiet", "-q", help="Only what went wrong, on standard error.")]
+Verbose: TypeAlias = Annotated[
+    bool, _option("--verbose", "-v", help="Say on standard error what is done, array by array.")
+]
+LogFile: TypeAlias = Annotated[
+    str | None, _option("--log-file", help="Add what is done, and every failure, to a file.", metavar="PATH")
+]
 All: TypeAlias = Annotated[bool, _option("--all", help="Every row and every place, not the first few.")]
 
 
@@ -309,10 +331,12 @@ def _object(text: str, name: str) -> JSONObject:
     return data
 
 
-def size(text: str, name: str) -> int:
-    """Bytes of a text such as 512MB, 2GB or 1GiB; raises UsageError."""
+def size(text: str | None, name: str) -> int | None:
+    """Bytes of a text such as 512MB, 2GB or 1GiB; None where nothing is given. UsageError."""
     from zarrstack.core.quantities import parse_size
 
+    if text is None:
+        return None
     number = parse_size(text)
     if number is None:
         raise _usage(f"{name} is no size: {text}", expected="such as 512MB or 2GB")

@@ -20,6 +20,13 @@ def serve(
     host: Annotated[
         str, typer.Option("--host", help="The address to listen on; others reach 0.0.0.0 too.")
     ] = _HOST,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-origin",
+            help="Whose pages may read in a browser: https://HOST (repeatable), or * for all.",
+        ),
+    ] = None,
     as_: Annotated[
         Shown, typer.Option("--as", help="What is served: zarr2 and n5 for readers that do not know Zarr v3.")
     ] = Shown.ZARR3,
@@ -30,6 +37,7 @@ def serve(
     follow_links: o.FollowLinks = False,
     axes: o.AxesOption = None,
     allow_fallback: o.AllowFallback = False,
+    max_document_size: o.MaxDocumentSize = None,
     storage_options: o.StorageOptions = None,
     recipe_file: o.ViewRecipe = None,
 ) -> int:
@@ -49,15 +57,19 @@ def serve(
         if separator is not None and as_ is not Shown.ZARR2:
             raise UsageError("--separator is that of Zarr v2's chunk keys", expected="--as zarr2 beside it")
         reading = ReadOptions.asked(
-            follow_links=follow_links, axes=o.value(axes), allow_fallback=allow_fallback
+            follow_links=follow_links,
+            axes=o.value(axes),
+            allow_fallback=allow_fallback,
+            max_document_size=o.size(max_document_size, "--max-document-size"),
         )
         storage = open_storage(source, storage_options=o.storage_options(storage_options))
+        origins = frozenset(allow_origin or ())
         recipe = None if recipe_file is None else o.load_recipe(recipe_file)
         if as_ is Shown.ZARR3:
             from ..view import view_of
 
             view = view_of(storage, format=o.value(from_), reading=reading, recipe=recipe)
-            served, problems = Served(view=view, url=storage.url), view.plan.all_problems()
+            served, problems = Served(view=view, url=storage.url, origins=origins), view.plan.all_problems()
         else:
             from ..reverse_view import presented
 
@@ -70,7 +82,11 @@ def serve(
                 recipe=recipe,
             )
             served = Served(
-                view=reverse, url=storage.url, shown_as=reverse.shown_as, documents=reverse.document_names
+                view=reverse,
+                url=storage.url,
+                shown_as=reverse.shown_as,
+                documents=reverse.document_names,
+                origins=origins,
             )
             problems = reverse.problems
         for problem in problems:

@@ -34,8 +34,18 @@ class Answer:
     code: int
     text: Callable[[Page], Iterable[str]]
     data: Callable[[], JSON]
+    problems: Callable[[Page], Iterable[str]] | None = None
+    """What failed or was refused, for standard error; None where the text says it."""
+    brief: Callable[[], Iterable[str]] = tuple
+    """The same in short lines, for standard error where the text or the JSON goes elsewhere."""
     wrong: Callable[[Page], Iterable[str]] | None = None
-    """What remains of the text under --quiet, on standard error; None keeps the text as it is."""
+    """What remains of both under --quiet, on standard error; None keeps them as they are."""
+
+
+def refused_briefly(nodes: int) -> Iterator[str]:
+    """That some nodes are refused, in a line; nothing where none is."""
+    if nodes:
+        yield f"{nodes:,} {'node is' if nodes == 1 else 'nodes are'} refused."
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,8 +57,8 @@ class Session:
     quiet: bool = False
     everything: bool = False
     interrupted: bool = False
-    how_to_go_on: Callable[[str | None], str] | None = None
-    """After an interruption: one line of advice, given the job's path if it is known."""
+    how_to_go_on: Callable[[tuple[str, ...] | None], str] | None = None
+    """After an interruption: one line of advice, given the job's path and options if they are known."""
 
     def run(self, work: Callable[[], Answer]) -> int:
         """Do the work, show its answer, and give the exit code. Only SystemExit leaves this."""
@@ -56,7 +66,8 @@ class Session:
             with self._signals():
                 answer = work()
         except KeyboardInterrupt as error:
-            return self._stopped(getattr(error, "job", None))
+            job = getattr(error, "job", None)
+            return self._stopped(None if job is None else (job, *getattr(error, "options", ())))
         except Exception as error:  # noqa: BLE001 - the last place where an error can become one line
             return self._failed(error)
         code = INTERRUPTED if self.interrupted else answer.code
@@ -65,13 +76,24 @@ class Session:
 
     def _show(self, answer: Answer, code: int) -> None:
         if self.json:
+            self._briefly(answer)
             self._document(code, {"result": answer.data()})
-        elif not self.quiet or answer.wrong is None:
+        elif self.quiet and answer.wrong is not None:
+            if code != DONE:
+                self._print(answer.wrong, sys.stderr)
+        else:
+            # First what went wrong: on a terminal, which shows both, the report ends what is read.
+            if answer.problems is not None:
+                self._print(answer.problems, sys.stderr)
+            elif not _is_terminal(sys.stdout):
+                self._briefly(answer)
             self._print(answer.text, sys.stdout)
-        elif code != DONE:
-            self._print(answer.wrong, sys.stderr)
 
-    def _stopped(self, job: str | None) -> int:
+    def _briefly(self, answer: Answer) -> None:
+        for line in answer.brief():
+            say(f"zarrlift: {line}")
+
+    def _stopped(self, job: tuple[str, ...] | None) -> int:
         self.interrupted = True
         advice = "Nothing was changed."
         if self.how_to_go_on is not None:
@@ -82,12 +104,13 @@ class Session:
         if self.json:
             error = {"kind": "interrupted", "severity": "refusal", "message": "interrupted", "advice": advice}
             self._document(INTERRUPTED, {"error": error})
-        else:
-            say(f"zarrlift: interrupted. {advice}")
+        say(f"zarrlift: interrupted. {advice}")
         return INTERRUPTED
 
     def _failed(self, error: Exception) -> int:
         from zarrstack.core.errors import Problem, ZarrstackError
+
+        from ..broken_packages import broken_package
 
         if os.environ.get(DEBUG):
             import traceback
@@ -105,17 +128,18 @@ class Session:
             )
         elif isinstance(error, MemoryError):
             problem = Problem(kind="memory", message="there is not enough memory")
+        elif (broken := broken_package(error)) is not None:
+            problem = broken
         else:
             text = " ".join(f"{type(error).__name__}: {error}".split())
             advice = f"This is a fault of zarrlift; {DEBUG}=1 shows the traceback to report."
             problem = Problem(kind="internal", message=f"unexpected {text}", advice=advice)
         code = USAGE if problem.kind == "usage" else PARTLY
+        from ..report.units import safe
+
         if self.json:
             self._document(code, {"error": problem.to_json()})
-        else:
-            from ..report.units import safe
-
-            say(f"zarrlift: {safe(str(problem))}")  # one line, unbroken, that can be searched for
+        say(f"zarrlift: {safe(str(problem))}")  # one line, unbroken, that can be searched for
         return code
 
     def _document(self, code: int, content: JSONObject) -> None:
@@ -125,7 +149,9 @@ class Session:
         from ..report import Page
 
         page = Page.of(stream, everything=self.everything)
-        write("".join(line + "\n" for line in lines(page)), stream)
+        text = "".join(line + "\n" for line in lines(page))
+        if text:
+            write(text, stream)
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -152,6 +178,13 @@ class Session:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream.isatty())
+    except ValueError:  # closed
+        return False
 
 
 def write_json(command: str | None, code: int, content: JSONObject) -> None:

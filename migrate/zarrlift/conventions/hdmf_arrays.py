@@ -26,6 +26,7 @@ from zarrstack.core.pipeline import Pipeline
 from ..archive import ArrayNode, Layout
 from ..codec_text import parse_codecs
 from ..formats.zarr_v2_array import Describer
+from ..stored import object_bound
 from .base import View
 from .hdmf_fields import fields_from
 from .hdmf_look import Look, problem_at
@@ -207,10 +208,13 @@ class DatasetReader:
             return
         raw = replace(_with_codec(layout, {"values": "items"}), data_type=DataType("object"))
         pipeline = Pipeline(raw.chain, raw.chunk_shape, raw.data_type)
+        bound = object_bound(layout)
         places = np.ndindex(*(-(-n // c) for n, c in zip(layout.shape, layout.chunk_shape, strict=True)))
         while batch := list(islice(places, _BATCH)):
             keys = [layout.key(node.path, place) for place in batch]
-            for key, place, payload in zip(keys, batch, self._view.storage.get_many(keys), strict=True):
+            for key, place, payload in zip(
+                keys, batch, self._view.storage.get_many(keys, bound), strict=True
+            ):
                 if payload is None:
                     continue
                 try:

@@ -58,9 +58,12 @@ class N5(Convention):
         """Groups whose levels lie in s0, s1, ..., and arrays that name their axes."""
         if view.archive.format != "n5":
             return None
-        account = _Account()
+        from .n5_ome import recognise_in_n5  # only for archives that are N5
+
+        ngff = recognise_in_n5(view)
+        account = _Account(changes=dict(ngff.changes), problems=list(ngff.problems))
         for node in view.archive.nodes:
-            if isinstance(node, GroupNode):
+            if isinstance(node, GroupNode) and node.path not in ngff.changes:
                 _group(view, node, account)
         for node in view.archive.nodes:
             if isinstance(node, ArrayNode) and node.path not in account.changes:
@@ -71,8 +74,14 @@ class N5(Convention):
         words = [f"{account.pyramids} image{'s' * (account.pyramids > 1)} of several scales"] * bool(
             account.pyramids
         )
+        words += [ngff.summary] * bool(ngff.summary)
         words.append(f"{named} array{'s' * (named != 1)} with named axes")
-        return Recognised(summary=", ".join(words), changes=account.changes, problems=tuple(account.problems))
+        return Recognised(
+            summary=", ".join(words),
+            changes=account.changes,
+            problems=tuple(account.problems),
+            files=ngff.files,
+        )
 
 
 def _array(node: ArrayNode, account: _Account) -> None:

@@ -1,8 +1,9 @@
 """What netcdf-c says of an array's axes where xarray's `_ARRAY_DIMENSIONS` does not name them.
 
 NCZarr (https://docs.unidata.ucar.edu/nug/current/nczarr_head.html) refers to dimensions by their full
-names, `/group/t`: 4.9.0 in the member `_NCZARR_ARRAY` of `.zarray`, 4.9.4 in the attribute `_nczarr_array`.
-Arrays in groups have nothing else in 4.9.0. xarray takes the last part (2026.9.0, `xarray/backends/zarr.py`).
+names, `/group/t`, in the attribute `_nczarr_array`; the reader puts there what 4.9.0 to 4.9.2 keep in
+`.zarray`. Arrays in groups have nothing else in 4.9.0. xarray takes the last part (2026.9.0,
+`xarray/backends/zarr.py`).
 
 A scalar lies as one value along an axis that netCDF does not have: 4.9.0 names no axis, also in
 `_ARRAY_DIMENSIONS`, which xarray then cannot open; 4.9.4 calls it `_scalar_`. The values stay as they
@@ -40,14 +41,11 @@ def netcdf_names(node: ArrayNode) -> tuple[str, ...] | None:
 
 def _references(node: ArrayNode) -> tuple[list[str] | None, bool]:
     """The full names of the dimensions, None where none are given; and whether it is a scalar."""
-    for data, name in (
-        (node.extra.get("_NCZARR_ARRAY"), "dimrefs"),
-        (node.attributes.get("_nczarr_array"), "dimension_references"),
-    ):
-        if isinstance(data, dict):
-            scalar = data.get("storage") == "scalar" or data.get("scalar") == 1
-            return _texts(data.get(name)), scalar
-    return None, False
+    data = node.attributes.get("_nczarr_array")
+    if not isinstance(data, dict):
+        return None, False
+    scalar = data.get("storage") == "scalar" or data.get("scalar") == 1
+    return _texts(data.get("dimension_references")), scalar
 
 
 def _texts(data: JSON) -> list[str] | None:

@@ -27,6 +27,11 @@ from .ome_images import image_problems, version_of
 BLOCK: Final = "ome"
 VERSION: Final = "0.5"
 FROM: Final = "0.4"
+_NOT_EMPTY: Final[Mapping[str, tuple[str, ...]]] = {
+    "multiscales": ("coordinateTransformations",),
+    "image-label": ("colors", "properties"),
+}
+"""Optional lists that the schema of 0.5 does not accept without an item; Java's writers leave the first."""
 _SPATIALDATA: Final = "spatialdata_attrs"
 _PLAIN: Final = "--conventions none, or a recipe's `conventions` for this path, migrates it as plain data."
 
@@ -58,36 +63,40 @@ class Ome(Convention):
 
     def recognise(self, view: View) -> Recognised | None:
         """Groups that bear OME's attributes."""
-        if view.archive.format == "n5":
-            return None  # whose `multiscales` are COSEM's
-        found = _find(view)
-        if not found.lifted and not found.older:
-            return None
-        account = _Account()
-        for path, version in found.older.items():
-            account.problems.append(_older(path, version))
-        for path, keys in found.lifted.items():
-            node = view.group(path)
-            assert node is not None
-            told = list(_told(view, node, keys))
-            account.problems += told
-            account.count.update(_kinds(keys))
-            if not any_refusal(told):
-                account.changes[path] = _lift(node.attributes, keys)
-                _name_axes(view, path, node.attributes if "multiscales" in keys else {}, account)
-                xml = _join(path, "OME")
-                if "bioformats2raw.layout" in keys and view.group(xml) is not None:
-                    account.files[xml] = view.files(xml)
-        words = [f"{n} {kind}" + ("s" if n > 1 else "") for kind, n in account.count.items() if n]
-        summary = ", ".join(words) + (f" of {FROM}" if words else "")
-        if found.older:
-            summary += (", " if words else "") + f"{len(found.older)} left as they are"
-        return Recognised(
-            summary=summary,
-            changes=account.changes,
-            problems=tuple(account.problems),
-            files=account.files,
-        )
+        return None if view.archive.format == "n5" else recognise_ngff(view)  # `n5` asks for N5's
+
+
+def recognise_ngff(view: View) -> Recognised | None:
+    """What OME-NGFF 0.4 becomes, with every axis in the order of the arrays."""
+    found = _find(view)
+    if not found.lifted and not found.older:
+        return None
+    account = _Account()
+    for path, version in found.older.items():
+        account.problems.append(_older(path, version))
+    for path, keys in found.lifted.items():
+        node = view.group(path)
+        assert node is not None
+        told = list(_told(view, node, keys))
+        account.problems += told
+        account.count.update(_kinds(keys))
+        if not any_refusal(told):
+            account.changes[path] = _lift(node.attributes, keys)
+            account.problems += _left_out(path, account.changes[path])
+            _name_axes(view, path, node.attributes if "multiscales" in keys else {}, account)
+            xml = _join(path, "OME")
+            if "bioformats2raw.layout" in keys and view.group(xml) is not None:
+                account.files[xml] = view.files(xml)
+    words = [f"{n} {kind}" + ("s" if n > 1 else "") for kind, n in account.count.items() if n]
+    summary = ", ".join(words) + (f" of {FROM}" if words else "")
+    if found.older:
+        summary += (", " if words else "") + f"{len(found.older)} left as they are"
+    return Recognised(
+        summary=summary,
+        changes=account.changes,
+        problems=tuple(account.problems),
+        files=account.files,
+    )
 
 
 # ----- which groups
@@ -170,25 +179,37 @@ def _kinds(keys: tuple[str, ...]) -> Iterator[str]:
 
 
 def _lift(attributes: Mapping[str, JSON], keys: tuple[str, ...]) -> Change:
-    """OME's attributes under `ome`, without versions of their own; the others as and where they were."""
+    """OME's attributes under `ome` as 0.5 has them; the others as and where they were."""
     block: JSONObject = {"version": VERSION}
     replaced: list[str] = []
     for key in keys:
-        block[key] = _without_version(attributes[key], f"/{key}", replaced)
+        block[key] = _updated(attributes[key], f"/{key}", replaced)
     kept = {key: value for key, value in attributes.items() if key not in keys}
     return Change(attributes={BLOCK: block, **kept}, replaced=tuple(replaced))
 
 
-def _without_version(value: JSON, place: str, replaced: list[str]) -> JSON:
+def _updated(value: JSON, place: str, replaced: list[str]) -> JSON:
+    """An attribute or an entry of it without its own version and without empty lists that 0.5 forbids."""
     if isinstance(value, list):
         return [
-            _without_version(item, f"{place}/{index}", replaced) if isinstance(item, dict) else item
+            _updated(item, f"{place}/{index}", replaced) if isinstance(item, dict) else item
             for index, item in enumerate(value)
         ]
-    if not isinstance(value, dict) or value.get("version") != FROM:
+    if not isinstance(value, dict):
         return value
-    replaced.append(f"{place}/version")
-    return {key: item for key, item in value.items() if key != "version"}
+    empty = [name for name in _NOT_EMPTY.get(place.split("/")[1], ()) if value.get(name) == []]
+    gone = [*empty, "version"] if value.get("version") == FROM else empty
+    replaced.extend(f"{place}/{name}" for name in gone)
+    return {name: item for name, item in value.items() if name not in gone}
+
+
+def _left_out(path: str, change: Change) -> Iterator[Problem]:
+    for place in change.replaced:
+        if not place.endswith("/version"):
+            message = f"an empty list is left out, which OME-Zarr {VERSION} does not allow"
+            yield Problem(
+                kind="convention", severity="note", node=path, message=message, found=place.removeprefix("/")
+            )
 
 
 def _name_axes(view: View, path: str, attributes: Mapping[str, JSON], account: _Account) -> None:

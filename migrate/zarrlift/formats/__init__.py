@@ -21,6 +21,8 @@ def describe(
 ) -> Archive:
     """The archive that lies in a place, its format found out unless `format` names it.
 
+    The storage keeps the limit of `options` for documents.
+
     Raises UsageError where there is none, or where its format is not one that is read; problems
     of nodes are with the nodes.
     """
@@ -28,6 +30,7 @@ def describe(
 
     from .detection import READERS, detect
 
+    storage.document_bound = options.document_bound
     reader = READERS[detect(storage, format=format)]
     module = import_module(f".{reader.module}", __package__)
     more = {name: getattr(options, name) for name in reader.options}

@@ -37,7 +37,7 @@ def entries(
     `own` is the key of the consolidated metadata. Raises MetadataError where the document itself
     is not what it should be.
     """
-    data = parse_object(content, own)
+    data = parse_object(content, own, consolidated=True)
     version, metadata = data.get("zarr_consolidated_format"), data.get("metadata")
     if type(version) is not int or version != 1 or not isinstance(metadata, dict):
         found = excerpt({name: value for name, value in data.items() if name != "metadata"})

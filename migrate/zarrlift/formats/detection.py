@@ -13,7 +13,7 @@ from zarrstack.core.pointers import pointer
 
 from ..archive import Format
 from ..storage import Storage
-from .documents import parse_object
+from .documents import documents_at, parse_object
 
 _V3: Final = "zarr.json"
 _MOST_LISTED: Final = 1000
@@ -185,7 +185,7 @@ def _look(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:
 def _at(storage: Storage, paths: list[str]) -> Seen:
     """The markers at some places; places without any are left out."""
     keys = [(path, join(path, key)) for path in paths for key in _KEYS]
-    contents = storage.get_many([key for _, key in keys])
+    contents = documents_at(storage, [key for _, key in keys])
     found = {key: content for (_, key), content in zip(keys, contents, strict=True) if content is not None}
     seen: Seen = {}
     for path in paths:
@@ -194,8 +194,10 @@ def _at(storage: Storage, paths: list[str]) -> Seen:
             for marker in MARKERS
             if (key := join(path, marker.key)) in found and _tells(marker, found[key], key)
         ]
+        # What holds nothing tells a format by its name, where nothing else does.
+        telling = [marker for marker in markers if marker.told_by is _always or found[join(path, marker.key)]]
         if markers:
-            seen[path] = markers
+            seen[path] = telling or markers
     return seen
 
 
@@ -221,10 +223,10 @@ def _check_v3(storage: Storage, seen: Seen) -> None:
     if "" not in seen:
         return
     try:
-        _check_root(storage.get(_V3) or b"")
+        _check_root(documents_at(storage, [_V3])[0] or b"")
     except MetadataError:
         below = [entry.name for entry in storage.list_dir("") if entry.is_dir] if storage.can_list else []
-        contents = storage.get_many([join(name, _V3) for name in below[:_MOST_LISTED]])
+        contents = documents_at(storage, [join(name, _V3) for name in below[:_MOST_LISTED]])
         if all(content is None for content in contents):
             raise
 
@@ -255,21 +257,21 @@ def _documents(format: Format | None) -> str:
 
 
 def _nothing(storage: Storage, format: Format | None) -> UsageError:
+    expected: str | None = f"one of {_documents(format)}"
     if storage.can_list:
         names = sorted(entry.name + "/" * entry.is_dir for entry in storage.list_dir(""))
         some = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
         found = f"{some} in {storage.url}" if names else f"nothing in {storage.url}"
+        expected = expected if names else None
     else:
         found = f"none of them in {storage.url}, which cannot list"
-    unread = [
-        key for key in _KEYS if (content := storage.get(key)) is not None and not _is_object(content, key)
-    ]
+    contents = dict(zip(_KEYS, documents_at(storage, _KEYS), strict=True))
+    there = {key: content for key, content in contents.items() if content is not None}
+    unread = [key for key, content in there.items() if not _is_object(content, key)]
     advice = f"{' and '.join(unread)} would tell, but holds no JSON object." if unread else None
-    if unread and (elsewhere := pointer(storage.get(unread[0]) or b"")) is not None:
+    if unread and (elsewhere := pointer(there[unread[0]])) is not None:
         advice = f"{unread[0]} would tell, but {elsewhere.what} stands in its place. {elsewhere.advice}"
-    return UsageError(
-        "no archive is here", found=found, expected=f"one of {_documents(format)}", advice=advice
-    )
+    return UsageError("no archive is here", found=found, expected=expected, advice=advice)
 
 
 def _is_object(content: bytes, key: str) -> bool:

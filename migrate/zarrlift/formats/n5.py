@@ -39,7 +39,7 @@ from .documents import Documents
 from .n5_attributes import axes_note
 from .nodes import placed, refuse
 from .strays import stray_notes, strays
-from .walk import PASSED_OVER, Found, chunk_root, root_alone, walk
+from .walk import Found, chunk_root, passed_over, root_alone, walk
 
 DOCUMENT: Final = "attributes.json"
 _OTHERS: Final[Mapping[str, Format]] = {".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"}
@@ -175,7 +175,7 @@ class _Reader:
             names = [
                 name
                 for name in (self.storage.directories(node.path) if inner is None else inner)
-                if name not in PASSED_OVER and not (_NUMBER.fullmatch(name) and int(name) < rows)
+                if not passed_over(name) and not (_NUMBER.fullmatch(name) and int(name) < rows)
             ]
             keys = [join(join(node.path, name), DOCUMENT) for name in names]
             contents = self.storage.get_many(keys)

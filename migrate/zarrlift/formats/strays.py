@@ -9,6 +9,7 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.paths import join, nearest
 
 from ..archive import ArrayNode, Node
+from ..storage import CLAIM
 from .walk import Found
 
 _NAMED: Final = 20
@@ -17,8 +18,11 @@ _LITTER: Final = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 
 
 def is_litter(name: str) -> bool:
-    """Whether file managers leave a file of this name everywhere; `._*` are macOS's (RFC 1740)."""
-    return name in _LITTER or name.startswith("._")
+    """Whether file managers leave a file of this name everywhere, or a job does while it runs.
+
+    `._*` are macOS's (RFC 1740).
+    """
+    return name in _LITTER or name.startswith(("._", CLAIM))
 
 
 def strays(found: Mapping[str, Found], nodes: Mapping[str, Node], known: Collection[str]) -> Iterator[str]:

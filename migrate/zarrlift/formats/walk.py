@@ -8,8 +8,9 @@ for what is not there.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -17,12 +18,14 @@ from typing import Final
 from zarrstack.core.errors import Problem, StorageError, any_refusal
 from zarrstack.core.paths import join
 
+from ..scratch import is_own
 from ..storage import Entry, LocalStorage, Storage
+from .documents import read_each
 from .looking import CHUNK, Look, look
 
 MOST_LEVELS: Final = 256
 """Groups inside groups; real archives have ten. Paths that are longer than systems take end here too."""
-PASSED_OVER: Final = frozenset({".git", ".ipynb_checkpoints", "__MACOSX", ".Trashes", ".fseventsd"})
+_PASSED_OVER: Final = frozenset({".git", ".ipynb_checkpoints", "__MACOSX", ".Trashes", ".fseventsd"})
 """Directories that other programs leave; no node has such a name."""
 _MOST_KEPT: Final = 64
 """Names of directories in an array's own that are kept until they are asked for."""
@@ -69,6 +72,11 @@ class Found:
         """The key of the first of some documents that is here."""
         name = self.first(names)
         return None if name is None else join(self.path, name)
+
+
+def passed_over(name: str) -> bool:
+    """Whether a directory of that name is another program's, or an interrupted job's own."""
+    return name in _PASSED_OVER or is_own(name)
 
 
 def walk(
@@ -187,7 +195,7 @@ def inside(
     if inner is None:
         inner = storage.directories(path)
     names = [name for name in inner if not CHUNK.fullmatch(name)]
-    places = [join(path, name) for name in names if name not in PASSED_OVER]
+    places = [join(path, name) for name in names if not passed_over(name)]
     result: list[str] = []
     for place in places:
         keys = [join(place, name) for name in documents]
@@ -218,6 +226,8 @@ def _closed(place: Found) -> bool:
 def _read_documents(
     storage: Storage, level: Sequence[Found], names: Sequence[str], *, follow_links: bool
 ) -> None:
+    for place in level:
+        place.problems += _directories_for_documents(storage, place, names)
     wanted = [(place, name, join(place.path, name)) for place in level for name in _to_ask(place, names)]
     contents = read_each(storage, [key for _, _, key in wanted])
     for (place, name, key), content in zip(wanted, contents, strict=True):
@@ -239,28 +249,33 @@ def _to_ask(place: Found, names: Sequence[str]) -> Sequence[str]:
     return names if seen is None else [name for name in names if name in seen.files or name in seen.links]
 
 
+def _directories_for_documents(storage: Storage, place: Found, names: Sequence[str]) -> Iterator[Problem]:
+    """A refusal for each directory in the place of a document that nothing else is called like."""
+    directories: Sequence[str] = ()
+    if place.look is not None:
+        directories = place.look.directories
+    elif isinstance(storage, LocalStorage):
+        with contextlib.suppress(StorageError):  # which is told where the walk goes on
+            directories = storage.directories(place.path)
+    for name in directories:
+        if name == names[0] or (name in names and name.startswith(".")):
+            yield Problem(
+                kind="storage",
+                message="not a regular file",
+                node=place.path,
+                key=join(place.path, name),
+                found="a directory",
+                expected="a regular file",
+                advice="Remove it, or leave the node out with --exclude.",
+            )
+
+
 def _link(storage: Storage, place: Found, name: str, key: str) -> str | None:
     """Where a document of a local archive leads if it is a link."""
     if place.look is None:
         return storage.link(key) if isinstance(storage, LocalStorage) else None
     link = place.look.links.get(name)
     return None if link is None else link.link
-
-
-def read_each(storage: Storage, keys: Sequence[str]) -> Sequence[bytes | StorageError | None]:
-    """The contents of some keys, None for what is not there; one that cannot be read hides no other."""
-    try:
-        # Locally they were listed, mostly, and are there.
-        return storage.get_many(keys) if isinstance(storage, LocalStorage) else storage.find_many(keys)
-    except StorageError:
-        return [_get(storage, key) for key in keys]
-
-
-def _get(storage: Storage, key: str) -> bytes | StorageError | None:
-    try:
-        return storage.get(key)
-    except StorageError as error:
-        return error
 
 
 def _list(storage: Storage, places: Sequence[Found]) -> list[list[Entry]]:
@@ -299,7 +314,7 @@ def _children(storage: Storage, place: Found, entries: Sequence[Entry], *, follo
     files = []
     for entry in sorted(entries, key=lambda entry: entry.name):
         if entry.is_dir:
-            if entry.name not in PASSED_OVER:
+            if not passed_over(entry.name):
                 children.append(_child(storage, place, entry, follow_links=follow_links))
         elif entry.link is not None and not os.path.exists(entry.link) and not entry.name.startswith("."):
             path = join(place.path, entry.name)

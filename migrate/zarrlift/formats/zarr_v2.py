@@ -18,6 +18,7 @@ from zarrstack.core.remembered import Remembered
 
 from ..archive import Archive, ArrayNode, Document, Format, GroupNode, Layout, Node
 from ..storage import Entry, LocalStorage, Storage
+from ..storage_files import BadObjectError
 from . import consolidated
 from .contradictions import Native, chunks_alone, nodes_in_arrays
 from .detection import is_n5
@@ -25,9 +26,12 @@ from .documents import Documents, parse_object
 from .nodes import add_groups, placed, refuse
 from .separators import separator
 from .strays import stray_notes, strays
-from .walk import Found, chunk_root, name_problems, root_alone, walk
+from .walk import Found, chunk_root, leading_away, name_problems, root_alone, walk
 from .zarr_v2_array import Described, Describer
 from .zarr_v2_characters import shown_by_a_chunk
+from .zarr_v2_deviations import FORMAT_AS_TEXT
+from .zarr_v2_netcdf import MEMBERS as NETCDF
+from .zarr_v2_netcdf import with_netcdf_members
 
 ARRAY: Final = ".zarray"
 GROUP: Final = ".zgroup"
@@ -61,16 +65,21 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
     Raises UsageError where there is no v2 archive or its nodes cannot be found, StorageError where
     the root cannot be read; everything else is a problem of the archive or of a node.
     """
-    content = storage.get(consolidated.KEY)
+    content: bytes | None = None
     listed: dict[str, JSONObject] | None = None
     problems: list[Problem] = []
-    if content is not None:
-        try:
+    target = storage.link(consolidated.KEY)
+    if target is not None and storage.leaves_root(target) and not follow_links:
+        told = leading_away("", consolidated.KEY, target)
+        problems.append(replace(told, severity="warning", kind="consolidated"))
+    try:
+        content = None if problems else storage.get(consolidated.KEY)
+        if content is not None:
             listed, problems = consolidated.entries(content)
-        except MetadataError as error:
-            if not storage.can_list:
-                raise
-            problems.append(replace(error.problem, severity="warning", kind="consolidated"))
+    except (MetadataError, BadObjectError) as error:
+        if not storage.can_list:
+            raise
+        problems.append(replace(error.problem, severity="warning", kind="consolidated"))
     reader = _Reader(storage=storage, only=only)
     if storage.can_list:
         names = (ARRAY, GROUP, ATTRIBUTES, *_OTHERS)
@@ -183,6 +192,8 @@ class _Reader:
         facts = Described(extra={}) if data is None else self.describe(data)
         key = join(place.path, ARRAY)
         problems.extend(problem.at(key=key) for problem in facts.problems)
+        if data is not None:
+            attributes = with_netcdf_members(attributes, data, key, problems)
         return place, facts, attributes, problems
 
     def _separators(
@@ -236,6 +247,7 @@ class _Reader:
         data = self._parse(place, GROUP, problems) if GROUP in place.documents else None
         if data is not None:
             _check_group(data, join(place.path, GROUP), problems)
+            attributes = with_netcdf_members(attributes, data, join(place.path, GROUP), problems)
         elif GROUP not in place.documents and ATTRIBUTES in place.documents and not any_refusal(problems):
             problems.append(
                 Problem(
@@ -290,13 +302,14 @@ def _holds_n5(place: Found) -> bool:
 
 def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
     version = data.get("zarr_format")
-    if type(version) is not int or version != 2:
+    if FORMAT_AS_TEXT.apply(data, None):
+        problems.append(FORMAT_AS_TEXT.problem.at(key=key))
+    elif type(version) is not int or version != 2:
         found = excerpt(version) if "zarr_format" in data else "none"
         problems.append(
             Problem(kind="metadata", message="zarr_format is not 2", key=key, found=found, expected="2")
         )
-    if extra := sorted(data.keys() - {"zarr_format"}):
-        # NCZarr keeps dimensions and types here, netCDF's own view of what arrays say themselves.
+    if extra := sorted(data.keys() - {"zarr_format"} - NETCDF):
         message = "members the specification does not define are not carried over"
         problems.append(
             Problem(kind="metadata", severity="warning", message=message, key=key, found=excerpt(extra))

@@ -24,6 +24,7 @@ from zarrstack.core.keys import Separator
 from ..archive import Layout
 from ..objects import plain
 from .zarr_v2_deviations import DEVIATIONS, DTYPE_DEVIATIONS, undo
+from .zarr_v2_netcdf import MEMBERS as NETCDF
 from .zarr_v2_plain import plainly_right
 
 MEMBERS: Final = frozenset(
@@ -152,7 +153,7 @@ def _lengths(document: JSONObject, name: str, problems: list[Problem]) -> tuple[
 def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
     """A document without its shape and chunks."""
     problems: list[Problem] = []
-    extra = {name: value for name, value in rest.items() if name not in MEMBERS}
+    extra = {name: value for name, value in rest.items() if name not in MEMBERS and name not in NETCDF}
     if extra:
         problems.append(
             _problem(
@@ -165,12 +166,7 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
     core = {name: value for name, value in whole.items() if name in MEMBERS}
     dtype = _dtype(core, problems)
     document, more = undo(core, dtype, DEVIATIONS)
-    problems.extend(
-        Problem(
-            kind="deviation", severity=row.severity, message=f"{row.name}: {row.looks}", expected=row.means
-        )
-        for row in (*rows, *more)
-    )
+    problems.extend(row.problem for row in (*rows, *more))
     # Shape and chunks are judged elsewhere, so that equal documents are equal here.
     document = {**document, "shape": [1] * (ndim or 0), "chunks": [1] * (ndim or 0)}
     strict = [] if plainly_right(document) else strict_problems(document, known_dtype=dtype is not None)

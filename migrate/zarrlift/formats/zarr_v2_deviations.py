@@ -18,8 +18,10 @@ from typing import Any, Final
 import numpy as np
 
 from zarrstack.core.dtypes_v2 import v2_fill_to_scalar
-from zarrstack.core.errors import Severity
+from zarrstack.core.errors import Problem, Severity
 from zarrstack.core.jsons import JSON, JSONObject
+
+from .zarr_v2_fills import is_float, is_number, is_number_text, is_object, is_plain_text, is_zero
 
 Dtype = np.dtype[Any]
 
@@ -43,6 +45,12 @@ class Deviation:
 
     The dtype is None where it could not be read; such a document is refused anyway.
     """
+
+    @property
+    def problem(self) -> Problem:
+        """What is noted on the node."""
+        message = f"{self.name}: {self.looks}"
+        return Problem(kind="deviation", severity=self.severity, message=message, expected=self.means)
 
 
 _NAMES: Final = {
@@ -81,6 +89,10 @@ def _missing(name: str, value: JSON) -> Callable[[Mapping[str, JSON], Dtype | No
         return {} if name in document else {name: value}
 
     return apply
+
+
+def _format_as_text(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
+    return {"zarr_format": 2} if document.get("zarr_format") == "2" else {}
 
 
 def _without(codec: str, member: str) -> Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]:
@@ -229,37 +241,6 @@ def _float(scalar: Any) -> JSON:
     return float(scalar)
 
 
-def _is_zero(fill: JSON, _: Dtype) -> bool:
-    return type(fill) is int and fill == 0
-
-
-def _is_float(fill: JSON, _: Dtype) -> bool:
-    return isinstance(fill, float)
-
-
-def _is_number(fill: JSON, _: Dtype) -> bool:
-    return isinstance(fill, int | float) and not isinstance(fill, bool)
-
-
-def _is_number_text(fill: JSON, dtype: Dtype) -> bool:
-    specified = ("NaT",) if dtype.kind in "mM" else ("NaN", "Infinity", "-Infinity")
-    return isinstance(fill, str) and fill not in specified
-
-
-def _is_plain_text(fill: JSON, _: Dtype) -> bool:
-    if not isinstance(fill, str):
-        return False
-    try:
-        base64.b64decode(fill.encode("utf-8"), validate=True)
-    except ValueError:
-        return True
-    return False
-
-
-def _is_object(fill: JSON, _: Dtype) -> bool:
-    return isinstance(fill, dict)
-
-
 DTYPE_DEVIATIONS: Final = (
     Deviation(
         name="dtype-without-byte-order",
@@ -279,7 +260,16 @@ DTYPE_DEVIATIONS: Final = (
 )
 """Rows that apply before the dtype is read."""
 
+FORMAT_AS_TEXT: Final = Deviation(
+    name="format-as-text",
+    writer="writers that quote every number, of `.zarray` and `.zgroup`",
+    looks='"zarr_format": "2"',
+    means='"zarr_format": 2',
+    apply=_format_as_text,
+)
+
 DEVIATIONS: Final = (
+    FORMAT_AS_TEXT,
     Deviation(
         name="blosc-nthreads",
         writer="z5py 3.0",
@@ -335,7 +325,7 @@ DEVIATIONS: Final = (
         looks='"dtype": "|S4", "fill_value": 0 (and U, V, structs)',
         means="the type's zero: empty text, zero bytes (zarr-python 2.18 shows the text '0' for S and U)",
         severity="warning",
-        apply=_fill("USV", _is_zero),
+        apply=_fill("USV", is_zero),
     ),
     Deviation(
         name="zero-for-objects",
@@ -357,41 +347,41 @@ DEVIATIONS: Final = (
         writer="zarr-python 2 before fill values of S were base64",
         looks='"dtype": "|S4", "fill_value": "ab-c"',
         means='"fill_value": "YWItYw=="',
-        apply=_fill("S", _is_plain_text),
+        apply=_fill("S", is_plain_text),
     ),
     Deviation(
         name="float-for-integer",
         writer="z5py 3.0, which keeps every fill value as a double",
         looks='"dtype": "<i4", "fill_value": 0.0',
         means='"fill_value": 0',
-        apply=_fill("iumM", _is_float),
+        apply=_fill("iumM", is_float),
     ),
     Deviation(
         name="number-for-bool",
         writer="writers whose language has 0 and 1 for truth values",
         looks='"dtype": "|b1", "fill_value": 0',
         means='"fill_value": false',
-        apply=_fill("b", _is_number),
+        apply=_fill("b", is_number),
     ),
     Deviation(
         name="number-for-complex",
         writer="writers that store a real fill value",
         looks='"dtype": "<c8", "fill_value": 0.0',
         means='"fill_value": [0.0, 0.0]',
-        apply=_fill("c", _is_number),
+        apply=_fill("c", is_number),
     ),
     Deviation(
         name="number-as-text",
         writer="writers that guard numbers from JSON; zarr-python 2.18 and 3.1.6 read it",
         looks='"dtype": "<f8", "fill_value": "1.5"',
         means='"fill_value": 1.5',
-        apply=_fill("iufmM", _is_number_text),
+        apply=_fill("iufmM", is_number_text),
     ),
     Deviation(
         name="object-for-struct",
         writer="zarr-python 3.4 reads it",
         looks='"fill_value": {"a": 1, "b": 2.0}',
         means='"fill_value": base64 of the packed fields',
-        apply=_fill("V", _is_object),
+        apply=_fill("V", is_object),
     ),
 )

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from zarrstack.array_documents import GUARD
 from zarrstack.core.errors import Problem, UsageError, any_refusal
 from zarrstack.core.jsons import JSONObject, document, excerpt
 from zarrstack.core.paths import join
@@ -190,7 +191,8 @@ class _Reader:
             )
             return None
         self.consolidated = {}
-        for path, entry in metadata.items():
+        apart = block.get(GUARD)
+        for path, entry in {**metadata, **(apart if isinstance(apart, dict) else {})}.items():
             if path.startswith("/") or "" in path.split("/") or ".." in path.split("/"):
                 message, found = "consolidated metadata has a key that is no node", f"the key {excerpt(path)}"
                 self.problems.append(Problem(kind="name", message=message, key=NAME, found=found))
@@ -232,5 +234,6 @@ def _plain(data: JSONObject) -> JSONObject:
     return {
         name: value
         for name, value in data.items()
-        if name != _CONSOLIDATED and not (name in ("attributes", "storage_transformers") and not value)
+        if name not in (_CONSOLIDATED, GUARD)
+        and not (name in ("attributes", "storage_transformers") and not value)
     }

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from zarrstack.array_documents import GUARD
 from zarrstack.core.chain import Chain
 from zarrstack.core.dtypes import DataType, fill_from_json, fill_to_json
 from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, ZarrstackError, any_refusal
@@ -50,14 +51,17 @@ class Describer:
         """Nothing is raised for whatever a document holds."""
         found = Described()
         reading = _Reading(document, found.problems)
-        found.extra = reading.other((*_COMMON, *_NEEDED, *_OPTIONAL))
+        transformers = document.get("storage_transformers")
+        # The guard says no more than the field beside it, which is refused below.
+        guard = (GUARD,) if transformers else ()
+        found.extra = reading.other((*_COMMON, *_NEEDED, *_OPTIONAL, *guard))
         found.attributes = reading.attempt(lambda: read_attributes(document)) or {}
-        reading.attempt(lambda: _no_transformers(document.get("storage_transformers")))
+        reading.attempt(lambda: _no_transformers(transformers))
         for name in _NEEDED:
             if name not in document:
                 found.problems.append(Problem(kind="metadata", message=f"{name} is missing"))
         shape = reading.member("shape", lambda value: read_lengths(value, "shape"))
-        data_type = reading.member("data_type", DataType.from_json)
+        data_type = reading.member("data_type", lambda value: DataType.from_json(value).known)
         keys = reading.member("chunk_key_encoding", KeyEncoding.from_json)
         chain = reading.member("codecs", Chain.from_json)
         outer = reading.member("chunk_grid", _grid)
@@ -152,7 +156,7 @@ def _no_transformers(data: JSON) -> None:
         raise UnsupportedError(
             "storage transformers are not read here: what they do to bytes and keys is not known",
             found=excerpt(data),
-            advice="Put the transformer under the source with --source-through.",
+            advice="Read the array through them: --source-through per-array.",
         )
 
 

@@ -14,7 +14,7 @@ from zarrstack.core.draft_v3 import ENTRY, Dialect, Entry, write_entry
 from zarrstack.core.errors import Problem, StorageError
 
 from ..storage import Storage
-from .walk import PASSED_OVER
+from .walk import passed_over
 
 _META: Final = "meta"
 _ENDS: Final = (".array.json", ".group.json", "/array.json", "/group.json")
@@ -35,7 +35,7 @@ def document_below(storage: Storage) -> str | None:
                 key = f"{directory}/{entry.name}"
                 if not entry.is_dir and key.endswith(_ENDS):
                     return key
-                if entry.is_dir and entry.link is None and entry.name not in PASSED_OVER:
+                if entry.is_dir and entry.link is None and not passed_over(entry.name):
                     below.append(key)
         level = below
     return None
@@ -59,7 +59,7 @@ def without_entry(storage: Storage) -> tuple[Dialect, Problem] | None:
     by_zarr = all(
         entry.name == "root" if entry.is_dir else entry.name.startswith("root.")
         for entry in entries
-        if entry.name not in PASSED_OVER and (entry.is_dir or f"/{entry.name}".endswith(_ENDS))
+        if not passed_over(entry.name) and (entry.is_dir or f"/{entry.name}".endswith(_ENDS))
     )
     dialect = Dialect.ZARR_PYTHON if by_zarr else Dialect.TEXT
     whose = "zarr-python 2's dialect" if by_zarr else "the dialect of its text"

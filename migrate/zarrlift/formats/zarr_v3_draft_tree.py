@@ -17,15 +17,15 @@ from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.paths import join
 
 from ..storage import Entry, LocalStorage, Storage
+from .documents import read_each
 from .walk import (
     MOST_LEVELS,
-    PASSED_OVER,
     Found,
     leading_back,
     leading_nowhere,
     leading_out,
     name_problems,
-    read_each,
+    passed_over,
     warn_of_case,
 )
 
@@ -139,7 +139,7 @@ def _local_keys(storage: LocalStorage, dialect: Dialect, tree: Tree, *, follow_l
         real = os.path.realpath(storage.path(directory))
         for entry in entries:
             key = f"{directory}/{entry.name}"
-            if entry.name in PASSED_OVER:
+            if passed_over(entry.name):
                 continue
             problem = _bad_link(storage, entry, key, (*above, real), follow_links)
             if problem is not None:
@@ -218,7 +218,7 @@ def find_lost(
                     lost.append(Lost(path, key))
                 else:
                     strays.append(key)
-            elif child not in known and entry.link is None and entry.name not in PASSED_OVER:
+            elif child not in known and entry.link is None and not passed_over(entry.name):
                 found = _chunk_below(storage, key)
                 if found is not None:
                     directory, chunk = found

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from zarrstack.core.errors import JobError, MetadataError, Problem, UsageError, ZarrstackError
+from zarrstack.core.errors import JobError, Joined, MetadataError, Problem, UsageError, ZarrstackError
 from zarrstack.core.jsons import JSONObject, canonical, document, excerpt
 
 from ..places import Place, open_storage
+from ..scratch import MODEL, directory_of
 from ..storage import LocalStorage, Storage
-from ..writing import Writer, directory_of, writer_for
+from ..writing import Writer, writer_for
 from .functions import Modelled, show
+from .readable import Readers
 from .stored import consolidated, node_documents
 from .zom import Flat, flatten, format_of, is_group
 
-_JOB: Final = "model"
-"""The name of our own directory in a local destination; one create at a time."""
 _BATCH: Final = 256
 """Documents that are written at once."""
 
@@ -66,9 +66,13 @@ def create(
     flat = flatten(hierarchy.model)
     problems = list(metadata_problems(flat))
     if problems:
-        rest = "".join(f"; {problem}" for problem in problems[1:20])
         first = problems[0]
-        raise MetadataError(first.message + rest, node=first.node, found=first.found, expected=first.expected)
+        raise MetadataError(
+            Joined.of((first.message, *problems[1:20])),
+            node=first.node,
+            found=first.found,
+            expected=first.expected,
+        )
     if consolidate and not is_group(flat[""]):
         raise UsageError("consolidated metadata belongs to a root that is a group", found="an array")
     storage = open_storage(place, storage_options=storage_options, mode="w")
@@ -84,21 +88,27 @@ def metadata_problems(flat: Flat) -> Iterator[Problem]:
     """What the metadata of the nodes themselves has wrong: every fault, each with its path.
 
     v3 is held against zarr-metadata. v2 is held against what its specification cannot do without:
-    a model of an archive may hold what old writers left out, which readers put up with.
+    a model of an archive may hold what old writers left out, which readers put up with. Data types and
+    codecs must be those of zarr-python or of this project.
     """
-    known: dict[str, tuple[tuple[str, str], ...]] = {}
+    known: dict[str, tuple[Problem, ...]] = {}
+    readers = Readers()
     for path, node in flat.items():
-        if format_of(node) == 2:
-            faults = tuple(_v2_faults(node))
-        else:
-            text = canonical({name: value for name, value in node.items() if name != "attributes"})
-            if text not in known:
-                known[text] = tuple(_v3_faults(node))
-            faults = known[text]
-        for place, message in faults:
-            member = place.partition("/")[0]
-            found = excerpt(node[member]) if member in node else None
-            yield Problem(kind="metadata", message=f"{place}: {message}", node=path, found=found)
+        text = canonical({name: value for name, value in node.items() if name != "attributes"})
+        if text not in known:
+            known[text] = tuple(_faults(node, readers))
+        yield from (problem.at(node=path) for problem in known[text])
+
+
+def _faults(node: JSONObject, readers: Readers) -> Iterator[Problem]:
+    sound = True
+    for place, message in _v2_faults(node) if format_of(node) == 2 else _v3_faults(node):
+        member = place.partition("/")[0]
+        found = excerpt(node[member]) if member in node else None
+        yield Problem(kind="metadata", message=f"{place}: {message}", found=found)
+        sound = False
+    if sound and (problem := readers.refused(node)) is not None:
+        yield replace(problem, message=f"nothing reads this array: {problem.message}", node=None)
 
 
 def _v3_faults(node: JSONObject) -> Iterator[tuple[str, str]]:
@@ -145,7 +155,7 @@ def _refuse_others(storage: Storage, documents: dict[str, bytes]) -> None:
         return
     last = next(reversed(documents))
     for key in storage.list_prefix(""):
-        if isinstance(storage, LocalStorage) and key.startswith(directory_of(_JOB) + "/"):
+        if isinstance(storage, LocalStorage) and key.startswith(directory_of(MODEL) + "/"):
             continue
         if key == last or documents.get(key) is None or storage.get(key) != documents[key]:
             raise JobError(
@@ -158,7 +168,7 @@ def _refuse_others(storage: Storage, documents: dict[str, bytes]) -> None:
 
 def _write(storage: Storage, documents: dict[str, bytes]) -> None:
     """Write all but the last document, then the last; on an error take back what was written."""
-    writer = writer_for(storage, _JOB, fsync=False)
+    writer = writer_for(storage, MODEL, fsync=False)
     *most, last = documents
     try:
         _write_most(writer, [(key, documents[key]) for key in most])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.jsons import JSONObject
@@ -15,13 +15,24 @@ from ..places import Place, is_url, open_storage
 from ..read_options import Axes, ReadOptions
 from ..recipe import Recipe
 from .differences import Difference, differences
-from .hierarchy import Hierarchy, as_v3, checked_model, in_v3_terms, read_hierarchy, read_model
+from .hierarchy import (
+    STANDARD_INPUT,
+    Hierarchy,
+    as_v3,
+    checked_model,
+    in_v3_terms,
+    read_hierarchy,
+    read_model,
+)
 from .requirement import Requirement, load
 from .schemas import format_schema, hierarchy_schema
 from .zom import FormatNumber
 
-Modelled: TypeAlias = "Place | JSONObject | Hierarchy"
-"""An archive (path, URL, store), a file with a model in it, or a model."""
+if TYPE_CHECKING:
+    from zarr import Array, Group
+
+Modelled: TypeAlias = "Place | Group | Array[Any] | JSONObject | Hierarchy"
+"""An archive (path, URL, store, zarr's open group or array), a file with a model in it, or a model."""
 
 
 def show(
@@ -47,15 +58,18 @@ def show(
         read = checked_model(place, "the model") if isinstance(place, dict) else read_model(place)  # type: ignore[arg-type]
         return as_v3(read, recipe) if migrated else read
     options = ReadOptions.asked(follow_links=follow_links, axes=axes, allow_fallback=allow_fallback)
-    storage = open_storage(place, storage_options=storage_options, follow_links=follow_links)
+    there: Any = getattr(place, "store_path", place)  # of what zarr has open
+    storage = open_storage(there, storage_options=storage_options, follow_links=follow_links)
     hierarchy = read_hierarchy(storage, format=format, options=options)
     return as_v3(hierarchy, recipe) if migrated else hierarchy
 
 
 def is_model_file(place: object) -> bool:
-    """Whether a place is a file with a model: any file that is no zip."""
+    """Whether a place is a file with a model: any file that is no zip, and standard input."""
     if not isinstance(place, (str, os.PathLike)) or (isinstance(place, str) and is_url(place)):
         return False
+    if place == STANDARD_INPUT:
+        return True
     path = Path(place).expanduser()
     return path.is_file() and path.suffix != ".zip"
 

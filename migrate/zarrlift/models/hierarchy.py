@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from zarrstack.core.errors import MetadataError, Problem, UsageError
+from zarrstack.core.errors import Joined, MetadataError, Problem, UsageError
 from zarrstack.core.frames import N5Blocks
 from zarrstack.core.jsons import JSONObject, excerpt
 from zarrstack.core.keys import KeyEncoding
@@ -38,6 +39,8 @@ from .zom import (
     unflatten,
 )
 
+STANDARD_INPUT: Final = "-"
+"""In the place of a file."""
 MOST_BYTES: Final = 256 << 20
 """Of a model or schema in a file; ten thousand nodes take about six million bytes."""
 MOST_JSON_LEVELS: Final = 2 * MOST_LEVELS + 100
@@ -124,9 +127,8 @@ def checked_model(data: Any, name: str) -> Hierarchy:
     problems = model_problems(model)
     if problems:
         first, more = problems[0], len(problems) - 1
-        rest = "".join(f"; {problem}" for problem in problems[1:20])
         raise MetadataError(
-            first.message + rest + (f"; and {more - 19} more" if more > 19 else ""),
+            Joined.of((first.message, *problems[1:20]), after=f"; and {more - 19} more" if more > 19 else ""),
             node=first.node,
             key=name,
             found=first.found,
@@ -153,7 +155,17 @@ def parse_json(content: bytes, name: str) -> JSONObject:
 
 
 def read_file(name: str) -> bytes:
-    """The content of a model or schema file; UsageError where there is none or it is too large."""
+    """The content of a model or schema file, or of standard input for "-".
+
+    UsageError where there is none or it is too large.
+    """
+    if name == STANDARD_INPUT:
+        content = sys.stdin.buffer.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise UsageError(
+                "standard input is too large for a model", expected=f"at most {MOST_BYTES} bytes"
+            )
+        return content
     try:
         size = os.stat(name).st_size
         if size > MOST_BYTES:

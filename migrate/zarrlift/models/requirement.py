@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.errors import Joined, Problem, UsageError
 from zarrstack.core.jsons import JSONObject, canonical, excerpt
 
 from ..plans import Plan
@@ -165,8 +165,8 @@ def refuse_unmet(plan: Plan) -> None:
 
 def _first(problems: list[Problem]) -> str:
     """A few problems in one line."""
-    text = "; ".join(map(str, problems[:_SHOWN]))
-    return text if len(problems) <= _SHOWN else f"{text}; and {len(problems) - _SHOWN} more"
+    more = len(problems) - _SHOWN
+    return Joined.of(problems[:_SHOWN], after=f"; and {more} more" if more > 0 else "")
 
 
 __all__ = ["OPEN", "Kind", "Requirement", "load", "refuse_unmet", "required", "unmet"]

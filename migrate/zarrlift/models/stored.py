@@ -20,6 +20,8 @@ from .zom import Flat, flatten, format_of, is_group
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
+    from ..storage_files import Bound
+
 
 def node_documents(path: str, node: JSONObject) -> dict[str, JSONObject]:
     """The documents of one node by key: `zarr.json`, or `.zarray` or `.zgroup` and `.zattrs`.
@@ -79,7 +81,7 @@ class ModelStorage(Storage):
             known[name] = is_dir
             is_dir = True
 
-    def get(self, key: str) -> bytes | None:
+    def get(self, key: str, bound: Bound | None = None) -> bytes | None:
         """The document, or None."""
         content = self._documents.get(key)
         return None if content is None else document(content)

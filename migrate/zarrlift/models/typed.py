@@ -9,6 +9,8 @@ import json
 import os
 import re
 import sys
+import sysconfig
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
@@ -77,7 +79,21 @@ class TypedModel:
 
     def read(self, model: JSONObject) -> Any:
         """An instance; raises pydantic's ValidationError."""
-        return self.adapter.validate_json(json.dumps(model))
+        return self._validated(json.dumps(model))
+
+    def _validated(self, text: str, *, strict: bool | None = None) -> Any:
+        """An instance; UsageError where the type's own code fails, such as a validator with a mistake."""
+        try:
+            return self.adapter.validate_json(text, strict=strict)
+        except self._error:
+            raise
+        except Exception as error:
+            raise UsageError(
+                "the Python model's own code failed",
+                key=self.name,
+                found=f"{type(error).__name__}: {error}, {_place_of(error)}",
+                advice="Correct it, or let it raise ValueError for what it does not accept.",
+            ) from error
 
     def violations(self, model: JSONObject) -> Iterator[Problem]:
         """Where a model is not what the type says."""
@@ -95,10 +111,19 @@ class TypedModel:
 
     def _errors(self, text: str, *, strict: bool) -> list[Any]:
         try:
-            self.adapter.validate_json(text, strict=strict)
+            self._validated(text, strict=strict)
         except self._error as error:
             return list(error.errors(include_url=False, include_context=False))
         return []
+
+
+def _place_of(error: Exception) -> str:
+    """File, line and function in which an error came up, the user's rather than those of a library."""
+    frames = traceback.extract_tb(error.__traceback__)
+    installed = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+    of_users = [frame for frame in frames[1:] if not frame.filename.startswith(installed)]
+    frame = (of_users or frames)[-1]
+    return f"in {frame.name}, {frame.filename}:{frame.lineno}"
 
 
 def _places(rows: list[Any]) -> set[tuple[str | int, ...]]:

@@ -10,7 +10,7 @@ from zarrstack.core.jsons import canonical
 
 from . import problems as report_problems
 from .table import Column
-from .units import count_text, safe, shape_text
+from .units import brief, count_text, safe, shape_text
 
 if TYPE_CHECKING:
     from ..archive import Archive, ArrayNode, Layout, Node, SeenConvention
@@ -73,9 +73,9 @@ def _row(node: Node) -> tuple[str, ...]:
         _kind(node),
         shape_text(layout.shape),
         shape_text(layout.chunk_shape),
-        safe(str(layout.data_type)),
+        brief(str(layout.data_type)),
         _fill(node),  # type: ignore[arg-type]
-        safe(str(layout.chain) + _shards(layout)),
+        brief(str(layout.chain)) + _shards(layout),
         str(layout.keys),
         attributes,
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from . import problems as report_problems
 from .units import bytes_text, count_text, duration_text, rate_text, safe
@@ -17,28 +18,72 @@ if TYPE_CHECKING:
     from . import Page
 
 
+_BRIEFLY: Final = 10
+"""How many problems are said in a line each."""
+
+
 def lines(outcome: Outcome, page: Page) -> Iterator[str]:
-    """What a call did, what it could not do, and what comes next."""
-    yield from page.paragraph(_headline(outcome), hang=2, tone="good" if outcome.ok else "warning")
-    yield from _problems(outcome, page)
-    for text, words in _next(outcome):
-        yield from page.advice(text, command(*words)) if words else page.paragraph(text)
+    """What a call did, what its result is worth, and what comes next; `problem_lines` are for elsewhere."""
+    yield from _head(outcome, page)
+    yield from _notes(outcome, page)
+    yield from _advice(outcome, page)
 
 
-def _problems(outcome: Outcome, page: Page) -> Iterator[str]:
-    """What was refused before the work, what failed in it, and the plan's warnings."""
-    planned: tuple[Problem, ...] = ()
-    if outcome.plan is not None and outcome.state in ("done", "incomplete"):
-        planned = outcome.plan.all_problems()
-    known = set(planned)
-    refused = [problem for problem in outcome.problems if problem in known]
-    failed = [problem for problem in outcome.problems if problem not in known]
+def whole(outcome: Outcome, page: Page) -> Iterator[str]:
+    """The report and the problems, in one place."""
+    yield from _head(outcome, page)
+    yield from problem_lines(outcome, page)
+    yield from _notes(outcome, page)
+    yield from _advice(outcome, page)
+
+
+def problem_lines(outcome: Outcome, page: Page) -> Iterator[str]:
+    """What was refused before the work, and what failed in it."""
+    refused, failed = _wrong(outcome)
     yield from report_problems.lines(refused, page, refusal="refused")
     yield from report_problems.lines(failed, page, refusal="failed")
-    # Notes were for the plan; a warning changes what the result is worth, so it is said again.
-    said = set(outcome.problems)
-    again = (problem for problem in planned if problem.severity == "warning" and problem not in said)
-    yield from report_problems.lines(again, page)
+
+
+def brief_lines(outcome: Outcome) -> Iterator[str]:
+    """How the call ended and the first problems, in a line each; nothing where all went well."""
+    if outcome.ok:
+        return
+    yield _headline(outcome)
+    refused, failed = _wrong(outcome)
+    for problem in (*refused, *failed)[:_BRIEFLY]:
+        yield safe(str(replace(problem, advice=None)))
+    if (rest := len(refused) + len(failed) - _BRIEFLY) > 0:
+        yield f"and {count_text(rest)} more"
+
+
+def _head(outcome: Outcome, page: Page) -> list[str]:
+    return page.paragraph(_headline(outcome), hang=2, tone="good" if outcome.ok else "warning")
+
+
+def _advice(outcome: Outcome, page: Page) -> Iterator[str]:
+    for text, words in _next(outcome):
+        yield from page.advice(text, command(*words, *outcome.options)) if words else page.paragraph(text)
+
+
+def _planned(outcome: Outcome) -> tuple[Problem, ...]:
+    if outcome.plan is None or outcome.state not in ("done", "incomplete"):
+        return ()
+    return outcome.plan.all_problems()
+
+
+def _wrong(outcome: Outcome) -> tuple[list[Problem], list[Problem]]:
+    """(refused, failed)"""
+    planned = set(_planned(outcome))
+    wrong = [problem for problem in outcome.problems if problem.severity == "refusal"]
+    refused = [problem for problem in wrong if problem in planned]
+    return refused, [problem for problem in wrong if problem not in planned]
+
+
+def _notes(outcome: Outcome, page: Page) -> Iterator[str]:
+    """Notes of the call, and the plan's warnings: they change what the result is worth."""
+    said = [problem for problem in outcome.problems if problem.severity != "refusal"]
+    warnings = [problem for problem in _planned(outcome) if problem.severity == "warning"]
+    yield from report_problems.lines(dict.fromkeys((*said, *warnings)), page)
 
 
 def command(*words: str) -> str:
@@ -60,7 +105,8 @@ def _headline(outcome: Outcome) -> str:
         case "incomplete" if any(problem.kind == "changed" for problem in outcome.problems):
             return "Not finished: the archive is not as the job left it."
         case state:
-            return f"{_arrays(outcome, state)}{_moved(outcome)} in {time}{_rate(outcome)}."
+            wrong = f", {text}" if (text := _counts(outcome)) else ""
+            return f"{_arrays(outcome, state)}{wrong}{_moved(outcome)} in {time}{_rate(outcome)}."
 
 
 def _arrays(outcome: Outcome, state: str) -> str:
@@ -69,6 +115,13 @@ def _arrays(outcome: Outcome, state: str) -> str:
         done += f" of {count_text(outcome.arrays_total)}"
     noun = "array" if outcome.arrays_total == 1 else "arrays"
     return f"{state.capitalize()}: {done} {noun}, {count_text(outcome.groups_done, 'group')}"
+
+
+def _counts(outcome: Outcome) -> str:
+    """`1 refusal, 2 failures`"""
+    refused, failed = _wrong(outcome)
+    counts = ((len(refused), "refusal"), (len(failed), "failure"))
+    return ", ".join(count_text(count, name) for count, name in counts if count)
 
 
 def _moved(outcome: Outcome) -> str:
@@ -103,6 +156,18 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "To compare every value:", ("verify", plan.source, plan.destination, "--full")
 
 
+def verification_brief(report: VerificationReport) -> Iterator[str]:
+    """That the two sides differ, in a line; nothing where they do not."""
+    if not report.ok:
+        yield _differences(report)
+
+
+def _differences(report: VerificationReport) -> str:
+    nodes = count_text(len(report.differences), "node")
+    many = count_text(sum(count for _, count in report.differences), "difference")
+    return f"Not equal: {many} at {nodes}."
+
+
 def verification_lines(report: VerificationReport, page: Page) -> Iterator[str]:
     """Whether the two sides say the same, and what was looked at."""
     looked = ", ".join(
@@ -116,8 +181,6 @@ def verification_lines(report: VerificationReport, page: Page) -> Iterator[str]:
         if not report.full:
             yield "With --full every value is compared."
     else:
-        nodes = count_text(len(report.differences), "node")
-        many = count_text(sum(count for _, count in report.differences), "difference")
-        head = f"Not equal: {many} at {nodes}. Compared {how}: {looked}."
+        head = f"{_differences(report)} Compared {how}: {looked}."
         yield from page.paragraph(head, hang=2, tone="bad")
     yield from report_problems.lines(report.problems, page, refusal="differs")

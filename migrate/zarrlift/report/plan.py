@@ -10,7 +10,7 @@ from zarrstack.core.frames import Shards
 from . import problems as report_problems
 from .archive import convention_lines
 from .table import Column
-from .units import bytes_text, count_text, node_text, safe, shape_text
+from .units import brief, bytes_text, count_text, node_text, safe, shape_text
 
 if TYPE_CHECKING:
     from ..plans import ArrayPlan, Plan
@@ -61,10 +61,11 @@ def totals(plan: Plan) -> str:
     """One sentence: arrays, groups, objects, bytes in and out, and the space there is for them."""
     moving = [array for array in plan.arrays if array.route.name != "stay"]
     objects = sum(array.objects_out for array in moving) + len(plan.arrays) + len(plan.groups)
+    known = all(array.bytes_in_known for array in moving)
     parts = [
         f"{count_text(len(plan.arrays), 'array')} in {count_text(len(plan.groups), 'group')}",
         f"{count_text(sum(array.chunks for array in plan.arrays), 'chunk')}",
-        f"{_bytes_in(moving)} to read",
+        f"{bytes_text(sum(array.bytes_read for array in moving), estimated=not known)} to read",
         f"{_bytes_out(moving)} to write in {count_text(objects, 'object')}",
     ]
     if plan.refusals:
@@ -102,7 +103,7 @@ def _group(group: list[ArrayPlan], page: Page) -> Iterator[str]:
     yield from page.paragraph(head, hang=2, tone="title")
     yield from page.pairs(
         (
-            ("codecs", _change(str(first.source.chain), str(first.destination.chain))),
+            ("codecs", _change(brief(str(first.source.chain)), brief(str(first.destination.chain)))),
             ("keys", _change(str(first.source.keys), str(first.destination.keys))),
             *_shards(first),
             *_cost(group),
@@ -158,7 +159,7 @@ def _row(arrays: list[ArrayPlan]) -> tuple[str, ...]:
         label,
         shape_text(source.shape),
         _change(shape_text(source.chunk_shape), shape_text(destination.chunk_shape)),
-        _change(safe(str(source.data_type)), safe(str(destination.data_type))),
+        _change(brief(str(source.data_type)), brief(str(destination.data_type))),
         *_figures(arrays),
     )
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from .outcome import command
 from .table import Column
-from .units import bytes_text, count_text, node_text, safe
+from .units import bytes_text, count_text, duration_text, node_text, safe
 
 if TYPE_CHECKING:
-    from ..outcome import NodeStatus, Status
+    from ..job_status import NodeStatus, Status
     from . import Page
 
 _NODES: Final = 20
@@ -34,7 +34,8 @@ def lines(status: Status, page: Page) -> Iterator[str]:
     yield from page.paragraph(f"{safe(status.source)} {where}", hang=2, tone="title")
     yield from page.pairs(
         (
-            ("state", status.state),
+            ("state", _state(status)),
+            ("done", _amount(status)),
             ("verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")),
             ("job", safe(status.job)),
             ("created", _moment(status.created)),
@@ -49,16 +50,56 @@ def lines(status: Status, page: Page) -> Iterator[str]:
     if len(shown) < len(rows):
         yield f"  and {count_text(len(rows) - len(shown), 'more node')} (--all shows them)"
     yield ""
-    yield from page.paragraph(_summary(rows), hang=2)
+    yield from page.paragraph(_summary(status), hang=2)
     if status.state == "undone":
         yield "What the job had done was taken back."
-    if status.state == "incomplete":
-        yield from page.advice("Go on with:", command("resume", status.job))
+    elif status.undoing:
+        yield from page.advice(
+            "It is being taken back. Go on with:", command("undo", status.job, *status.options)
+        )
+    elif status.state == "incomplete" and status.activity != "running":
+        yield from page.advice(_when_to_resume(status), command("resume", status.job, *status.options))
+
+
+def _state(status: Status) -> str:
+    process = f"process {status.process} on {safe(status.host or 'an unnamed host')}"
+    match status.activity:
+        case "running":
+            since = "" if status.began is None else f", since {_moment(status.began)}"
+            return f"running: {'a process' if status.process is None else process}{since}"
+        case "stopped":
+            return "incomplete, stopped"
+        case "stale":
+            return f"incomplete, stale: {process} was killed, or its host was restarted"
+        case "unknown":
+            return f"incomplete: {process} began a run, and whether it still runs cannot be seen from here"
+    return status.state
+
+
+def _amount(status: Status) -> str:
+    """How much of a running job is done, at what rate, and how long the rest takes."""
+    if status.activity != "running" or not status.bytes_total:
+        return ""
+    share = 100 * status.bytes_done // status.bytes_total
+    parts = [f"{_bytes(status)} ({share} %)"]
+    if status.rate is not None:
+        parts.append(f"{bytes_text(round(status.rate))}/s")
+    if status.seconds_left is not None:
+        parts.append(f"about {duration_text(status.seconds_left)} left")
+    return ", ".join(parts)
+
+
+def _when_to_resume(status: Status) -> str:
+    if status.activity == "unknown":
+        return "If that process has ended:"
+    if any(row.state == "pending" and row.kind == "array" for row in status.nodes):
+        return "Go on with:"
+    return "Once the cause is gone:"
 
 
 def _row(row: NodeStatus) -> tuple[str, ...]:
     tasks = f"{count_text(row.tasks_done)}/{count_text(row.tasks_total)}" if row.tasks_total else ""
-    size = f"{bytes_text(row.bytes_done)} of {bytes_text(row.bytes_total)}" if _moves(row) else ""
+    size = _bytes(row) if row.bytes_total else ""
     return (
         node_text(row.path),
         row.state,
@@ -69,18 +110,15 @@ def _row(row: NodeStatus) -> tuple[str, ...]:
     )
 
 
-def _moves(row: NodeStatus) -> bool:
-    """Whether bytes are read for a node; chunks that stay where they are are not."""
-    return row.bytes_total > 0 and row.route != "stay"
+def _bytes(of: NodeStatus | Status) -> str:
+    return f"{bytes_text(of.bytes_done)} of {bytes_text(of.bytes_total, estimated=not of.bytes_known)}"
 
 
-def _summary(rows: list[NodeStatus]) -> str:
-    counts: Counter[str] = Counter(row.state for row in rows)
+def _summary(status: Status) -> str:
+    counts: Counter[str] = Counter(row.state for row in status.nodes)
     states = ", ".join(f"{count_text(counts[state])} {state}" for state in _URGENCY if counts[state])
-    done = sum(row.bytes_done for row in rows)
-    total = sum(row.bytes_total for row in rows if _moves(row))
-    moved = f"; {bytes_text(done)} of {bytes_text(total)}" if total else ""
-    return f"{count_text(len(rows), 'node')}: {states or 'none'}{moved}."
+    moved = f"; {_bytes(status)}" if status.bytes_total else ""
+    return f"{count_text(len(status.nodes), 'node')}: {states or 'none'}{moved}."
 
 
 def _moment(seconds: float) -> str:

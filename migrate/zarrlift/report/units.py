@@ -9,6 +9,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
+from zarrstack.core.errors import short
+
 _UNITS: Final = ("kB", "MB", "GB", "TB", "PB", "EB")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 """Unicode categories that steer a terminal or show nothing: controls, format characters
@@ -77,6 +79,11 @@ def safe(text: str) -> str:
         char if unicodedata.category(char) not in _HIDDEN else char.encode("unicode_escape").decode()
         for char in text
     )
+
+
+def brief(text: str) -> str:
+    """As `safe`; a long text without its middle."""
+    return safe(short(text))
 
 
 def columns(text: str) -> int:

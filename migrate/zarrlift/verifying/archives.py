@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import prod
 from typing import Final, Protocol
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.paths import parents
 
 from ..archive import Archive, ArrayNode, GroupNode, Node
@@ -59,6 +59,8 @@ def verify_archives(
     found = find_nodes(
         destination, paths, strict_json=lambda path: wanted.for_array(path).attributes == "strict"
     )
+    if not found and destination.can_list and next(iter(destination.list_dir("")), None) is None:
+        raise UsageError(f"there is no result to compare: {destination.url} is empty")
     above = {line for path in paths if wanted.selects(path) for line in parents(path)}
     applied = apply_conventions(archive, source, wanted)
     comparison = _Comparison(source, destination, wanted, applied, above, full=full, progress=progress)

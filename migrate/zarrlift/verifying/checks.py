@@ -20,7 +20,7 @@ from zarrstack.core.errors import Problem, ZarrstackError
 
 from ..inventory import Indexes
 from ..plans import ArrayPlan
-from ..storage import LocalStorage, Storage
+from ..storage import LocalStorage, Storage, system_refused
 from . import ahead
 
 if TYPE_CHECKING:
@@ -174,6 +174,12 @@ def unforeseen(path: str, error: Exception) -> Problem:
     """
     if isinstance(error, MemoryError):
         return Problem(kind="memory", node=path, message="not enough memory for a chunk")
+    if isinstance(error, OSError):
+        return system_refused(error).at(node=path)
+    from ..broken_packages import broken_package
+
+    if (broken := broken_package(error)) is not None:
+        return broken.at(node=path)
     return Problem(
         kind="unforeseen",
         node=path,

@@ -19,7 +19,7 @@ from ..archive import Layout
 from ..changing import inside_shard
 from ..leaves import MissingShard, ShardReader
 from ..storage import Storage
-from ..stored import ObjectDecoder, object_decoder
+from ..stored import ObjectDecoder, object_bound, object_decoder
 from .blocks import Region, common, corner
 from .documents import VARIABLE, scalar_array
 from .parsing import open_array, parse, read_regions, reading_store, words
@@ -51,6 +51,7 @@ class SourceObjects:
         self.grid = layout.objects
         self._allow_pickle = allow_pickle
         self._shards = ShardReader(storage, path, layout) if isinstance(layout.frame, Shards) else None
+        self._bound = object_bound(layout)
         self._leaf: Pipeline | None = None
         if self._shards is not None:
             self._leaf = Pipeline(
@@ -69,7 +70,7 @@ class SourceObjects:
 
     def read(self, coordinates: tuple[int, ...]) -> Values | None:
         """An object's values inside the array, or None if it is missing; ChunkError, StorageError."""
-        data = self.storage.get(self.key(coordinates))
+        data = self.storage.get(self.key(coordinates), self._bound)
         if data is None:
             return None
         return part_of(self._decoder.decode(data), self.grid.valid(coordinates))
@@ -168,7 +169,7 @@ def compare_chunks(
             try:
                 if values is None and plan.fill_is_null:
                     continue
-                if values is None and one_to_one and destination.get(key) is not None:
+                if values is None and one_to_one and destination.size(key) is not None:
                     problems.append(
                         value_problem(plan.path, key, region, "a stored chunk", "none, as in the source")
                     )

@@ -34,19 +34,7 @@ def compare_all(
     process may take, in bytes. A chunk that cannot be read on either side is a problem, not an exception.
     """
     try:
-        values = ArrayValues(
-            source,
-            plan.source,
-            destination,
-            plan.document,
-            parse(plan.document),
-            plan.path,
-            casting=plan.move.casting,
-            objects=plan.move.objects,
-            allow_pickle=plan.move.allow_pickle,
-            fill_is_null=plan.fill_is_null,
-            stays_missing=True,
-        )
+        values = both_sides(plan, source, destination)
         problems: list[Problem] = []
         for more in _problems(values, budget):
             problems += more
@@ -55,6 +43,23 @@ def compare_all(
     except ZarrstackError as error:
         return (error.at(node=plan.path).problem,)
     return tuple(problems)
+
+
+def both_sides(plan: ArrayPlan, source: Storage, destination: Storage) -> ArrayValues:
+    """An array's source and what was written of it, to be compared; ZarrstackError."""
+    return ArrayValues(
+        source,
+        plan.source,
+        destination,
+        plan.document,
+        parse(plan.document),
+        plan.path,
+        casting=plan.move.casting,
+        objects=plan.move.objects,
+        allow_pickle=plan.move.allow_pickle,
+        fill_is_null=plan.fill_is_null,
+        stays_missing=True,
+    )
 
 
 def _problems(values: ArrayValues, budget: int) -> Iterator[list[Problem]]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from zarrstack.core.errors import MetadataError, Problem, ZarrstackError
 from zarrstack.core.jsons import JSONObject, canonical
 
+from ..scratch import is_own
 from ..storage import Storage
 from .parsing import parse, words
 
@@ -75,7 +76,7 @@ def find_nodes(
         waiting.extend(
             (key_below(path, entry.name), depth + 1)
             for entry in entries
-            if entry.is_dir and not entry.name.startswith(".zarrlift-")
+            if entry.is_dir and not is_own(entry.name)
         )
     for path in expected:
         if path not in seen:
@@ -97,13 +98,13 @@ def read_node(storage: Storage, path: str, *, strict_json: bool) -> FoundNode | 
             raise MetadataError("zarr.json is not a JSON object")
         attributes = document.get("attributes", {})
         if document.get("node_type") == "array":
-            metadata = parse(document)
             if document.get("storage_transformers"):
                 # Refused when an array is opened, not when its document is parsed (zarr 3.1.6, 3.4.2).
                 raise MetadataError(
                     "zarr-python reads no array with storage transformers",
                     found=canonical(document["storage_transformers"]),
                 )
+            metadata = parse(document)
             return FoundNode(
                 path=path, document=document, attributes=dict(metadata.attributes), metadata=metadata
             )
@@ -152,7 +153,7 @@ def consolidated_problems(nodes: dict[str, FoundNode], *, wanted: bool | None) -
     """
     problems = []
     root = nodes.get("")
-    if wanted and root is not None and not root.is_array and not _consolidated(root):
+    if wanted and root is not None and not root.is_array and _consolidated(root) is None:
         problems.append(_wrong("", "there is no consolidated metadata", "none", "as in the source"))
     for path, node in nodes.items():
         entries = _consolidated(node)

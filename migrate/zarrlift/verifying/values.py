@@ -50,6 +50,7 @@ def mismatch(found: Values, expected: Values) -> Mismatch | None:
     different = _different(found, expected)
     if different is None:
         return None
+    found, expected = _stored(found), _stored(expected)
     first = int(np.argmax(different.reshape(-1)))
     index = tuple(int(i) for i in np.unravel_index(first, found.shape))
     return Mismatch(
@@ -111,6 +112,7 @@ def _objects(values: Values) -> Values:
 
 def _words(values: Values) -> Values:
     """The bits of fixed-size values as unsigned integers; one more axis where no integer is as wide."""
+    values = _stored(values)
     native = values.dtype.newbyteorder("=")
     # Not ascontiguousarray, which gives 0-d arrays an axis.
     plain = np.array(values, dtype=native, order="C", copy=None if _copies_if_needed() else False)
@@ -120,6 +122,13 @@ def _words(values: Values) -> Values:
     if native.itemsize == 0:
         return np.zeros(values.shape, np.uint8)
     return plain.reshape(*plain.shape, 1).view(np.uint8)
+
+
+def _stored(values: Values) -> Values:
+    """Times without a unit as integers: numpy swaps no bytes of them, and shows none (2.4.6)."""
+    if values.dtype.kind not in "mM" or np.datetime_data(values.dtype)[0] != "generic":
+        return values
+    return values.view(np.dtype("i8").newbyteorder(values.dtype.byteorder))
 
 
 def _copies_if_needed() -> bool:
@@ -158,7 +167,10 @@ def shown(value: object) -> str:
     """A value for a message: short, and with its bits where the text would hide them."""
     if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind != "O":
         value = value[()]
-    text = repr(_plain(value))
+    try:
+        text = repr(_plain(value))
+    except ValueError:  # a struct with a datetime without a unit
+        text = f"bytes {value.tobytes().hex()}" if isinstance(value, np.void) else object.__repr__(value)
     if isinstance(value, np.inexact) and not np.all(np.isfinite(value)):
         text += f" (bits {value.tobytes()[::-1].hex()})"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -16,6 +16,7 @@ from ..job import Job
 from ..job_files import find_job
 from ..read_options import Axes, ReadOptions
 from ..recipe import Recipe
+from ..storage_files import WRITTEN
 from ..through import through
 from .archives import Watcher, verify_archives
 from .report import VerificationReport
@@ -37,6 +38,7 @@ def verify(
     follow_links: bool = False,
     axes: Axes | None = None,
     allow_fallback: bool = False,
+    max_document_size: int | None = None,
     progress: Watcher | None = None,
 ) -> VerificationReport:
     """Compare a legacy archive with its Zarr v3 counterpart; see `verify_archives`.
@@ -65,6 +67,7 @@ def verify(
     if known is not None and known.in_place and options is None:
         options = storage_options
     second = open_storage(destination, storage_options=options, follow_links=follow_links)
+    second.document_bound = WRITTEN
     if known is not None and (known.source, known.destination) != (first.url, second.url):
         known = None
     in_place = first.url == second.url
@@ -80,6 +83,7 @@ def verify(
         follow_links = follow_links or known.reading.follow_links
         axes = known.reading.axes if axes is None else axes
         allow_fallback = allow_fallback or known.reading.allow_fallback
+        max_document_size = max_document_size or known.reading.max_document_size
     if in_place and format is None:
         format = detect(first, beside_v3=True)  # noqa: A001 - both formats' documents lie at every node
         if format == "zarr3":
@@ -89,7 +93,11 @@ def verify(
                 expected="a destination",
             )
     reading = ReadOptions.asked(
-        follow_links=follow_links, axes=axes, allow_fallback=allow_fallback, in_place=in_place
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+        in_place=in_place,
     )
     if known is not None:
         first, second = through(first, known.source_through), through(second, known.dest_through)

@@ -7,6 +7,7 @@ two can disagree. A witness gives (what differs, found, expected) for a node.
 from __future__ import annotations
 
 import base64
+import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
@@ -18,6 +19,7 @@ from zarrstack.core.jsons import JSON, canonical
 from ..archive import ArrayNode, Node
 from ..recipe import ArrayRecipe
 from ..recipe_conventions import AUTO, parse_conventions
+from .attributes import lost_values
 from .parsing import native
 from .tree import FoundNode
 from .values import same
@@ -29,12 +31,33 @@ Witness: TypeAlias = Callable[[Node, FoundNode], Iterator[Finding]]
 
 def findings(node: Node, found: FoundNode, recipe: ArrayRecipe) -> Iterator[Finding]:
     """What the witnesses of the conventions that are asked for say of a node."""
+    yield from netcdf(node, found)
     names = parse_conventions(recipe.conventions)
     for name, witness in WITNESSES.items():
         if name == "ome" and recipe.multiscale is not None:
             continue  # what stands under `ome` is made of other words
         if name in names or AUTO in names:
             yield from witness(node, found)
+
+
+def netcdf(node: Node, found: FoundNode) -> Iterator[Finding]:
+    """What netcdf-c keeps in `.zgroup` and `.zarray` is among the attributes; the reader moved it there.
+
+    Source: netcdf-c 4.10.1, `libnczarr/zsync.c` (`getnczarrkey`: an attribute of that name counts first).
+    """
+    documents = {document.key.rpartition("/")[2]: document.content for document in node.documents}
+    for name in (".zgroup", ".zarray"):
+        content = documents.get(name, b"")
+        if b"_nczarr_" not in content.lower():
+            continue
+        held, stated = json.loads(content), json.loads(documents.get(".zattrs", b"{}"))
+        for attribute in {"_nczarr_superblock", "_nczarr_group", "_nczarr_array"} - stated.keys():
+            member = attribute if attribute in held else attribute.upper()
+            result = {member: found.attributes.get(attribute)}
+            for place, text in lost_values(
+                {member: held[member]} if member in held else {}, result, None, None, ()
+            ):
+                yield f"attribute at {place}", "nothing that holds its value", text
 
 
 def xarray(node: Node, found: FoundNode) -> Iterator[Finding]:
@@ -100,7 +123,7 @@ def _number(stated: JSON, dtype: np.dtype[Any]) -> Any:
 
 
 def ome(node: Node, found: FoundNode) -> Iterator[Finding]:
-    """What stood in OME's attributes stands under `ome`, but for its versions.
+    """What stood in OME's attributes stands under `ome`, but for its versions and forbidden empty lists.
 
     Source: OME-Zarr 0.5, https://ngff.openmicroscopy.org/0.5/index.html
     """
@@ -116,19 +139,21 @@ def ome(node: Node, found: FoundNode) -> Iterator[Finding]:
             yield f"attribute {name!r}", "twice, in ome and beside it", "once"
         if name not in node.attributes:
             yield f"attribute ome/{name}", canonical(value), "nothing"
-        elif canonical(_unversioned(value)) != canonical(_unversioned(node.attributes[name])):
+        elif canonical(_of_05(value)) != canonical(_of_05(node.attributes[name])):
             yield f"attribute ome/{name}", canonical(value), canonical(node.attributes[name])
-        elif canonical(_unversioned(value)) != canonical(value):
-            yield f"attribute ome/{name}", "a version of its own", "none: ome has the version"
+        elif canonical(_of_05(value)) != canonical(value):
+            yield f"attribute ome/{name}", canonical(value), canonical(_of_05(value))
 
 
-def _unversioned(value: JSON) -> JSON:
-    """An entry, or a list of entries, without the version that each of them stated."""
+def _of_05(value: JSON) -> JSON:
+    """An entry, or a list of entries, without what 0.5 does not have: versions, and lists without items."""
     if isinstance(value, list):
-        return [_unversioned(item) if isinstance(item, dict) else item for item in value]
-    if isinstance(value, dict) and value.get("version") == "0.4":
-        return {name: item for name, item in value.items() if name != "version"}
-    return value
+        return [_of_05(item) if isinstance(item, dict) else item for item in value]
+    if not isinstance(value, dict):
+        return value
+    empty = {name for name in ("coordinateTransformations", "colors", "properties") if value.get(name) == []}
+    gone = empty | ({"version"} if value.get("version") == "0.4" else set())
+    return {name: item for name, item in value.items() if name not in gone}
 
 
 WITNESSES: Final[Mapping[str, Witness]] = {"hdmf": hdmf, "xarray": xarray, "ome": ome}

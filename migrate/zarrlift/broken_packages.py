@@ -1,0 +1,32 @@
+"""Packages that are installed and cannot be imported, which is no fault of who imports them."""
+
+from __future__ import annotations
+
+from traceback import walk_tb
+
+from zarrstack.core.errors import Problem
+
+_OURS = frozenset({"__main__", "zarrlift", "zarrstack"})
+
+
+def broken_package(error: BaseException) -> Problem | None:
+    """What is said of an error that was raised while another package was imported; None for any other.
+
+    The innermost package is named: numcodecs imports zfpy where that is installed, and fails as that does.
+    """
+    names = [
+        str(frame.f_globals.get("__name__", ""))
+        for frame, _ in walk_tb(error.__traceback__)
+        if frame.f_code.co_name == "<module>"
+    ]
+    packages = [name.partition(".")[0] for name in names]
+    if not packages or packages[-1] in _OURS:
+        return None
+    via = [name for name in dict.fromkeys(packages) if name not in _OURS and name != packages[-1]]
+    imported = f" (by {' and '.join(via)})" if via else ""
+    return Problem(
+        kind="package",
+        message=f"the package {packages[-1]} cannot be imported{imported}",
+        found=f"{type(error).__name__}: {error}",
+        advice=f"Repair or remove it: pip install --force-reinstall {packages[-1]}, or pip uninstall it.",
+    )

@@ -1,0 +1,134 @@
+"""Connections of a server that strangers may reach: so many at once, and none that says nothing for long.
+
+aiohttp 3.14 waits without end for the rest of a request's head. Each connection here has a time by which
+its next request must have arrived; while one is answered the clock stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from aiohttp import web
+    from aiohttp.typedefs import Handler
+
+PATIENCE: Final = 30.0
+"""Seconds from the beginning of a connection, or the end of an answer, until the next request is there."""
+MOST: Final = 512
+"""Connections at once; readers of chunks open some hundred."""
+_TOO_MANY: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
+
+
+class Connections:
+    """Those of one server."""
+
+    def __init__(self, patience: float = PATIENCE, most: int = MOST) -> None:
+        self.patience = patience
+        self.most = most
+        self.open: dict[asyncio.BaseProtocol, Connection] = {}
+        """By what of aiohttp's handles each."""
+
+    def protocol(self, server: Callable[[], Any]) -> Callable[[], Connection]:
+        """What `create_server` calls for each connection of an aiohttp server."""
+        return lambda: Connection(server(), self)
+
+    def middleware(self) -> Any:
+        """Stops a connection's clock while a request is answered."""
+        from aiohttp import web
+
+        @web.middleware
+        async def timed(request: web.Request, handler: Handler) -> web.StreamResponse:
+            connection = self.open.get(request.protocol)
+            if connection is not None:
+                connection.stop_clock()
+            try:
+                response = await handler(request)
+                await response.prepare(request)
+                await response.write_eof()
+                return response
+            finally:
+                if connection is not None:
+                    connection.start_clock()
+
+        return timed
+
+
+class Connection(asyncio.Protocol):
+    """One connection: aiohttp's, with a clock."""
+
+    def __init__(self, inner: asyncio.Protocol, all_of_them: Connections) -> None:
+        self._inner = inner
+        self._all = all_of_them
+        self._transport: asyncio.Transport | None = None
+        self._clock: asyncio.TimerHandle | None = None
+
+    def start_clock(self) -> None:
+        """The next request is awaited from now on."""
+        self.stop_clock()
+        if self._transport is not None:
+            loop = asyncio.get_running_loop()
+            self._clock = loop.call_later(self._all.patience, self._transport.abort)
+
+    def stop_clock(self) -> None:
+        """A request is there."""
+        if self._clock is not None:
+            self._clock.cancel()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Hand it to aiohttp, or turn it away."""
+        assert isinstance(transport, asyncio.Transport)
+        if len(self._all.open) >= self._all.most:
+            transport.write(_TOO_MANY)
+            transport.close()
+            return
+        self._transport = transport
+        self._all.open[self._inner] = self
+        self.start_clock()
+        self._inner.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As aiohttp does."""
+        self.stop_clock()
+        if self._transport is not None:
+            self._transport = None
+            del self._all.open[self._inner]
+            self._inner.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """As aiohttp does."""
+        if self._transport is not None:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """As aiohttp does."""
+        return self._inner.eof_received() if self._transport is not None else None
+
+    def pause_writing(self) -> None:
+        """As aiohttp does."""
+        if self._transport is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """As aiohttp does."""
+        if self._transport is not None:
+            self._inner.resume_writing()
+
+
+def logger() -> logging.Logger:
+    """For aiohttp: mistakes of ours are logged, what clients send wrong is answered and not told."""
+    made = logging.getLogger("zarrlift.serving")
+    if not made.filters:
+        made.addFilter(_is_ours)
+    return made
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    from aiohttp.http_exceptions import HttpProcessingError
+
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
