@@ -11,7 +11,7 @@ from formats.v2_trees import ARRAY, GROUP, array, messages, node, one, read, tre
 from zarrlift.archive import ArrayNode, GroupNode
 from zarrlift.formats import describe, zarr_v2
 from zarrlift.storage import LocalStorage
-from zarrstack.core.errors import StorageError, UsageError
+from zarrstack.core.errors import MetadataError, StorageError, UsageError
 
 
 def paths(archive):
@@ -299,6 +299,34 @@ def test_unreadable_consolidated_metadata_is_a_warning_where_files_can_be_listed
     assert ".zmetadata" in messages(archive, "warning")
 
 
+FAULTS = {
+    "refusal": ("/%d", "consolidated metadata has a key that leads out of the archive"),
+    "note": ("%d/other", "consolidated metadata has an entry that is no document"),
+    "warning": ("%d/.zattrs", "an entry of consolidated metadata is not an object"),
+}
+
+
+@pytest.mark.parametrize(("severity", "key", "message"), [(a, *b) for a, b in FAULTS.items()], ids=FAULTS)
+def test_of_many_faulty_entries_the_first_are_named_and_the_others_counted(tmp_path, severity, key, message):
+    """A document of 64 MB may hold five million of them."""
+    entries = {key % number: 1 for number in range(250)}
+    storage = tree(tmp_path, {".zgroup": GROUP, ".zmetadata": consolidated(**entries, **{".zgroup": GROUP})})
+    *named, last = zarr_v2.read(storage).problems
+    assert [(p.severity, p.message) for p in named] == [(severity, message)] * 100
+    assert named[99].found is not None
+    assert key % 99 in named[99].found
+    assert (last.severity, last.key) == (severity, ".zmetadata")
+    assert (last.message, last.found) == (f"150 more times: {message}", None)
+
+
+def test_of_many_differences_the_first_are_named_and_the_others_counted(tmp_path):
+    entries = {f"{number:03}/.zgroup": GROUP for number in range(250)}
+    storage = tree(tmp_path, {".zgroup": GROUP, ".zmetadata": consolidated(**entries, **{".zgroup": GROUP})})
+    *named, last = zarr_v2.read(storage).problems
+    assert [problem.node for problem in named] == [f"{number:03}" for number in range(100)]
+    assert last.message == "150 more documents differ from consolidated metadata"
+
+
 class Unlisted(LocalStorage):
     """A store that cannot list, as plain HTTP."""
 
@@ -347,6 +375,51 @@ def test_a_hierarchy_that_cannot_be_found_is_said_so(tmp_path):
     tree(tmp_path, {".zgroup": GROUP})
     with pytest.raises(UsageError, match=r"consolidate its metadata"):
         describe(Unlisted(tmp_path))
+
+
+BROKEN = {
+    "no JSON": (b'{"metadata": {', "the document is not JSON"),
+    "not an object": (b"[]", "the document is not a JSON object"),
+    "a member twice": (b'{"a": 1, "a": 2}', "a member is there twice"),
+    "too deep": (b"[" * 10**6, "the document is nested too deeply"),
+    "another version": (b'{"zarr_consolidated_format": 7, "metadata": {}}', "not consolidated metadata"),
+    "no metadata": (b'{"zarr_consolidated_format": 1, "metadata": []}', "not consolidated metadata"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BROKEN.values(), ids=BROKEN)
+def test_where_only_broken_consolidated_metadata_would_name_the_nodes_the_error_says_what_to_do(
+    tmp_path, content, message
+):
+    tree(tmp_path, {".zgroup": GROUP, "a/.zarray": ARRAY, ".zmetadata": content})
+    with pytest.raises(MetadataError, match=message) as caught:
+        describe(Unlisted(tmp_path))
+    problem = caught.value.problem
+    assert problem.key == ".zmetadata"
+    assert problem.advice is not None
+    assert problem.advice.startswith(f"{tmp_path} cannot be listed, and nothing else names its nodes")
+    assert "name one node by its own URL" in problem.advice
+    assert paths(describe(Unlisted(tmp_path / "a"))) == [""]
+
+
+@pytest.mark.parametrize(("content", "message"), BROKEN.values(), ids=BROKEN)
+def test_an_array_at_the_root_is_read_whatever_its_consolidated_metadata_is(tmp_path, content, message):
+    tree(tmp_path, {".zarray": ARRAY, ".zattrs": {"u": 1}, ".zmetadata": content})
+    archive = describe(Unlisted(tmp_path))
+    assert (paths(archive), node(archive).attributes, node(archive).refused) == ([""], {"u": 1}, False)
+    assert message in messages(archive, "warning")
+
+
+def test_of_an_archive_that_cannot_be_listed_good_entries_are_read_beside_faulty_ones(tmp_path):
+    entries = {"../out/.zarray": ARRAY, "a/.zarray": ARRAY, "b/.zarray": array(dtype="?!"), "c/.zarray": 1}
+    tree(tmp_path, {".zmetadata": consolidated(**entries)})
+    archive = describe(Unlisted(tmp_path))
+    assert [(found.path, found.refused) for found in archive.nodes] == [
+        ("", False),
+        ("a", False),
+        ("b", True),
+    ]
+    assert "../out/.zarray" in messages(archive)
 
 
 def test_a_root_that_cannot_be_listed_is_an_error(tmp_path, monkeypatch):

@@ -39,7 +39,8 @@ from .documents import Documents
 from .n5_attributes import axes_note
 from .nodes import placed, refuse
 from .strays import stray_notes, strays
-from .walk import Found, chunk_root, passed_over, root_alone, walk
+from .unlisted import root_alone
+from .walk import Found, chunk_root, passed_over, walk
 
 DOCUMENT: Final = "attributes.json"
 _OTHERS: Final[Mapping[str, Format]] = {".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"}

@@ -115,12 +115,6 @@ def walk(
     return found
 
 
-def root_alone(storage: Storage, documents: Sequence[str]) -> Found:
-    """What there is to see over a store that cannot list: the documents at the root, asked for by name."""
-    contents = zip(documents, storage.get_many(documents), strict=True)
-    return Found(path="", documents={name: content for name, content in contents if content is not None})
-
-
 def _is_leaf(place: Found, leaves: frozenset[str] | Callable[[Found], bool]) -> bool:
     return bool(leaves & place.documents.keys()) if isinstance(leaves, frozenset) else leaves(place)
 

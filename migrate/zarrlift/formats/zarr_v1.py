@@ -41,7 +41,8 @@ from .contradictions import Native, chunks_alone, nodes_in_arrays
 from .documents import Documents
 from .nodes import add_groups, placed, refuse
 from .strays import stray_notes, strays
-from .walk import Found, chunk_root, root_alone, walk
+from .unlisted import root_alone
+from .walk import Found, chunk_root, walk
 from .zarr_v2_array import Describer
 from .zarr_v2_deviations import specified_fill
 

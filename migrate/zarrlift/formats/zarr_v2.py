@@ -26,7 +26,8 @@ from .documents import Documents, parse_object
 from .nodes import add_groups, placed, refuse
 from .separators import separator
 from .strays import stray_notes, strays
-from .walk import Found, chunk_root, leading_away, name_problems, root_alone, walk
+from .unlisted import root_alone, unlisted_advice
+from .walk import Found, chunk_root, leading_away, name_problems, walk
 from .zarr_v2_array import Described, Describer
 from .zarr_v2_characters import shown_by_a_chunk
 from .zarr_v2_deviations import FORMAT_AS_TEXT
@@ -77,7 +78,8 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
         if content is not None:
             listed, problems = consolidated.entries(content)
     except (MetadataError, BadObjectError) as error:
-        if not storage.can_list:
+        if not storage.can_list and storage.get(ARRAY) is None:
+            error.problem = replace(error.problem, advice=unlisted_advice(storage))
             raise
         problems.append(replace(error.problem, severity="warning", kind="consolidated"))
     reader = _Reader(storage=storage, only=only)
@@ -121,7 +123,7 @@ def _unlisted(storage: Storage, listed: dict[str, JSONObject] | None) -> dict[st
                 "the nodes of this archive cannot be found",
                 found="a store that cannot list, and no .zmetadata",
                 expected=".zmetadata, or an array at the root",
-                advice="Copy the archive to a place that can list, or consolidate its metadata.",
+                advice=unlisted_advice(storage),
             )
         return {"": root}
     found: dict[str, Found] = {}

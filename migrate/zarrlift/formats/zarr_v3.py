@@ -24,6 +24,7 @@ from .contradictions import Native, chunks_alone, nodes_in_arrays
 from .documents import Documents
 from .nodes import add_groups, placed, refuse
 from .strays import stray_notes, strays
+from .unlisted import unlisted_advice
 from .walk import Found, chunk_root, name_problems, walk
 from .zarr_v3_array import Describer, group_members
 
@@ -97,7 +98,7 @@ class _Reader:
                     "the nodes of this archive cannot be found",
                     found="a store that cannot list, and no consolidated metadata",
                     expected="consolidated metadata, or an array at the root",
-                    advice="Copy the archive to a place that can list, or consolidate its metadata.",
+                    advice=unlisted_advice(self.storage),
                 )
             for key, entry in listed.items():
                 path = key.rpartition("/")[0]
@@ -192,12 +193,16 @@ class _Reader:
             return None
         self.consolidated = {}
         apart = block.get(GUARD)
+        faults = consolidated.Faults(NAME)
         for path, entry in {**metadata, **(apart if isinstance(apart, dict) else {})}.items():
             if path.startswith("/") or "" in path.split("/") or ".." in path.split("/"):
-                message, found = "consolidated metadata has a key that is no node", f"the key {excerpt(path)}"
-                self.problems.append(Problem(kind="name", message=message, key=NAME, found=found))
+                message = "consolidated metadata has a key that is no node"
+                if faults.named(message):
+                    found = f"the key {excerpt(path)}"
+                    faults.add(Problem(kind="name", message=message, key=NAME, found=found))
             else:
                 self.consolidated[join(path, NAME)] = _plain(entry)
+        self.problems.extend(faults.problems())
         return self.consolidated
 
     def _compare(self, found: dict[str, Found]) -> None:
