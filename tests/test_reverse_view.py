@@ -452,6 +452,19 @@ def test_a_broken_document_leaves_its_node_out_alone(tmp_path: Path) -> None:
         read(store, "fine/.zarray")
 
 
+@pytest.mark.parametrize("in_v2", [True, False])
+def test_documents_are_read_up_to_a_limit(in_v2: bool, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    group = zarr.create_group(source, zarr_format=2 if in_v2 else 3)
+    group.create_group("large", attributes={"text": "a" * 2000})
+    group.create_group("fine", attributes={"text": "a" * (960 if in_v2 else 800)})
+    limited = zarrlift.present(source, "n5", max_document_size=1000)
+    assert refusals(limited).keys() == {"large"}, "what a view makes of a document may be larger"
+    assert refusals(zarrlift.present(source, "n5", max_document_size=4000)) == {}
+    if not in_v2:
+        assert refusals(ReverseView(LocalStore(source), max_document_size=1000)).keys() == {"large"}
+
+
 # ----- the store
 
 

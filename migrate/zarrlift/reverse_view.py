@@ -21,6 +21,7 @@ from .places import Place, open_storage
 from .read_options import AXES, ReadOptions
 from .reversing import DOCUMENTS, SHOWN, Reversed
 from .reversing_chunks import Showing
+from .storage_files import WRITTEN
 from .view import LegacyView, view_of
 
 if TYPE_CHECKING:
@@ -44,20 +45,27 @@ def present(
     format: Format | None = None,
     allow_fallback: bool = False,
     follow_links: bool = False,
+    max_document_size: int | None = None,
     recipe: Recipe | None = None,
 ) -> ReverseView:
     """A read-only store that shows any archive as Zarr v2 (`shown="zarr2"`) or N5 (`"n5"`), at once.
 
     For readers that do not know Zarr v3 yet. An archive in an older format, or one given a `recipe`, is
     first seen as Zarr v3, as `open` shows it. `separator` stands in v2's chunk keys; `axes` is how N5's
-    axes and the array's relate, on either side. What cannot be shown is left out, and is listed, with
+    axes and the array's relate, on either side. Larger documents than `max_document_size` (64 MiB unless
+    it is given, in bytes) are refused. What cannot be shown is left out, and is listed, with
     the reason, in the store's `problems`.
 
     Raises UsageError where there is no archive, StorageError. Reading raises UnsupportedError for the
     documents of a node that is left out, ChunkError for a chunk that is damaged.
     """
     storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
-    reading = ReadOptions.asked(follow_links=follow_links, axes=axes, allow_fallback=allow_fallback)
+    reading = ReadOptions.asked(
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+    )
     return presented(storage, shown, separator=separator, format=format, reading=reading, recipe=recipe)
 
 
@@ -74,12 +82,20 @@ def presented(
     from .formats.detection import detect
 
     below: Place = storage
+    most = reading.max_document_size
+    storage.document_bound = reading.document_bound
     if recipe is not None or detect(storage, format=format) != "zarr3":
         below = view_of(storage, format=format, reading=reading, recipe=recipe)
         storage = open_storage(below)
+        most = max(most, WRITTEN.most)  # of documents that the view made of those which were bounded
     store = below if isinstance(below, Store) else storage.zarr_store()
     view = ReverseView(
-        store, format=shown, separator=separator, axes=reading.axes, follow_links=reading.follow_links
+        store,
+        format=shown,
+        separator=separator,
+        axes=reading.axes,
+        follow_links=reading.follow_links,
+        max_document_size=most,
     )
     view.use(storage)
     return view
@@ -89,8 +105,8 @@ class ReverseView(HierarchyView[Reversed]):
     """A Zarr v3 hierarchy as Zarr v2 or N5; read-only.
 
     Options: `format` ("zarr2" or "n5"), `separator` ("." or "/", in v2's chunk keys), `axes`
-    ("reversed" or "kept", of N5) and `follow_links`. The hierarchy is described when something is
-    first asked for, and kept as it was then.
+    ("reversed" or "kept", of N5), `follow_links`, and `max_document_size` in bytes. The hierarchy is
+    described when something is first asked for, and kept as it was then.
     """
 
     name = "reverse-view"
@@ -104,6 +120,7 @@ class ReverseView(HierarchyView[Reversed]):
         separator: Separator = ".",
         axes: Axes = "reversed",
         follow_links: bool = False,
+        max_document_size: int | None = None,
     ) -> None:
         super().__init__(store)
         for value, allowed, what in (
@@ -114,7 +131,9 @@ class ReverseView(HierarchyView[Reversed]):
             if value not in allowed:
                 raise UsageError(f"unknown {what}", found=repr(value), expected=", ".join(allowed))
         self._showing = Showing(format=format, separator=separator, axes=axes)
-        self._follow_links = follow_links
+        self._reading = ReadOptions.asked(
+            follow_links=follow_links, axes=axes, allow_fallback=False, max_document_size=max_document_size
+        )
         self._storage: Storage | None = None
 
     def use(self, storage: Storage) -> None:
@@ -146,10 +165,10 @@ class ReverseView(HierarchyView[Reversed]):
     def _describe(self) -> Reversed:
         storage, store = self._storage, self._store
         if storage is None:
-            storage = open_storage(store, follow_links=self._follow_links)
+            storage = open_storage(store, follow_links=self._reading.follow_links)
             store = storage.zarr_store()  # bound to no event loop but its own
-        archive = describe(storage, format="zarr3", options=ReadOptions(follow_links=self._follow_links))
-        return Reversed.of(archive, storage, store, self._showing, follow_links=self._follow_links)
+        archive = describe(storage, format="zarr3", options=self._reading)
+        return Reversed.of(archive, storage, store, self._showing, follow_links=self._reading.follow_links)
 
     async def _chunks(self, shown: Reversed, path: str) -> AsyncGenerator[str, None]:
         array = shown.arrays[path]

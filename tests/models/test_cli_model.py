@@ -18,6 +18,7 @@ from fixtures_index import archive
 from zarrlift import models
 from zarrlift.cli import main
 from zarrlift.cli.model import app
+from zarrstack.core.errors import MetadataError
 
 OCEAN = str(archive("zarr-2.18/people/ocean").path)
 CELLS = str(archive("zarr-2.18/people/cells").path)
@@ -114,6 +115,28 @@ def test_show_says_what_is_missing_and_exits_1(run, tmp_path):
     out, err = run("show", tmp_path / "a", code=1)
     assert "sst" not in json.loads(out)["members"]
     assert "refused: /sst" in err
+
+
+def test_documents_are_read_up_to_a_limit(run, tmp_path):
+    shutil.copytree(OCEAN, tmp_path / "a")
+    (tmp_path / "a" / "sst" / ".zattrs").write_text(json.dumps({"text": "a" * 5000}))
+    place, limit = tmp_path / "a", ("--max-document-size", "4kB")
+    out, err = run("show", place, *limit, code=1)
+    assert "sst" not in json.loads(out)["members"]
+    assert "/sst, key 'sst/.zattrs': the document is too large" in err
+    run("show", place, "--max-document-size", "6kB")
+    run("diff", OCEAN, place, *limit, code=1)
+    run("schema", place, *limit)
+    (tmp_path / "model.json").write_text(run("show", place)[0])
+    assert "too large" in run("validate", place, tmp_path / "model.json", *limit, code=1)[0]
+    run("validate", place, tmp_path / "model.json")
+    with pytest.raises(MetadataError, match="too large"):
+        models.show(place / "sst", max_document_size=10)
+
+
+def test_a_model_file_without_end_is_not_read(run):
+    _, err = run("validate", OCEAN, "/dev/zero", code=2)
+    assert "the file is too large for a model" in err
 
 
 def test_schema_of_a_format_and_of_a_hierarchy(run):

@@ -78,6 +78,7 @@ def _reading(
     follow_links: bool,
     axes: Any,
     allow_fallback: bool,
+    max_document_size: str | None,
     storage_options: list[str] | None,
 ) -> dict[str, Any]:
     """How an archive is read, in the words of `zarrlift.models.show`."""
@@ -87,6 +88,7 @@ def _reading(
         "follow_links": follow_links,
         "axes": o.value(axes),
         "allow_fallback": allow_fallback,
+        "max_document_size": o.size(max_document_size, "--max-document-size"),
         "storage_options": o.storage_options(storage_options),
     }
 
@@ -104,6 +106,7 @@ def show(
     follow_links: o.FollowLinks = False,
     axes: o.AxesOption = None,
     allow_fallback: o.AllowFallback = False,
+    max_document_size: o.MaxDocumentSize = None,
     storage_options: o.StorageOptions = None,
     as_json: o.Json = False,
 ) -> int:
@@ -113,7 +116,7 @@ def show(
         from .. import models
         from ..formats.documents import levels
 
-        reading = _reading(as_, from_, follow_links, axes, allow_fallback, storage_options)
+        reading = _reading(as_, from_, follow_links, axes, allow_fallback, max_document_size, storage_options)
         recipe = None if recipe_file is None else o.load_recipe(recipe_file)
         if flat and consolidated or (recipe is not None and as_ is None):
             raise _usage("--flat or --consolidated, and --recipe with --as v3")
@@ -157,6 +160,7 @@ def schema(
     follow_links: o.FollowLinks = False,
     axes: o.AxesOption = None,
     allow_fallback: o.AllowFallback = False,
+    max_document_size: o.MaxDocumentSize = None,
     storage_options: o.StorageOptions = None,
 ) -> int:
     """Write a JSON Schema (draft 2020-12): of all v2 or v3 models, or of exactly this hierarchy."""
@@ -172,7 +176,9 @@ def schema(
         else:
             if zarr_format is not None:
                 raise _usage("a hierarchy has its own format", expected="no --format, or no SRC")
-            reading = _reading(as_, from_, follow_links, axes, allow_fallback, storage_options)
+            reading = _reading(
+                as_, from_, follow_links, axes, allow_fallback, max_document_size, storage_options
+            )
             made = models.schema(source, leave_open=parts(leave_open or ()), **reading)
         return Answer(code=DONE, text=lambda _: (json.dumps(made, indent=2),), data=lambda: made)
 
@@ -190,6 +196,7 @@ def validate(
     follow_links: o.FollowLinks = False,
     axes: o.AxesOption = None,
     allow_fallback: o.AllowFallback = False,
+    max_document_size: o.MaxDocumentSize = None,
     storage_options: o.StorageOptions = None,
     as_json: o.Json = False,
 ) -> int:
@@ -203,7 +210,7 @@ def validate(
         *sources, model = places
         if not sources:
             raise _usage("an archive and a model are needed", expected="SRC... MODEL")
-        reading = _reading(as_, from_, follow_links, axes, allow_fallback, storage_options)
+        reading = _reading(as_, from_, follow_links, axes, allow_fallback, max_document_size, storage_options)
         requirement = models.load(model, leave_open=parts(leave_open or ()))
         if len(sources) == 1:
             rows = [(_shown(sources[0]), models.validate(sources[0], requirement, **reading))]
@@ -243,6 +250,7 @@ def diff(
     follow_links: o.FollowLinks = False,
     axes: o.AxesOption = None,
     allow_fallback: o.AllowFallback = False,
+    max_document_size: o.MaxDocumentSize = None,
     storage_options: o.BothOptions = None,
     as_json: o.Json = False,
 ) -> int:
@@ -252,7 +260,7 @@ def diff(
         from .. import models
         from ..report import models as report_models
 
-        reading = _reading(None, None, follow_links, axes, allow_fallback, storage_options)
+        reading = _reading(None, None, follow_links, axes, allow_fallback, max_document_size, storage_options)
         found = models.diff(first, second, ignore=ignore or (), **reading)
         return Answer(
             code=PARTLY if found else DONE,

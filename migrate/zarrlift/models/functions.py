@@ -45,19 +45,26 @@ def show(
     follow_links: bool = False,
     axes: Axes | None = None,
     allow_fallback: bool = False,
+    max_document_size: int | None = None,
 ) -> Hierarchy:
     """The model of an archive: v2 and v3 as they are, other formats as the v3 model of their layout.
 
     `migrated` gives what migration with `recipe` would make of it instead, by the plan's own mapping.
-    Chunks are not looked at. Nodes that cannot be read are left out and named in `problems`. Raises
-    UsageError where nothing is, MetadataError where the root cannot be read.
+    Chunks are not looked at. Documents of an archive that are larger than `max_document_size` (64 MiB
+    unless it is given, in bytes) are refused. Nodes that cannot be read are left out and named in
+    `problems`. Raises UsageError where nothing is, MetadataError where the root cannot be read.
     """
     if isinstance(place, Hierarchy):
         return as_v3(place, recipe) if migrated else place
     if isinstance(place, dict) or is_model_file(place):
         read = checked_model(place, "the model") if isinstance(place, dict) else read_model(place)  # type: ignore[arg-type]
         return as_v3(read, recipe) if migrated else read
-    options = ReadOptions.asked(follow_links=follow_links, axes=axes, allow_fallback=allow_fallback)
+    options = ReadOptions.asked(
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+    )
     there: Any = getattr(place, "store_path", place)  # of what zarr has open
     storage = open_storage(there, storage_options=storage_options, follow_links=follow_links)
     hierarchy = read_hierarchy(storage, format=format, options=options)

@@ -88,7 +88,7 @@ def read_hierarchy(
     problems = list(archive.all_problems())
     flat: Flat = {}
     for node in archive.nodes:
-        document = build(node, problems)
+        document = None if _is_unread(node) else build(node, problems)
         if document is not None:
             flat[node.path] = document
     read = set(flat)
@@ -103,6 +103,12 @@ def read_hierarchy(
         storage=storage,
         unread=tuple(node.path for node in archive.nodes if node.path not in kept),
     )
+
+
+def _is_unread(node: Node) -> bool:
+    """Whether a document of a node could not be read, so that the others do not say all of it."""
+    keys = {told.key for told in node.problems if told.kind == "storage" and told.severity == "refusal"}
+    return any(key and key.rpartition("/")[0] == node.path != key for key in keys)
 
 
 def read_model(path: str | os.PathLike[str]) -> Hierarchy:
@@ -159,26 +165,21 @@ def read_file(name: str) -> bytes:
 
     UsageError where there is none or it is too large.
     """
-    if name == STANDARD_INPUT:
-        content = sys.stdin.buffer.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise UsageError(
-                "standard input is too large for a model", expected=f"at most {MOST_BYTES} bytes"
-            )
-        return content
     try:
-        size = os.stat(name).st_size
-        if size > MOST_BYTES:
-            raise UsageError(
-                "the file is too large for a model", found=f"{size} bytes", expected=f"at most {MOST_BYTES}"
-            )
-        with open(name, "rb") as file:
-            return file.read()
+        if name == STANDARD_INPUT:
+            content = sys.stdin.buffer.read(MOST_BYTES + 1)
+        else:
+            with open(name, "rb") as file:
+                content = file.read(MOST_BYTES + 1)
     except IsADirectoryError:
         advice = f"Write it with: zarrlift model show {name} > model.json"
         raise UsageError("a model is a file, and this is a directory", found=name, advice=advice) from None
     except OSError as error:
         raise UsageError("the file cannot be read", found=f"{name}: {error.strerror}") from None
+    if len(content) > MOST_BYTES:
+        what = "standard input" if name == STANDARD_INPUT else "the file"
+        raise UsageError(f"{what} is too large for a model", expected=f"at most {MOST_BYTES} bytes")
+    return content
 
 
 # ----- to v3
