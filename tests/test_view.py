@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -20,6 +23,7 @@ from zarr.storage import LocalStore, MemoryStore
 import zarrlift
 from zarrlift.places import open_storage
 from zarrlift.read_options import ReadOptions
+from zarrlift.reverse_view import ReverseView
 from zarrlift.view import LegacyView, view_of
 from zarrstack.core.errors import ChunkError, StorageError, UnsupportedError, UsageError, ZarrstackError
 
@@ -47,7 +51,7 @@ def node_of(key: str) -> str:
     return re.split(r"/zarr\.json$|/c(?:/[0-9]+)*$", key)[0]
 
 
-def read(view: LegacyView, key: str, byte_range=None) -> bytes | None:
+def read(view: LegacyView | ReverseView, key: str, byte_range=None) -> bytes | None:
     value = asyncio.run(view.get(key, default_buffer_prototype(), byte_range))
     return None if value is None else value.to_bytes()
 
@@ -183,6 +187,59 @@ def test_a_damaged_chunk_is_an_error_with_its_place(tmp_path: Path) -> None:
         zarrlift.open(source, path="sst")[:]
     assert caught.value.problem.node == "sst"
     assert caught.value.problem.key == f"sst/{chunk.name}"
+
+
+class _Large(BaseHTTPRequestHandler):
+    """An array of 16 bytes, whose chunk is announced as ten gigabytes; it knows no ranges."""
+
+    def do_GET(self) -> None:
+        chunk = self.path == "/0"
+        self.send_response(200 if chunk or self.path == "/.zarray" else 404)
+        content = bytes(64) if chunk else json.dumps(LARGE).encode()
+        self.send_header("Content-Length", str(10 << 30 if chunk else len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+LARGE = {
+    "zarr_format": 2, "shape": [4], "chunks": [4], "dtype": "<i4", "compressor": None, "fill_value": 0,
+    "order": "C", "filters": None,
+}  # fmt: skip
+
+
+@pytest.fixture(params=["file", "http"])
+def large(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An array whose chunk is an object far larger than it could be."""
+    if request.param == "file":
+        (tmp_path / ".zarray").write_text(json.dumps(LARGE))
+        with (tmp_path / "0").open("wb") as file:
+            file.truncate(1 << 40)
+        yield str(tmp_path)
+        return
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Large) as server:
+        server.daemon_threads = True
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    "part", [None, OffsetByteRequest(0), RangeByteRequest(0, 1 << 40), SuffixByteRequest(1 << 40)], ids=str
+)
+def test_a_chunk_that_is_too_large_is_an_error_and_not_read(part: object, large: str) -> None:
+    for view in (view_of(open_storage(large)), zarrlift.present(large, "zarr2")):
+        key = "0" if isinstance(view, ReverseView) else "c/0"
+        with pytest.raises(ChunkError, match="larger than a chunk of this array can be") as caught:
+            read(view, key, part)
+        assert caught.value.problem.key == "0"
+
+
+def test_a_part_of_a_chunk_that_is_too_large_is_read_alone(large: str) -> None:
+    view = view_of(open_storage(large))
+    assert read(view, "c/0", RangeByteRequest(4, 8)) == bytes(4)
 
 
 @pytest.mark.parametrize("part", [None, RangeByteRequest(0, 4)], ids=str)

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from zarr.abc.store import ByteRequest, Store
+from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 
@@ -16,10 +16,11 @@ from zarrstack.byte_ranges import cut
 from zarrstack.core.paths import prefix_of
 from zarrstack.readonly import Unwritable
 
-from .shown import ShownHierarchy
+from .shown import Held, ShownHierarchy
 
 if TYPE_CHECKING:
     from .archive import Layout
+    from .storage import Storage
 
 H = TypeVar("H", bound=ShownHierarchy[Any])
 
@@ -64,15 +65,13 @@ class HierarchyView(Unwritable, Generic[H]):
         elif not found.alone:
             result = await asyncio.to_thread(found.read, shown.storage)
         else:
-            part = byte_range if found.as_it_lies and not found.header else None
-            data = await shown.store.get(
-                found.key, default_buffer_prototype() if part is None else prototype, part
-            )
+            span = _span(byte_range, found.bound.most) if found.as_it_lies and not found.header else None
+            data = await _stored(shown.storage, found, span)
             if data is None:
-                shown.storage.require_absent(found.key)
-            if data is None or part is not None:
-                return data
-            result = await asyncio.to_thread(found.shown, data.to_bytes())
+                return None
+            if span is not None:
+                return prototype.buffer.from_bytes(data)
+            result = await asyncio.to_thread(found.shown, data)
         return None if result is None else cut(prototype.buffer.from_bytes(result), byte_range)
 
     def get_sync(
@@ -139,6 +138,31 @@ class HierarchyView(Unwritable, Generic[H]):
             async for name in self._list_dir(path):
                 if name not in seen:
                     yield name
+
+
+def _span(part: ByteRequest | None, most: int) -> tuple[int, int] | None:
+    """(start, stop) of an object, as `Soon.parts` takes them; None where the whole has to be read.
+
+    So it has for what names no length, or one of which the bound of the object would have to be told.
+    """
+    match part:
+        case RangeByteRequest(start, stop) if start < stop <= start + most:
+            return start, stop
+        case SuffixByteRequest(size) if 0 < size <= most:
+            return -size, 0
+    return None
+
+
+async def _stored(storage: Storage, held: Held, span: tuple[int, int] | None) -> bytes | None:
+    """A stored object, or a part of it, and no more than its bound; ChunkError, StorageError."""
+    soon = storage.soon
+    if span is None:
+        if soon is None:
+            return await asyncio.to_thread(held.stored, storage)
+        return await asyncio.wrap_future(soon.get([held.key], held.bound)[0])
+    if soon is None:
+        return await asyncio.to_thread(storage.get_part, held.key, span[0], span[1] - span[0])
+    return await asyncio.wrap_future(soon.parts(held.key, [span])[0])
 
 
 async def stored_objects(store: Store, path: str, layout: Layout) -> AsyncGenerator[tuple[int, ...], None]:
