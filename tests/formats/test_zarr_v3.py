@@ -342,6 +342,15 @@ def test_a_damaged_shard_is_refused_at_its_key(source, tmp_path):
     assert not (tmp_path / "new.zarr/g/shards/zarr.json").exists()
 
 
+def test_of_many_faulty_keys_of_consolidated_metadata_the_first_are_named_and_the_others_counted(tmp_path):
+    faulty = {f"/{number}": GROUP for number in range(250)}
+    root = {**GROUP, "consolidated_metadata": {"kind": "inline", "metadata": {"a": ARRAY, **faulty}}}
+    storage = open_storage(tree(tmp_path / "many", {"zarr.json": root, "a/zarr.json": ARRAY}).root)
+    *named, last = zarr_v3.read(storage).problems
+    assert [problem.found for problem in named] == [f'the key "/{number}"' for number in range(100)]
+    assert last.message == "150 more times: consolidated metadata has a key that is no node"
+
+
 def test_a_store_that_cannot_list_is_read_by_its_consolidated_metadata(source, tmp_path):
     storage = open_storage(source)
     known = zarr_v3.read(storage)
