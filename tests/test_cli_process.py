@@ -146,6 +146,48 @@ entry()
 """
 
 
+LOADED_ONCE = """
+import sys
+from zarrlift import process
+process.ours = True
+process.before_loading()
+from zarrlift.verifying import ahead
+ahead.begin()
+print(sorted({"numpy", "zarr", "numcodecs", "typer", "zarrlift.migration"} & set(sys.modules)))
+print(ahead.take() is not None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere results are checked in the same process")
+@pytest.mark.parametrize("threads", [None, "2"])
+def test_what_both_processes_need_is_loaded_before_the_fork(threads):
+    environment = {name: text for name, text in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    if threads is not None:  # numpy would start them, and a process with threads cannot be forked
+        environment["OPENBLAS_NUM_THREADS"] = threads
+    done = python(LOADED_ONCE, env=environment)
+    assert done.stdout.splitlines() == ["['numpy']", "True"], done.stderr
+
+
+BROKEN_NUMPY = """
+import sys
+class Broken:
+    def find_spec(self, name, *_):
+        if name == "numpy":
+            raise ImportError("numpy is broken")
+sys.meta_path.insert(0, Broken())
+from zarrlift.cli import entry
+entry()
+"""
+
+
+def test_a_package_that_cannot_be_loaded_is_no_traceback(tmp_path):
+    zarr.create_array(tmp_path / "a", shape=(1,), dtype="u1", zarr_format=2)
+    done = python(BROKEN_NUMPY, "migrate", str(tmp_path / "a"), str(tmp_path / "b"))
+    assert done.returncode == 1
+    assert "numpy is broken" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_ctrl_c_before_a_command_has_begun_is_no_traceback():
     done = python(STOPPED_AT_THE_START, "migrate", "a", "b")
     assert done.returncode == 130

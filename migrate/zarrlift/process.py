@@ -28,7 +28,7 @@ leave hardly any garbage, and looking once took a fifteenth of the time that loa
 def before_loading() -> None:
     """What is set where the process is ours, before anything is loaded."""
     # numpy's threads for linear algebra, which nothing here uses, take time to start and forbid a fork.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     gc.set_threshold(_WHILE_LOADING)
 
 

@@ -2,7 +2,7 @@
 
 Only where the command line owns the process, and before any thread runs in it. A fork takes
 milliseconds where a new interpreter takes as long as copying ten thousand files. Little is imported
-here: the first copy is made before anything else is.
+here, since every copy has it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command line: `entry` is the installed command, `main` the same in somebody else's process.
 
 Nothing heavy is imported here. What judges a result is begun first of all, in a process apart, and
-loads what it needs while this one still reads its command line.
+loads zarr-python while this one still reads its command line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The process that checks a result, begun before this one has loaded anything.
+"""The process that checks a result, begun before this one reads its command line.
 
 Loading zarr-python takes as long as moving half a gigabyte, and longer than all that this project
-loads. On a machine with two cores it costs nothing where another process does it from the first moment.
+loads. On a machine with two cores it costs nothing where another process does it meanwhile.
 """
 
 from __future__ import annotations
@@ -34,7 +34,14 @@ def wanted(words: Sequence[str]) -> bool:
 
 
 def begin() -> None:
-    """Begin, where a fork is safe. Call it before numpy is loaded, or it is loaded for both."""
+    """Begin, where a fork is safe.
+
+    What both processes need, numpy first of all, is loaded before, once: neither has it sooner by itself.
+    """
+    try:
+        from . import checks  # noqa: F401
+    except Exception:  # noqa: BLE001 - a broken package is named by the command that needs it
+        return
     if not _begun and (begun := new()) is not None:
         _begun.append(begun)
 
@@ -67,7 +74,7 @@ def _load() -> None:
     gc.disable()
     import zarr  # noqa: F401
 
-    from . import checks, chunks, parsing  # noqa: F401 - loaded while nothing is asked for yet
+    from . import chunks, parsing  # noqa: F401 - loaded while nothing is asked for yet
 
     parsing.warm_up()
     gc.freeze()
