@@ -13,6 +13,7 @@ from job_archives import write_archive
 import zarrlift
 from zarrlift import events
 from zarrlift.cli import main
+from zarrlift.cli.watching import watched
 from zarrstack.core.errors import Problem
 
 STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
@@ -35,6 +36,14 @@ def test_a_failure_is_told_at_once_where_standard_error_is_no_terminal(broken, c
     assert main([*broken]) == 1
     (line,) = live(capsys.readouterr().err)
     assert line.startswith("failed: /g/recode, key 'g/recode/3': ")
+
+
+def test_a_record_that_no_handler_wants_is_not_made(tmp_path: Path) -> None:
+    with watched(quiet=False, verbose=False, log_file=None):
+        assert not events.log.isEnabledFor(logging.INFO)  # one for each of thousands of arrays
+        assert events.progress_log.isEnabledFor(logging.INFO)
+    with watched(quiet=False, verbose=False, log_file=str(tmp_path / "log.txt")):
+        assert events.log.isEnabledFor(logging.INFO)
 
 
 def test_quiet_logs_nothing(broken, capsys) -> None:

@@ -23,7 +23,7 @@ def watched(*, quiet: bool, verbose: bool, log_file: str | None) -> Iterator[Any
     Standard error gets failures and a line a minute where it is no terminal, with `verbose` everything, and
     nothing if `quiet`. A terminal has the bar and the report for that.
     """
-    from ..events import log
+    from ..events import log, progress_log
     from ..progress import Bar, progress_for
 
     progress = progress_for(quiet=quiet)
@@ -32,11 +32,13 @@ def watched(*, quiet: bool, verbose: bool, log_file: str | None) -> Iterator[Any
         handlers.append(_Shown(progress, everything=verbose))
     if log_file is not None:
         handlers.append(_file(log_file))
-    level = log.level
+    levels = log.level, progress_log.level
     for handler in handlers:
         log.addHandler(handler)
     if handlers:
-        log.setLevel(logging.INFO)
+        # A record of each of thousands of arrays takes time even where no handler wants it.
+        log.setLevel(logging.INFO if verbose or log_file is not None else logging.WARNING)
+        progress_log.setLevel(logging.INFO)
     try:
         yield progress
     except KeyboardInterrupt:
@@ -47,7 +49,8 @@ def watched(*, quiet: bool, verbose: bool, log_file: str | None) -> Iterator[Any
         raise
     finally:
         progress.close()
-        log.setLevel(level)
+        log.setLevel(levels[0])
+        progress_log.setLevel(levels[1])
         for handler in handlers:
             log.removeHandler(handler)
             handler.close()
