@@ -20,6 +20,7 @@ import chances
 import choosing
 import left_behind
 import pytest
+import unpacking
 
 HERE = Path(__file__).parent
 END = "3.11" if sys.version_info[:2] == (3, 11) else "3.13"
@@ -109,5 +110,6 @@ def pytest_configure(config: pytest.Config) -> None:
     chances.load_profile(config)
     config.pluginmanager.register(choosing.Choice(config), "choice")
     config.pluginmanager.register(left_behind, "left-behind")
+    config.pluginmanager.register(unpacking, "unpacking")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(SkipGuard(), "skip-guard")

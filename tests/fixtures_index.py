@@ -28,8 +28,8 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from unpacking import FIXTURES, unpacked
 
-FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 Format = Literal["zarr_v2", "n5", "zarr_v1", "zarr_v3_draft"]
 FORMATS: tuple[Format, ...] = ("zarr_v2", "n5", "zarr_v1", "zarr_v3_draft")
 _SUFFIX = ".expected.json"
@@ -152,8 +152,8 @@ class ExpectedArchive:
 
     name: str
     """Such as `zarr-2.18/dtypes`."""
-    path: Path
-    """The folder or zip file."""
+    file: str
+    """The folder or zip file, below fixtures."""
     kind: Literal["directory", "zip"]
     prefix: str
     """Where in a zip file the root lies; "" mostly."""
@@ -164,6 +164,11 @@ class ExpectedArchive:
     groups: Mapping[str, Mapping[str, Any]]
     """Attributes by path; "" is the root, unless an array lies there."""
     arrays: Mapping[str, ExpectedArray] = field(repr=False, default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """The folder, unpacked, or the zip file."""
+        return unpacked(self.file)
 
     @property
     def format(self) -> Format:
@@ -207,7 +212,7 @@ def archive(name: str) -> ExpectedArchive:
     found: dict[str, ExpectedArray] = {}
     out = ExpectedArchive(
         name=name,
-        path=file.parent / location["path"],
+        file=(file.parent / location["path"]).relative_to(FIXTURES).as_posix(),
         kind=location["kind"],
         prefix=location["prefix"],
         axes=location.get("axes", "kept"),
@@ -318,7 +323,8 @@ class BadCase:
     """A damaged archive. Its array `good` is sound in every case but `nothing`."""
 
     name: str
-    path: Path
+    format: Format
+    """Which format it is damaged in."""
     damaged: tuple[str, ...]
     """The nodes that cannot be migrated; none where only `.zmetadata` is wrong."""
     what: str
@@ -332,9 +338,9 @@ class BadCase:
     Of Zarr v2, drafts and N5 only, and only where it was asked."""
 
     @property
-    def format(self) -> str:
-        """Which format it is damaged in."""
-        return self.path.parent.parent.name
+    def path(self) -> Path:
+        """The folder, unpacked."""
+        return unpacked(f"{self.format}/bad/{self.name}{'.n5' if self.format == 'n5' else '.zarr'}")
 
     def __str__(self) -> str:
         return self.name if self.format == "zarr_v2" else f"{self.format}-{self.name}"
@@ -343,12 +349,11 @@ class BadCase:
 @cache
 def bad_cases(format: Format = "zarr_v2") -> tuple[BadCase, ...]:
     """Every damaged archive of a format, as `fixtures/writers/bad*.py` wrote them, sorted by name."""
-    folder = FIXTURES / format / "bad"
-    table = json.loads((folder / "cases.json").read_text(encoding="utf-8"))
+    table = json.loads((FIXTURES / format / "bad" / "cases.json").read_text(encoding="utf-8"))
     return tuple(
         BadCase(
             name=name,
-            path=folder / (name + (".n5" if format == "n5" else ".zarr")),
+            format=format,
             damaged=tuple(about["damaged"]),
             what=about["what"],
             keys=tuple(about["keys"]),

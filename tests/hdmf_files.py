@@ -1,43 +1,36 @@
-"""The fixtures of hdmf-zarr, unpacked, and what damages them.
+"""The fixtures of hdmf-zarr, and what damages them.
 
-place = unpack("0.13", "session", tmp_path)      # the folder; files("0.13", "session") names what is in it
+fixture("0.13", "session")                       # the folder; files("0.13", "session") names what is in it
 expected("0.13", "session")["session.nwb.zarr"]  # what the hdmf-zarr that wrote it reads
 """
 
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from unpacking import FIXTURES, unpacked
 
-FOLDER = Path(__file__).resolve().parent.parent / "fixtures" / "hdmf"
 OLD = ("0.11", "0.12", "0.13")
 CASES = tuple(
-    (version, path.name.removesuffix(".tar.xz"))
-    for version in OLD
-    for path in sorted((FOLDER / version).glob("*.tar.xz"))
+    (version, path.stem) for version in OLD for path in sorted((FIXTURES / "hdmf" / version).glob("*.zip"))
 )
 """(version, name) of every fixture on Zarr v2."""
 
 
-def unpack(version: str, name: str, target: Path) -> Path:
-    """The folder of a fixture, in a folder of the test."""
-    place = target / version / name
-    if not place.exists():
-        with tarfile.open(FOLDER / version / f"{name}.tar.xz") as packed:
-            packed.extractall(place, filter="data")
-    return place
+def fixture(version: str, name: str) -> Path:
+    """The folder of a fixture, to be read."""
+    return unpacked(f"hdmf/{version}/{name}")
 
 
 @cache
 def expected(version: str, name: str) -> dict[str, Any]:
     """What the writer reads of each file of a fixture."""
-    document = json.loads((FOLDER / version / f"{name}.expected.json").read_text(encoding="utf-8"))
+    document = json.loads((FIXTURES / "hdmf" / version / f"{name}.expected.json").read_text(encoding="utf-8"))
     files: dict[str, Any] = document["files"]
     return files
 

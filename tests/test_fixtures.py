@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import zlib
 from functools import cache
@@ -13,7 +12,6 @@ import numcodecs
 import numpy as np
 import pytest
 from fixtures_index import (
-    FIXTURES,
     FORMATS,
     ExpectedArchive,
     Format,
@@ -24,6 +22,7 @@ from fixtures_index import (
     make_bad_links,
     same,
 )
+from unpacking import FIXTURES, packing
 
 DTYPES = (
     ["|b1", "|i1", "|u1"]
@@ -40,6 +39,11 @@ FILTERS = (
 )
 
 
+def name_of(path: Path) -> str:
+    """A fixture below the folder of all."""
+    return path.relative_to(FIXTURES).as_posix()
+
+
 @cache
 def documents() -> tuple[dict[str, Any], ...]:
     """Every `.zarray` in the fixtures that lie as folders."""
@@ -49,12 +53,32 @@ def documents() -> tuple[dict[str, Any], ...]:
 
 @pytest.mark.needs_reader("once")
 def test_no_fixture_changed_unnoticed() -> None:
-    spec = importlib.util.spec_from_file_location("manifest", FIXTURES / "writers" / "manifest.py")
-    assert spec is not None
-    assert spec.loader is not None
-    manifest = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(manifest)
-    assert manifest.entries() == manifest.read()
+    assert packing.entries() == packing.read_manifest()
+
+
+@pytest.mark.parametrize("file", [*filter(packing.is_packed, packing.fixtures())], ids=name_of)
+@pytest.mark.slow(one_in=16)
+def test_what_is_unpacked_and_packed_again_is_the_same_zip(file: Path, tmp_path: Path) -> None:
+    packing.extract(file, tmp_path / "folder")
+    assert packing.zipped(packing.members(tmp_path / "folder")) == file.read_bytes()
+
+
+def test_empty_folders_and_names_of_any_kind_survive_packing(tmp_path: Path) -> None:
+    content = {"a": b"1", "A": b"2", "b/\u00e4 \U0001f600\\c:": b"", "b/.zgroup": b"{}", "empty/deep/": b""}
+    (tmp_path / "a.zip").write_bytes(packing.zipped(content))
+    packing.extract(tmp_path / "a.zip", tmp_path / "a")
+    assert packing.members(tmp_path / "a") == content
+
+
+def test_links_are_not_packed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(SystemExit, match="is a link"):
+        packing.members(tmp_path)
+
+
+def test_no_fixture_is_a_folder_but_those_that_the_readme_shows() -> None:
+    folders = [path for path in packing.fixtures() if path.is_dir()]
+    assert sorted(map(name_of, folders)) == sorted(packing.FOLDERS)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -97,13 +121,13 @@ def test_every_damaged_archive_is_there_with_its_sound_array() -> None:
 
 
 def test_no_archive_lies_in_the_folder_of_damaged_ones_without_a_word() -> None:
-    folders = {p.name.removesuffix(".zarr") for p in (FIXTURES / "zarr_v2" / "bad").glob("*.zarr")}
+    folders = {path.stem for path in packing.held(FIXTURES / "zarr_v2" / "bad" / "archives.zip")}
     assert folders == {case.name for case in bad_cases()}
 
 
 def test_damaged_archives_stay_small_on_disk() -> None:
-    sizes = [p.stat().st_size for p in (FIXTURES / "zarr_v2" / "bad").rglob("*") if p.is_file()]
-    assert max(sizes) < 100_000
+    held = packing.held(FIXTURES / "zarr_v2" / "bad" / "archives.zip")
+    assert max(len(data) for members in held.values() for data in members.values()) < 100_000
 
 
 def test_links_are_made_in_a_folder_of_the_test(tmp_path: Path) -> None:
@@ -148,7 +172,7 @@ SOUND = {
 @pytest.mark.parametrize("form", FORMATS[1:])
 def test_every_damaged_archive_of_the_other_formats_has_its_sound_array_too(form: Format) -> None:
     cases = bad_cases(form)
-    folders = {p.stem for p in (FIXTURES / form / "bad").iterdir() if p.is_dir()}
+    folders = {path.stem for path in packing.held(FIXTURES / form / "bad" / "archives.zip")}
     assert folders == {case.name for case in cases}
     for case in cases:
         assert case.name == "nothing" or any((case.path / key).is_file() for key in SOUND[form]), case.name

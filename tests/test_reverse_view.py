@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import tensorstore as ts
 import zarr
-from fixtures_index import FIXTURES, archive, same
+from fixtures_index import archive, same
 from hypothesis import given
 from hypothesis import strategies as st
 from readers.zarr_2_18 import ask
@@ -31,7 +31,7 @@ from zarrlift.reverse_view import ReverseView
 from zarrstack.core.errors import ChunkError, StorageError, UnsupportedError, UsageError
 from zarrstack.transformer import StorageTransformer
 
-OCEAN = FIXTURES / "zarr_v2" / "zarr-2.18" / "people" / "ocean.zarr"
+OCEAN = archive("zarr-2.18/people/ocean").path
 OLD = {
     "zarr2": (
         "applications/climate", "gdal/fortran", "netcdf/nczarr", "tensorstore/arrays", "z5py/slashes",

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from fixtures_index import FIXTURES, archive, same
+from fixtures_index import archive, same
 from processes import running
 from readers import zarrita_js
 from readers.zarr_2_18 import ask
@@ -26,7 +26,7 @@ from readers.zarr_2_18 import ask
 import zarrlift
 
 VIEWER = "https://viewer.example"
-OCEAN = FIXTURES / "zarr_v2" / "zarr-2.18" / "people" / "ocean.zarr"
+OCEAN = archive("zarr-2.18/people/ocean").path
 SERVED = {
     "zarr-2.18/people/ocean": ("sst", "depth", "station_name", "lat"),
     "n5/z5py/all": None,

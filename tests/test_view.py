@@ -15,7 +15,7 @@ from threading import Thread
 import numpy as np
 import pytest
 import zarr
-from fixtures_index import FIXTURES, FORMATS, ExpectedArchive, archive, archives
+from fixtures_index import FORMATS, ExpectedArchive, archive, archives
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.core.buffer.core import default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
@@ -27,7 +27,7 @@ from zarrlift.reverse_view import ReverseView
 from zarrlift.view import LegacyView, view_of
 from zarrstack.core.errors import ChunkError, StorageError, UnsupportedError, UsageError, ZarrstackError
 
-OCEAN = FIXTURES / "zarr_v2" / "zarr-2.18" / "people" / "ocean.zarr"
+OCEAN = archive("zarr-2.18/people/ocean").path
 
 
 CASES = [

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fixtures_index import FIXTURES
 from readers.base import parametrize_readers
+from unpacking import FIXTURES, unpacked
 
 import zarrlift
 from zarrstack.core.shard import IndexFormat, ShardIndex
 
-SOURCE = FIXTURES / "zarr_v3_draft" / "zarr-2.18" / "sharded.zarr"
-EXPECTED = json.loads(SOURCE.with_name("sharded.expected.json").read_text())
+SOURCE = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")
+EXPECTED = json.loads((FIXTURES / "zarr_v3_draft/zarr-2.18/sharded.expected.json").read_text())
 READERS = {
     "zarr-python": "zarr_python",
     "tensorstore": "tensorstore_zarr3",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from hdmf_files import documents, edit, files, small, unpack, write_pickled
+from hdmf_files import documents, edit, files, fixture, small, write_pickled
 
 import zarrlift
 from zarrlift.recipe import ArrayRecipe, Recipe
@@ -56,8 +56,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Pat
     for version, name in COMPARED:
         for file in files(version, name):
             migrated = place / "migrated" / file
-            assert zarrlift.migrate(unpack(version, name, place) / file, migrated).ok
-            result[file] = migrated, unpack("0.14", name, place) / file
+            assert zarrlift.migrate(fixture(version, name) / file, migrated).ok
+            result[file] = migrated, fixture("0.14", name) / file
     return result
 
 
@@ -114,7 +114,7 @@ def test_dimension_names_are_there_for_other_readers_too(pairs: dict[str, tuple[
 
 
 def test_the_result_is_consolidated_as_the_source_is(tmp_path: Path) -> None:
-    source = unpack("0.13", "session", tmp_path) / "session.nwb.zarr"
+    source = fixture("0.13", "session") / "session.nwb.zarr"
     assert (source / ".zmetadata").exists()
     assert zarrlift.migrate(source, tmp_path / "result.zarr").ok
     document = json.loads((tmp_path / "result.zarr" / "zarr.json").read_bytes())
@@ -123,7 +123,7 @@ def test_the_result_is_consolidated_as_the_source_is(tmp_path: Path) -> None:
 
 
 def test_verify_looks_at_every_value_of_both(tmp_path: Path) -> None:
-    source = unpack("0.13", "session", tmp_path) / "session.nwb.zarr"
+    source = fixture("0.13", "session") / "session.nwb.zarr"
     assert zarrlift.migrate(source, tmp_path / "result.zarr").ok
     assert zarrlift.verify(source, tmp_path / "result.zarr", full=True).ok
     edit(
@@ -135,7 +135,7 @@ def test_verify_looks_at_every_value_of_both(tmp_path: Path) -> None:
 
 
 def test_numbers_and_text_move_as_they_lie(tmp_path: Path) -> None:
-    source = unpack("0.13", "session", tmp_path) / "session.nwb.zarr"
+    source = fixture("0.13", "session") / "session.nwb.zarr"
     routes = {array.path: array.route.name for array in planned(source).arrays}
     rewritten = {path for path, route in routes.items() if route != "relink"}
     assert routes["acquisition/raw/data"] == "relink"
@@ -151,7 +151,7 @@ def test_numbers_and_text_move_as_they_lie(tmp_path: Path) -> None:
 
 
 def test_the_plan_says_what_was_seen(tmp_path: Path) -> None:
-    source = unpack("0.13", "session", tmp_path) / "session.nwb.zarr"
+    source = fixture("0.13", "session") / "session.nwb.zarr"
     (seen,) = planned(source).conventions
     assert (seen.name, seen.summary) == ("hdmf", "NWB file: 122 datasets, 11 links, 32 references")
     (seen,) = zarrlift.inspect(source).conventions
@@ -179,7 +179,7 @@ TAMPERED: dict[str, tuple[str, Any, str]] = {
 def migrated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A file with everything, and its result."""
     place = tmp_path_factory.mktemp("migrated")
-    source = unpack("0.13", "builders", place) / "builders.zarr"
+    source = fixture("0.13", "builders") / "builders.zarr"
     assert zarrlift.migrate(source, place / "result.zarr").ok
     return source, place / "result.zarr"
 
@@ -212,7 +212,7 @@ def test_the_witness_that_looks_at_the_result_alone_sees(
 
 
 def test_processes_and_resumed_jobs_read_objects_alike(tmp_path: Path) -> None:
-    source = unpack("0.13", "builders", tmp_path) / "builders.zarr"
+    source = fixture("0.13", "builders") / "builders.zarr"
     plan = planned(source)
     assert zarrlift.Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     assert zarrlift.migrate(source, tmp_path / "threads.zarr").ok
@@ -225,14 +225,14 @@ def test_processes_and_resumed_jobs_read_objects_alike(tmp_path: Path) -> None:
 
 
 def test_a_zip_file_is_read_like_a_folder(tmp_path: Path) -> None:
-    source = unpack("0.13", "session", tmp_path) / "session.nwb.zarr"
+    source = fixture("0.13", "session") / "session.nwb.zarr"
     packed = shutil.make_archive(str(tmp_path / "packed"), "zip", source)
     assert zarrlift.migrate(packed, tmp_path / "result.zarr").ok
     assert zarrlift.verify(source, tmp_path / "result.zarr", full=True).ok
 
 
 def test_a_view_shows_what_a_migration_would_write(tmp_path: Path) -> None:
-    group = zarrlift.open(unpack("0.13", "session", tmp_path) / "session.nwb.zarr")
+    group = zarrlift.open(fixture("0.13", "session") / "session.nwb.zarr")
     assert group["intervals/trials/timeseries"][0]["timeseries"] == "/acquisition/first"
     assert group["session_description"][()] == "Rötliche Maus läuft"
     assert group["acquisition/second"].attrs["_LINKS"][0]["name"] == "data"
@@ -242,7 +242,7 @@ def test_a_view_shows_what_a_migration_would_write(tmp_path: Path) -> None:
 
 
 def test_without_conventions_attributes_stay_and_pickles_are_refused(tmp_path: Path) -> None:
-    source = unpack("0.13", "builders", tmp_path) / "builders.zarr"
+    source = fixture("0.13", "builders") / "builders.zarr"
     plan = planned(source, conventions="none")
     holder = next(group for group in plan.groups if group.path == "holder")
     assert (
@@ -255,7 +255,7 @@ def test_without_conventions_attributes_stay_and_pickles_are_refused(tmp_path: P
 
 
 def test_in_place_and_with_kept_codecs_a_file_with_objects_is_kept_back_whole(tmp_path: Path) -> None:
-    source = unpack("0.13", "builders", tmp_path) / "builders.zarr"
+    source = fixture("0.13", "builders") / "builders.zarr"
     for plan in (zarrlift.plan(source, in_place=True), planned(source, codecs="keep")):
         assert plan.published == ()
         told = [problem for refusal in plan.refusals for problem in refusal.problems]
@@ -369,7 +369,7 @@ def test_a_link_to_what_is_left_out_is_broken(tmp_path: Path) -> None:
 
 
 def test_links_into_another_file_keep_their_source_and_are_told(tmp_path: Path) -> None:
-    place = unpack("0.13", "linked", tmp_path)
+    place = shutil.copytree(fixture("0.13", "linked"), tmp_path / "old")
     plan = planned(place / "links.nwb.zarr")
     (told,) = (p for p in plan.all_problems() if "another file" in p.message)
     assert (told.severity, told.found) == ("warning", "../data.nwb.zarr")
@@ -494,7 +494,7 @@ def test_rows_that_are_not_what_zarr_dtype_says_are_told(name: str, tmp_path: Pa
 
 
 def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
-    source = unpack("0.13", "builders", tmp_path) / "builders.zarr"
+    source = shutil.copytree(fixture("0.13", "builders") / "builders.zarr", tmp_path / "a.zarr")
     edit(source / "texts" / "ascii" / ".zarray", lambda found: found.update(compressor=None))
     (source / "texts" / "ascii" / "0").write_bytes(b"\3\0\0\0" + b"\1\0\0\0\xff" + b"\0\0\0\0" + b"\0\0\0\0")
     assert "no UTF-8 text" in said(source)["texts/ascii"]

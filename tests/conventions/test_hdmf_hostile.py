@@ -12,6 +12,7 @@ import base64
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hdmf_files import documents, edit, small, unpack, write_pickled
+from hdmf_files import documents, edit, fixture, small, write_pickled
 
 HOOK = """
 import json, os, sys
@@ -242,7 +243,7 @@ def test_whatever_it_names(how: str, hostile: Path) -> None:
 
 
 def test_a_sound_file_is_migrated_without_unpickling_anything(tmp_path: Path) -> None:
-    folder = unpack("0.13", "builders", tmp_path)
+    folder = shutil.copytree(fixture("0.13", "builders"), tmp_path / "old")
     watch(folder, source="builders.zarr")
     assert noted(folder)["seen"] == []
     assert documents(folder / "result-auto")["references/pointers"]["attributes"] == {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hdmf_files import CASES, expected, files, unpack
+from hdmf_files import CASES, expected, files, fixture
 
 import zarrlift
 
@@ -38,7 +38,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, st
     place = tmp_path_factory.mktemp("hdmf")
     results = {}
     for version, name in CASES:
-        source = unpack(version, name, place / "old")
+        source = fixture(version, name)
         for file in files(version, name):
             result = place / "new" / version / name / file
             outcome = zarrlift.migrate(source / file, result)
@@ -75,7 +75,7 @@ def test_every_object_field_and_table_row_is_equal(
 
 def test_hdmf_zarrs_own_conversion_says_the_same_where_it_succeeds(tmp_path: Path) -> None:
     """It fails on files with references to time series, and reads and writes every chunk."""
-    source = unpack("0.13", "json", tmp_path) / "json.nwb.zarr"
+    source = fixture("0.13", "json") / "json.nwb.zarr"
     assert ask("--convert", source, tmp_path / "theirs.nwb.zarr") is None
     assert zarrlift.migrate(source, tmp_path / "ours.nwb.zarr").ok
     read = ask(tmp_path / "theirs.nwb.zarr", tmp_path / "ours.nwb.zarr")
@@ -86,5 +86,5 @@ def test_hdmf_zarrs_own_conversion_says_the_same_where_it_succeeds(tmp_path: Pat
 
 def test_hdmf_zarrs_own_conversion_fails_on_a_whole_session(tmp_path: Path) -> None:
     """Why there is another one: should this ever succeed, compare with it above."""
-    source = unpack("0.13", "session", tmp_path) / "session.nwb.zarr"
+    source = fixture("0.13", "session") / "session.nwb.zarr"
     assert "Found bad link" in ask("--convert", source, tmp_path / "theirs.nwb.zarr")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import zarr
 from bad_input.support import write_array
-from fixtures_index import FIXTURES
 from numcodecs import JSON, Blosc, GZip, VLenUTF8, Zlib
 from readers.base import parametrize_readers
+from unpacking import unpacked
 
 from zarrlift import ArrayRecipe, Recipe
 from zarrstack.core.shard import IndexFormat, ShardIndex
@@ -22,9 +22,9 @@ READERS = {
     "zarrs": "zarrs_pipeline",
     "zarrita": "zarrita_js",
 }
-DRAFT = FIXTURES / "zarr_v3_draft" / "zarr-2.18" / "sharded.zarr"
+DRAFT = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")
 """Shards of 2 x 2 chunks, many of which are missing."""
-N5 = FIXTURES / "n5" / "java-1.5.0" / "old.n5"
+N5 = unpacked("n5/java-1.5.0/old.n5")
 """Blocks at the edges are shorter than their cells; one is missing in each dataset."""
 
 each_reader = parametrize_readers(READERS)

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 import zarr
 from bad_input.support import run
-from fixtures_index import FIXTURES, archive
+from fixtures_index import archive
 from job_archives import tree, values
+from unpacking import unpacked
 
 import zarrlift
 from zarrstack.core.errors import JobError, UsageError
 
 EXTENSIONS = archive("zarr_v3_draft/may-2022/extensions").path
-SHARDED = FIXTURES / "zarr_v3_draft" / "zarr-2.18" / "sharded.zarr"
+SHARDED = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")
 
 
 def test_in_place_is_refused_with_its_reason(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from fixtures_index import FIXTURES
 from formats.v2_trees import GROUP, array, tree
+from unpacking import unpacked
 
 import zarrlift
 from zarrlift.plans import ArrayPlan
@@ -33,7 +33,7 @@ def alike(root: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["zarr_v2/zarr-2.18/dtypes.zarr", "n5/java-3.5.1/multiscale.n5", None])
 def test_rows_of_a_job_hold_each_node_and_the_order_of_its_document(name, tmp_path):
-    source = alike(tmp_path / "a.zarr") if name is None else FIXTURES / name
+    source = alike(tmp_path / "a.zarr") if name is None else unpacked(name)
     nodes = zarrlift.plan(source, tmp_path / "out.zarr").nodes
     assert nodes
     for node, (path, kind, text, state) in zip(nodes, node_rows(nodes), strict=True):

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fixtures_index import FIXTURES, FORMATS, archives
+from fixtures_index import FORMATS, archives
 from hypothesis import strategies as st
+from unpacking import unpacked
 
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.destination import check_recipe
@@ -65,7 +66,7 @@ def sources() -> tuple[Source, ...]:
         for name in FORMATS
         for one in archives(name)
     ]
-    return (*found, *map(_of_v3, sorted((FIXTURES / "zarr_v3").glob("*/*.zarr"))))
+    return (*found, *(_of_v3(unpacked(f"zarr_v3/{name}/all.zarr")) for name in ("zarr-3.1", "zarr-3.4")))
 
 
 def _of_v3(path: Path) -> Source:

@@ -11,6 +11,7 @@ import fixtures_index
 import numpy as np
 import pytest
 import zarr
+from unpacking import FIXTURES, unpacked
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import LocalStore
 
@@ -32,7 +33,7 @@ REFUSED_IN_ALL = 16
 READ_IN_ALL = 464
 
 ARCHIVES = fixtures_index.archives("zarr_v3_draft")
-SHARDED = fixtures_index.FIXTURES / "zarr_v3_draft" / "zarr-2.18" / "sharded.zarr"
+SHARDED = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")
 
 
 def refusal(path: str) -> str | None:
@@ -114,7 +115,7 @@ def test_so_many_arrays_are_read_and_so_many_refused() -> None:
     assert (len(refused), len(paths) - len(refused)) == (REFUSED_IN_ALL, READ_IN_ALL)
 
 
-EXPECTED = json.loads(SHARDED.with_name("sharded.expected.json").read_text())
+EXPECTED = json.loads((FIXTURES / "zarr_v3_draft/zarr-2.18/sharded.expected.json").read_text())
 
 
 @pytest.mark.parametrize("path", EXPECTED)

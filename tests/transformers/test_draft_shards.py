@@ -18,6 +18,7 @@ import zarr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from readers.zarr_2_18 import ask
+from unpacking import FIXTURES, unpacked
 from zarr.core.array import AsyncArray
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import LocalStore, StorePath
@@ -27,9 +28,8 @@ from zarrstack.rekey import Draft, Rekey
 from zarrstack.sharding import Sharding
 from zarrstack.transformer import stack
 
-ROOT = Path(__file__).parent.parent.parent
-ARCHIVE = ROOT / "fixtures" / "zarr_v3_draft" / "zarr-2.18" / "sharded.zarr"
-EXPECTED = json.loads(ARCHIVE.with_name("sharded.expected.json").read_text())
+ARCHIVE = unpacked("zarr_v3_draft/zarr-2.18/sharded.zarr")
+EXPECTED = json.loads((FIXTURES / "zarr_v3_draft/zarr-2.18/sharded.expected.json").read_text())
 
 
 def sharding(made: dict, path: str) -> Sharding:
