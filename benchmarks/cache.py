@@ -2,7 +2,7 @@
 
     python benchmarks/cache.py [--rounds 5] [--chunks 1000] [--latency 0.02]
 
-Contenders, interleaved in one process: `zarrstack.cache.Cache` and zarr's experimental `CacheStore`, each
+Contenders, interleaved in one process: `zarrstack.Cache` and zarr's experimental `CacheStore`, each
 with its values in memory and in a local folder, and no cache. The array lies in memory below the
 latency, so that nothing but the layers differs. Each round opens the array and reads it whole with a cold
 cache, and then again; medians are printed, with the fastest and slowest round.
@@ -29,7 +29,7 @@ from zarr.experimental.cache_store import CacheStore
 from zarr.storage import LocalStore, MemoryStore
 from zarr.testing.store import LatencyStore
 
-from zarrstack.cache import Cache
+from zarrstack.layers.cache.layer import Cache
 
 PROTOTYPE = default_buffer_prototype()
 

@@ -33,11 +33,12 @@ import numcodecs.zstd
 import numpy as np
 import zstandard
 
-from zarrstack.core.chain import Chain, CodecSpec
-from zarrstack.core.codecs import compile_bytes_codec, deflate
+from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.codecs import deflate
 from zarrstack.core.codecs.layout import in_c_order
-from zarrstack.core.dtypes import DataType
-from zarrstack.core.pipeline import Pipeline
+from zarrstack.core.codecs.pipeline import Pipeline
+from zarrstack.core.codecs.registry import compile_bytes_codec
+from zarrstack.core.data_types.v3 import DataType
 
 PAGE = Path(__file__).parent.parent / "docs" / "speed.md"
 START, END = "<!-- figures: benchmarks/codecs.py --write -->", "<!-- end of figures -->"

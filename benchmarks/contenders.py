@@ -177,12 +177,12 @@ def codecs_only(source: Path, result: Path, work: dict[str, Any]) -> None:  # no
 
     Nothing is written; `result` is not touched. Start-up and reading are part of it.
     """
-    from zarrlift.archive import ArrayNode
-    from zarrlift.formats import describe
-    from zarrlift.places import open_storage
-    from zarrlift.stored import object_decoder
-    from zarrstack.core.chain import Chain
-    from zarrstack.core.pipeline import Pipeline
+    from zarrlift.archive.decoder import object_decoder
+    from zarrlift.archive.nodes import ArrayNode
+    from zarrlift.formats.describe import describe
+    from zarrlift.storage.open_storage import open_storage
+    from zarrstack.core.chain.chain import Chain
+    from zarrstack.core.codecs.pipeline import Pipeline
 
     storage = open_storage(source)
     node = describe(storage).nodes[0]

@@ -29,10 +29,10 @@ from zarr.abc.store import Store
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
 
+from zarrstack.base.registry import find, registered
+from zarrstack.base.transformer import StorageTransformer, stack
 from zarrstack.core.errors import UsageError
-from zarrstack.registry import find, registered
-from zarrstack.rekey import Prefix
-from zarrstack.transformer import StorageTransformer, stack
+from zarrstack.layers.rekey import Prefix
 
 PAGE = Path(__file__).parent.parent / "docs" / "transformers" / "overhead.md"
 START, END = "<!-- figures: benchmarks/layers.py --write -->", "<!-- end of figures -->"

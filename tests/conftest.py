@@ -16,11 +16,9 @@ import tomllib
 from collections.abc import Generator
 from pathlib import Path
 
-import chances
-import choosing
-import left_behind
 import pytest
-import unpacking
+
+from tests.support import chances, choosing, left_behind, unpacking
 
 HERE = Path(__file__).parent
 END = "3.11" if sys.version_info[:2] == (3, 11) else "3.13"

@@ -8,48 +8,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zarrstack.lazy import loader
+from zarrstack.base.lazy import loader
 
 from .version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from .archive import Archive, ArrayNode, GroupNode, Layout
-    from .finishing import finish, undo
-    from .job_status import NodeStatus, Status
-    from .migration import inspect, migrate, plan, resume, status
-    from .outcome import Interrupted, Outcome
-    from .plans import Plan
-    from .recipe import ArrayRecipe, Recipe
-    from .reverse_view import ReverseView, present
-    from .verifying.report import VerificationReport
-    from .verifying.verification import verify
-    from .view import LegacyView, open  # noqa: A004 - a name like zarr's own
+    from .api import inspect, migrate, plan, resume, status
+    from .archive.nodes import Archive, ArrayNode, GroupNode, Layout
+    from .jobs.finish_and_undo import finish, undo
+    from .jobs.outcome import Interrupted, Outcome
+    from .jobs.status import NodeStatus, Status
+    from .jobs.verification import verify
+    from .planning.plans import Plan
+    from .recipe.recipe import ArrayRecipe, Recipe
+    from .verification.report import VerificationReport
+    from .views.legacy import LegacyView, open  # noqa: A004 - a name like zarr's own
+    from .views.reverse import ReverseView, present
 
 _HOMES = {
-    "Archive": "archive",
-    "ArrayNode": "archive",
-    "ArrayRecipe": "recipe",
-    "GroupNode": "archive",
-    "Interrupted": "outcome",
-    "Layout": "archive",
-    "LegacyView": "view",
-    "NodeStatus": "job_status",
-    "Outcome": "outcome",
-    "Plan": "plans",
-    "Recipe": "recipe",
-    "ReverseView": "reverse_view",
-    "Status": "job_status",
-    "VerificationReport": "verifying.report",
-    "finish": "finishing",
-    "inspect": "migration",
-    "migrate": "migration",
-    "open": "view",
-    "plan": "migration",
-    "present": "reverse_view",
-    "resume": "migration",
-    "status": "migration",
-    "undo": "finishing",
-    "verify": "verifying.verification",
+    "Archive": "archive.nodes",
+    "ArrayNode": "archive.nodes",
+    "ArrayRecipe": "recipe.recipe",
+    "GroupNode": "archive.nodes",
+    "Interrupted": "jobs.outcome",
+    "Layout": "archive.nodes",
+    "LegacyView": "views.legacy",
+    "NodeStatus": "jobs.status",
+    "Outcome": "jobs.outcome",
+    "Plan": "planning.plans",
+    "Recipe": "recipe.recipe",
+    "ReverseView": "views.reverse",
+    "Status": "jobs.status",
+    "VerificationReport": "verification.report",
+    "finish": "jobs.finish_and_undo",
+    "inspect": "api",
+    "migrate": "api",
+    "open": "views.legacy",
+    "plan": "api",
+    "present": "views.reverse",
+    "resume": "api",
+    "status": "api",
+    "undo": "jobs.finish_and_undo",
+    "verify": "jobs.verification",
 }
 
 __all__ = [

@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .lazy import loader
+from .base.lazy import loader
 
 if TYPE_CHECKING:
     from .arrays import create_array as create_array
     from .arrays import open as open  # noqa: A004
-    from .transformer import StorageTransformer as StorageTransformer
-    from .transformer import stack as stack
+    from .base.transformer import StorageTransformer as StorageTransformer
+    from .base.transformer import stack as stack
 
 _HOMES = {
-    "StorageTransformer": "transformer",
+    "StorageTransformer": "base.transformer",
     "create_array": "arrays",
     "open": "arrays",
-    "stack": "transformer",
+    "stack": "base.transformer",
     # The layers: one module each.
-    "Cache": "cache",
-    "Checksum": "checksum",
-    "Draft": "draft",
-    "Log": "log",
-    "Overlay": "overlay",
-    "PerArray": "per_array",
-    "ReadOnly": "readonly",
-    "Rekey": "rekey",
-    "Retry": "retry",
-    "Sharding": "sharding",
-    "Throttle": "throttle",
+    "Cache": "layers.cache.layer",
+    "Checksum": "layers.checksum.layer",
+    "Draft": "layers.draft.layer",
+    "Log": "layers.log.layer",
+    "Overlay": "layers.overlay.layer",
+    "PerArray": "layers.per_array",
+    "ReadOnly": "layers.readonly",
+    "Rekey": "layers.rekey.layer",
+    "Retry": "layers.retry",
+    "Sharding": "layers.sharding.layer",
+    "Throttle": "layers.throttle",
 }
 """Where each public name lives. They are imported when asked for: zarr takes a quarter of a second."""
 

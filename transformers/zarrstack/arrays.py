@@ -20,13 +20,13 @@ from zarr.core.sync import sync
 from zarr.storage import StorePath
 from zarr.storage._common import make_store_path
 
-from .core.jsons import JSON
-from .per_array import PerArray, as_entries
+from .core.json_text import JSON
+from .layers.per_array import PerArray, as_entries
 
 if TYPE_CHECKING:
     from zarr.storage import StoreLike
 
-    from .transformer import StorageTransformer
+    from .base.transformer import StorageTransformer
 
 
 def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open

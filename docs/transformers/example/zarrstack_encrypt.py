@@ -4,7 +4,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from zarrstack import StorageTransformer
-from zarrstack.byte_ranges import cut
+from zarrstack.base.byte_ranges import cut
 from zarrstack.core.errors import ChunkError, UsageError
 
 

@@ -10,23 +10,23 @@ import os
 import sys
 from typing import NoReturn
 
-from .. import process
+from ..jobs.processes import process_tuning
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command, of `sys.argv` if no words are given, and give its exit code."""
-    from .commands import main as run
+    from .parser import main as run
 
     return run(arguments)
 
 
 def _main() -> int:
-    process.ours = True
-    process.before_loading()
-    from ..verifying import ahead
+    process_tuning.ours = True
+    process_tuning.before_loading()
+    from ..jobs.checks import checks_process
 
-    if ahead.wanted(sys.argv[1:]):
-        ahead.begin()
+    if checks_process.wanted(sys.argv[1:]):
+        checks_process.begin()
     return main()
 
 

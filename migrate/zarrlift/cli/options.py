@@ -26,9 +26,9 @@ from .choices import (
 )
 
 if TYPE_CHECKING:
-    from zarrstack.core.jsons import JSONObject
+    from zarrstack.core.json_text import JSONObject
 
-    from ..recipe import Recipe
+    from ..recipe.recipe import Recipe
 
 
 _FIELDS: Final = (
@@ -333,7 +333,7 @@ def _object(text: str, name: str) -> JSONObject:
 
 def size(text: str | None, name: str) -> int | None:
     """Bytes of a text such as 512MB, 2GB or 1GiB; None where nothing is given. UsageError."""
-    from zarrstack.core.quantities import parse_size
+    from zarrstack.core.sizes import parse_size
 
     if text is None:
         return None
@@ -345,7 +345,7 @@ def size(text: str | None, name: str) -> int | None:
 
 def load_recipe(path: str) -> Recipe:
     """The recipe in a TOML file; raises UsageError."""
-    from ..recipe_toml import load_recipe as load
+    from ..recipe.toml_file import load_recipe as load
 
     return load(path)
 
@@ -357,7 +357,7 @@ def recipe(given: Mapping[str, Any]) -> Recipe:
     """
     from dataclasses import replace
 
-    from ..recipe import Recipe
+    from ..recipe.recipe import Recipe
 
     result = Recipe()
     if given["recipe_file"] is not None:
@@ -365,12 +365,12 @@ def recipe(given: Mapping[str, Any]) -> Recipe:
     fields = {name: value(given[name]) for name in _FIELDS}
     base: dict[str, Any] = {name: choice for name, choice in fields.items() if choice not in (None, False)}
     if given["codecs"] is not None:
-        from ..codec_text import parse_codecs
+        from ..recipe.codecs import parse_codecs
 
         parse_codecs(given["codecs"])  # so that a slip is told before anything is read
         base["codecs"] = given["codecs"]
     if given["conventions"] is not None:
-        from ..recipe_conventions import parse_conventions
+        from ..recipe.convention_names import parse_conventions
 
         parse_conventions(given["conventions"])
     casting = "+".join(word for word, name in (("clamp", "clamp"), ("round", "round_")) if given[name])

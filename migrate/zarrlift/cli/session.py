@@ -14,9 +14,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from zarrstack.core.jsons import JSON, JSONObject
+    from zarrstack.core.json_text import JSON, JSONObject
 
-    from ..report import Page
+    from ..report.page import Page
 
 DONE: Final = 0
 PARTLY: Final = 1
@@ -110,7 +110,7 @@ class Session:
     def _failed(self, error: Exception) -> int:
         from zarrstack.core.errors import Problem, ZarrstackError
 
-        from ..broken_packages import broken_package
+        from ..transfer.unexpected_errors import broken_package
 
         if os.environ.get(DEBUG):
             import traceback
@@ -135,7 +135,7 @@ class Session:
             advice = f"This is a fault of zarrlift; {DEBUG}=1 shows the traceback to report."
             problem = Problem(kind="internal", message=f"unexpected {text}", advice=advice)
         code = USAGE if problem.kind == "usage" else PARTLY
-        from ..report.units import safe
+        from ..jobs.units import safe
 
         if self.json:
             self._document(code, {"error": problem.to_json()})
@@ -146,7 +146,7 @@ class Session:
         write_json(self.command, code, content)
 
     def _print(self, lines: Callable[[Page], Iterable[str]], stream: Any) -> None:
-        from ..report import Page
+        from ..report.page import Page
 
         page = Page.of(stream, everything=self.everything)
         text = "".join(line + "\n" for line in lines(page))

@@ -14,12 +14,12 @@ from functools import cached_property
 from typing import ClassVar, Final
 
 from zarrstack.core.errors import Problem
-from zarrstack.core.jsons import JSON
+from zarrstack.core.json_text import JSON
 from zarrstack.core.paths import prefix_of
 
-from ..archive import Archive, ArrayNode, GroupNode, Layout, Node
-from ..recipe import Recipe
-from ..storage import Storage
+from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
+from ..recipe.recipe import Recipe
+from ..storage.base import Storage
 
 _DOCUMENTS: Final = frozenset({".zgroup", ".zattrs", ".zarray", ".zmetadata", "zarr.json"})
 

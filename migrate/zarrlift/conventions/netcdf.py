@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from zarrstack.core.jsons import JSON
+from zarrstack.core.json_text import JSON
 
-from ..archive import ArrayNode
+from ..archive.nodes import ArrayNode
 
 _DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 _SCALAR: Final = ("_scalar_",)

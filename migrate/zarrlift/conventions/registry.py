@@ -6,16 +6,16 @@ import functools
 from importlib import import_module
 from typing import Final
 
-from zarrstack import plugins
+from zarrstack.base import plugins
 
-from ..recipe_conventions import AUTO, outside
+from ..recipe.convention_names import AUTO, outside
 from .base import Convention
 
 _ORDER: Final = {
-    "hdmf": ".hdmf:Hdmf",
-    "n5": ".n5:N5",
+    "hdmf": ".hdmf.convention:Hdmf",
+    "n5": ".n5.convention:N5",
     "xarray": ".xarray:Xarray",
-    "ome": ".ome:Ome",
+    "ome": ".ome.convention:Ome",
     "spatialdata": ".spatialdata:SpatialData",
 }
 """Our own, in the order they are asked: first who shares a file with no other, then names of dimensions."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from ..archive import GroupNode
+from ..archive.nodes import GroupNode
 from .base import Convention, Recognised, View
 
 _KINDS: Final = frozenset({"ngff:points", "ngff:shapes"})

@@ -21,14 +21,14 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from zarrstack.core.dtypes import DataType, fill_from_json
+from zarrstack.core.data_types.cast import cast
+from zarrstack.core.data_types.v3 import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
-from zarrstack.core.jsons import JSON, canonical, excerpt
+from zarrstack.core.json_text import JSON, canonical, excerpt
 
-from ..archive import ArrayNode
-from ..casting import cast
-from ..recipe import ArrayRecipe
-from ..recipe_dtype import parse_data_type
+from ..archive.nodes import ArrayNode
+from ..recipe.dtype import parse_data_type
+from ..recipe.recipe import ArrayRecipe
 from .base import Change, Convention, Recognised, View
 from .netcdf import netcdf_names
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from zarrstack.core.dtypes_v2 import parse_v2_dtype, v2_fill_to_scalar
+from zarrstack.core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar
 from zarrstack.core.errors import (
     MetadataError,
     Problem,
@@ -31,20 +31,20 @@ from zarrstack.core.errors import (
     ZarrstackError,
     any_refusal,
 )
-from zarrstack.core.jsons import JSON, JSONObject, excerpt
-from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
-from ..archive import Archive, ArrayNode, Document, Format, GroupNode, Layout, Node
-from ..storage import Storage
-from .contradictions import Native, chunks_alone, nodes_in_arrays
-from .documents import Documents
-from .nodes import add_groups, placed, refuse
-from .strays import stray_notes, strays
-from .unlisted import root_alone
-from .walk import Found, chunk_root, walk
-from .zarr_v2_array import Describer
-from .zarr_v2_deviations import specified_fill
+from ..archive.nodes import Archive, ArrayNode, Document, Format, GroupNode, Layout, Node
+from ..storage.base import Storage
+from .tree.conflicts import Native, chunks_alone, nodes_in_arrays
+from .tree.documents import Documents
+from .tree.nodes import add_groups, placed, refuse
+from .tree.unclaimed_files import stray_notes, strays
+from .tree.unlisted import root_alone
+from .tree.walk import Found, chunk_root, walk
+from .zarr_v2.array import Describer
+from .zarr_v2.deviations import specified_fill
 
 ARRAY: Final = "meta"
 ATTRIBUTES: Final = "attrs"

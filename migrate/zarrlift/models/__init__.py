@@ -11,28 +11,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zarrstack.lazy import loader
+from zarrstack.base.lazy import loader
 
 if TYPE_CHECKING:
-    from .creating import create
+    from .creation import create
     from .differences import Difference
     from .functions import diff, schema, show, validate, validate_many
     from .hierarchy import Hierarchy
+    from .model_storage import consolidated
+    from .pydantic_types import as_instance, from_instance
     from .requirement import Requirement, load
-    from .stored import consolidated
-    from .typed import as_instance, from_instance
     from .zom import flatten, unflatten
 
 _HOMES = {
     "Difference": "differences",
     "Hierarchy": "hierarchy",
     "Requirement": "requirement",
-    "as_instance": "typed",
-    "consolidated": "stored",
-    "create": "creating",
+    "as_instance": "pydantic_types",
+    "consolidated": "model_storage",
+    "create": "creation",
     "diff": "functions",
     "flatten": "zom",
-    "from_instance": "typed",
+    "from_instance": "pydantic_types",
     "load": "requirement",
     "schema": "functions",
     "show": "functions",

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
-from zarrstack.core.dtypes import DataType
+from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.core.jsons import JSON, JSONObject, canonical, excerpt
-from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
 
 from .zom import Flat, flatten, format_of, is_group
 

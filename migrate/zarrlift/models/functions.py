@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from zarrstack.core.errors import Problem, ZarrstackError
-from zarrstack.core.jsons import JSONObject
+from zarrstack.core.json_text import JSONObject
 
-from ..archive import Format
-from ..places import Place, is_url, open_storage
-from ..read_options import Axes, ReadOptions
-from ..recipe import Recipe
+from ..archive.nodes import Format
+from ..archive.read_options import Axes, ReadOptions
+from ..recipe.recipe import Recipe
+from ..storage.open_storage import Place, is_url, open_storage
 from .differences import Difference, differences
 from .hierarchy import (
     STANDARD_INPUT,

@@ -9,21 +9,21 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from zarrstack.core.errors import Joined, MetadataError, Problem, UsageError
-from zarrstack.core.frames import N5Blocks
-from zarrstack.core.jsons import JSONObject, excerpt
-from zarrstack.core.keys import KeyEncoding
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.grid.frames import N5Blocks
+from zarrstack.core.json_text import JSONObject, excerpt
 
-from ..archive import Archive, ArrayNode, Format, GroupNode, Layout, Node
-from ..documents import array_document, group_document, strict_attributes
-from ..formats import describe
-from ..formats.documents import parse_object
-from ..formats.walk import MOST_LEVELS, bad_name
-from ..planning import make_plan
-from ..read_options import ReadOptions
-from ..recipe import Recipe
-from ..storage import Storage
-from .lenient import mended_model, mended_text
-from .stored import ModelStorage
+from ..archive.nodes import Archive, ArrayNode, Format, GroupNode, Layout, Node
+from ..archive.read_options import ReadOptions
+from ..formats.describe import describe
+from ..formats.tree.documents import parse_object
+from ..formats.tree.walk import MOST_LEVELS, bad_name
+from ..planning.planner import make_plan
+from ..planning.zarr_json import array_document, group_document, strict_attributes
+from ..recipe.recipe import Recipe
+from ..storage.base import Storage
+from .model_storage import ModelStorage
+from .zep6_repairs import mended_model, mended_text
 from .zom import (
     MEMBERS,
     Flat,

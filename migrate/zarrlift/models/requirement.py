@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from zarrstack.core.errors import Joined, Problem, UsageError
-from zarrstack.core.jsons import JSONObject, canonical, excerpt
+from zarrstack.core.json_text import JSONObject, canonical, excerpt
 
-from ..plans import Plan
-from ..recipe import RequiredModel
-from .checking import Schema
+from ..planning.plans import Plan
+from ..recipe.recipe import RequiredModel
 from .differences import Difference, differences
 from .hierarchy import checked_model, parse_json, read_file
-from .lenient import mended_schema
+from .json_schema import Schema
+from .pydantic_types import TypedModel, is_class_name, load_class
 from .schemas import OPEN, hierarchy_schema
-from .typed import TypedModel, is_class_name, load_class
+from .zep6_repairs import mended_schema
 from .zom import format_of, unflatten
 
 Kind = Literal["zom", "schema", "python"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from zarrstack.core.errors import UsageError
-from zarrstack.core.jsons import JSON, JSONObject
+from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import join
 
 from .zom import MEMBERS, FormatNumber, is_group, nodes

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from zarrstack.core.jsons import JSON, JSONObject
+from zarrstack.core.json_text import JSON, JSONObject
 
 from .zom import MEMBERS
 

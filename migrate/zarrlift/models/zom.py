@@ -15,12 +15,12 @@ from math import isnan
 from typing import Any, Final, Literal, TypeAlias
 
 from zarrstack.core.errors import MetadataError, Problem
-from zarrstack.core.jsons import JSON, JSONObject, excerpt
+from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
-from ..formats.documents import MOST_LEVELS as MOST_LEVELS_INSIDE
-from ..formats.documents import levels
-from ..formats.walk import MOST_LEVELS, bad_name
+from ..formats.tree.documents import MOST_LEVELS as MOST_LEVELS_INSIDE
+from ..formats.tree.documents import levels
+from ..formats.tree.walk import MOST_LEVELS, bad_name
 
 MEMBERS: Final = "members"
 FormatNumber: TypeAlias = Literal[2, 3]

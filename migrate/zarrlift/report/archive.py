@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.frames import Shards
-from zarrstack.core.jsons import canonical
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.json_text import canonical
 
+from ..jobs.units import brief, count_text, safe, shape_text
 from . import problems as report_problems
 from .table import Column
-from .units import brief, count_text, safe, shape_text
 
 if TYPE_CHECKING:
-    from ..archive import Archive, ArrayNode, Layout, Node, SeenConvention
-    from . import Page
+    from ..archive.nodes import Archive, ArrayNode, Layout, Node, SeenConvention
+    from .page import Page
 
 _NODES: Final = 200
 """Rows of the tree before the rest is only counted; about what a terminal scrolls back easily."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..plans_layout import layout_to_json
+from ..archive.layout import layout_to_json
 
 if TYPE_CHECKING:
-    from zarrstack.core.jsons import JSONObject
+    from zarrstack.core.json_text import JSONObject
 
-    from ..archive import Archive, Node
-    from ..plans import Plan
+    from ..archive.nodes import Archive, Node
+    from ..planning.plans import Plan
 
 
 def archive_json(archive: Archive) -> JSONObject:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from .units import count_text, safe
+from ..jobs.units import count_text, safe
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
-    from ..models.creating import Created
+    from ..models.creation import Created
     from ..models.differences import Difference
-    from . import Page
+    from .page import Page
 
 
 def validation_lines(rows: Sequence[tuple[str, Sequence[Problem]]], model: str, page: Page) -> Iterator[str]:

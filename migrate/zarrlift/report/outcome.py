@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from ..jobs.units import bytes_text, count_text, duration_text, rate_text, safe
 from . import problems as report_problems
-from .units import bytes_text, count_text, duration_text, rate_text, safe
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
-    from ..outcome import Outcome
-    from ..verifying.report import VerificationReport
-    from . import Page
+    from ..jobs.outcome import Outcome
+    from ..verification.report import VerificationReport
+    from .page import Page
 
 
 _BRIEFLY: Final = 10

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.frames import Shards
+from zarrstack.core.grid.frames import Shards
 
+from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_text
 from . import problems as report_problems
 from .archive import convention_lines
 from .table import Column
-from .units import brief, bytes_text, count_text, node_text, safe, shape_text
 
 if TYPE_CHECKING:
-    from ..plans import ArrayPlan, Plan
-    from . import Page
+    from ..planning.plans import ArrayPlan, Plan
+    from .page import Page
 
 _ROWS: Final = 12
 """Arrays that a group lists one by one; more are put together by shape and data type."""

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import short
 
-from .units import count_text, node_text, safe
+from ..jobs.units import count_text, node_text, safe
 
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
-    from . import Page, Tone
+    from .page import Page, Tone
 
 _PLACES: Final = 3
 """How many places of equal problems are shown before the rest is counted."""

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from ..jobs.units import bytes_text, count_text, duration_text, node_text, safe
 from .outcome import command
 from .table import Column
-from .units import bytes_text, count_text, duration_text, node_text, safe
 
 if TYPE_CHECKING:
-    from ..job_status import NodeStatus, Status
-    from . import Page
+    from ..jobs.status import NodeStatus, Status
+    from .page import Page
 
 _NODES: Final = 20
 """Rows before the rest is only counted; what failed stands first."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .units import columns
+from ..jobs.units import columns
 
 _GAP: Final = 2
 _NARROWEST: Final = 16

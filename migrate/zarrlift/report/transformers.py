@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from ..jobs.units import count_text, safe
 from .table import Column
-from .units import count_text, safe
 
 if TYPE_CHECKING:
-    from zarrstack.registry import Registered
+    from zarrstack.base.registry import Registered
 
-    from . import Page
+    from .page import Page
 
 _COLUMNS: Final = (
     Column(title="name"),

@@ -1,7 +1,7 @@
 """Open archives before and after their migration, as the applications do.
 
 Reads a JSON list of [WHAT, BEFORE, AFTER] and prints as its last line, for each, how much was compared, or the
-traceback where they differ or the result does not validate. Run by tests/conventions/test_applications.py in an
+traceback where they differ or the result does not validate. Run by tests/zarrlift/conventions/test_applications.py in an
 environment of its own.
 """
 

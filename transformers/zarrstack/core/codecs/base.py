@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
 
 from ..errors import ChunkError
-from ..jsons import JSON
+from ..json_text import JSON
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from ..chain import CodecSpec
-    from ..dtypes import DataType
+    from ..chain.chain import CodecSpec
+    from ..data_types.v3 import DataType
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[Any]"
 """Contiguous memory; arrays are one-dimensional uint8."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from ..errors import ChunkError, UnsupportedError
-from ..jsons import canonical
+from ..json_text import canonical
 from .base import BytesCodec, Ends, Size, memory
 from .bounds import octets
 from .config import Configuration
@@ -26,7 +26,7 @@ from .config import Configuration
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ..chain import CodecSpec
+    from ..chain.chain import CodecSpec
     from .base import Buffer
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import MetadataError
-from ..jsons import canonical
+from ..json_text import canonical
 
 if TYPE_CHECKING:
-    from ..chain import CodecSpec
-    from ..jsons import JSON
+    from ..chain.chain import CodecSpec
+    from ..json_text import JSON
 
 _MISSING: Any = object()
 

@@ -25,7 +25,7 @@ from .config import Configuration
 from .layout import in_c_order
 
 if TYPE_CHECKING:
-    from ..chain import CodecSpec
+    from ..chain.chain import CodecSpec
     from .base import Buffer
 
     Array = np.ndarray[Any, Any]
@@ -92,7 +92,7 @@ class NumpyBytes(Bytes):
     @classmethod
     def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
         """Configuration: `dtype`, as it stands in a v2 document."""
-        from ..dtypes_v2 import parse_v2_dtype
+        from ..data_types.v2 import parse_v2_dtype
 
         config = Configuration(spec, ("dtype",))
         if leaf.data_type.name == "object":

@@ -14,7 +14,7 @@ is `ascii` or `isodatetime` is stored by vlen-bytes and becomes text; rows with 
 are tuples or structs of objects and become structs of fixed-size text. Items of a chunk that lie
 outside the array, or were never written, are the integer 0 and become '' and zero.
 
-A pickle is never unpickled: see `plain_pickle`.
+A pickle is never unpickled: see `pickle.load`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from ..chain import CodecSpec
-from ..dtypes import DataType
+from ..chain.chain import CodecSpec
+from ..data_types.v3 import DataType
 from ..errors import CastError, MetadataError, UnsupportedError
-from ..plain_pickle import read_array
-from . import compile_array_codec
+from ..pickle.load import read_array
 from .base import DEFAULT_OPTIONS, ArrayCodec, Leaf, Options, Size, memory
 from .config import Configuration
+from .registry import compile_array_codec
 
 if TYPE_CHECKING:
     from .base import Buffer

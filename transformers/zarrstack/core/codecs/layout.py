@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ..bits import numbers
+from ..data_types.bits import numbers
 
 if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..errors import ChunkError, MetadataError, UnsupportedError
-from ..jsons import canonical
+from ..json_text import canonical
 from .base import BytesCodec, Ends, Size, memory
 from .bounds import compressed
 from .config import Configuration
@@ -24,7 +24,7 @@ from .streams import unpack
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..chain import CodecSpec
+    from ..chain.chain import CodecSpec
     from .base import Buffer
 
 MEMORY_LIMIT: Final = 256 << 20

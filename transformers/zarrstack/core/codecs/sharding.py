@@ -1,7 +1,7 @@
 """`sharding_indexed`: a whole shard as one array.
 
 Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/ . The
-index itself is `shard.py`'s. Whoever moves inner chunks without decoding them works with that;
+index itself is `grid/shard_index.py`'s. Whoever moves inner chunks without decoding them works with that;
 this codec is for shards that are read or written as arrays, nested ones among them. Inner
 chunks that hold nothing but the fill value, bit for bit, are left out, as zarr-python does.
 """
@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..bits import same_bits
-from ..chain import Chain
-from ..dtypes import fill_from_json, zero_fill
+from ..chain.chain import Chain
+from ..data_types.bits import same_bits
+from ..data_types.v3 import fill_from_json, zero_fill
 from ..errors import ChunkError, MetadataError
-from ..grid import Grid
-from ..pipeline import Pipeline
-from ..shard import IndexFormat, ShardIndex
+from ..grid.grid import Grid
+from ..grid.shard_index import IndexFormat, ShardIndex
 from .base import DEFAULT_OPTIONS, ArrayCodec, Ends, Leaf, Options, Size, memory
 from .bounds import require_fit
 from .config import Configuration
+from .pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from ..chain import CodecSpec
+    from ..chain.chain import CodecSpec
     from .base import Buffer
 
     Array = np.ndarray[Any, Any]

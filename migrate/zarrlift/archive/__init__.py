@@ -1,0 +1,1 @@
+"""What an archive holds, in Zarr v3 terms: nodes, layouts, the inventory of chunks."""

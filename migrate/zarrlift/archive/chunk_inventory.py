@@ -1,0 +1,243 @@
+"""Which chunks of an array are there: one listing instead of one look per possible chunk.
+
+10^9 possible chunks of which 10^4 are present must cost 10^4. Only a store that cannot
+list is walked by its grid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrstack.core.errors import UnsupportedError
+
+from ..storage.base import LocalStorage, Storage
+from ..storage.listed_versions import version_number
+from ..storage.listing import Listed
+from .local_scan import METADATA, Found, scan
+from .nodes import Layout
+
+Indexes: TypeAlias = npt.NDArray[np.int64]
+
+UNLISTED: Final = "unlisted"
+"""The fingerprint where a store cannot list."""
+_MOST_CHUNKS: Final = 2**63 - 1
+_MOST_WALKED: Final = 10**8
+"""Largest grid that is walked chunk by chunk where a store cannot list."""
+_MOST_TASK_CHUNKS: Final = 1024
+_LEAST_TASK: Final = 4 << 20
+_MOST_TASK: Final = 64 << 20
+"""Bytes that a task reads."""
+_LAST: Final = 8
+"""How many tasks of an array are cut once more, where it has twice as many or more."""
+_PARTS: Final = 4
+"""Into how many parts, if they have as many chunks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """The chunks of one array that are present."""
+
+    indexes: Indexes
+    """Linear indexes in the grid of stored objects, ascending."""
+    sizes: Indexes | None
+    """Stored bytes of each chunk; None where the store does not tell."""
+    certain: bool
+    """False where the store cannot list: every chunk of the grid stands here, present or not."""
+    fingerprint: str
+    """Digest of indexes, sizes and versions; differs when the source has changed."""
+    versions: Indexes | None = None
+    """A number for each chunk that is another one once it is written again: the nanoseconds of its
+    modification where it is a file, else a digest of its ETag or time; None where the store does not tell."""
+    strays: tuple[str, ...] = ()
+    """The first few names that belong to no chunk of this array."""
+    stray_count: int = 0
+    bad_links: tuple[tuple[str, str], ...] = ()
+    """(key, target) of links that lead out of the archive, or nowhere."""
+    no_files: tuple[tuple[str, str], ...] = ()
+    """(key, what is there) where no file stands in the place of a chunk."""
+
+    total_bytes: int | None = None
+    """Stored bytes in all, or None if unknown."""
+
+    @property
+    def notices_rewriting(self) -> bool:
+        """Whether a chunk that is written again gives another fingerprint."""
+        return self.versions is not None or (self.certain and not len(self.indexes))
+
+
+NOT_LISTED: Final = Inventory(
+    indexes=np.empty(0, dtype=np.int64), sizes=None, certain=False, fingerprint="not listed"
+)
+"""What stands for an inventory where nobody looked for chunks."""
+
+
+def take_inventory(
+    storage: Storage,
+    path: str,
+    layout: Layout,
+    *,
+    children: frozenset[str] = frozenset(),
+    follow_links: bool = False,
+) -> Inventory:
+    """The chunks of the array at `path` that are present in `storage`.
+
+    `children` are names below the array that belong to other nodes and are passed over.
+    Raises UnsupportedError for a grid of more than 2^63 chunks, StorageError.
+    """
+    try:
+        require_countable(layout)
+    except UnsupportedError as error:
+        raise error.at(node=path) from None
+    if isinstance(storage, LocalStorage) or storage.can_list:
+        return _inventory(_found(storage, path, layout, children, follow_links=follow_links))
+    if layout.objects.total > _MOST_WALKED:
+        raise UnsupportedError(
+            "the store cannot list and the grid is too large to try every chunk",
+            node=path,
+            found=f"{layout.objects.total} chunks",
+            advice="Copy the archive to a place that can list.",
+        )
+    everything = np.arange(layout.objects.total, dtype=np.int64)
+    return Inventory(indexes=everything, sizes=None, certain=False, fingerprint=UNLISTED)
+
+
+def require_countable(layout: Layout) -> None:
+    """UnsupportedError for a grid of more than 2^63 objects."""
+    total = layout.objects.total
+    if total > _MOST_CHUNKS:
+        raise UnsupportedError("the chunk grid is too large to count", found=f"{total} chunks")
+
+
+@cache
+def nothing_there() -> Inventory:
+    """What listing gives for a local array without a chunk."""
+    return _inventory(Found())
+
+
+def _inventory(found: Found) -> Inventory:
+    indexes: Indexes = np.array(found.indexes, dtype=np.int64)
+    order = np.argsort(indexes, kind="stable")
+    indexes = indexes[order]
+    digest = hashlib.blake2b(indexes.tobytes(), digest_size=16)
+    sizes = versions = None
+    if found.sized:
+        sizes = np.array(found.sizes, dtype=np.int64)[order]
+        digest.update(sizes.tobytes())
+    if found.versioned:
+        versions = np.array(found.versions, dtype=np.int64)[order]
+        digest.update(versions.tobytes())
+    return Inventory(
+        indexes=indexes,
+        sizes=sizes,
+        versions=versions,
+        total_bytes=int(sum(found.sizes)) if found.sized else None,
+        certain=True,
+        fingerprint=digest.hexdigest(),
+        strays=tuple(found.strays),
+        stray_count=found.stray_count,
+        bad_links=tuple(found.bad_links),
+        no_files=tuple(found.no_files),
+    )
+
+
+def _found(
+    storage: Storage, path: str, layout: Layout, children: frozenset[str], *, follow_links: bool
+) -> Found:
+    if isinstance(storage, LocalStorage):
+        return scan(storage, path, layout, children=children, follow_links=follow_links)
+    prefix = layout.prefix(path)
+    found = storage.list_objects(prefix, lambda: _Listed(layout, prefix, METADATA | children)).found
+    if not found.versioned and storage.beneath is not None:
+        # Layers say which chunks there are, and what they stand over says the rest.
+        below = _found(storage.beneath, path, layout, children, follow_links=follow_links)
+        _complete(found, below)
+        # What is no file is not listed through layers, and would be taken for a missing chunk.
+        found.no_files, found.bad_links = below.no_files, below.bad_links
+    return found
+
+
+def _complete(found: Found, below: Found) -> None:
+    """Take sizes and versions from another listing, if that has all of the chunks."""
+    if not (len(below.indexes) and below.sized and below.versioned):
+        return
+    wanted, known = np.array(found.indexes, np.int64), np.array(below.indexes, np.int64)
+    order = np.argsort(known, kind="stable")
+    places = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
+    if (known[places] == wanted).all():
+        found.sizes = array("q", np.array(below.sizes, np.int64)[places].tobytes())
+        found.versions = array("q", np.array(below.versions, np.int64)[places].tobytes())
+        found.sized = found.versioned = True
+
+
+class _Listed:
+    """Takes the chunks of an array out of the listing of a store."""
+
+    def __init__(self, layout: Layout, prefix: str, passed_over: frozenset[str]) -> None:
+        self.found = Found()
+        self._keys = layout.keys
+        self._ndim = len(layout.shape)
+        self._grid = layout.objects
+        self._start = len(prefix)
+        self._passed_over = passed_over
+
+    def take(self, objects: Iterable[Listed]) -> None:
+        for key, size, version in objects:
+            name = key[self._start :]
+            if name.partition("/")[0] in self._passed_over:
+                continue
+            position = self._keys.coordinates(name, self._ndim)
+            index = None if position is None else self._grid.index(position)
+            if index is None:
+                self.found.stray(name)
+            else:
+                self.found.add(index, size, None if version is None else version_number(version))
+
+
+def task_bytes(total: int) -> int:
+    """What a task reads of an array of `total` stored bytes: some sixty tasks, within bounds."""
+    return min(_MOST_TASK, max(total // 64, _LEAST_TASK))
+
+
+def task_bounds(inventory: Inventory) -> tuple[int, ...]:
+    """Cut the present chunks into tasks: `bounds[k] <= linear index < bounds[k + 1]`.
+
+    Aims at some sixty tasks, so that a killed job loses little, within a bound of chunks and
+    of bytes each. The last ones are smaller, so that workers finish together. Empty for an
+    array without chunks.
+    """
+    count = len(inventory.indexes)
+    if count == 0:
+        return ()
+    step = min(_MOST_TASK_CHUNKS, max(count // 64, 32))
+    total = inventory.total_bytes
+    if inventory.sizes is None or total is None:
+        starts = np.arange(0, count, step)
+    else:
+        room = task_bytes(total)
+        # What a chunk takes of a task, by bytes or as one of `step`, in parts of room * step.
+        taken = np.maximum(inventory.sizes * float(step), float(room))
+        bins = (np.cumsum(taken) - taken) // (float(room) * step)
+        starts = np.flatnonzero(np.diff(bins, prepend=-1))
+    starts = _tapered(starts, count)
+    return (*map(int, inventory.indexes[starts]), int(inventory.indexes[-1]) + 1)
+
+
+def _tapered(starts: Indexes, count: int) -> Indexes:
+    """The first of each task's chunks, `count` in all, with the last tasks of many cut into parts.
+
+    Whoever is done first waits for the others, with two workers half a task on average.
+    """
+    if len(starts) < 2 * _LAST:
+        return starts
+    last = starts[-_LAST:, None]
+    lengths = np.diff(starts[-_LAST:], append=count)[:, None]
+    parts = last + lengths * np.arange(_PARTS) // _PARTS
+    return np.unique(np.concatenate((starts[:-_LAST], parts.ravel())))

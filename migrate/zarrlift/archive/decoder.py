@@ -1,0 +1,76 @@
+"""Stored objects of an array, whole, with whatever frame is around payloads: decoders and largest sizes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from zarrstack.core.codecs.base import OBJECT_LIMIT
+from zarrstack.core.codecs.pipeline import Pipeline
+from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.grid.frames import Frame, N5Blocks, Shards
+from zarrstack.core.n5.block_pipeline import BlockPipeline
+from zarrstack.core.n5.blocks import head_bytes
+
+from ..storage.local.files import Bound
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from zarrstack.core.chain.chain import Chain
+    from zarrstack.core.codecs.base import Buffer
+    from zarrstack.core.data_types.v3 import DataType
+
+    from .nodes import Layout
+
+
+class ObjectDecoder(Protocol):
+    """What decodes stored objects of one array."""
+
+    def decode(self, data: Buffer) -> np.ndarray[Any, Any]:
+        """An array of the layout's `object_shape`; ChunkError for whatever is wrong with the object."""
+
+
+def object_decoder(layout: Layout, *, allow_pickle: bool = False) -> ObjectDecoder:
+    """The decoder of a layout's objects; MetadataError and UnsupportedError as codecs raise them."""
+    frame = layout.frame
+    if isinstance(frame, N5Blocks):
+        return BlockPipeline(layout.chain, layout.chunk_shape, layout.data_type, frame.axes)
+    chain = frame.chain(layout.chunk_shape, layout.chain) if isinstance(frame, Shards) else layout.chain
+    return Pipeline(
+        chain,
+        layout.object_shape,
+        layout.data_type,
+        allow_pickle=allow_pickle,
+        fill_value=layout.fill_value,
+    )
+
+
+def object_bound(layout: Layout) -> Bound:
+    """What is read of a stored object of an array at most."""
+    return _object_bound(layout.chain, layout.chunk_shape, layout.data_type, layout.frame)
+
+
+def most_in_leaf(layout: Layout) -> int:
+    """Bytes that the payload of a leaf may have."""
+    return _most_in_leaf(layout.chain, layout.chunk_shape, layout.data_type)
+
+
+@lru_cache(maxsize=1024)
+def _object_bound(
+    chain: Chain, chunk_shape: tuple[int, ...], data_type: DataType, frame: Frame | None
+) -> Bound:
+    most = _most_in_leaf(chain, chunk_shape, data_type)
+    if isinstance(frame, N5Blocks):
+        most += head_bytes(len(chunk_shape))
+    elif isinstance(frame, Shards):
+        most = most * frame.leaves + frame.index.size(frame.chunks_per_shard)
+    return Bound(most)
+
+
+@lru_cache(maxsize=1024)
+def _most_in_leaf(chain: Chain, chunk_shape: tuple[int, ...], data_type: DataType) -> int:
+    try:
+        return Pipeline(chain, chunk_shape, data_type, allow_pickle=True).most_stored
+    except ZarrstackError:  # a chain that decodes nothing, as is said where it is compiled to do so
+        return OBJECT_LIMIT

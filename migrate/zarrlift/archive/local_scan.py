@@ -1,0 +1,227 @@
+"""Listing the chunks of a local array: names, sizes and times in one pass over its directories."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from array import array
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import Final, TypeAlias
+
+from zarrstack.core.grid.chunk_keys import ChunkKeys
+from zarrstack.core.grid.chunk_keys_draft import DraftKeys
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.n5.blocks import N5Keys
+
+from ..storage.base import LocalStorage, Storage, storage_error
+from .nodes import Layout
+
+METADATA: Final = frozenset(
+    {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
+)
+"""Names beside chunks that are no chunks, of all formats."""
+_STRAYS_NAMED: Final = 5
+_NO_FILES_NAMED: Final = 20
+
+Decoder: TypeAlias = Callable[[str], tuple[int, ...] | None]
+
+
+class Found:
+    """Chunks as they are seen, in compact arrays, since there may be millions."""
+
+    def __init__(self) -> None:
+        self.indexes = array("q")
+        self.sizes = array("q")
+        self.versions = array("q")
+        """Of files, the nanoseconds of their modification."""
+        self.sized = True
+        self.versioned = True
+        """Whether the size, and the version, of every chunk is known."""
+        self.strays: list[str] = []
+        self.stray_count = 0
+        self.bad_links: list[tuple[str, str]] = []
+        self.no_files: list[tuple[str, str]] = []
+
+    def add(self, index: int, size: int | None, version: int | None) -> None:
+        """A chunk of which a listing tells, or does not tell, size and version."""
+        self.indexes.append(index)
+        self.sizes.append(size or 0)
+        self.versions.append(version or 0)
+        self.sized &= size is not None
+        self.versioned &= version is not None
+
+    def stray(self, name: str) -> None:
+        """A name that belongs to no chunk; the first few are kept."""
+        self.stray_count += 1
+        if len(self.strays) < _STRAYS_NAMED:
+            self.strays.append(name)
+
+
+def scan(
+    storage: LocalStorage, path: str, layout: Layout, *, children: frozenset[str], follow_links: bool
+) -> Found:
+    """The chunks of the array at `path`; nothing where its directory is absent.
+
+    Raises StorageError for whatever else goes wrong: a listing that fails midway says
+    nothing about the chunks it did not reach.
+    """
+    return _Scan(storage, path, layout, children, follow_links).found
+
+
+class _Scan:
+    def __init__(
+        self,
+        storage: LocalStorage,
+        path: str,
+        layout: Layout,
+        children: frozenset[str],
+        follow_links: bool,
+    ) -> None:
+        self.storage = storage
+        self.node = path
+        self.prefix = layout.prefix(path)
+        self.counts = layout.objects.counts
+        self.passed_over = METADATA | children
+        self.follow_links = follow_links
+        self.found = Found()
+        ndim = len(layout.shape)
+        nested = layout.keys.depth(ndim) > 1
+        head, self.lead = _head(layout.keys) if nested else ("", "")
+        self.axes = _axes(layout.keys, ndim)
+        directory = storage.path((self.prefix + head).rstrip("/"))
+        if not os.path.isdir(directory) and not os.path.islink(directory):
+            return
+        try:
+            if nested:
+                self._deep(directory, 0, 0, head)
+            else:
+                self._flat(directory, _decoder(layout.keys, ndim))
+        except OSError as error:
+            raise storage_error("cannot list", self.prefix, error).at(node=path) from error
+
+    def _flat(self, directory: str, decode: Decoder) -> None:
+        """Keys without a slash: one directory holds them all."""
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                position = decode(entry.name)
+                number = None if position is None else self._index(position)
+                if number is not None:
+                    self._accept(entry, number, entry.name)
+                elif entry.name not in self.passed_over:
+                    self.found.stray(entry.name)
+
+    def _index(self, position: tuple[int, ...]) -> int | None:
+        """`Grid.index`, with the counts at hand."""
+        index = 0
+        for number, count in zip(position, self.counts, strict=True):
+            if number >= count:
+                return None
+            index = index * count + number
+        return index
+
+    def _deep(self, directory: str, level: int, base: int, prefix: str) -> None:
+        """Keys with slashes: a level of directories for each axis, files at the last.
+
+        `base` is the linear index of what the levels above say.
+        """
+        axis = self.axes[level]
+        count, stride = self.counts[axis], prod(self.counts[axis + 1 :])
+        last = level == len(self.axes) - 1
+        lead = "" if level else self.lead
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                name = entry.name
+                number = _number(name.removeprefix(lead)) if name.startswith(lead) else None
+                if number is None or number >= count:
+                    if level > 0 or name not in self.passed_over:
+                        self.found.stray(prefix + name)
+                elif last:
+                    self._accept(entry, base + number * stride, prefix + name)
+                elif entry.is_symlink() and self._leads_away(entry, prefix + name):
+                    continue
+                elif entry.is_dir():
+                    self._deep(entry.path, level + 1, base + number * stride, f"{prefix}{name}/")
+                else:
+                    self._no_file(prefix + name, "a file where a directory of chunks belongs")
+
+    def _accept(self, entry: os.DirEntry[str], index: int, name: str) -> None:
+        if entry.is_symlink() and self._leads_away(entry, name):
+            return
+        facts = entry.stat()
+        if not stat.S_ISREG(facts.st_mode):
+            what = "a directory" if stat.S_ISDIR(facts.st_mode) else "a pipe, socket or device"
+            self._no_file(name, what)
+            return
+        self.found.indexes.append(index)
+        self.found.sizes.append(facts.st_size)
+        self.found.versions.append(facts.st_mtime_ns)
+
+    def _no_file(self, name: str, what: str) -> None:
+        """Keep what stands where a chunk belongs: taken for a missing chunk, it would read as fill values."""
+        if len(self.found.no_files) < _NO_FILES_NAMED:
+            self.found.no_files.append((self.prefix + name, what))
+
+    def _leads_away(self, entry: os.DirEntry[str], name: str) -> bool:
+        """Whether a link leaves the root (unless that is meant), or leads nowhere."""
+        target = os.path.realpath(entry.path)
+        leaves = self.storage.leaves_root(target) and not self.follow_links
+        if leaves or not os.path.exists(target):
+            self.found.bad_links.append((self.prefix + name, target))
+            return True
+        return False
+
+
+def chunk_directories(storage: Storage, path: str, layout: Layout) -> Iterator[str]:
+    """The directories that hold the chunks of a local array, and those above them from the array's on.
+
+    The last level is not looked into: however many chunks there are, their directories are few. OSError.
+    """
+    top = layout.prefix(path).rstrip("/")
+    yield top
+    ndim = len(layout.shape)
+    if layout.keys.depth(ndim) == 1:
+        return
+    assert isinstance(storage, LocalStorage)
+    head, _ = _head(layout.keys)
+    level = [f"{top}/{head}".strip("/")]
+    if head:
+        yield from level
+    for _ in range(len(_axes(layout.keys, ndim)) - 1):
+        level = [f"{place}/{name}".strip("/") for place in level for name in storage.directories(place)]
+        yield from level
+
+
+def _number(text: str) -> int | None:
+    """A chunk coordinate as it is written in keys, or None."""
+    if text.isascii() and text.isdigit() and (text[0] != "0" or text == "0"):
+        return int(text)
+    return None
+
+
+def _head(keys: ChunkKeys) -> tuple[str, str]:
+    """Of keys in several levels: the directory above them all, and what the first name begins with."""
+    if isinstance(keys, DraftKeys):
+        return "", "c"
+    return ("c/" if isinstance(keys, KeyEncoding) and keys.name == "default" else ""), ""
+
+
+def _axes(keys: ChunkKeys, ndim: int) -> tuple[int, ...]:
+    """The axis that each level of directories counts."""
+    axes = tuple(range(ndim))
+    return axes[::-1] if isinstance(keys, N5Keys) and keys.axes == "reversed" else axes
+
+
+def _decoder(keys: ChunkKeys, ndim: int) -> Decoder:
+    """`keys.coordinates`; faster for the dotted keys of Zarr v2, the most common ones."""
+    if not isinstance(keys, KeyEncoding) or keys.name != "v2" or keys.separator != "." or ndim == 0:
+        return lambda name: keys.coordinates(name, ndim)
+
+    number = "(?:0|[1-9][0-9]*)"
+    dotted = re.compile(rf"{number}(?:\.{number}){{{ndim - 1}}}").fullmatch
+
+    def decode(name: str) -> tuple[int, ...] | None:
+        return tuple(map(int, name.split("."))) if dotted(name) else None
+
+    return decode

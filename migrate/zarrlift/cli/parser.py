@@ -1,0 +1,142 @@
+"""The commands and their parser. Heavy imports stand inside the commands: `--help` needs none of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any, Final
+
+import typer
+
+from .session import DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, write_json
+
+_HELP: Final = f"""Lift legacy chunked-array archives to Zarr v3.
+
+\b
+  zarrlift inspect old.zarr             what is in it
+  zarrlift plan old.zarr new.zarr       what would happen; writes nothing
+  zarrlift migrate old.zarr new.zarr    do it
+  zarrlift resume new.zarr              go on after an interruption
+  zarrlift verify old.zarr new.zarr     compare the two; --full compares every value
+
+\b
+Exit codes
+  {DONE}    done
+  {PARTLY}    some arrays were refused or failed, the job could not go on, or verification
+       found differences
+  {USAGE}    the request makes no sense; nothing was touched
+  {INTERRUPTED}  interrupted (Ctrl-C, SIGTERM); the job can be resumed
+
+\b
+{DEBUG}=1 in the environment shows the traceback of an error.
+NO_COLOR switches colours off.
+"""
+
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "inspect": ("inspect_commands", "Show what an archive holds and what is wrong with it."),
+    "plan": ("inspect_commands", "Show what a migration would do and cost; writes nothing."),
+    "migrate": ("migrate_commands", "Migrate an archive."),
+    "resume": ("migrate_commands", "Go on with a migration."),
+    "status": ("inspect_commands", "Show how far a migration is."),
+    "verify": ("inspect_commands", "Compare source and result."),
+    "finish": ("migrate_commands", "In place: delete the legacy metadata."),
+    "undo": ("migrate_commands", "Take a migration back, in place or a copy."),
+    "serve": ("serve_command", "Serve an archive over HTTP as Zarr v3, without converting it."),
+    "model": ("", "Describe, compare, check and make hierarchies by models."),
+    "transformers": ("inspect_commands", "List the storage transformers there are."),
+}
+"""Name -> the module that holds a command ("" is this one), and its line in `--help`."""
+
+_CLICK_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+"""What typer raises for a wrong command line: click's class, or since typer 0.26 its own copy of it."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and give its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a node's name may not fit the terminal's encoding
+    words = sys.argv[1:] if arguments is None else arguments
+    command = typer.main.get_command(app(*_meant(words)))
+    try:
+        code = command.main(args=list(words), prog_name="zarrlift", standalone_mode=False)
+    except _CLICK_ERROR as error:
+        if "--json" in words:
+            problem = {"kind": "usage", "severity": "refusal", "message": error.format_message()}
+            write_json(None, USAGE, {"error": problem})
+            say(f"zarrlift: {error.format_message()}")
+        else:
+            error.show()
+        return USAGE
+    except (KeyboardInterrupt, typer.Abort):
+        say("zarrlift: interrupted. Nothing was changed.")
+        return INTERRUPTED
+    return int(code or DONE)
+
+
+def _print_version(context: typer.Context, wanted: bool) -> None:
+    if not wanted:
+        return
+    from .. import __version__
+
+    lines = [f"zarrlift {__version__}"]
+    if context.params.get("verbose"):
+        from zarrstack.core.codecs.libraries import libraries
+
+        lines += [f"{codecs:12}{library}" for codecs, library in libraries().items()]
+    print("\n".join(lines))  # noqa: T201 - asked for
+    raise typer.Exit
+
+
+def _top(
+    version: Annotated[  # noqa: ARG001 - its callback prints and ends
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version)
+    ] = False,
+    # Eager, so that it is known when --version is come to, wherever it stands.
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="With --version: the library of each codec.", is_eager=True)
+    ] = False,
+) -> None:
+    if verbose:
+        raise typer.BadParameter("goes with --version", param_hint="--verbose")
+
+
+def _model(context: typer.Context) -> int:
+    """The commands of `zarrlift model`, which are loaded when one of them is asked for."""
+    from . import model_commands
+
+    return model_commands.run(list(context.args))
+
+
+def app(*names: str) -> typer.Typer:
+    """The command line with the commands of these names; of none, it knows `--help` and `--version` alone."""
+    made = typer.Typer(
+        help=_HELP,
+        rich_markup_mode=None,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    made.callback()(_top)
+    for name in names:
+        module, summary = COMMANDS[name]
+        if module:
+            made.command(short_help=summary)(getattr(import_module(f".{module}", __package__), name))
+        else:
+            # It parses its own words, with commands that nobody else needs.
+            free = {
+                "allow_extra_args": True,
+                "ignore_unknown_options": True,
+                "allow_interspersed_args": False,
+            }
+            made.command(name=name, short_help=summary, add_help_option=False, context_settings=free)(_model)
+    return made
+
+
+def _meant(words: list[str]) -> tuple[str, ...]:
+    """The commands that a command line may need: making a parser of them all takes longer than most work."""
+    if words and words[0] in COMMANDS:
+        return (words[0],)
+    return () if words == ["--version"] else tuple(COMMANDS)

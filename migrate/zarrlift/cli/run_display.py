@@ -1,0 +1,110 @@
+"""What is seen of a command while it runs: its progress, and what it logs."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ..jobs.progress import Progress
+
+_FORMAT: Final = "%(asctime)s zarrlift: %(message)s"
+_FILE_FORMAT: Final = "%(asctime)s %(levelname)s %(message)s"
+_DATES: Final = "%Y-%m-%d %H:%M:%S"
+
+
+@contextmanager
+def watched(*, quiet: bool, verbose: bool, log_file: str | None) -> Iterator[Any]:
+    """The progress of a command, with the log on standard error and in a file; UsageError.
+
+    Standard error gets failures and a line a minute where it is no terminal, with `verbose` everything, and
+    nothing if `quiet`. A terminal has the bar and the report for that.
+    """
+    from ..jobs.log_messages import log, progress_log
+    from ..jobs.progress import Bar, progress_for
+
+    progress = progress_for(quiet=quiet)
+    handlers: list[logging.Handler] = []
+    if not quiet and (verbose or not isinstance(progress, Bar)):
+        handlers.append(_Shown(progress, everything=verbose))
+    if log_file is not None:
+        handlers.append(_file(log_file))
+    levels = log.level, progress_log.level
+    for handler in handlers:
+        log.addHandler(handler)
+    if handlers:
+        # A record of each of thousands of arrays takes time even where no handler wants it.
+        log.setLevel(logging.INFO if verbose or log_file is not None else logging.WARNING)
+        progress_log.setLevel(logging.INFO)
+    try:
+        yield progress
+    except KeyboardInterrupt:
+        log.info("interrupted")
+        raise
+    except Exception as error:
+        log.info("ended by an error: %s", error)
+        raise
+    finally:
+        progress.close()
+        log.setLevel(levels[0])
+        progress_log.setLevel(levels[1])
+        for handler in handlers:
+            log.removeHandler(handler)
+            handler.close()
+
+
+class _Shown(logging.Handler):
+    """Records on standard error, above the bar where there is one."""
+
+    def __init__(self, progress: Progress, *, everything: bool) -> None:
+        super().__init__(logging.INFO)
+        self.setFormatter(_Harmless(_FORMAT, _DATES))
+        self._progress = progress
+        self._everything = everything
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Failures and progress, unless everything is wanted; a bar shows progress by itself."""
+        from ..jobs.progress import Bar
+
+        if record.name == "zarrlift.progress":
+            return not isinstance(self._progress, Bar)
+        return self._everything or record.levelno >= logging.WARNING
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A line."""
+        self._progress.note(self.format(record))
+
+
+class _Harmless(logging.Formatter):
+    """Names from an archive do not steer a terminal, nor begin a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        from ..jobs.units import safe
+
+        return safe(super().format(record))
+
+
+class _File(logging.FileHandler):
+    """A file that may become unwritable, which is no error of the migration."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Say so once, and write no more."""
+        self.setLevel(logging.CRITICAL + 1)
+        print(f"zarrlift: cannot write the log file {self.baseFilename}", file=sys.stderr)  # noqa: T201
+
+
+def _file(name: str) -> logging.Handler:
+    from zarrstack.core.errors import UsageError
+
+    try:
+        handler = _File(name, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise UsageError(
+            "the log file cannot be written", key=name, found=error.strerror, advice="Name another one."
+        ) from error
+    handler.setFormatter(_Harmless(_FILE_FORMAT, _DATES))
+    return handler

@@ -1,0 +1,181 @@
+"""What applications lay on top of an archive, one module per convention.
+
+A convention sees the whole described archive and says per node what it becomes; they are asked
+in order, each on what the one before left. `base` holds the contract that other packages fulfil
+too, `registry` finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from zarrstack.core.errors import Problem
+from zarrstack.core.paths import parents
+
+from ..archive.nodes import Archive, ArrayNode, Node, SeenConvention
+from ..recipe.convention_names import parse_conventions
+from ..recipe.recipe import Recipe
+from ..storage.base import Storage
+from .base import Change, Convention, Recognised, View
+from .registry import chosen
+
+__all__ = ["Applied", "Change", "Convention", "Recognised", "View", "apply_conventions", "look_for"]
+
+_NOTHING: Final = Change()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What the conventions that a recipe asks for make of an archive."""
+
+    seen: tuple[SeenConvention, ...] = ()
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
+    """By path; a refusal at a node is said of each node below it too, in short."""
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Path of a group -> keys of the files that go along with it."""
+
+    def change(self, path: str) -> Change:
+        """What becomes of the node at a path."""
+        return self.changes.get(path, _NOTHING)
+
+    def described(self, node: Node) -> Node:
+        """The node as the conventions say its values are to be read."""
+        change = self.change(node.path)
+        if change.layout is None or not isinstance(node, ArrayNode):
+            return node
+        left = tuple(problem for problem in node.problems if problem not in change.lifts)
+        return replace(node, layout=change.layout, problems=left)
+
+    def told(self, path: str) -> tuple[Problem, ...]:
+        """What there is to say of the node at a path."""
+        return self.problems.get(path, ())
+
+    def strays(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
+        """Problems without those that say of files which go along that they stay behind."""
+        carried = {key for keys in self.files.values() for key in keys}
+        return tuple(p for p in problems if p.kind != "stray" or p.key not in carried)
+
+
+def apply_conventions(
+    archive: Archive, storage: Storage, recipe: Recipe, *, in_place: bool = False
+) -> Applied:
+    """Ask every convention that the recipe names somewhere; raises UsageError for an unknown name."""
+    wanted = _wanted(archive, recipe)
+    everywhere = tuple(dict.fromkeys(name for names in set(wanted.values()) for name in names))
+    classes = chosen(everywhere)
+    if not classes:
+        return Applied()
+    meant = {names: frozenset(chosen(names)) for names in set(wanted.values())}
+    changes: dict[str, Change] = {}
+    problems: dict[str, tuple[Problem, ...]] = {}
+    files: dict[str, tuple[str, ...]] = {}
+    seen = []
+    left = archive
+    taken: set[str] = set()
+    for convention in classes:
+
+        def asked(path: str, convention: type[Convention] = convention) -> bool:
+            return path in wanted and path not in taken and convention in meant[wanted[path]]
+
+        view = View(archive=left, storage=storage, recipe=recipe, in_place=in_place, wanted=asked)
+        found = convention().recognise(view)
+        if found is None:
+            continue
+        told = [problem for problem in found.problems if problem.node is None or asked(problem.node)]
+        refused = {p.node: p for p in told if p.severity == "refusal" and p.node is not None}
+        kept = {
+            path: change
+            for path, change in found.changes.items()
+            if asked(path) and refused.keys().isdisjoint((path, *parents(path)))
+        }
+        carried = {
+            path: keys
+            for path, keys in found.files.items()
+            if keys and asked(path) and refused.keys().isdisjoint((path, *parents(path)))
+        }
+        if not kept and not told and not carried:
+            continue
+        for path, keys in carried.items():
+            files[path] = (*files.get(path, ()), *keys)
+        seen.append(SeenConvention(name=convention.name, summary=found.summary))
+        for path, change in kept.items():
+            changes[path] = _merged(changes.get(path), change)
+        for problem in told:
+            path = problem.node or ""
+            problems[path] = (*problems.get(path, ()), problem)
+        for path, problem in _below(left, refused):
+            problems[path] = (*problems.get(path, ()), problem)
+        if convention.exclusive:
+            taken.update(found.changes, refused)
+        left = replace(left, nodes=tuple(_changed(node, kept.get(node.path)) for node in left.nodes))
+    return Applied(seen=tuple(seen), changes=changes, problems=problems, files=files)
+
+
+def look_for(archive: Archive, storage: Storage) -> Archive:
+    """The archive with the conventions that are recognised unasked, and what is wrong with them."""
+    applied = apply_conventions(archive, storage, Recipe())
+    told = [problem for path in sorted(applied.problems) for problem in applied.problems[path]]
+    nodes = tuple(map(applied.described, archive.nodes))
+    return replace(
+        archive, nodes=nodes, conventions=applied.seen, problems=(*applied.strays(archive.problems), *told)
+    )
+
+
+def _wanted(archive: Archive, recipe: Recipe) -> Mapping[str, tuple[str, ...]]:
+    """The names asked for at each node that the recipe takes."""
+    parsed: dict[str, tuple[str, ...]] = {}
+    wanted = {}
+    for node in archive.nodes:
+        text = recipe.for_array(node.path).conventions
+        if text not in parsed:
+            parsed[text] = parse_conventions(text)
+        wanted[node.path] = parsed[text]
+    return wanted
+
+
+def _below(archive: Archive, refused: Mapping[str, Problem]) -> Iterator[tuple[str, Problem]]:
+    """A refusal for each node below a refused one."""
+    if not refused:
+        return
+    for node in archive.nodes:
+        above = next((line for line in parents(node.path) if line in refused), None)
+        if above is not None and node.path not in refused:
+            yield (
+                node.path,
+                Problem(
+                    kind=refused[above].kind,
+                    node=node.path,
+                    message="kept back with the group above it, whose convention is broken",
+                    found=f"/{above}",
+                    advice=refused[above].advice,
+                ),
+            )
+
+
+def _merged(before: Change | None, change: Change) -> Change:
+    if before is None:
+        return change
+    return Change(
+        attributes=before.attributes if change.attributes is None else change.attributes,
+        dimension_names=change.dimension_names or before.dimension_names,
+        objects=change.objects or before.objects,
+        layout=change.layout or before.layout,
+        lifts=(*before.lifts, *change.lifts),
+        replaced=(*before.replaced, *change.replaced),
+    )
+
+
+def _changed(node: Node, change: Change | None) -> Node:
+    """A node as the next convention sees it."""
+    if change is None:
+        return node
+    attributes = node.attributes if change.attributes is None else change.attributes
+    if not isinstance(node, ArrayNode):
+        return replace(node, attributes=attributes)
+    layout = node.layout if change.layout is None else change.layout
+    if layout is not None and change.dimension_names is not None:
+        layout = replace(layout, dimension_names=change.dimension_names)
+    return replace(node, attributes=attributes, layout=layout)

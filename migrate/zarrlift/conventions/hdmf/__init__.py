@@ -1,0 +1,1 @@
+"""hdmf-zarr, and NWB files written with it."""

@@ -1,0 +1,260 @@
+"""Datasets of hdmf-zarr: how their objects are to be read, and whether they mean what they say.
+
+An array of numbers stays as it is described. Arrays of objects are small, and looked through whole
+while planning: a reference that leads nowhere is told before anything is written.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.codecs.hdmf import fields_of, is_absent, text
+from zarrstack.core.codecs.pipeline import Pipeline
+from zarrstack.core.data_types.v3 import DataType, fill_to_json, zero_fill
+from zarrstack.core.errors import CastError, Problem, ZarrstackError
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.json_text import JSON, JSONObject, excerpt
+
+from ...archive.decoder import object_bound
+from ...archive.nodes import ArrayNode, Layout
+from ...formats.zarr_v2.array import Describer
+from ...recipe.codecs import parse_codecs
+from ..base import View
+from .fields import fields_from
+from .findings import Look, problem_at
+from .references import Places
+
+_CODEC: Final = "hdmf-zarr.objects"
+_OBJECTS: Final = frozenset({"numcodecs.pickle", "numcodecs.json2", "numcodecs.msgpack2", "vlen-bytes"})
+"""Object codecs whose arrays are read in another way than they are described."""
+_STRUCT: Final = "a struct with object fields has no v3 data type"
+"""What the reader says of arrays that hdmf-zarr writes all the time."""
+_MOST_ITEMS: Final = 1 << 24
+"""Items of one chunk of objects; a pickle of so many takes the memory a chunk may take (1 GiB)."""
+_BATCH: Final = 64
+_TEXT: Final = {"string": "str", "bytes": "str", "fixed_length_utf32": "str"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """What a dataset is on Zarr v3; `layout` is None where it stays as it is described."""
+
+    layout: Layout | None = None
+    dtype: str | None = None
+    """What `_DTYPE` says; None for compound data, whose type says it."""
+    reference_fields: tuple[str, ...] = ()
+    references: int = 0
+    lifts: tuple[Problem, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class DatasetReader:
+    """Reads the datasets of one file."""
+
+    def __init__(self, view: View, places: Places) -> None:
+        self._view = view
+        self._places = places
+        self._describer = Describer()
+
+    def read(self, node: ArrayNode, dtype: JSON) -> Dataset:
+        """What the dataset at a node is, whose `zarr_dtype` is `dtype`."""
+        layout = node.layout
+        lifts: tuple[Problem, ...] = ()
+        if layout is None:
+            layout, lifts = self._struct_of_objects(node)
+        if layout is None:
+            return Dataset()  # the reader says why
+        middle = layout.chain.codecs[layout.chain.middle].name
+        scalar = dtype == "scalar"
+        if scalar and layout.shape == (1,) and layout.chunk_shape == (1,):
+            layout = replace(layout, shape=(), chunk_shape=(), dimension_names=None)
+        if dtype == "region" or (isinstance(dtype, list) and any(_is(field, "region") for field in dtype)):
+            return self._refused(node, "references to regions, which hdmf-zarr never came to read", dtype)
+        if middle not in _OBJECTS:
+            if dtype == "object" or (lifts and not isinstance(dtype, list)):
+                return self._refused(node, "what zarr_dtype says is not what the array holds", dtype)
+            changed = None if layout is node.layout else layout
+            return Dataset(layout=changed, dtype=_dtype_of(dtype, layout.data_type))
+        if dtype == "object":
+            return self._references(node, layout)
+        if isinstance(dtype, list):
+            return self._rows(node, layout, dtype, lifts)
+        if lifts:
+            return self._refused(
+                node, "a struct with objects, and no word in zarr_dtype on its fields", dtype
+            )
+        return self._texts(node, layout)
+
+    # ----- kinds of datasets
+
+    def _references(self, node: ArrayNode, layout: Layout) -> Dataset:
+        look = Look(node, self._places)
+        for key, place, item in self._items(node, layout, look):
+            look.follow(key, place, item)
+        configuration: JSONObject = {"values": "references", "own": list(look.own)}
+        found = Dataset(dtype="object_reference", references=look.references)
+        return self._read_as(node, layout, DataType("string"), configuration, look, found)
+
+    def _rows(
+        self, node: ArrayNode, layout: Layout, dtype: list[JSON], lifts: tuple[Problem, ...]
+    ) -> Dataset:
+        stored = json.loads(node.documents[0].content)["dtype"] if lifts else None
+        fields = fields_from(dtype, stored)
+        if isinstance(fields, str):
+            return self._refused(node, fields, dtype)
+        look = Look(node, self._places)
+        for key, place, item in self._items(node, layout, look):
+            try:
+                for reference in fields.look(fields_of(item)):
+                    look.follow(key, place, reference)
+            except CastError as error:
+                look.tell(key, f"{error.problem.message}, at {place}", error.problem.found)
+        configuration = {"values": "rows", "own": list(look.own), "fields": list(fields.kinds)}
+        found = Dataset(reference_fields=fields.references, references=look.references, lifts=lifts)
+        return self._read_as(node, layout, fields.data_type(), configuration, look, found)
+
+    def _texts(self, node: ArrayNode, layout: Layout) -> Dataset:
+        look = Look(node, self._places)
+        others = 0
+        for key, place, item in self._items(node, layout, look):
+            try:
+                text(item)
+            except CastError as error:
+                others += not isinstance(item, bytes)
+                look.tell(key, f"{error.problem.message}, at {place}", error.problem.found)
+        pickled = layout.chain.codecs[layout.chain.middle].name == "numcodecs.pickle"
+        if others and not pickled:
+            # Objects of some other kind: the recipe says what becomes of those, as in any archive.
+            return Dataset(layout=None if layout is node.layout else layout, dtype="str")
+        return self._read_as(node, layout, DataType("string"), {"values": "text"}, look, Dataset(dtype="str"))
+
+    # ----- layouts
+
+    def _struct_of_objects(self, node: ArrayNode) -> tuple[Layout | None, tuple[Problem, ...]]:
+        """How an array lies that the reader refused for its struct with objects; and that refusal."""
+        lifts = tuple(problem for problem in node.problems if problem.message == _STRUCT)
+        others = [p for p in node.problems if p.severity == "refusal" and p not in lifts]
+        if not lifts or others:
+            return None, ()
+        document: JSONObject = json.loads(node.documents[0].content)
+        described = self._describer.describe({**document, "dtype": "|O", "fill_value": None})
+        if described.refused or described.chain is None or described.shape is None:
+            return None, ()
+        if described.chunk_shape is None or (len(described.shape) > 1 and described.separator is None):
+            return None, ()
+        layout = Layout(
+            shape=described.shape,
+            data_type=DataType("object"),
+            fill_value=None,
+            chunk_shape=described.chunk_shape,
+            chain=described.chain,
+            keys=KeyEncoding("v2", described.separator or "."),
+        )
+        return layout, lifts
+
+    def _read_as(
+        self,
+        node: ArrayNode,
+        layout: Layout,
+        data_type: DataType,
+        configuration: JSONObject,
+        look: Look,
+        found: Dataset,
+    ) -> Dataset:
+        """The dataset, read by the codec that knows what its objects mean."""
+        if not self._may_rewrite(node):
+            look.add(
+                problem_at(
+                    node,
+                    node.documents[0].key,
+                    "its objects have to be written anew, and are to stay as they are",
+                    layout.chain.codecs[layout.chain.middle].name.removeprefix("numcodecs."),
+                    advice="Migrate the file to a new place, without --codecs keep.",
+                )
+            )
+        changed = replace(
+            _with_codec(layout, configuration),
+            data_type=data_type,
+            fill_value=fill_to_json(zero_fill(data_type), data_type),
+        )
+        return replace(found, layout=changed, problems=look.problems())
+
+    def _may_rewrite(self, node: ArrayNode) -> bool:
+        return (
+            not self._view.in_place
+            and parse_codecs(self._view.recipe.for_array(node.path).codecs).mode != "keep"
+        )
+
+    def _refused(self, node: ArrayNode, message: str, dtype: JSON) -> Dataset:
+        key = node.documents[0].key if node.documents else None
+        return Dataset(problems=(problem_at(node, key, message, excerpt(dtype)),))
+
+    # ----- what is in them
+
+    def _items(
+        self, node: ArrayNode, layout: Layout, look: Look
+    ) -> Iterator[tuple[str, tuple[int, ...], Any]]:
+        """(key, place in the array, item) of every item that is within the array and was written."""
+        if np.prod(layout.chunk_shape, dtype=object) > _MOST_ITEMS:
+            look.tell(None, "a chunk of objects is too large", str(list(layout.chunk_shape)))
+            return
+        raw = replace(_with_codec(layout, {"values": "items"}), data_type=DataType("object"))
+        pipeline = Pipeline(raw.chain, raw.chunk_shape, raw.data_type)
+        bound = object_bound(layout)
+        places = np.ndindex(*(-(-n // c) for n, c in zip(layout.shape, layout.chunk_shape, strict=True)))
+        while batch := list(islice(places, _BATCH)):
+            keys = [layout.key(node.path, place) for place in batch]
+            for key, place, payload in zip(
+                keys, batch, self._view.storage.get_many(keys, bound), strict=True
+            ):
+                if payload is None:
+                    continue
+                try:
+                    values = pipeline.decode(payload)
+                except ZarrstackError as error:
+                    look.add(replace(error.at(node=node.path, key=key).problem, severity="refusal"))
+                    continue
+                yield from _within(key, place, values, layout)
+
+
+def _within(
+    key: str, place: tuple[int, ...], values: npt.NDArray[Any], layout: Layout
+) -> Iterator[tuple[str, tuple[int, ...], Any]]:
+    part: tuple[Any, ...] = (*layout.grid.valid(place), ...)
+    inside = values[part]
+    for index in np.ndindex(*inside.shape):
+        item = inside[index]
+        if not is_absent(item):
+            start = zip(place, layout.chunk_shape, index, strict=True)
+            yield key, tuple(p * c + i for p, c, i in start), item
+
+
+def _with_codec(layout: Layout, configuration: JSONObject) -> Layout:
+    """The layout with the codec of its objects wrapped in the one that knows what they mean."""
+    codecs = list(layout.chain.codecs)
+    middle = layout.chain.middle
+    codecs[middle] = CodecSpec(_CODEC, {"codec": codecs[middle].to_json(), **configuration})
+    return replace(layout, chain=Chain(tuple(codecs)))
+
+
+def _dtype_of(dtype: JSON, data_type: DataType) -> str | None:
+    """What `_DTYPE` says of an array that stays as it is described."""
+    if isinstance(dtype, list) or dtype is None:
+        return None
+    if data_type.name in _TEXT:
+        return _TEXT[data_type.name]
+    if dtype == "scalar":
+        return "bool" if data_type.name == "bool" else data_type.numpy.type.__name__
+    return dtype if isinstance(dtype, str) else None
+
+
+def _is(field: JSON, what: str) -> bool:
+    return isinstance(field, dict) and field.get("dtype") == what

@@ -1,0 +1,235 @@
+"""hdmf-zarr and NWB: links, references, and what datasets hold.
+
+What hdmf-zarr 0.11 to 0.13 wrote on Zarr v2 becomes what 0.14 writes on Zarr v3, and nothing else
+changes: numbers and text move as they lie. Facts: the storage page of hdmf-zarr 0.13
+(https://hdmf-zarr.readthedocs.io/en/stable/storage.html) and `hdmf_zarr/backend.py` of 0.11.3,
+0.12.0, 0.13.0 and 0.14.0; the result is what 0.14.0 was seen to write of the same content.
+
+    old                                         new
+    zarr_link of a group                        _LINKS
+    an attribute {zarr_dtype: object, value}    {"_REFERENCE": {source, path}}
+    zarr_dtype: object, a dataset of references _DTYPE: object_reference, and paths as text
+    zarr_dtype: [fields], some of them objects  a struct, and _REFERENCE_FIELDS
+    zarr_dtype: scalar, an array of one item    an array without dimensions
+    zarr_dtype: a name                          _DTYPE
+
+A file whose links or references are broken is kept back whole: hdmf-zarr opens no such file, and
+half of one is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from zarrstack.core.errors import Problem
+from zarrstack.core.json_text import JSON, excerpt
+
+from ...archive.nodes import ArrayNode, GroupNode, Node
+from ..base import Change, Convention, Recognised, View
+
+if TYPE_CHECKING:
+    from .arrays import Dataset, DatasetReader
+
+LINKS: Final = "zarr_link"
+DTYPE: Final = "zarr_dtype"
+SPECLOC: Final = ".specloc"
+DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
+ADVICE: Final = "Mend the file, leave that node out, or use --conventions none to migrate it as plain data."
+
+
+class Hdmf(Convention):
+    """hdmf-zarr and NWB: links, object references, compound and scalar datasets."""
+
+    name: ClassVar[str] = "hdmf"
+    exclusive: ClassVar[bool] = True
+
+    def recognise(self, view: View) -> Recognised | None:
+        """A Zarr v2 archive in which some dataset or group bears one of hdmf-zarr's attributes."""
+        if view.archive.format != "zarr2" or not any(map(_speaks, view.archive.nodes)):
+            return None
+        return _File(view).account()
+
+
+def _speaks(node: Node) -> bool:
+    return (
+        DTYPE in node.attributes or LINKS in node.attributes or (not node.path and SPECLOC in node.attributes)
+    )
+
+
+class _File:
+    """One file while it is looked at."""
+
+    def __init__(self, view: View) -> None:
+        from .references import Places  # this and the like: only for files that are hdmf-zarr's
+
+        self.view = view
+        self.places = Places(view)
+        self.problems: list[Problem] = []
+        self.changes: dict[str, Change] = {}
+        self.ways: dict[str, list[str]] = {}
+        """Path -> paths of what its links and attributes lead to, within the file."""
+        self.links = self.references = self.datasets = 0
+        self.specifications = self._specifications()
+
+    def account(self) -> Recognised:
+        """What becomes of every node, and what is wrong."""
+        from .arrays import DatasetReader
+        from .cycles import circles
+
+        reader = DatasetReader(self.view, self.places)
+        for node in self.view.archive.nodes:
+            if not self.view.wanted(node.path):
+                continue
+            if isinstance(node, GroupNode):
+                self._group(node)
+            else:
+                self._array(node, reader)
+        for at, way in circles(self.view, self.ways, self.specifications):
+            self._refuse(at, "links go in a circle, which hdmf-zarr follows without end", found=way)
+        self.problems.extend(self.places.told())
+        refused = [problem for problem in self.problems if problem.severity == "refusal"]
+        if refused:
+            first = refused[0]
+            self.problems.append(
+                Problem(
+                    kind="convention",
+                    node="",
+                    message="an hdmf-zarr file is migrated whole or not at all",
+                    found=f"{len(refused)} problems, the first at /{first.node}: {first.message}"[:300],
+                    advice=ADVICE,
+                )
+            )
+        kind = "NWB file" if self._is_nwb() else "hdmf-zarr file"
+        counts = ((self.datasets, "dataset"), (self.links, "link"), (self.references, "reference"))
+        summary = f"{kind}: " + ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts)
+        return Recognised(summary=summary, changes=self.changes, problems=tuple(self.problems))
+
+    def _is_nwb(self) -> bool:
+        root = self.view.nodes[""]
+        return root.attributes.get("neurodata_type") == "NWBFile"
+
+    def _refuse(
+        self, node: str, message: str, *, found: str | None = None, expected: str | None = None
+    ) -> None:
+        self.problems.append(
+            Problem(
+                kind="convention", node=node, message=message, found=found, expected=expected, advice=ADVICE
+            )
+        )
+
+    # ----- nodes
+
+    def _specifications(self) -> str | None:
+        """The path of the group with the cached specifications; None if there is none."""
+        place = self.view.nodes[""].attributes.get(SPECLOC)
+        if isinstance(place, dict):  # a reference, before 0.11
+            place = place.get("path")
+        if place is None:
+            return None
+        if not isinstance(place, str) or self.view.group(place.strip("/")) is None:
+            self._refuse("", f"{SPECLOC} names no group", found=excerpt(place))
+            return None
+        return place.strip("/")
+
+    def _group(self, node: GroupNode) -> None:
+        attributes, replaced = self._attributes(node)
+        if not node.path and isinstance(attributes.get(SPECLOC), dict):
+            attributes[SPECLOC] = self.specifications or ""
+        if LINKS in attributes:
+            attributes = {key: value for key, value in attributes.items() if key != LINKS}
+            attributes["_LINKS"] = self._links(node, replaced)
+        self.changes[node.path] = Change(attributes=attributes, replaced=tuple(replaced))
+
+    def _array(self, node: ArrayNode, reader: DatasetReader) -> None:
+        attributes, replaced = self._attributes(node)
+        dtype = attributes.pop(DTYPE, None)
+        if DTYPE in node.attributes:
+            replaced.append(f"/{DTYPE}")
+        dataset = reader.read(node, dtype)
+        self.problems.extend(dataset.problems)
+        self.datasets += 1
+        self.references += dataset.references
+        cached = self.specifications is not None and f"{node.path}/".startswith(f"{self.specifications}/")
+        if not cached:
+            attributes.update(_stated(dataset))
+        self.changes[node.path] = Change(
+            attributes=attributes,
+            replaced=tuple(replaced),
+            layout=dataset.layout,
+            lifts=dataset.lifts,
+            dimension_names=_names(attributes.get(DIMENSIONS), dataset, node),
+        )
+
+    def _attributes(self, node: Node) -> tuple[dict[str, JSON], list[str]]:
+        """The attributes with references as 0.14 writes them, and the places whose values are gone."""
+        result: dict[str, JSON] = {}
+        replaced: list[str] = []
+        for name, value in node.attributes.items():
+            if name in (DTYPE, LINKS, SPECLOC) or not (isinstance(value, dict) and DTYPE in value):
+                result[name] = value
+                continue
+            self.references += 1
+            target = self.places.attribute(value)
+            if target.problem is not None:
+                self._refuse(node.path, f"attribute {name!r}: {target.problem}", found=excerpt(value))
+                result[name] = value
+                continue
+            result[name] = {"_REFERENCE": {"source": ".", "path": f"/{target.path}"}}
+            self.ways.setdefault(node.path, []).append(target.path)
+            place = name.replace("~", "~0").replace("/", "~1")
+            replaced += [
+                f"/{place}/{DTYPE}",
+                *(f"/{place}/value/{key}" for key in _gone(value, result[name])),
+            ]
+        return result, replaced
+
+    def _links(self, node: GroupNode, replaced: list[str]) -> list[JSON]:
+        """The links of a group, checked."""
+        links = node.attributes[LINKS]
+        if not isinstance(links, list):
+            self._refuse(node.path, f"{LINKS} is no list of links", found=excerpt(links))
+            return []
+        result: list[JSON] = []
+        names = set(self.view.children(node.path))
+        for index, link in enumerate(links):
+            self.links += 1
+            target = self.places.link(node.path, link)
+            if target.problem is not None:
+                self._refuse(node.path, f"{LINKS}[{index}]: {target.problem}", found=excerpt(link))
+                continue
+            if link["name"] in names:
+                self._refuse(node.path, f"{LINKS}[{index}]: its name is taken", found=repr(link["name"]))
+            names.add(link["name"])
+            if target.own:
+                self.ways.setdefault(node.path, []).append(target.path)
+            known = {"source": target.source, "path": f"/{target.path}", "name": link["name"]}
+            result.append(known)
+            replaced += [
+                f"/{LINKS}/{index}/{key}" for key in link if key not in known or known[key] != link[key]
+            ]
+        return result
+
+
+def _gone(value: Mapping[str, JSON], result: JSON) -> list[str]:
+    """The members of an attribute's reference that are not found again."""
+    kept = result["_REFERENCE"]
+    return [key for key, item in value["value"].items() if key not in kept or kept[key] != item]
+
+
+def _stated(dataset: Dataset) -> dict[str, JSON]:
+    """What 0.14 states beside a dataset of this kind."""
+    if dataset.reference_fields:
+        return {"_REFERENCE_FIELDS": list(dataset.reference_fields)}
+    return {} if dataset.dtype is None else {"_DTYPE": dataset.dtype}
+
+
+def _names(labels: JSON, dataset: Dataset, node: ArrayNode) -> tuple[str | None, ...] | None:
+    """Dimension names for other readers; hdmf-zarr 0.14 goes on reading the attribute, which stays."""
+    layout = dataset.layout or node.layout
+    if layout is None or not isinstance(labels, list) or len(labels) != len(layout.shape) or not labels:
+        return None
+    return tuple(labels) if all(isinstance(label, str | None) for label in labels) else None
+
+
+__all__ = ["Hdmf"]

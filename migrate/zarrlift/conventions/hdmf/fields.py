@@ -1,0 +1,125 @@
+"""The fields of compound datasets whose rows are objects: what each holds, and what it becomes.
+
+Facts: hdmf-zarr 0.11 to 0.13, `ZarrIO.write_dataset`: `zarr_dtype` is a list of {name, dtype}, where
+"object" is a reference and numbers have numpy's or Python's names. 0.14 stores text and paths as
+fixed-size text of 512 characters or more (`COMPOUND_DTYPE_MIN_STRING_LENGTH`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from zarrstack.core.codecs.hdmf import is_absent, number, text
+from zarrstack.core.data_types.v2 import parse_v2_dtype
+from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.errors import CastError, ZarrstackError
+from zarrstack.core.json_text import JSON, excerpt
+
+_SHORTEST: Final = 512
+"""Characters of a text field, at least."""
+_TEXTS: Final = frozenset(
+    {"str", "str_", "bytes", "bytes_", "string_", "text", "utf", "utf8", "utf-8", "ascii"}
+)
+_WHOLE: Final = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
+_NUMBERS: Final = {name: name for name in _WHOLE} | {
+    "float16": "float16", "float32": "float32", "float64": "float64", "double": "float64", "float": "float64",
+    "int": "int64", "uint": "uint64", "bool": "bool", "bool_": "bool", "long": "int64",
+}  # fmt: skip
+_WIDER: Final = {"b": "bool", "i": "int64", "u": "uint64", "f": "float64"}
+
+
+class Fields:
+    """The fields of one dataset, while its rows are looked at."""
+
+    def __init__(
+        self, names: tuple[str, ...], kinds: tuple[str, ...], types: list[np.dtype[Any] | None]
+    ) -> None:
+        self.names = names
+        self.kinds = kinds
+        """Of each field: "value", "text" or "reference"."""
+        self._types = types
+        self._widths = [_SHORTEST] * len(names)
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The names of the fields that hold references."""
+        return tuple(name for name, kind in zip(self.names, self.kinds, strict=True) if kind == "reference")
+
+    def look(self, row: tuple[Any, ...]) -> Iterator[Any]:
+        """Take a row's widths and numbers into account; its references. CastError where it does not fit."""
+        if len(row) != len(self.kinds):
+            raise CastError("a row has another number of fields", found=str(len(row)))
+        for place, (value, kind) in enumerate(zip(row, self.kinds, strict=True)):
+            if kind == "text":
+                self._widths[place] = max(self._widths[place], len(text(value)))
+            elif kind == "reference":
+                if isinstance(value, dict):
+                    self._widths[place] = max(self._widths[place], len(str(value.get("path"))) + 1)
+                if not is_absent(value):
+                    yield value
+            else:
+                self._number(place, value)
+
+    def _number(self, place: int, value: Any) -> None:
+        dtype = self._types[place]
+        assert dtype is not None
+        try:
+            number(value, dtype)
+        except CastError:
+            # A row that was a plain tuple may hold more than zarr_dtype says.
+            wider = np.dtype(_WIDER[dtype.kind])
+            number(value, wider)
+            self._types[place] = wider
+
+    def data_type(self) -> DataType:
+        """The struct that holds every row that was looked at."""
+        members = [
+            (name, f"<U{width}") if dtype is None else (name, dtype)
+            for name, dtype, width in zip(self.names, self._types, self._widths, strict=True)
+        ]
+        return DataType.from_numpy(np.dtype(members))
+
+
+def fields_from(dtype: list[JSON], stored: JSON) -> Fields | str:
+    """The fields that `zarr_dtype` lists; what is wrong with it, in words, where it makes no sense.
+
+    `stored` is the `dtype` of `.zarray` where that is a struct: its numbers are the ones stored.
+    """
+    names, kinds = [], []
+    types: list[np.dtype[Any] | None] = []
+    for place, field in enumerate(dtype):
+        if not isinstance(field, dict) or not isinstance(field.get("name"), str):
+            return f"zarr_dtype lists something that is no field: {excerpt(field)}"
+        name, said = field["name"], field.get("dtype")
+        names.append(name)
+        if stored is not None and (place >= len(stored) or stored[place][0] != name):
+            return "the fields of zarr_dtype are not those of the array"
+        if said == "object":
+            kinds.append("reference")
+            types.append(None)
+        elif said in _TEXTS or said == "object_":
+            kinds.append("text")
+            types.append(None)
+        else:
+            number_type = _number_type(said, stored, place)
+            if number_type is None:
+                return f"a field of a type that hdmf-zarr does not write in compound data: {excerpt(said)}"
+            kinds.append("value")
+            types.append(number_type)
+    if not names or len(set(names)) != len(names) or (stored is not None and len(stored) != len(names)):
+        return "the fields of zarr_dtype are not those of the array"
+    return Fields(tuple(names), tuple(kinds), types)
+
+
+def _number_type(said: JSON, stored: JSON, place: int) -> np.dtype[Any] | None:
+    if stored is None:
+        name = _NUMBERS.get(said) if isinstance(said, str) else None
+        return None if name is None else np.dtype(name)
+    try:
+        found = parse_v2_dtype(stored[place][1]).newbyteorder("=")
+    except ZarrstackError:
+        return None
+    return found if found.kind in _WIDER else None

@@ -1,0 +1,65 @@
+"""What is found while the items of one dataset of hdmf-zarr are looked at, one by one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from zarrstack.core.errors import Problem
+from zarrstack.core.json_text import excerpt
+
+from ...archive.nodes import ArrayNode
+from .references import Places
+
+_ADVICE: Final = "Mend the file, leave that node out, or use --conventions none to migrate it as plain data."
+_MOST_TOLD: Final = 10
+_MOST_SOURCES: Final = 100
+"""Ways to write the file's own name; they are carried in the plan."""
+
+
+class Look:
+    """Problems, of which the first few are kept, and the references that were followed."""
+
+    def __init__(self, node: ArrayNode, places: Places) -> None:
+        self._node = node
+        self._places = places
+        self._first: list[Problem] = []
+        self._count = 0
+        self.references = 0
+        self.own: dict[str, None] = {".": None}
+        """Sources of references that mean the file itself."""
+
+    def follow(self, key: str, place: tuple[int, ...], item: Any) -> None:
+        """Look where a reference leads."""
+        self.references += 1
+        target = self._places.reference(item)
+        if target.problem is not None:
+            self.tell(key, f"{target.problem}, at {place}", excerpt(item))
+        elif isinstance(source := item.get("source"), str) and source not in self.own:
+            if len(self.own) >= _MOST_SOURCES:
+                self.tell(key, f"the file itself is named in more than {_MOST_SOURCES} ways", excerpt(source))
+            else:
+                self.own[source] = None
+
+    def tell(self, key: str | None, message: str, found: str | None) -> None:
+        """Take a refusal of the dataset."""
+        self.add(problem_at(self._node, key, message, found))
+
+    def add(self, problem: Problem) -> None:
+        """Take a problem."""
+        self._count += 1
+        if len(self._first) < _MOST_TOLD:
+            self._first.append(problem)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """The first few, and how many more there are."""
+        more = self._count - len(self._first)
+        if not more:
+            return tuple(self._first)
+        return (*self._first, problem_at(self._node, None, f"{more} more of its items are like that", None))
+
+
+def problem_at(
+    node: ArrayNode, key: str | None, message: str, found: str | None, advice: str = _ADVICE
+) -> Problem:
+    """A refusal of a dataset."""
+    return Problem(kind="convention", node=node.path, key=key, message=message, found=found, advice=advice)

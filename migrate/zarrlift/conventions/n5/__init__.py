@@ -1,0 +1,1 @@
+"""Multiscale pyramids, viewers' metadata and OME-NGFF inside N5."""

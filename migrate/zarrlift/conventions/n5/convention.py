@@ -1,0 +1,161 @@
+"""What programs lay on N5: names of axes, and pyramids of scales, which become OME-Zarr if asked for.
+
+The originals stay as they are; see `pyramids` for who writes what. OME-Zarr 0.5:
+https://ngff.openmicroscopy.org/0.5/index.html (multiscales: an image's levels, their axes, and a scale
+and a translation each, in the order of the array's axes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from zarrstack.core.errors import Problem
+from zarrstack.core.grid.frames import N5Blocks
+from zarrstack.core.json_text import JSON, JSONObject, excerpt
+
+from ...archive.nodes import ArrayNode, GroupNode
+from ..base import Change, Convention, Recognised, View
+
+if TYPE_CHECKING:
+    from .pyramids import Pyramid
+
+_OME: Final = "ome"
+_UNITS: Final[Mapping[str, str]] = {
+    "pm": "picometer",
+    "Å": "angstrom",
+    "angstrom": "angstrom",
+    "nm": "nanometer",
+    "um": "micrometer",
+    "µm": "micrometer",  # the sign for micro
+    "μm": "micrometer",  # the Greek letter
+    "micron": "micrometer",
+    "microns": "micrometer",
+    "mm": "millimeter",
+    "cm": "centimeter",
+    "m": "meter",
+}
+"""Short names that are seen -> what OME-Zarr 0.5 asks for (UDUNITS-2)."""
+_NO_UNIT: Final = frozenset({"", "pixel", "pixels", "px", "voxel"})
+
+
+@dataclass(slots=True)
+class _Account:
+    """What is gathered on the way."""
+
+    changes: dict[str, Change] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    pyramids: int = 0
+
+
+class N5(Convention):
+    """COSEM, n5-viewer, Paintera and BigDataViewer on N5: names of axes; scales with `--multiscale ome`."""
+
+    name: ClassVar[str] = "n5"
+
+    def recognise(self, view: View) -> Recognised | None:
+        """Groups whose levels lie in s0, s1, ..., and arrays that name their axes."""
+        if view.archive.format != "n5":
+            return None
+        from .ome import recognise_in_n5  # only for archives that are N5
+
+        ngff = recognise_in_n5(view)
+        account = _Account(changes=dict(ngff.changes), problems=list(ngff.problems))
+        for node in view.archive.nodes:
+            if isinstance(node, GroupNode) and node.path not in ngff.changes:
+                _group(view, node, account)
+        for node in view.archive.nodes:
+            if isinstance(node, ArrayNode) and node.path not in account.changes:
+                _array(node, account)
+        if not account.changes and not account.problems:
+            return None
+        named = sum(change.dimension_names is not None for change in account.changes.values())
+        words = [f"{account.pyramids} image{'s' * (account.pyramids > 1)} of several scales"] * bool(
+            account.pyramids
+        )
+        words += [ngff.summary] * bool(ngff.summary)
+        words.append(f"{named} array{'s' * (named != 1)} with named axes")
+        return Recognised(
+            summary=", ".join(words),
+            changes=account.changes,
+            problems=tuple(account.problems),
+            files=ngff.files,
+        )
+
+
+def _array(node: ArrayNode, account: _Account) -> None:
+    """An array outside every pyramid, if it names its axes."""
+    if node.layout is None or not isinstance(node.layout.frame, N5Blocks) or "axes" not in node.attributes:
+        return
+    from .pyramids import axis_names  # only for archives that are N5
+
+    names = axis_names(node.attributes["axes"], len(node.layout.shape))
+    if names is None:
+        account.problems.append(
+            _told(node.path, "axes does not name the array's axes in N5's order", node.attributes["axes"])
+        )
+        return
+    shown = names[::-1] if node.layout.frame.axes == "reversed" else names
+    account.changes[node.path] = Change(dimension_names=shown)
+
+
+def _group(view: View, node: GroupNode, account: _Account) -> None:
+    from .pyramids import pyramid_of
+
+    pyramid = pyramid_of(view, node)
+    if pyramid is None:
+        return
+    account.pyramids += 1
+    for level in pyramid.levels:
+        account.changes[level.path] = Change(dimension_names=pyramid.shown(pyramid.axes))
+    if view.recipe.for_array(node.path).multiscale != "ome":
+        return
+    if _OME in node.attributes:
+        account.problems.append(
+            _told(node.path, "the group has an attribute `ome` already, which stays", node.attributes[_OME])
+        )
+        return
+    missing = [level.path for level in pyramid.levels if not view.recipe.selects(level.path)]
+    if missing or pyramid.refused:
+        what = "a level of an image is not migrated, so that no `ome` is written"
+        account.problems.append(_told(node.path, what, sorted([*missing, *pyramid.refused])))
+        return
+    for unit in dict.fromkeys(pyramid.units):
+        if unit not in _NO_UNIT and unit not in _UNITS and unit not in _UNITS.values():
+            account.problems.append(_told(node.path, "a unit that OME-Zarr does not know is left out", unit))
+    account.changes[node.path] = Change(attributes={**node.attributes, _OME: _image(node.path, pyramid)})
+
+
+def _told(path: str, message: str, found: JSON) -> Problem:
+    return Problem(kind="convention", severity="warning", node=path, message=message, found=excerpt(found))
+
+
+def _image(path: str, pyramid: Pyramid) -> JSONObject:
+    """The attribute `ome` of an image's group."""
+    axes = [_axis(*axis) for axis in zip(pyramid.axes, pyramid.units, strict=True)]
+    return {
+        "version": "0.5",
+        "multiscales": [
+            {
+                "name": pyramid.name or path.rpartition("/")[2] or "image",
+                "axes": list(pyramid.shown(tuple(axes))),
+                "datasets": [
+                    {
+                        "path": level.path.rpartition("/")[2],
+                        "coordinateTransformations": [
+                            {"type": "scale", "scale": list(pyramid.shown(level.scale))},
+                            {"type": "translation", "translation": list(pyramid.shown(level.translation))},
+                        ],
+                    }
+                    for level in pyramid.levels
+                ],
+            }
+        ],
+    }
+
+
+def _axis(name: str, unit: str) -> JSONObject:
+    axis: JSONObject = {"name": name, "type": "space"}
+    known = unit if unit in _UNITS.values() else _UNITS.get(unit)
+    return axis if known is None else {**axis, "unit": known}

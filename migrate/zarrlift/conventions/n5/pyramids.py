@@ -1,0 +1,259 @@
+"""Pyramids of scales on N5, by who wrote them: levels in `s0`, `s1`, ... below one group.
+
+In each the voxels of a level are the full resolution's, averaged over a factor per axis: the scale
+is the resolution times the factor, and the centre of the first voxel lies (factor - 1) / 2 of the
+full resolution's voxels further on. Everything is in N5's order of axes, (x, y, z), unless it is said.
+
+- COSEM (https://github.com/janelia-cosem/schemas/blob/master/multiscale.md): `transform` on each level,
+  or in the group's `multiscales`, has the names of axes, scale, translation and units itself, in C
+  order (`ordering`: "C" unless it says "F").
+- n5-viewer (https://github.com/saalfeldlab/n5-viewer; parsed by n5-universe 1.x,
+  `N5SingleScaleMetadataParser`): `pixelResolution` of the full resolution, on levels or above them, a
+  list or `{"dimensions", "unit"}`; `downsamplingFactors` on levels, or the group's `scales`; else
+  powers of 2.
+- Paintera (https://github.com/saalfeldlab/paintera#paintera-data-format): `multiScale` true, `resolution`
+  and `offset` on the group `data`, `downsamplingFactors` on levels.
+- BigDataViewer (`setup*/timepoint*/s*`, https://github.com/bigdataviewer/bigdataviewer-core,
+  `BdvN5Format`): all `downsamplingFactors` in a list on the setup, `resolution` on the timepoint.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+from zarrstack.core.grid.frames import N5Blocks
+from zarrstack.core.json_text import JSON
+from zarrstack.core.paths import join
+
+from ...archive.nodes import ArrayNode, GroupNode
+from ..base import View
+
+_LEVEL: Final = re.compile(r"s(0|[1-9][0-9]{0,2})")
+_SPACE: Final = ("x", "y", "z")
+_MOST_HALVINGS: Final = 60
+T = TypeVar("T")
+Numbers: TypeAlias = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """An array of a pyramid."""
+
+    path: str
+    scale: Numbers
+    """Size of a voxel along each axis, in the pyramid's units and N5's order."""
+    translation: Numbers
+    """Where the centre of the first voxel lies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pyramid:
+    """An image in several scales, everything in N5's order of axes."""
+
+    axes: tuple[str, ...]
+    units: tuple[str, ...]
+    """As they are written; "" where none is."""
+    levels: tuple[Level, ...]
+    reversed: bool
+    """Whether the arrays are shown with their axes reversed."""
+    name: str | None = None
+    refused: tuple[str, ...] = ()
+    """Levels that cannot be migrated."""
+
+    def shown(self, items: tuple[T, ...]) -> tuple[T, ...]:
+        """Items, one per axis, in the order in which the arrays are shown."""
+        return items[::-1] if self.reversed else items
+
+
+def axis_names(value: JSON, ndim: int) -> tuple[str | None, ...] | None:
+    """The names of axes that an attribute `axes` gives in N5's order; None if it gives none.
+
+    Empty names are none. ["z", "y", "x"] is not taken: with zarr-python's N5Store it means the order
+    that it shows, and nobody stores z fastest.
+    """
+    if not isinstance(value, list) or len(value) != ndim or any(type(name) is not str for name in value):
+        return None
+    names = [name for name in value if name]
+    if (
+        not names
+        or len(set(names)) < len(names)
+        or [name.lower() for name in value] in (["z", "y", "x"], ["y", "x"])
+    ):
+        return None
+    return tuple(name or None for name in value)
+
+
+def pyramid_of(view: View, group: GroupNode) -> Pyramid | None:
+    """The pyramid whose levels are a group's children; None where nobody says that they are one."""
+    found = {int(match[1]): name for name in view.children(group.path) if (match := _LEVEL.fullmatch(name))}
+    nodes = [view.array(join(group.path, name)) for _, name in sorted(found.items())]
+    arrays = [node for node in nodes if node is not None]
+    known = [node for node in arrays if node.layout is not None and isinstance(node.layout.frame, N5Blocks)]
+    first = known[0].layout if known else None
+    if first is None or not isinstance(first.frame, N5Blocks):
+        return None
+    ndim = len(first.shape)
+    if ndim not in (2, 3) or any(node.layout is None or len(node.layout.shape) != ndim for node in known):
+        return None
+    numbers = [
+        number for number, name in sorted(found.items()) if join(group.path, name) in {n.path for n in known}
+    ]
+    made = _cosem(group, known, ndim) or _factored(view, group, known, numbers, ndim)
+    if made is None:
+        return None
+    axes, units, levels, name = made
+    return Pyramid(
+        axes=axes,
+        units=units,
+        levels=levels,
+        reversed=first.frame.axes == "reversed",
+        name=name,
+        refused=tuple(node.path for node in arrays if node.layout is None),
+    )
+
+
+_Made: TypeAlias = tuple[tuple[str, ...], tuple[str, ...], tuple[Level, ...], str | None]
+"""Axes, units, levels, and the image's name."""
+
+
+# ----- COSEM
+
+
+def _cosem(group: GroupNode, arrays: Sequence[ArrayNode], ndim: int) -> _Made | None:
+    listed, name = _listed(group.attributes)
+    read = []
+    for node in arrays:
+        own = _transform(node.attributes.get("transform"), ndim)
+        transform = own or _transform(listed.get(node.path.rpartition("/")[2]), ndim)
+        if transform is None:
+            return None
+        read.append(transform)
+    axes, units = read[0][0], read[0][1]
+    if any((other[0], other[1]) != (axes, units) for other in read):
+        return None
+    levels = (
+        Level(path=node.path, scale=scale, translation=translation)
+        for node, (_, _, scale, translation) in zip(arrays, read, strict=True)
+    )
+    return axes, units, tuple(levels), name
+
+
+def _listed(attributes: Mapping[str, JSON]) -> tuple[dict[str, JSON], str | None]:
+    """The transforms in a group's `multiscales`, by the level's name; and the image's name."""
+    value = attributes.get("multiscales")
+    first = value[0] if isinstance(value, list) and value else None
+    if not isinstance(first, dict) or not isinstance(first.get("datasets"), list):
+        return {}, None
+    listed = {
+        str(item["path"]): item["transform"]
+        for item in first["datasets"]
+        if isinstance(item, dict) and "path" in item and "transform" in item
+    }
+    name = first.get("name")
+    return listed, name if isinstance(name, str) and name else None
+
+
+def _transform(value: JSON, ndim: int) -> tuple[tuple[str, ...], tuple[str, ...], Numbers, Numbers] | None:
+    """Axes, units, scale and translation of COSEM's `transform`, in N5's order."""
+    if not isinstance(value, dict):
+        return None
+    axes, units = _texts(value.get("axes"), ndim), _texts(value.get("units", [""] * ndim), ndim)
+    scale = _numbers(value.get("scale"), ndim)
+    translation = _numbers(value.get("translate", [0.0] * ndim), ndim)
+    if axes is None or units is None or scale is None or translation is None:
+        return None
+    if set(axes) != set(_SPACE[:ndim]):
+        return None
+    turn = 1 if value.get("ordering") == "F" else -1
+    return axes[::turn], units[::turn], scale[::turn], translation[::turn]
+
+
+def _texts(value: JSON, ndim: int) -> tuple[str, ...] | None:
+    if isinstance(value, list) and len(value) == ndim and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    return None
+
+
+# ----- a resolution, and a factor per level
+
+
+def _factored(
+    view: View, group: GroupNode, arrays: Sequence[ArrayNode], numbers: Sequence[int], ndim: int
+) -> _Made | None:
+    above = [group.attributes, *(node.attributes for node in _parents(view, group.path))]
+    resolution, unit = _resolution([*(node.attributes for node in arrays[:1]), *above], ndim)
+    factors = [
+        _factor(node, number, group.attributes, above[1] if len(above) > 1 else {}, ndim)
+        for node, number in zip(arrays, numbers, strict=True)
+    ]
+    said = (
+        resolution is not None
+        or group.attributes.get("multiScale") is True
+        or any(f is not None for f in factors)
+    )
+    if not said:
+        return None
+    full = resolution or (1.0,) * ndim
+    offset = _numbers(group.attributes.get("offset"), ndim) or (0.0,) * ndim
+    levels = []
+    for node, number, told in zip(arrays, numbers, factors, strict=True):
+        factor = told or (2.0 ** min(number, _MOST_HALVINGS),) * ndim
+        levels.append(
+            Level(
+                path=node.path,
+                scale=tuple(a * b for a, b in zip(full, factor, strict=True)),
+                translation=tuple(
+                    start + (f - 1) / 2 * size for start, f, size in zip(offset, factor, full, strict=True)
+                ),
+            )
+        )
+    return _SPACE[:ndim], (unit,) * ndim, tuple(levels), None
+
+
+def _parents(view: View, path: str) -> list[GroupNode]:
+    """The group above a path: BigDataViewer's setup, or the image whose channels have pyramids."""
+    parent = view.group(path.rpartition("/")[0]) if path else None
+    return [] if parent is None else [parent]
+
+
+def _resolution(places: Sequence[Mapping[str, JSON]], ndim: int) -> tuple[Numbers | None, str]:
+    """The full resolution's size of a voxel, and its unit, from the nearest place that says them."""
+    for attributes in places:
+        value = attributes.get("pixelResolution", attributes.get("resolution"))
+        unit = ""
+        if isinstance(value, dict):
+            unit = value["unit"] if isinstance(value.get("unit"), str) else ""
+            value = value.get("dimensions")
+        if (numbers := _numbers(value, ndim)) is not None and all(number > 0 for number in numbers):
+            return numbers, unit
+    return None, ""
+
+
+def _factor(
+    node: ArrayNode, number: int, group: Mapping[str, JSON], setup: Mapping[str, JSON], ndim: int
+) -> Numbers | None:
+    """The factor of a level, where anybody says it."""
+    lists = (group.get("scales"), group.get("downsamplingFactors"), setup.get("downsamplingFactors"))
+    values = [node.attributes.get("downsamplingFactors")]
+    values += [items[number] for items in lists if isinstance(items, list) and number < len(items)]
+    for value in values:
+        if (factor := _numbers(value, ndim)) is not None and all(item >= 1 for item in factor):
+            return factor
+    return None
+
+
+def _numbers(value: JSON, ndim: int) -> Numbers | None:
+    """A finite number per axis, or None."""
+    if not isinstance(value, list) or len(value) != ndim:
+        return None
+    if not all(isinstance(item, int | float) and not isinstance(item, bool) for item in value):
+        return None
+    try:
+        numbers = tuple(float(item) for item in value)
+    except OverflowError:
+        return None
+    return numbers if all(math.isfinite(number) for number in numbers) else None

@@ -1,0 +1,304 @@
+"""OME-NGFF 0.4 on Zarr v2 becomes OME-Zarr 0.5 on Zarr v3.
+
+0.5 is 0.4 with its metadata under the attribute `ome`, which alone has a `version`, and with each
+level's `dimension_names` equal to the names of the axes; that is all that changes.
+https://ngff.openmicroscopy.org/0.4/index.html, https://ngff.openmicroscopy.org/0.5/index.html
+
+What is of 0.1 to 0.3 stays as it is: those versions have other axes, and no 0.5 form. So do the
+rasters of SpatialData, which goes by a version of its own: it looks for 0.4 in whatever its 0.1
+containers hold, on Zarr v3 too (spatialdata 0.8.0, `_io/io_zarr.py`, `get_raster_format_for_read`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from zarrstack.core.errors import Problem, any_refusal
+from zarrstack.core.json_text import JSON, JSONObject
+from zarrstack.core.paths import prefix_of
+
+from ...archive.nodes import GroupNode
+from ..base import Change, Convention, Recognised, View
+from .images import image_problems, version_of
+
+BLOCK: Final = "ome"
+VERSION: Final = "0.5"
+FROM: Final = "0.4"
+_NOT_EMPTY: Final[Mapping[str, tuple[str, ...]]] = {
+    "multiscales": ("coordinateTransformations",),
+    "image-label": ("colors", "properties"),
+}
+"""Optional lists that the schema of 0.5 does not accept without an item; Java's writers leave the first."""
+_SPATIALDATA: Final = "spatialdata_attrs"
+_PLAIN: Final = "--conventions none, or a recipe's `conventions` for this path, migrates it as plain data."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """OME's groups by path, told apart by what they must become."""
+
+    lifted: Mapping[str, tuple[str, ...]]
+    """Path -> the attributes that move."""
+    older: Mapping[str, str]
+    """Path -> a version that stays as it is, and whose."""
+
+
+@dataclass(slots=True)
+class _Account:
+    """What is gathered on the way."""
+
+    changes: dict[str, Change] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    count: Counter[str] = field(default_factory=Counter)
+    files: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class Ome(Convention):
+    """OME-NGFF 0.4: images, labels, plates, wells and bioformats2raw's layout become OME-Zarr 0.5."""
+
+    name: ClassVar[str] = "ome"
+
+    def recognise(self, view: View) -> Recognised | None:
+        """Groups that bear OME's attributes."""
+        return None if view.archive.format == "n5" else recognise_ngff(view)  # `n5` asks for N5's
+
+
+def recognise_ngff(view: View) -> Recognised | None:
+    """What OME-NGFF 0.4 becomes, with every axis in the order of the arrays."""
+    found = _find(view)
+    if not found.lifted and not found.older:
+        return None
+    account = _Account()
+    for path, version in found.older.items():
+        account.problems.append(_older(path, version))
+    for path, keys in found.lifted.items():
+        node = view.group(path)
+        assert node is not None
+        told = list(_told(view, node, keys))
+        account.problems += told
+        account.count.update(_kinds(keys))
+        if not any_refusal(told):
+            account.changes[path] = _lift(node.attributes, keys)
+            account.problems += _left_out(path, account.changes[path])
+            _name_axes(view, path, node.attributes if "multiscales" in keys else {}, account)
+            xml = _join(path, "OME")
+            if "bioformats2raw.layout" in keys and view.group(xml) is not None:
+                account.files[xml] = view.files(xml)
+    words = [f"{n} {kind}" + ("s" if n > 1 else "") for kind, n in account.count.items() if n]
+    summary = ", ".join(words) + (f" of {FROM}" if words else "")
+    if found.older:
+        summary += (", " if words else "") + f"{len(found.older)} left as they are"
+    return Recognised(
+        summary=summary,
+        changes=account.changes,
+        problems=tuple(account.problems),
+        files=account.files,
+    )
+
+
+# ----- which groups
+
+
+def _find(view: View) -> _Found:
+    """Images, plates and wells say what they are; labels, layouts and series follow what is below them."""
+    lifted: dict[str, tuple[str, ...]] = {}
+    older: dict[str, str] = {}
+    groups = [node for node in view.archive.nodes if isinstance(node, GroupNode) and node.attributes]
+    for node in groups:
+        for key in ("multiscales", "plate", "well"):
+            if key not in node.attributes or not _is(key, node.attributes[key]):
+                continue
+            version = version_of(key, node.attributes[key])
+            if _SPATIALDATA in node.attributes:
+                older[node.path] = f"{version}, of SpatialData"
+            elif version == FROM:
+                lifted[node.path] = (*lifted.get(node.path, ()), key)
+            else:
+                older[node.path] = version
+    for node in groups:
+        if "multiscales" in lifted.get(node.path, ()):
+            more = tuple(key for key in ("omero", "image-label") if key in node.attributes)
+            lifted[node.path] = (*lifted[node.path], *more)
+    for node in groups:
+        if _leads(node, lifted, older):
+            key = "labels" if _is_labels(node) else "bioformats2raw.layout"
+            lifted[node.path] = (*lifted.get(node.path, ()), key)
+    for node in groups:
+        parent, _, name = node.path.rpartition("/")
+        above = "bioformats2raw.layout" in lifted.get(parent, ()) and node.path != parent
+        if name == "OME" and above and _is_names(node.attributes.get("series")):
+            lifted[node.path] = (*lifted.get(node.path, ()), "series")
+    return _Found(lifted=dict(sorted(lifted.items())), older=dict(sorted(older.items())))
+
+
+def _is(key: str, value: JSON) -> bool:
+    """Whether an attribute can be OME's at all: others use these words too."""
+    if key == "multiscales":
+        return isinstance(value, list) and any(
+            isinstance(item, dict) and "datasets" in item for item in value
+        )
+    return isinstance(value, dict) and ("wells" if key == "plate" else "images") in value
+
+
+def _is_labels(node: GroupNode) -> bool:
+    return node.path.rpartition("/")[2] == "labels" and _is_names(node.attributes.get("labels"))
+
+
+def _is_names(value: JSON) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _leads(node: GroupNode, lifted: Mapping[str, tuple[str, ...]], older: Mapping[str, str]) -> bool:
+    """Whether a group that only lists others leads to images that are lifted, and to none that stay."""
+    lead = prefix_of(node.path)
+    if _is_labels(node):
+        below = [lead + name for name in node.attributes["labels"]]
+        parent = node.path.rpartition("/")[0]
+        return (any(path in lifted for path in below) or parent in lifted) and parent not in older
+    if "bioformats2raw.layout" not in node.attributes:
+        return False
+    return any(path.startswith(lead) for path in lifted) and not any(path.startswith(lead) for path in older)
+
+
+def _kinds(keys: tuple[str, ...]) -> Iterator[str]:
+    if "multiscales" in keys:
+        yield "label image" if "image-label" in keys else "image"
+    for key, word in (
+        ("plate", "plate"),
+        ("well", "well"),
+        ("bioformats2raw.layout", "bioformats2raw layout"),
+    ):
+        if key in keys:
+            yield word
+
+
+# ----- what becomes of them
+
+
+def _lift(attributes: Mapping[str, JSON], keys: tuple[str, ...]) -> Change:
+    """OME's attributes under `ome` as 0.5 has them; the others as and where they were."""
+    block: JSONObject = {"version": VERSION}
+    replaced: list[str] = []
+    for key in keys:
+        block[key] = _updated(attributes[key], f"/{key}", replaced)
+    kept = {key: value for key, value in attributes.items() if key not in keys}
+    return Change(attributes={BLOCK: block, **kept}, replaced=tuple(replaced))
+
+
+def _updated(value: JSON, place: str, replaced: list[str]) -> JSON:
+    """An attribute or an entry of it without its own version and without empty lists that 0.5 forbids."""
+    if isinstance(value, list):
+        return [
+            _updated(item, f"{place}/{index}", replaced) if isinstance(item, dict) else item
+            for index, item in enumerate(value)
+        ]
+    if not isinstance(value, dict):
+        return value
+    empty = [name for name in _NOT_EMPTY.get(place.split("/")[1], ()) if value.get(name) == []]
+    gone = [*empty, "version"] if value.get("version") == FROM else empty
+    replaced.extend(f"{place}/{name}" for name in gone)
+    return {name: item for name, item in value.items() if name not in gone}
+
+
+def _left_out(path: str, change: Change) -> Iterator[Problem]:
+    for place in change.replaced:
+        if not place.endswith("/version"):
+            message = f"an empty list is left out, which OME-Zarr {VERSION} does not allow"
+            yield Problem(
+                kind="convention", severity="note", node=path, message=message, found=place.removeprefix("/")
+            )
+
+
+def _name_axes(view: View, path: str, attributes: Mapping[str, JSON], account: _Account) -> None:
+    """Dimension names from axes, for levels that have none; a warning where they have others."""
+    for image in attributes.get("multiscales", ()):
+        names = tuple(axis["name"] for axis in image["axes"])
+        for dataset in image["datasets"]:
+            level = _join(path, dataset["path"])
+            node = view.array(level)
+            if node is None or node.layout is None:
+                continue
+            present = node.layout.dimension_names
+            if present is None or all(name is None for name in present):
+                account.changes[level] = Change(dimension_names=names)
+            elif present != names:
+                account.problems.append(
+                    Problem(
+                        kind="convention",
+                        severity="warning",
+                        node=level,
+                        message="OME-Zarr 0.5 asks that dimensions bear the names of the image's axes",
+                        found=", ".join(map(str, present)),
+                        expected=", ".join(names),
+                    )
+                )
+
+
+def _join(group: str, path: str) -> str:
+    return f"{group}/{path}".strip("/")
+
+
+# ----- what there is to say
+
+
+def _older(path: str, version: str) -> Problem:
+    theirs = version.endswith("SpatialData")
+    reason = "SpatialData reads it so" if theirs else f"only that of {FROM} has a form in {VERSION}"
+    return Problem(
+        kind="convention",
+        severity="note",
+        node=path,
+        message=f"OME-NGFF metadata stays as it is: {reason}",
+        found=f"version {version}",
+        advice=None if theirs else f"Upgrade it to {FROM} first, where an application needs {VERSION}.",
+    )
+
+
+def _told(view: View, node: GroupNode, keys: tuple[str, ...]) -> Iterator[Problem]:
+    """What in a group's metadata contradicts the archive; refusals where an image would be broken."""
+    if BLOCK in node.attributes:
+        yield _refusal(
+            node.path, f"there is an attribute {BLOCK!r} beside metadata of {FROM}", None, "one of the two"
+        )
+        return
+    if "multiscales" in keys:
+        for place, what, found, expected, severe in image_problems(view, node.path, node.attributes):
+            if severe:
+                yield _refusal(node.path, f"{place}: {what}", found, expected)
+            else:
+                yield _warning(node.path, f"{place}: {what}", found, expected)
+    for place, names in _listed(node.attributes, keys):
+        missing = [name for name in names if view.group(_join(node.path, name)) is None]
+        if missing:
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            found = f"no group at {', '.join(missing[:3])}{more}"
+            yield _warning(node.path, f"{place}: what it lists is not there", found, None)
+
+
+def _listed(attributes: Mapping[str, JSON], keys: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
+    """The groups that a plate, a well or a list of labels or series names."""
+    for key, member in (("plate", "wells"), ("well", "images")):
+        if key in keys:
+            entries: Any = attributes[key].get(member)
+            entries = entries if isinstance(entries, list) else []
+            yield (
+                f"{key}/{member}",
+                [e["path"] for e in entries if isinstance(e, dict) and isinstance(e.get("path"), str)],
+            )
+    if "labels" in keys:
+        yield "labels", attributes["labels"]
+
+
+def _refusal(path: str, message: str, found: str | None, expected: str | None) -> Problem:
+    return Problem(
+        kind="convention", node=path, message=message, found=found, expected=expected, advice=_PLAIN
+    )
+
+
+def _warning(path: str, message: str, found: str | None, expected: str | None) -> Problem:
+    return Problem(
+        kind="convention", severity="warning", node=path, message=message, found=found, expected=expected
+    )

@@ -1,0 +1,100 @@
+"""An OME-NGFF image's metadata against its arrays, and which version metadata is of.
+
+https://ngff.openmicroscopy.org/0.4/index.html#multiscale-md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from zarrstack.core.json_text import JSON, excerpt
+
+from ..base import View
+
+Finding: TypeAlias = tuple[str, str, str | None, str | None, bool]
+"""(place, what is wrong, found, expected, whether the image would be broken)."""
+
+
+def version_of(key: str, value: Any) -> str:
+    """The version that metadata states, or that its form tells: it need not be stated (0.4, "SHOULD").
+
+    Axes are objects from 0.4 on, strings in 0.3, absent before; wells have `rowIndex` from 0.4 on.
+    """
+    entries = value if isinstance(value, list) else [value]
+    stated = {str(entry["version"]) for entry in entries if isinstance(entry, dict) and "version" in entry}
+    if stated:
+        return stated.pop() if len(stated) == 1 else " and ".join(sorted(stated))
+    if key == "multiscales":
+        axes = next((entry.get("axes") for entry in entries if isinstance(entry, dict)), None)
+        if isinstance(axes, list) and axes:
+            return "0.4" if all(isinstance(axis, dict) for axis in axes) else "0.3"
+        return "0.2 or older"
+    if key == "plate":
+        wells = value.get("wells")
+        wells = wells if isinstance(wells, list) else []
+        return (
+            "0.4" if any(isinstance(well, dict) and "rowIndex" in well for well in wells) else "0.3 or older"
+        )
+    return "0.4"  # a well, which has been the same since 0.1
+
+
+def image_problems(view: View, path: str, attributes: Mapping[str, JSON]) -> Iterator[Finding]:
+    """What in `multiscales` contradicts itself or the arrays it names."""
+    for index, image in enumerate(attributes["multiscales"]):
+        place = f"multiscales/{index}"
+        if not isinstance(image, dict):
+            yield place, "an image is no object", excerpt(image), None, True
+            continue
+        names = _axes(image.get("axes"))
+        if names is None:
+            yield f"{place}/axes", "axes are no objects with names", excerpt(image.get("axes")), None, True
+            continue
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            yield f"{place}/axes", "a name is used twice", ", ".join(twice), "each name once", True
+        datasets = image.get("datasets")
+        if not isinstance(datasets, list) or not datasets:
+            yield f"{place}/datasets", "no list of levels", excerpt(datasets), None, True
+            continue
+        for number, dataset in enumerate(datasets):
+            yield from _level(view, path, f"{place}/datasets/{number}", dataset, len(names))
+
+
+def _axes(axes: JSON) -> list[str] | None:
+    if not isinstance(axes, list) or not axes:
+        return None
+    names = [axis["name"] for axis in axes if isinstance(axis, dict) and isinstance(axis.get("name"), str)]
+    return names if len(names) == len(axes) else None
+
+
+def _level(view: View, path: str, place: str, dataset: Any, ndim: int) -> Iterator[Finding]:
+    """One dataset against its array."""
+    name = dataset.get("path") if isinstance(dataset, dict) else None
+    if not isinstance(name, str):
+        yield place, "a level has no path", excerpt(dataset), None, True
+        return
+    node = view.array(f"{path}/{name}".strip("/"))
+    if node is None:
+        yield f"{place}/path", "there is no such array", excerpt(name), None, True
+        return
+    if node.layout is not None and len(node.layout.shape) != ndim:
+        expected = f"one per dimension of {name!r}, which has {len(node.layout.shape)}"
+        yield place, f"{ndim} axes do not fit the array", None, expected, True
+        return
+    transforms = dataset.get("coordinateTransformations")
+    if not isinstance(transforms, list) or not transforms:
+        found = excerpt(transforms) if transforms is not None else None
+        yield place, "OME-Zarr 0.5 asks for coordinateTransformations", found, "a scale for each level", False
+        return
+    for transform in transforms:
+        for kind in ("scale", "translation"):
+            numbers = transform.get(kind) if isinstance(transform, dict) else None
+            if isinstance(numbers, list) and len(numbers) != ndim:
+                yield (
+                    f"{place}/coordinateTransformations",
+                    f"the {kind} does not fit the axes",
+                    f"{len(numbers)} numbers",
+                    f"{ndim}",
+                    True,
+                )

@@ -1,0 +1,282 @@
+"""Which format lies in a place: looked up by the documents at its root, or below an implicit one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from zarrstack.core.errors import MetadataError, UsageError
+from zarrstack.core.git_pointers import pointer
+from zarrstack.core.json_text import excerpt
+from zarrstack.core.paths import join
+
+from ..archive.nodes import Format
+from ..storage.base import Storage
+from .tree.documents import documents_at, parse_object
+
+_V3: Final = "zarr.json"
+_MOST_LISTED: Final = 1000
+"""Directories that are looked into for the first node below an implicit root."""
+_AT_ONCE: Final = 100
+"""Places whose documents are asked for together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """A document that gives a format away."""
+
+    format: Format
+    key: str
+    what: str
+    """The format's name for people."""
+    told_by: Callable[[Mapping[str, Any] | None], bool]
+    """Given the document, or None if it is no JSON object: whether it is one of this format."""
+    certain: bool = True
+    """False where the document's name is one that anything may have."""
+
+
+def _always(_: Mapping[str, Any] | None) -> bool:
+    return True
+
+
+def _is_v3(data: Mapping[str, Any] | None) -> bool:
+    return not _is_draft(data)
+
+
+def _is_draft(data: Mapping[str, Any] | None) -> bool:
+    if data is None:
+        return False
+    from zarrstack.core.draft_v3.nodes import is_entry
+
+    return is_entry(data)
+
+
+def _is_v1(data: Mapping[str, Any] | None) -> bool:
+    return data is not None and data.get("zarr_format") == 1
+
+
+def is_n5(data: Mapping[str, Any] | None) -> bool:
+    """Whether an `attributes.json` is N5's: a root, or a dataset (https://github.com/saalfeldlab/n5)."""
+    if data is None or "n5" in data:
+        return data is not None
+    from zarrstack.core.n5.dataset import is_dataset
+
+    return is_dataset(data)
+
+
+_DRAFT: Final = Marker(format="zarr3-draft", key=_V3, what="the 2022 draft of Zarr v3", told_by=_is_draft)
+MARKERS: Final = (
+    Marker(format="zarr2", key=".zarray", what="a Zarr v2 array", told_by=_always),
+    Marker(format="zarr2", key=".zgroup", what="a Zarr v2 group", told_by=_always),
+    Marker(format="zarr2", key=".zmetadata", what="consolidated Zarr v2 metadata", told_by=_always),
+    _DRAFT,
+    Marker(format="zarr3", key=_V3, what="Zarr v3 already", told_by=_is_v3),
+    Marker(format="n5", key="attributes.json", what="N5", told_by=is_n5, certain=False),
+    Marker(format="zarr1", key="meta", what="Zarr v1", told_by=_is_v1, certain=False),
+    Marker(format="zarr1", key="__zmeta__", what="an array of zarr 0.x", told_by=_always),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who describes archives of a format: a module of this package with
+
+        def read(storage, *, follow_links: bool, only: bool, ...) -> Archive
+
+    where `only` says that this format was asked for, so that other formats' documents beside its
+    own are passed over.
+    """
+
+    module: str
+    """Imported once it is needed."""
+    options: tuple[str, ...] = ()
+    """Further fields of `ReadOptions` that `read` takes, by the same names."""
+
+
+READERS: Final[Mapping[Format, Reader]] = {
+    "zarr1": Reader("zarr_v1"),
+    "zarr2": Reader("zarr_v2.reader"),
+    "n5": Reader("n5.reader", ("axes",)),
+    "zarr3": Reader("zarr_v3.reader"),
+    "zarr3-draft": Reader("zarr_v3_draft.reader", options=("allow_fallback",)),
+}
+Seen: TypeAlias = dict[str, list[Marker]]
+"""Markers by the path of the node that has them."""
+_KEYS: Final = tuple(dict.fromkeys(marker.key for marker in MARKERS))
+
+
+def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = False) -> Format:
+    """The format of the archive in a place; `format` decides where there are two.
+
+    `beside_v3` says that it was migrated in place: v3 metadata beside that of another format is
+    passed over.
+
+    Raises UsageError where nothing is found (and says what was looked for and what was seen
+    instead), where another format than `format` is found, and where two are found and `format` does
+    not decide; MetadataError where there is nothing but a `zarr.json` that says no format.
+    """
+    seen = _look(storage, format, beside_v3=beside_v3)
+    if format in (None, _DRAFT.format) and all(path.split("/")[0] == "meta" for path in seen):
+        # Nothing, or consolidated metadata of the draft, which bears the name of Zarr v2's.
+        from .zarr_v3_draft.entry_point import without_entry
+
+        if without_entry(storage) is not None:
+            seen = {"": [_DRAFT]}
+    if not seen:
+        raise _nothing(storage, format)
+    formats = tuple(dict.fromkeys(marker.format for markers in seen.values() for marker in markers))
+    if formats == ("zarr3",):
+        _check_v3(storage, seen)
+    if beside_v3 and len(formats) > 1:
+        formats = tuple(name for name in formats if name != "zarr3")
+    if format is not None:
+        if format not in formats:
+            raise UsageError(
+                f"no {format} archive is here", found=_found(storage, seen), expected=_documents(format)
+            )
+        formats = (format,)
+    # A format that every node has is that of the archive; its reader names the nodes with another one's.
+    everywhere = [name for name in formats if all(name in _formats(markers) for markers in seen.values())]
+    if len(everywhere) == 1:
+        formats = (everywhere[0],)
+    if len(formats) > 1:
+        raise UsageError(
+            "an archive has the metadata of two formats",
+            found=_found(storage, seen),
+            advice="Say which one counts: " + " or ".join(f"--from {name}" for name in formats) + ".",
+        )
+    return formats[0]
+
+
+def _look(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:
+    """The markers of the root; below an implicit root, those of the nodes nearest to it, by path.
+
+    Where one format is meant (or, beside v3, any other), nodes that have only others are passed
+    over, and given where there is nothing else.
+    """
+
+    def meant(marker: Marker) -> bool:
+        return marker.format == format if format is not None else not beside_v3 or marker.format != "zarr3"
+
+    others: Seen = {}
+    level = [""]
+    looked = 0
+    while level and looked < _MOST_LISTED:
+        for start in range(0, len(level), _AT_ONCE):
+            seen = _at(storage, level[start : start + _AT_ONCE])
+            if any(meant(marker) for markers in seen.values() for marker in markers):
+                return seen
+            others = others or seen
+        if not storage.can_list:
+            break
+        level = level[: _MOST_LISTED - looked]
+        looked += len(level)
+        level = [
+            join(path, entry.name)
+            for path, entries in zip(level, storage.list_dirs(level), strict=True)
+            for entry in sorted(entries, key=lambda entry: entry.name)
+            # A link may lead anywhere, back here too; whoever walks judges it.
+            if entry.is_dir and entry.link is None and entry.name not in ("", ".", "..")
+        ]
+    return others
+
+
+def _at(storage: Storage, paths: list[str]) -> Seen:
+    """The markers at some places; places without any are left out."""
+    keys = [(path, join(path, key)) for path in paths for key in _KEYS]
+    contents = documents_at(storage, [key for _, key in keys])
+    found = {key: content for (_, key), content in zip(keys, contents, strict=True) if content is not None}
+    seen: Seen = {}
+    for path in paths:
+        markers = [
+            marker
+            for marker in MARKERS
+            if (key := join(path, marker.key)) in found and _tells(marker, found[key], key)
+        ]
+        # What holds nothing tells a format by its name, where nothing else does.
+        telling = [marker for marker in markers if marker.told_by is _always or found[join(path, marker.key)]]
+        if markers:
+            seen[path] = telling or markers
+    return seen
+
+
+def _tells(marker: Marker, content: bytes, key: str) -> bool:
+    if marker.told_by is _always:
+        return True
+    try:
+        data = parse_object(content, key)
+    except MetadataError:
+        return marker.certain and marker.told_by(None)
+    return marker.told_by(data)
+
+
+def _formats(markers: list[Marker]) -> set[Format]:
+    return {marker.format for marker in markers}
+
+
+def _check_v3(storage: Storage, seen: Seen) -> None:
+    """MetadataError where the root's `zarr.json` is one of Zarr v3 as little as of its draft.
+
+    Not where nodes with a `zarr.json` lie below: those are Zarr v3's, and can be read without it.
+    """
+    if "" not in seen:
+        return
+    try:
+        _check_root(documents_at(storage, [_V3])[0] or b"")
+    except MetadataError:
+        below = [entry.name for entry in storage.list_dir("") if entry.is_dir] if storage.can_list else []
+        contents = documents_at(storage, [join(name, _V3) for name in below[:_MOST_LISTED]])
+        if all(content is None for content in contents):
+            raise
+
+
+def _check_root(content: bytes) -> None:
+    """MetadataError where a `zarr.json` is no document of Zarr v3."""
+    data = parse_object(content, _V3)
+    if type(data.get("zarr_format")) is not int:
+        found = excerpt(data["zarr_format"]) if "zarr_format" in data else "none"
+        expected = "3, or a URI in the 2022 draft"
+        raise MetadataError("zarr_format names no format", key=_V3, found=found, expected=expected)
+    if data.get("node_type") not in ("array", "group"):
+        found = excerpt(data["node_type"]) if "node_type" in data else "none"
+        raise MetadataError("node_type is neither array nor group", key=_V3, found=found)
+
+
+def _found(storage: Storage, seen: Seen) -> str:
+    """What was seen, each marker once, with the first key that has it."""
+    keys: dict[Marker, str] = {}
+    for path, markers in seen.items():
+        for marker in markers:
+            keys.setdefault(marker, join(path, marker.key))
+    return f"{' and '.join(f'{marker.what} ({key})' for marker, key in keys.items())} in {storage.url}"
+
+
+def _documents(format: Format | None) -> str:
+    return ", ".join(dict.fromkeys(marker.key for marker in MARKERS if format in (None, marker.format)))
+
+
+def _nothing(storage: Storage, format: Format | None) -> UsageError:
+    expected: str | None = f"one of {_documents(format)}"
+    if storage.can_list:
+        names = sorted(entry.name + "/" * entry.is_dir for entry in storage.list_dir(""))
+        some = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        found = f"{some} in {storage.url}" if names else f"nothing in {storage.url}"
+        expected = expected if names else None
+    else:
+        found = f"none of them in {storage.url}, which cannot list"
+    contents = dict(zip(_KEYS, documents_at(storage, _KEYS), strict=True))
+    there = {key: content for key, content in contents.items() if content is not None}
+    unread = [key for key, content in there.items() if not _is_object(content, key)]
+    advice = f"{' and '.join(unread)} would tell, but holds no JSON object." if unread else None
+    if unread and (elsewhere := pointer(there[unread[0]])) is not None:
+        advice = f"{unread[0]} would tell, but {elsewhere.what} stands in its place. {elsewhere.advice}"
+    return UsageError("no archive is here", found=found, expected=expected, advice=advice)
+
+
+def _is_object(content: bytes, key: str) -> bool:
+    try:
+        parse_object(content, key)
+    except MetadataError:
+        return False
+    return True

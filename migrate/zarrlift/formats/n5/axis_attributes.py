@@ -1,0 +1,61 @@
+"""Attributes of N5 nodes that say something per axis, in the order of N5's axes: x, y, z.
+
+They stay as they are whichever way the array's axes are shown: nobody can turn them blindly, since
+some name the order they are in, and others are read by programs that know it
+(https://github.com/constantinpape/z5/issues/44). The plan lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from zarrstack.core.errors import Problem
+from zarrstack.core.json_text import JSON
+
+from ...archive.read_options import Axes
+
+_OF_GROUPS: Final = frozenset(
+    {"axes", "downsamplingFactors", "offset", "pixelResolution", "resolution", "scales", "translate", "units"}
+)
+"""COSEM, n5-viewer, Paintera and BigDataViewer write these on groups."""
+_SAYS_ITS_ORDER: Final = frozenset({"multiscales", "ome", "transform", "_ARRAY_DIMENSIONS"})
+"""Attributes with an order of axes of their own: OME-NGFF, COSEM's `transform` and xarray's names."""
+
+
+def axes_note(attributes: Mapping[str, JSON], axes: Axes, ndim: int | None = None) -> Iterator[Problem]:
+    """A note that names the attributes whose order of axes is no longer the array's.
+
+    `ndim` is the number of axes of an array, None for a group. With one axis, and with axes kept,
+    there is nothing to say.
+    """
+    if axes == "kept" or ndim in (0, 1):
+        return
+    names = [
+        name
+        for name, value in attributes.items()
+        if name not in _SAYS_ITS_ORDER and (name in _OF_GROUPS if ndim is None else _per_axis(value, ndim))
+    ]
+    if names:
+        yield Problem(
+            kind="axes",
+            severity="note",
+            message="attributes stay as they are, which is mostly N5's order of axes, (x, y, z); "
+            "arrays are shown in (z, y, x)",
+            found=", ".join(sorted(names)),
+            advice="--axes kept shows arrays in N5's order too.",
+        )
+
+
+def _per_axis(value: JSON, ndim: int) -> bool:
+    """Whether a value, or a member of it, is a list with a number or a name per axis."""
+    if isinstance(value, dict):
+        return any(_per_axis(item, ndim) for item in value.values() if isinstance(item, list))
+    if not isinstance(value, list) or not value:
+        return False
+    if all(isinstance(item, list) for item in value):
+        return all(_per_axis(item, ndim) for item in value)
+    return len(value) == ndim and (
+        all(isinstance(item, str) for item in value)
+        or all(isinstance(item, int | float) and not isinstance(item, bool) for item in value)
+    )

@@ -1,0 +1,1 @@
+"""What all formats share: directories, metadata documents, the walk of a hierarchy."""

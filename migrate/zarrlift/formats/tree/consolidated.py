@@ -1,0 +1,175 @@
+"""`.zmetadata`: a copy of an archive's documents in one, as zarr-python 2 and 3 write it.
+
+There is no specification; `{"zarr_consolidated_format": 1, "metadata": {key: document}}` is
+what zarr-python 2.2 to 3.4 write. The files win over it. It is all there is to go by where a
+store cannot list.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Final, TypeAlias
+
+from zarrstack.core.errors import MetadataError, Problem, Severity
+from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
+
+from .documents import parse_object
+
+KEY: Final = ".zmetadata"
+_NAMES: Final = frozenset({".zarray", ".zgroup", ".zattrs"})
+_MOST_NAMED: Final = 100
+"""Entries with one fault, and differences, that are reported one by one: a document may hold millions."""
+
+_LEADING_OUT: Final = "consolidated metadata has a key that leads out of the archive"
+_NO_PLACE: Final = "consolidated metadata has a key that is no place in an archive"
+_NO_DOCUMENT: Final = "consolidated metadata has an entry that is no document"
+_NO_OBJECT: Final = "an entry of consolidated metadata is not an object"
+_FAULTS: Final[Mapping[str, tuple[str, Severity]]] = {
+    _LEADING_OUT: ("name", "refusal"),
+    _NO_PLACE: ("name", "refusal"),
+    _NO_DOCUMENT: ("consolidated", "note"),
+    _NO_OBJECT: ("consolidated", "warning"),
+}
+"""What is wrong with an entry -> kind and severity of its problem."""
+
+
+def _is_document(key: str) -> bool:
+    return key.rpartition("/")[2] in _NAMES
+
+
+def _node_of(key: str) -> str:
+    return key.rpartition("/")[0]
+
+
+def entries(
+    content: bytes, own: str = KEY, *, is_document: Callable[[str], bool] = _is_document
+) -> tuple[dict[str, JSONObject], list[Problem]]:
+    """Key -> document, and a refusal for each key that is no place in an archive.
+
+    `own` is the key of the consolidated metadata. Raises MetadataError where the document itself
+    is not what it should be.
+    """
+    data = parse_object(content, own, consolidated=True)
+    version, metadata = data.get("zarr_consolidated_format"), data.get("metadata")
+    if type(version) is not int or version != 1 or not isinstance(metadata, dict):
+        found = excerpt({name: value for name, value in data.items() if name != "metadata"})
+        raise MetadataError(
+            "not consolidated metadata",
+            key=own,
+            found=found,
+            expected="zarr_consolidated_format 1 and metadata",
+        )
+    result = {}
+    faults = Faults(own)
+    for key, document in metadata.items():
+        fault = _fault(key, document, is_document)
+        if fault is None:
+            result[key] = _repaired(key, document)
+        elif faults.named(fault):
+            kind, severity = _FAULTS[fault]
+            found = f"{excerpt(key)}: {excerpt(document)}" if fault is _NO_OBJECT else excerpt(key)
+            found = f"the key {found}" if kind == "name" else found
+            faults.add(Problem(kind=kind, severity=severity, message=fault, key=own, found=found))
+    return result, faults.problems()
+
+
+class Faults:
+    """Problems of the entries of one document: the first of each message, and how many more there are."""
+
+    def __init__(self, own: str) -> None:
+        self._own = own
+        self._counts: Counter[str] = Counter()
+        self._named: list[Problem] = []
+
+    def named(self, message: str) -> bool:
+        """Count one more; whether it is reported by itself."""
+        self._counts[message] += 1
+        return self._counts[message] <= _MOST_NAMED
+
+    def add(self, problem: Problem) -> None:
+        """Report one."""
+        self._named.append(problem)
+
+    def problems(self) -> list[Problem]:
+        """Those that were reported, then the others by their number."""
+        first = {problem.message: problem for problem in reversed(self._named)}
+        return self._named + [
+            replace(first[message], message=f"{count - _MOST_NAMED} more times: {message}", found=None)
+            for message, count in self._counts.items()
+            if count > _MOST_NAMED
+        ]
+
+
+def _fault(key: str, document: JSON, is_document: Callable[[str], bool]) -> str | None:
+    parts = key.split("/")
+    if key.startswith("/") or ".." in parts or (len(key) > 1 and key[1] == ":"):
+        return _LEADING_OUT
+    if "" in parts or "." in parts or "\\" in key or "\0" in key:
+        return _NO_PLACE
+    if not is_document(key):
+        return _NO_DOCUMENT
+    return None if isinstance(document, dict) else _NO_OBJECT
+
+
+def _repaired(key: str, document: JSONObject) -> JSONObject:
+    # zarr-python 3.x writes the metadata below a group into its entry once more.
+    if key.endswith("/.zgroup") and "consolidated_metadata" in document:
+        return {name: value for name, value in document.items() if name != "consolidated_metadata"}
+    return document
+
+
+def differences(
+    consolidated: Mapping[str, JSONObject],
+    files: Mapping[str, JSONObject],
+    unread: frozenset[str],
+    own: str = KEY,
+    *,
+    node_of: Callable[[str], str | None] = _node_of,
+) -> list[Problem]:
+    """A warning for each key that the two do not have alike; the files are what counts.
+
+    `unread` are files that are there but could not be read; they are refused elsewhere. No
+    `.zattrs` and an empty one are the same.
+    """
+    differing = _differences(consolidated, files, unread)
+    found = [
+        Problem(
+            kind="consolidated",
+            severity="warning",
+            message=message,
+            node=node_of(key),
+            key=key,
+            found="nothing" if here is None else excerpt(here),
+            expected=None if there is None else excerpt(there) + " as in .zmetadata",
+        )
+        for key, here, there, message in islice(differing, _MOST_NAMED)
+    ]
+    rest = sum(1 for _ in differing)
+    if rest:
+        message = f"{rest} more documents differ from consolidated metadata"
+        found.append(Problem(kind="consolidated", severity="warning", message=message, key=own))
+    return found
+
+
+_Difference: TypeAlias = tuple[str, JSONObject | None, JSONObject | None, str]
+"""Key, the document, what consolidated metadata has for it, and how they differ."""
+
+
+def _differences(
+    consolidated: Mapping[str, JSONObject], files: Mapping[str, JSONObject], unread: frozenset[str]
+) -> Iterator[_Difference]:
+    for key in sorted(consolidated.keys() | files.keys()):
+        if key in unread:
+            continue
+        here, there = files.get(key), consolidated.get(key)
+        if (here or None) == (there or None) == None and key.endswith(".zattrs"):  # noqa: E711 - a chain
+            continue
+        if here is None:
+            yield key, here, there, "consolidated metadata names a document that is not there"
+        elif there is None:
+            yield key, here, there, "a document is missing in consolidated metadata"
+        elif canonical(here) != canonical(there):
+            yield key, here, there, "consolidated metadata differs from the document"

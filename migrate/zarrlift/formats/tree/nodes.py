@@ -1,0 +1,43 @@
+"""From places to nodes: problems get their place, and groups that only their children show are added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from zarrstack.core.errors import Problem
+from zarrstack.core.paths import parents
+
+from ...archive.nodes import ArrayNode, GroupNode, Node
+from .walk import Found, name_problems
+
+
+def placed(problems: Iterable[Problem], path: str, document: str | None) -> tuple[Problem, ...]:
+    """Problems with their node; a refusal about no key in particular is about the node's document."""
+    return tuple(
+        problem.at(node=path, key=document if problem.severity == "refusal" else None) for problem in problems
+    )
+
+
+def refuse(nodes: dict[str, Node], problem: Problem) -> None:
+    """Keep back the node that a refusal names; where it is not known yet, as an array.
+
+    There is no telling what it is; an array holds values, which must not be lost unsaid.
+    """
+    path = problem.node or ""
+    node = nodes.get(path)
+    if node is None:
+        nodes[path] = ArrayNode(path=path, problems=(problem,))
+    elif isinstance(node, ArrayNode):
+        nodes[path] = replace(node, layout=None, problems=(*node.problems, problem))
+    else:
+        nodes[path] = replace(node, problems=(*node.problems, problem))
+
+
+def add_groups(nodes: dict[str, Node], found: Mapping[str, Found]) -> None:
+    """Add the groups above nodes that have no document, with what is to be said of their names."""
+    for path in list(nodes):
+        for above in parents(path):
+            if above not in nodes:
+                problems = found[above].problems if above in found else name_problems(above)
+                nodes[above] = GroupNode(path=above, implicit=True, problems=tuple(problems))

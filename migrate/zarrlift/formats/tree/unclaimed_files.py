@@ -1,0 +1,49 @@
+"""Files in an archive that belong to no node: what is said of them, and which are not worth a word."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from zarrstack.core.errors import Problem
+from zarrstack.core.paths import join, nearest
+
+from ...archive.nodes import ArrayNode, Node
+from ...storage.base import CLAIM
+from .walk import Found
+
+_NAMED: Final = 20
+"""Files that are told one by one."""
+_LITTER: Final = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
+
+
+def is_litter(name: str) -> bool:
+    """Whether file managers leave a file of this name everywhere, or a job does while it runs.
+
+    `._*` are macOS's (RFC 1740).
+    """
+    return name in _LITTER or name.startswith(("._", CLAIM))
+
+
+def strays(found: Mapping[str, Found], nodes: Mapping[str, Node], known: Collection[str]) -> Iterator[str]:
+    """Keys of files outside arrays that belong to no node; a chunk in a group's place is one.
+
+    `known` are names that a reader has looked at, or knows to be of no use.
+    """
+    for path, place in found.items():
+        if isinstance(nearest(path, nodes), ArrayNode):
+            continue  # listed because its document is lost, for which it is refused
+        chunks = (place.chunk,) if place.chunk and path in nodes else ()
+        for name in (*place.files, *chunks):
+            if name not in known and not is_litter(name):
+                yield join(path, name)
+
+
+def stray_notes(keys: Sequence[str]) -> list[Problem]:
+    """A note for each of the first files that belong to no node, and one for the rest."""
+    message = "a file that belongs to no node stays behind"
+    notes = [Problem(kind="stray", severity="note", message=message, key=key) for key in keys[:_NAMED]]
+    if len(keys) > _NAMED:
+        message = f"{len(keys) - _NAMED} more files that belong to no node stay behind"
+        notes.append(Problem(kind="stray", severity="note", message=message))
+    return notes

@@ -1,0 +1,1 @@
+"""Zarr v2, with the deviations of known writers."""

@@ -1,0 +1,279 @@
+"""One `.zarray` and its `.zattrs` -> what `Layout` needs, with every problem of the two.
+
+Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.data_types.object_values import plain
+from zarrstack.core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar, v2_object_fill
+from zarrstack.core.data_types.v3 import DataType, fill_to_json, zero_fill
+from zarrstack.core.errors import Problem, ZarrstackError, any_refusal
+from zarrstack.core.grid.chunk_keys import ChunkKeys
+from zarrstack.core.grid.chunk_keys_v3 import Separator
+from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
+from zarrstack.core.zarr_v2.chain import is_beyond_v3, read_chain, unknown_codecs
+
+from ...archive.nodes import Layout
+from .deviations import DEVIATIONS, DTYPE_DEVIATIONS, undo
+from .fast_path import plainly_right
+from .netcdf_members import MEMBERS as NETCDF
+
+MEMBERS: Final = frozenset(
+    {
+        *("zarr_format", "shape", "chunks", "dtype", "compressor"),
+        *("fill_value", "order", "filters", "dimension_separator"),
+    }
+)
+_MOST_ELEMENTS: Final = 2**63 - 1
+"""Linear indexes are 64 bits wide, here and in numpy."""
+_MOST_ITEM_BYTES: Final = 2**24
+"""Bytes per element; real ones have thousands at most."""
+_MOST_AXES: Final = 32
+"""What numpy 1 can index; zarr-python 2 ran on no other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What a `.zarray` says; layout members are None where a problem keeps them from being known."""
+
+    shape: tuple[int, ...] | None = None
+    chunk_shape: tuple[int, ...] | None = None
+    data_type: DataType | None = None
+    fill_value: JSON = None
+    fill_is_null: bool = False
+    chain: Chain | None = None
+    separator: Separator | None = None
+    """As declared; None where the document does not say."""
+    extra: JSONObject
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether a problem keeps the array back."""
+        return any_refusal(self.problems)
+
+    def layout(self, keys: ChunkKeys) -> Layout | None:
+        """How the values lie under keys of this kind; None where that cannot be known."""
+        if self.shape is None or self.chunk_shape is None or self.data_type is None or self.chain is None:
+            return None
+        return Layout(
+            shape=self.shape,
+            data_type=self.data_type,
+            fill_value=self.fill_value,
+            chunk_shape=self.chunk_shape,
+            chain=self.chain,
+            keys=keys,
+        )
+
+
+class Describer:
+    """Describes `.zarray` documents; equal ones (but for shape and chunks) are read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Described] = {}
+
+    def describe(self, document: JSONObject) -> Described:
+        """What a document says; its problems have no node or key yet."""
+        shape, chunks, problems = _grid(document)
+        ndim = None if shape is None else len(shape)
+        # The rows of the table see only whether an axis is empty and its chunk too.
+        empty = [(n == 0, c == 0) for n, c in zip(shape or (), chunks or (), strict=False)]
+        rest = {name: value for name, value in document.items() if name not in ("shape", "chunks")}
+        key = f"{ndim} {empty} {canonical(rest)}"
+        described = self._known.get(key)
+        if described is None:
+            described = self._known[key] = _describe(rest, document, ndim)
+        if chunks is not None and shape is not None:
+            chunks = tuple(c or (n == 0) * 1 for n, c in zip(shape, chunks, strict=True))
+        return replace(described, shape=shape, chunk_shape=chunks, problems=(*problems, *described.problems))
+
+
+# ----- shape and chunks
+
+
+def _grid(
+    document: JSONObject,
+) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None, list[Problem]]:
+    problems: list[Problem] = []
+    shape = _lengths(document, "shape", problems)
+    chunks = _lengths(document, "chunks", problems)
+    if shape is None or chunks is None:
+        return shape, chunks, problems
+    if len(shape) != len(chunks):
+        problems.append(
+            _problem(
+                "chunks has another number of axes than shape",
+                found=f"shape {excerpt(shape)}, chunks {excerpt(chunks)}",
+                expected="one chunk length per axis",
+            )
+        )
+        return shape, None, problems
+    if any(c == 0 and n > 0 for n, c in zip(shape, chunks, strict=True)):
+        problems.append(
+            _problem("a chunk has length 0", found=excerpt(chunks), expected="lengths of 1 and more")
+        )
+    return shape, chunks, problems
+
+
+def _lengths(document: JSONObject, name: str, problems: list[Problem]) -> tuple[int, ...] | None:
+    if name not in document:
+        problems.append(_problem(f"{name} is missing"))
+        return None
+    value = document[name]
+    expected = "a list of whole numbers from 0 upwards"
+    if not isinstance(value, list) or not all(type(n) is int for n in value) or any(n < 0 for n in value):
+        problems.append(_problem(f"{name} is no list of lengths", found=excerpt(value), expected=expected))
+        return None
+    if len(value) > _MOST_AXES:
+        problems.append(
+            _problem(f"{name} has too many axes", found=str(len(value)), expected=f"{_MOST_AXES} at most")
+        )
+        return None
+    # A length of 0 makes a product of 0, whatever the others are.
+    if max(value, default=0) > _MOST_ELEMENTS or math.prod(n or 1 for n in value) > _MOST_ELEMENTS:
+        problems.append(
+            _problem(f"{name} has too many elements", found=excerpt(value), expected="fewer than 2^63")
+        )
+        return None
+    return tuple(value)
+
+
+# ----- everything else
+
+
+def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
+    """A document without its shape and chunks."""
+    problems: list[Problem] = []
+    extra = {name: value for name, value in rest.items() if name not in MEMBERS and name not in NETCDF}
+    if extra:
+        problems.append(
+            _problem(
+                "members the specification does not define are kept aside",
+                severity="note",
+                found=excerpt(sorted(extra)),
+            )
+        )
+    whole, rows = undo(raw, None, DTYPE_DEVIATIONS)
+    core = {name: value for name, value in whole.items() if name in MEMBERS}
+    dtype = _dtype(core, problems)
+    document, more = undo(core, dtype, DEVIATIONS)
+    problems.extend(row.problem for row in (*rows, *more))
+    # Shape and chunks are judged elsewhere, so that equal documents are equal here.
+    document = {**document, "shape": [1] * (ndim or 0), "chunks": [1] * (ndim or 0)}
+    strict = [] if plainly_right(document) else strict_problems(document, known_dtype=dtype is not None)
+    problems.extend(strict)
+    declared = document.get("dimension_separator")
+    described = Described(
+        extra=extra, separator=declared if declared in (".", "/") else None, problems=tuple(problems)
+    )
+    if strict:
+        return described
+    if dtype is None:
+        # The codecs can be looked at all the same.
+        return replace(
+            described, problems=(*problems, *(error.problem for error in unknown_codecs(document)))
+        )
+    return _typed(described, document, dtype)
+
+
+def _typed(described: Described, document: JSONObject, dtype: np.dtype[Any]) -> Described:
+    problems = list(described.problems)
+    try:
+        chain, data_type, wrong = read_chain(document, dtype)
+        problems.extend(error.problem for error in wrong)
+    except ZarrstackError as error:
+        return replace(described, problems=(*problems, error.problem))
+    fill = document["fill_value"]
+    try:
+        if data_type.name in ("string", "bytes"):
+            value: Any = v2_object_fill(fill, data_type)
+        elif data_type.name == "object" and not dtype.hasobject:
+            zero = np.zeros((), dtype=dtype.newbyteorder("="))[()]
+            value = plain(zero if fill is None else v2_fill_to_scalar(fill, dtype))
+        elif fill is None:
+            value = zero_fill(data_type)
+        else:
+            value = v2_fill_to_scalar(fill, dtype)
+        encoded = fill_to_json(value, data_type)
+    except ZarrstackError as error:
+        return replace(described, problems=(*problems, error.problem))
+    return replace(
+        described,
+        data_type=data_type,
+        chain=chain,
+        fill_value=encoded,
+        fill_is_null=fill is None,
+        problems=tuple(problems),
+    )
+
+
+def _dtype(document: JSONObject, problems: list[Problem]) -> np.dtype[Any] | None:
+    if "dtype" not in document:
+        problems.append(_problem("dtype is missing"))
+        return None
+    try:
+        dtype = parse_v2_dtype(document["dtype"])
+        if dtype.itemsize > _MOST_ITEM_BYTES:
+            # A fill value of this size would have to be made, and stand in zarr.json.
+            found, expected = f"{dtype.itemsize} bytes", f"{_MOST_ITEM_BYTES} at most"
+            problems.append(_problem("an element is too large", found=found, expected=expected))
+            return None
+        if not dtype.hasobject and not is_beyond_v3(dtype):
+            # Names what v3 cannot hold; the strict reading would call it malformed.
+            DataType.from_numpy(dtype)
+        return dtype
+    except ZarrstackError as error:
+        problems.append(error.problem)
+    except (ValueError, TypeError) as error:
+        # numpy itself refuses some combinations, such as sub-arrays of items of no bytes.
+        problems.append(_problem("numpy has no such dtype", found=f"{excerpt(document['dtype'])}: {error}"))
+    return None
+
+
+def strict_problems(document: JSONObject, *, known_dtype: bool) -> list[Problem]:
+    """What zarr-metadata finds wrong, each with the member it is in."""
+    from zarr_metadata.model import read_repaired_node_metadata_v2
+
+    shown = dict(document)
+    if known_dtype:
+        shown["dtype"] = _smoothed(shown["dtype"])
+    read: Callable[..., Any] = read_repaired_node_metadata_v2
+    result = []
+    for problem in read({".zarray": shown}).reading.problems:
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.loc)[1:]
+        member = problem.loc[0] if problem.loc else None
+        if member == "dtype" and not known_dtype:
+            continue
+        found = excerpt(document[member]) if member in document else None
+        result.append(_problem(f"{place}: {problem.message}", found=found))
+    return result
+
+
+def _smoothed(dtype: JSON, *, field: bool = False) -> JSON:
+    """The dtype in words that zarr-metadata knows; the core has read it before.
+
+    Times without unit (`<M8`: a type of its own, which numpy writes so) get one, long doubles
+    become doubles, or in a struct, whose size counts, raw bytes.
+    """
+    if isinstance(dtype, list):
+        return [[item[0], _smoothed(item[1], field=True), *item[2:]] for item in dtype]
+    if not isinstance(dtype, str):
+        return dtype
+    if dtype[1:].replace("[generic]", "") in ("M8", "m8"):
+        return f"{dtype[:3]}[s]"
+    if dtype[1:] in ("f12", "f16", "c24", "c32"):
+        return f"|V{dtype[2:]}" if field else dtype[:2] + ("8" if dtype[1] == "f" else "16")
+    return dtype
+
+
+def _problem(message: str, **fields: Any) -> Problem:
+    return Problem(kind="metadata", message=message, **fields)

@@ -1,0 +1,343 @@
+"""A Zarr v2 archive, from any storage, as `Archive`.
+
+Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. Every problem of the
+whole archive comes at once; a node that cannot be described never stops the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError, any_refusal
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.identity_cache import Remembered
+from zarrstack.core.json_text import JSONObject, document, excerpt
+from zarrstack.core.paths import join
+
+from ...archive.nodes import Archive, ArrayNode, Document, Format, GroupNode, Layout, Node
+from ...storage.base import Entry, LocalStorage, Storage
+from ...storage.local.files import BadObjectError
+from ..detect import is_n5
+from ..tree import consolidated
+from ..tree.conflicts import Native, chunks_alone, nodes_in_arrays
+from ..tree.documents import Documents, parse_object
+from ..tree.nodes import add_groups, placed, refuse
+from ..tree.unclaimed_files import stray_notes, strays
+from ..tree.unlisted import root_alone, unlisted_advice
+from ..tree.walk import Found, chunk_root, leading_away, name_problems, walk
+from .array import Described, Describer
+from .deviations import FORMAT_AS_TEXT
+from .netcdf_characters import shown_by_a_chunk
+from .netcdf_members import MEMBERS as NETCDF
+from .netcdf_members import with_netcdf_members
+from .separators import separator
+
+ARRAY: Final = ".zarray"
+GROUP: Final = ".zgroup"
+ATTRIBUTES: Final = ".zattrs"
+_V3: Final = "zarr.json"
+_N5: Final = "attributes.json"
+_OTHERS: Final[Mapping[str, Format]] = {_V3: "zarr3", _N5: "n5"}
+"""Where other formats keep metadata; the second is a name that anything may have."""
+_NATIVE: Final = Native(format="zarr2", archive="a Zarr v2 archive", documents=(ARRAY, GROUP))
+_KNOWN: Final = frozenset({ARRAY, GROUP, ATTRIBUTES, _V3, consolidated.KEY})
+"""Files that are no strays."""
+_FLAT: Final = KeyEncoding("v2", ".")
+_NESTED: Final = KeyEncoding("v2", "/")
+
+
+_NOTHING_ELSE: Final = Problem(
+    kind="consolidated",
+    severity="warning",
+    message="there are no documents but the consolidated metadata, which is what is read",
+    key=consolidated.KEY,
+    expected=f"{ARRAY} and {GROUP} beside the chunks",
+)
+
+
+def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
+    """Describe the archive.
+
+    `only` says that Zarr v2 was asked for: a `zarr.json` beside v2 documents is then passed over
+    instead of refused. `follow_links` lets links lead out of the archive.
+
+    Raises UsageError where there is no v2 archive or its nodes cannot be found, StorageError where
+    the root cannot be read; everything else is a problem of the archive or of a node.
+    """
+    content: bytes | None = None
+    listed: dict[str, JSONObject] | None = None
+    problems: list[Problem] = []
+    target = storage.link(consolidated.KEY)
+    if target is not None and storage.leaves_root(target) and not follow_links:
+        told = leading_away("", consolidated.KEY, target)
+        problems.append(replace(told, severity="warning", kind="consolidated"))
+    try:
+        content = None if problems else storage.get(consolidated.KEY)
+        if content is not None:
+            listed, problems = consolidated.entries(content)
+    except (MetadataError, BadObjectError) as error:
+        if not storage.can_list and storage.get(ARRAY) is None:
+            error.problem = replace(error.problem, advice=unlisted_advice(storage))
+            raise
+        problems.append(replace(error.problem, severity="warning", kind="consolidated"))
+    reader = _Reader(storage=storage, only=only)
+    if storage.can_list:
+        names = (ARRAY, GROUP, ATTRIBUTES, *_OTHERS)
+        found = walk(storage, documents=names, leaves=frozenset({ARRAY}), follow_links=follow_links)
+        if listed and _chunks_alone(found, frozenset(names[:3] if only else names)):
+            found = _unlisted(storage, listed)
+            problems.append(_NOTHING_ELSE)
+    else:
+        found = _unlisted(storage, listed)
+    nodes = reader.nodes(found)
+    if not nodes:
+        raise UsageError("no Zarr v2 archive is here", found=storage.url, expected=f"{ARRAY} or {GROUP}")
+    if listed is not None and storage.can_list:
+        known = reader.documents
+        problems.extend(consolidated.differences(listed, known.parsed, frozenset(known.unread)))
+    return Archive(
+        url=storage.url,
+        format="zarr2",
+        nodes=nodes,
+        consolidated=listed is not None,
+        documents=() if content is None else (Document(key=consolidated.KEY, content=content),),
+        problems=(*problems, *reader.strays),
+    )
+
+
+def _chunks_alone(found: dict[str, Found], names: frozenset[str]) -> bool:
+    """Whether chunks are there and no document of these names, nor anything that kept one from being seen."""
+    places = found.values()
+    seen = any(names & place.documents.keys() or place.problems for place in places)
+    return not seen and any(place.chunk is not None for place in places)
+
+
+def _unlisted(storage: Storage, listed: dict[str, JSONObject] | None) -> dict[str, Found]:
+    """What there is, over a store that cannot list."""
+    if listed is None:
+        root = root_alone(storage, (ARRAY, GROUP, ATTRIBUTES))
+        if ARRAY not in root.documents:
+            raise UsageError(
+                "the nodes of this archive cannot be found",
+                found="a store that cannot list, and no .zmetadata",
+                expected=".zmetadata, or an array at the root",
+                advice=unlisted_advice(storage),
+            )
+        return {"": root}
+    found: dict[str, Found] = {}
+    for key, entry in listed.items():
+        path, _, name = key.rpartition("/")
+        place = found.setdefault(path, Found(path=path, problems=name_problems(path)))
+        place.documents[name] = document(entry)
+    return found
+
+
+_Array: TypeAlias = tuple[Found, Described, JSONObject, list[Problem]]
+"""An array before its chunk keys have been looked at: place, facts, attributes, problems."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """Turns places into nodes, and keeps what concerns the archive as a whole."""
+
+    storage: Storage
+    only: bool
+    documents: Documents = field(default_factory=Documents)
+    strays: list[Problem] = field(default_factory=list)
+    describe: Remembered[Described] = field(default_factory=lambda: Remembered(Describer().describe))
+    layout: Remembered[Layout | None] = field(default_factory=lambda: Remembered(Described.layout))
+
+    def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
+        """Every node, sorted, implicit groups too."""
+        nodes: dict[str, Node] = {}
+        arrays: dict[str, _Array] = {}
+        for path, place in found.items():
+            if place.problems:
+                unread = {p.key: p for p in place.problems if p.kind == "storage" and p.key is not None}
+                self.documents.unread.update(unread)
+            if ARRAY in place.documents:
+                arrays[path] = self._array(place)
+            elif _is_node(place) or place.refused:
+                nodes[path] = self._group(place)
+        separators = self._separators(arrays, found)
+        for path, (place, facts, attributes, problems) in arrays.items():
+            nodes[path] = self._finish(place, facts, attributes, problems, separators.get(path))
+        for path, place in found.items():
+            if place.chunk is None or not path or GROUP in place.documents:
+                continue
+            if (root := chunk_root(path, found)) not in nodes:
+                refuse(nodes, chunks_alone(root, join(path, place.chunk), ARRAY))
+        for problem in nodes_in_arrays(self.storage, arrays, (ARRAY, GROUP), found):
+            refuse(nodes, problem)
+        add_groups(nodes, found)
+        self.strays.extend(stray_notes([*strays(found, nodes, _KNOWN)]))
+        return tuple(nodes[path] for path in sorted(nodes))
+
+    # ----- arrays
+
+    def _array(self, place: Found) -> _Array:
+        problems = [*place.problems, *self._other_format(place)]
+        if GROUP in place.documents:
+            message = "a node is both an array and a group"
+            problems.append(
+                Problem(
+                    kind="metadata", message=message, found=f"{ARRAY} and {GROUP}", expected="one of them"
+                )
+            )
+        attributes = self._attributes(place, problems)
+        data = self._parse(place, ARRAY, problems)
+        if data is not None and (told := shown_by_a_chunk(self.storage, place.path, data)) is not None:
+            problems.append(told.at(key=join(place.path, ARRAY)))
+            data = {**data, "dtype": "|S1"}
+        facts = Described(extra={}) if data is None else self.describe(data)
+        key = join(place.path, ARRAY)
+        problems.extend(problem.at(key=key) for problem in facts.problems)
+        if data is not None:
+            attributes = with_netcdf_members(attributes, data, key, problems)
+        return place, facts, attributes, problems
+
+    def _separators(
+        self, arrays: dict[str, _Array], found: Mapping[str, Found]
+    ) -> dict[str, tuple[str, Problem | None]]:
+        """The separator of each array whose keys depend on one."""
+        wanted = [path for path, item in arrays.items() if len(item[1].shape or ()) > 1]
+        listings: Iterable[Iterable[Entry]] = ([] for _ in wanted)
+        if self.storage.can_list:
+            listings = _listings(self.storage, [found[path] for path in wanted])
+        result: dict[str, tuple[str, Problem | None]] = {}
+        for path, entries in zip(wanted, listings, strict=True):
+            facts = arrays[path][1]
+            assert facts.shape is not None
+            try:
+                if not self.storage.can_list and facts.separator is None:
+                    entries = _probed(self.storage, path, len(facts.shape))  # noqa: PLW2901
+                result[path] = separator(facts.separator, len(facts.shape), entries)
+            except StorageError as error:
+                result[path] = (".", error.problem)
+        return result
+
+    def _finish(
+        self,
+        place: Found,
+        facts: Described,
+        attributes: JSONObject,
+        problems: list[Problem],
+        separated: tuple[str, Problem | None] | None,
+    ) -> ArrayNode:
+        chosen, problem = separated or (facts.separator or ".", None)
+        if problem is not None:
+            problems.append(problem.at(key=join(place.path, ARRAY)))
+        keys = _NESTED if chosen == "/" else _FLAT
+        return ArrayNode(
+            path=place.path,
+            attributes=attributes,
+            layout=None if any_refusal(problems) else self.layout(facts, keys),
+            fill_is_null=facts.fill_is_null,
+            documents=_documents(place),
+            extra=facts.extra,
+            problems=placed(problems, place.path, place.key_of(ARRAY, GROUP)),
+            bare=place.bare,
+        )
+
+    # ----- groups
+
+    def _group(self, place: Found) -> GroupNode:
+        problems = [*place.problems, *self._other_format(place)]
+        attributes = self._attributes(place, problems)
+        data = self._parse(place, GROUP, problems) if GROUP in place.documents else None
+        if data is not None:
+            _check_group(data, join(place.path, GROUP), problems)
+            attributes = with_netcdf_members(attributes, data, join(place.path, GROUP), problems)
+        elif GROUP not in place.documents and ATTRIBUTES in place.documents and not any_refusal(problems):
+            problems.append(
+                Problem(
+                    kind="metadata",
+                    severity="warning",
+                    message="attributes without a node; it is taken for a group",
+                    key=join(place.path, ATTRIBUTES),
+                    expected=f"{GROUP} or {ARRAY} beside it",
+                )
+            )
+        return GroupNode(
+            path=place.path,
+            attributes=attributes,
+            documents=_documents(place),
+            implicit=GROUP not in place.documents,
+            problems=placed(problems, place.path, place.key_of(ARRAY, GROUP)),
+        )
+
+    # ----- both
+
+    def _other_format(self, place: Found) -> Iterable[Problem]:
+        if self.only or _OTHERS.keys().isdisjoint(place.documents):
+            return ()
+        others = dict(_OTHERS)
+        if not _holds_n5(place):
+            others.pop(_N5)
+        return _NATIVE.foreign(place, others)
+
+    def _parse(self, place: Found, name: str, problems: list[Problem]) -> JSONObject | None:
+        return self.documents.take(place.documents[name], join(place.path, name), problems)
+
+    def _attributes(self, place: Found, problems: list[Problem]) -> JSONObject:
+        if ATTRIBUTES not in place.documents:
+            return {}
+        return self._parse(place, ATTRIBUTES, problems) or {}
+
+
+def _is_node(place: Found) -> bool:
+    """Whether anything but a file of a common name says that a node is here."""
+    return bool(place.documents.keys() - {_N5}) or _holds_n5(place)
+
+
+def _holds_n5(place: Found) -> bool:
+    """Whether what has the name of N5's document is one."""
+    if _N5 not in place.documents:
+        return False
+    try:
+        return is_n5(parse_object(place.documents[_N5], _N5))
+    except MetadataError:
+        return False
+
+
+def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
+    version = data.get("zarr_format")
+    if FORMAT_AS_TEXT.apply(data, None):
+        problems.append(FORMAT_AS_TEXT.problem.at(key=key))
+    elif type(version) is not int or version != 2:
+        found = excerpt(version) if "zarr_format" in data else "none"
+        problems.append(
+            Problem(kind="metadata", message="zarr_format is not 2", key=key, found=found, expected="2")
+        )
+    if extra := sorted(data.keys() - {"zarr_format"} - NETCDF):
+        message = "members the specification does not define are not carried over"
+        problems.append(
+            Problem(kind="metadata", severity="warning", message=message, key=key, found=excerpt(extra))
+        )
+
+
+def _documents(place: Found) -> tuple[Document, ...]:
+    return tuple(
+        [
+            Document(key=join(place.path, name), content=content)
+            for name, content in place.documents.items()
+            if name not in _OTHERS
+        ]
+    )
+
+
+def _listings(storage: Storage, places: list[Found]) -> Iterable[Iterable[Entry]]:
+    """What the walk saw of local directories, or they lazily, since the first key mostly tells."""
+    if isinstance(storage, LocalStorage):
+        return (storage.list_dir(place.path) if place.shown is None else place.shown for place in places)
+    return storage.list_dirs([place.path for place in places])
+
+
+def _probed(storage: Storage, path: str, ndim: int) -> list[Entry]:
+    """What the first chunk shows, over a store that cannot list."""
+    keys = [join(path, mark.join(["0"] * ndim)) for mark in (".", "/")]
+    dotted, nested = storage.get_many(keys)
+    entries = [Entry(".".join(["0"] * ndim), is_dir=False)] if dotted is not None else []
+    return [*entries, Entry("0", is_dir=True)] if nested is not None else entries

@@ -1,0 +1,222 @@
+"""The `zarr.json` of an array -> the array as it lies in storage. Pure; every problem at once.
+
+https://zarr-specs.readthedocs.io/en/latest/v3/core/ ("Array metadata"). Strict: a member that is not
+known is refused unless it says that it need not be understood. Shards are described as a frame
+around inner chunks, so that these can be moved without being decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from zarrstack.base.array_documents import GUARD
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.codecs.pipeline import Pipeline
+from zarrstack.core.data_types.v3 import DataType, fill_from_json, fill_to_json
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, ZarrstackError, any_refusal
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.shard_index import IndexFormat
+from zarrstack.core.json_text import JSON, JSONObject, canonical, excerpt
+from zarrstack.core.shapes import Shape, read_lengths, whole_chunks
+
+from ...archive.nodes import Layout
+
+SHARDING: Final = "sharding_indexed"
+_NEEDED: Final = ("shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs", "fill_value")
+_OPTIONAL: Final = ("attributes", "dimension_names", "storage_transformers")
+_COMMON: Final = ("zarr_format", "node_type")
+
+
+@dataclass(slots=True, kw_only=True)
+class Described:
+    """What a document says; `layout` is None where a problem refuses it."""
+
+    layout: Layout | None = None
+    attributes: JSONObject = field(default_factory=dict)
+    extra: JSONObject = field(default_factory=dict)
+    """Members that need not be understood."""
+    problems: list[Problem] = field(default_factory=list)
+
+
+class Describer:
+    """Describes arrays; remembers what it has found out about chains, which mostly are alike."""
+
+    def __init__(self) -> None:
+        self._chains: dict[str, Problem | None] = {}
+
+    def describe(self, document: Mapping[str, JSON]) -> Described:
+        """Nothing is raised for whatever a document holds."""
+        found = Described()
+        reading = _Reading(document, found.problems)
+        transformers = document.get("storage_transformers")
+        # The guard says no more than the field beside it, which is refused below.
+        guard = (GUARD,) if transformers else ()
+        found.extra = reading.other((*_COMMON, *_NEEDED, *_OPTIONAL, *guard))
+        found.attributes = reading.attempt(lambda: read_attributes(document)) or {}
+        reading.attempt(lambda: _no_transformers(transformers))
+        for name in _NEEDED:
+            if name not in document:
+                found.problems.append(Problem(kind="metadata", message=f"{name} is missing"))
+        shape = reading.member("shape", lambda value: read_lengths(value, "shape"))
+        data_type = reading.member("data_type", lambda value: DataType.from_json(value).known)
+        keys = reading.member("chunk_key_encoding", KeyEncoding.from_json)
+        chain = reading.member("codecs", Chain.from_json)
+        outer = reading.member("chunk_grid", _grid)
+        if shape is None or outer is None or data_type is None or keys is None or chain is None:
+            return found
+        fill = reading.member("fill_value", lambda value: (_fill(value, data_type),))
+        names = reading.attempt(lambda: (_names(document.get("dimension_names"), len(shape)),))
+        chunks = reading.attempt(lambda: whole_chunks(outer, shape, "chunk_shape"))
+        inside = None if chunks is None else reading.attempt(lambda: _unframed(chain, chunks))
+        if fill is None or names is None or inside is None:
+            return found
+        chunk_shape, inner, frame = inside
+        if (problem := self._wrong(inner, chunk_shape, data_type)) is not None:
+            found.problems.append(problem)
+        if any_refusal(found.problems):
+            return found
+        found.layout = Layout(
+            shape=shape,
+            data_type=data_type,
+            fill_value=fill[0],
+            chunk_shape=chunk_shape,
+            chain=inner,
+            keys=keys,
+            frame=frame,
+            dimension_names=names[0],
+        )
+        return found
+
+    def _wrong(self, chain: Chain, chunk_shape: Shape, data_type: DataType) -> Problem | None:
+        """What the codecs' own readers have against their configurations."""
+        key = canonical([chain.to_json(), data_type.to_json(), len(chunk_shape)])
+        if key not in self._chains:
+            self._chains[key] = None
+            try:
+                Pipeline(chain, chunk_shape, data_type, allow_pickle=True)
+            except ZarrstackError as error:
+                self._chains[key] = error.problem
+        return self._chains[key]
+
+
+class _Reading:
+    """One document, and the problems met in it."""
+
+    def __init__(self, document: Mapping[str, JSON], problems: list[Problem]) -> None:
+        self.document = document
+        self.problems = problems
+
+    def attempt(self, step: Callable[[], Any]) -> Any:
+        """What a step gives, or None where it fails; the problem is kept."""
+        try:
+            return step()
+        except ZarrstackError as error:
+            self.problems.append(error.problem)
+        except RecursionError:
+            self.problems.append(Problem(kind="metadata", message="the document is nested too deeply"))
+        return None
+
+    def member(self, name: str, read: Callable[[JSON], Any]) -> Any:
+        """A member that is there, read."""
+        return self.attempt(lambda: read(self.document[name])) if name in self.document else None
+
+    def other(self, known: tuple[str, ...]) -> JSONObject:
+        """Other members; a refusal for those that must be understood, a warning for the rest."""
+        result = {name: value for name, value in self.document.items() if name not in known}
+        for name, value in result.items():
+            optional = isinstance(value, dict) and value.get("must_understand") is False
+            message = f"the member {name!r} is not known" + (", and need not be" if optional else "")
+            severity: Any = "warning" if optional else "refusal"
+            self.problems.append(
+                Problem(kind="metadata", severity=severity, message=message, found=excerpt(value))
+            )
+        return result
+
+
+def group_members(document: Mapping[str, JSON], problems: list[Problem]) -> JSONObject:
+    """The attributes of a group; what is wrong with its document is added to `problems`."""
+    reading = _Reading(document, problems)
+    reading.other((*_COMMON, "attributes", "consolidated_metadata"))
+    return reading.attempt(lambda: read_attributes(document)) or {}
+
+
+def read_attributes(document: Mapping[str, JSON]) -> JSONObject:
+    """The `attributes`; none where the member is missing."""
+    attributes = document.get("attributes", {})
+    if not isinstance(attributes, dict):
+        raise MetadataError("attributes are an object", found=excerpt(attributes), expected="{...}")
+    return attributes
+
+
+def _no_transformers(data: JSON) -> None:
+    if data:
+        raise UnsupportedError(
+            "storage transformers are not read here: what they do to bytes and keys is not known",
+            found=excerpt(data),
+            advice="Read the array through them: --source-through per-array.",
+        )
+
+
+def _grid(data: JSON) -> Shape:
+    name = data.get("name") if isinstance(data, dict) else data
+    if name != "regular":
+        raise UnsupportedError("unknown chunk grid", found=excerpt(data), expected="regular")
+    configuration = data.get("configuration") if isinstance(data, dict) else None
+    if (
+        not isinstance(configuration, dict)
+        or configuration.keys() != {"chunk_shape"}
+        or data.keys() - {"name", "configuration", "must_understand"}
+    ):
+        raise MetadataError("malformed chunk grid", found=excerpt(data), expected='{"chunk_shape": [...]}')
+    return read_lengths(configuration["chunk_shape"], "chunk_shape")
+
+
+def _fill(data: JSON, data_type: DataType) -> JSON:
+    """In the form in which this project writes it; MetadataError for no value of the type."""
+    return fill_to_json(fill_from_json(data, data_type), data_type)
+
+
+def _names(data: JSON, ndim: int) -> tuple[str | None, ...] | None:
+    if data is None:
+        return None
+    if (
+        not isinstance(data, list)
+        or len(data) != ndim
+        or not all(name is None or isinstance(name, str) for name in data)
+    ):
+        raise MetadataError(
+            "dimension_names are a name, or null, for each axis",
+            found=excerpt(data),
+            expected=f"{ndim} names",
+        )
+    return tuple(data)
+
+
+def _unframed(chain: Chain, chunks: Shape) -> tuple[Shape, Chain, Shards | None]:
+    """Leaf chunks, their chain, and the shards around them, if there are any.
+
+    UnsupportedError for shards that stand inside other codecs, or in shards: they have no place in
+    a layout, whose leaves are read from an object without decoding it.
+    """
+    if chain.codecs[chain.middle].name != SHARDING:
+        return chunks, chain, None
+    if len(chain.codecs) > 1:
+        raise UnsupportedError(
+            "a shard is stored through other codecs", found=str(chain), expected="sharding_indexed alone"
+        )
+    configuration = chain.codecs[0].configuration
+    if unknown := configuration.keys() - {"chunk_shape", "codecs", "index_codecs", "index_location"}:
+        raise MetadataError("unknown members of sharding_indexed", found=excerpt(sorted(unknown)))
+    leaf = read_lengths(configuration.get("chunk_shape"), "chunk_shape", least=1)
+    if len(leaf) != len(chunks) or any(whole % part for whole, part in zip(chunks, leaf, strict=True)):
+        raise MetadataError(
+            "inner chunks do not fill the shard", found=excerpt(leaf), expected=f"parts of {excerpt(chunks)}"
+        )
+    inner = Chain.from_json(configuration.get("codecs", []))
+    if inner.codecs[inner.middle].name == SHARDING:
+        raise UnsupportedError("shards in shards are not read", found=str(chain.codecs[0].to_json())[:200])
+    counts = tuple(whole // part for whole, part in zip(chunks, leaf, strict=True))
+    return leaf, inner, Shards(counts, IndexFormat.from_json(configuration))

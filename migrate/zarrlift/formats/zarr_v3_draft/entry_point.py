@@ -1,0 +1,74 @@
+"""A hierarchy of the 2022 draft whose entry point is lost: its documents below `meta/` still name themselves.
+
+All that the entry point of a hierarchy says is where its documents lie, which they show themselves:
+zarr-python's dialect has `root` in every key, the text's has not. Extensions of a whole hierarchy, which
+it could name too, no writer ever had.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from zarrstack.core.draft_v3.nodes import ENTRY, Dialect, Entry, write_entry
+from zarrstack.core.errors import Problem, StorageError
+
+from ...storage.base import Storage
+from ..tree.walk import passed_over
+
+_META: Final = "meta"
+_ENDS: Final = (".array.json", ".group.json", "/array.json", "/group.json")
+_MOST_LISTED: Final = 1000
+"""Directories below `meta/` that are searched for a document."""
+
+
+def document_below(storage: Storage) -> str | None:
+    """The key of a metadata document of the draft, or None where `meta/` has none. StorageError."""
+    level = [_META]
+    looked = 0
+    while level and looked < _MOST_LISTED:
+        level = level[: _MOST_LISTED - looked]
+        looked += len(level)
+        below: list[str] = []
+        for directory, entries in zip(level, storage.list_dirs(level), strict=True):
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                key = f"{directory}/{entry.name}"
+                if not entry.is_dir and key.endswith(_ENDS):
+                    return key
+                if entry.is_dir and entry.link is None and not passed_over(entry.name):
+                    below.append(key)
+        level = below
+    return None
+
+
+def without_entry(storage: Storage) -> tuple[Dialect, Problem] | None:
+    """The dialect that the documents show, and a warning that says so; None where there are none.
+
+    The text's dialect has documents outside `meta/root`, or beside it; where all of them lie there, either
+    dialect would find the same arrays, and zarr-python's is what was written.
+    """
+    if not storage.can_list:
+        return None
+    try:
+        found = document_below(storage)
+        entries = [] if found is None else list(storage.list_dir(_META))
+    except StorageError:
+        return None
+    if found is None:
+        return None
+    by_zarr = all(
+        entry.name == "root" if entry.is_dir else entry.name.startswith("root.")
+        for entry in entries
+        if not passed_over(entry.name) and (entry.is_dir or f"/{entry.name}".endswith(_ENDS))
+    )
+    dialect = Dialect.ZARR_PYTHON if by_zarr else Dialect.TEXT
+    whose = "zarr-python 2's dialect" if by_zarr else "the dialect of its text"
+    return dialect, Problem(
+        kind="metadata",
+        severity="warning",
+        message=f"the entry point of this hierarchy of the 2022 draft is missing; it is read in {whose}",
+        key=ENTRY,
+        found=found,
+        expected=f"{ENTRY} at the root",
+        advice=f"For other programs put {json.dumps(write_entry(Entry(dialect=dialect)))} there.",
+    )

@@ -1,0 +1,384 @@
+"""An archive in the 2022 draft of Zarr v3 as `Archive`: the text's dialect, and zarr-python 2's.
+
+What documents and keys say is `zarrstack.core.draft_v3.nodes`'s, which names the sources. Here are the
+hierarchy, what contradicts itself in it, and what writers leave beside it (observed):
+
+- zarr-python 2.13 to 2.18 keeps consolidated metadata below `meta/root/consolidated/` and makes it
+  look like a group, which is no node of anyone's.
+- zarrita of 2020 writes the entry point that zarr-python copied, but names the one chunk of an array
+  without axes `c` where zarr-python says `c0`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.codecs.registry import compile_bytes_codec
+from zarrstack.core.draft_v3.array import describe_array
+from zarrstack.core.draft_v3.nodes import CONSOLIDATED, ENTRY, Dialect, read_entry, read_group
+from zarrstack.core.errors import (
+    MetadataError,
+    Problem,
+    StorageError,
+    UsageError,
+    ZarrstackError,
+    any_refusal,
+)
+from zarrstack.core.grid.chunk_keys_draft import DraftKeys
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.shard_index import IndexFormat
+from zarrstack.core.json_text import JSONObject, canonical, document
+from zarrstack.core.paths import parents
+from zarrstack.core.zarr_v2.chain import read_chain
+
+from ...archive.nodes import Archive, ArrayNode, Document, GroupNode, Layout, Node
+from ...storage.base import LocalStorage, Storage
+from ..tree import consolidated
+from ..tree.conflicts import node_in_array
+from ..tree.documents import Documents, parse_object
+from ..tree.nodes import placed
+from ..tree.unclaimed_files import is_litter, stray_notes
+from ..tree.walk import Found, leading_away
+from .entry_point import without_entry
+from .tree import META, Tree, documents_named, find_documents, find_lost
+
+_GHOST: Final = "consolidated"
+"""The group that zarr-python 2 makes for consolidated metadata."""
+
+
+def read(
+    storage: Storage,
+    *,
+    follow_links: bool = False,
+    only: bool = False,  # noqa: ARG001 - every reader takes it
+    allow_fallback: bool = False,
+) -> Archive:
+    """Describe the archive.
+
+    `allow_fallback` lets arrays of data types that are not known be read by the fallback they name.
+    `follow_links` lets links lead out of the archive. `only`, that this format was asked for, changes
+    nothing: no other format has its documents below `meta/`.
+
+    Raises UsageError where there is neither an entry point nor a document below `meta/`, or its nodes
+    cannot be found; MetadataError and UnsupportedError for an entry point that cannot be read;
+    StorageError where `meta/` cannot be listed. All else is a problem of the archive or of a node.
+    """
+    content = storage.get(ENTRY)
+    dialect, told = _dialect(storage, content)
+    reader = _Reader(
+        storage=storage, dialect=dialect, follow_links=follow_links, allow_fallback=allow_fallback
+    )
+    reader.problems.extend(problem.at(key=ENTRY) for problem in told)
+    nodes = reader.nodes()
+    entry = () if content is None else (Document(key=ENTRY, content=content),)
+    documents = (*entry, *reader.documents)
+    return Archive(
+        url=storage.url,
+        format="zarr3-draft",
+        nodes=nodes,
+        consolidated=reader.listed is not None,
+        documents=documents,
+        problems=(*reader.problems, *reader.strays),
+    )
+
+
+def _dialect(storage: Storage, content: bytes | None) -> tuple[Dialect, Sequence[Problem]]:
+    """How keys are formed, by the entry point or, where it is lost, by the keys themselves."""
+    if content is not None:
+        try:
+            entry = read_entry(parse_object(content, ENTRY))
+        except ZarrstackError as error:
+            raise error.at(key=ENTRY) from None
+        return entry.dialect, entry.problems
+    shown = without_entry(storage)
+    if shown is None:
+        raise UsageError(
+            "no hierarchy of the 2022 draft of Zarr v3 is here",
+            found=storage.url,
+            expected=f"{ENTRY} at its root",
+        )
+    return shown[0], shown[1:]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reader:
+    """Turns documents into nodes, and keeps what concerns the archive as a whole."""
+
+    storage: Storage
+    dialect: Dialect
+    follow_links: bool
+    allow_fallback: bool
+    listed: dict[str, JSONObject] | None = None
+    """What consolidated metadata holds; None where there is none, or none that can be read."""
+    read: Documents = field(default_factory=Documents)
+    documents: list[Document] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    strays: list[Problem] = field(default_factory=list)
+    codecs: dict[str, Problem | None] = field(default_factory=dict)
+    """Codec -> what is wrong with its configuration."""
+    links: dict[str, Problem | None] = field(default_factory=dict)
+    """Directory -> what is wrong with it as a link."""
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node, sorted, implicit groups too."""
+        tree = self._tree()
+        nodes: dict[str, Node] = {}
+        for path, place in tree.nodes.items():
+            nodes[path] = self._node(place)
+        self._drop_ghost(tree, nodes)
+        for path in list(nodes):
+            self._keep_apart(path, nodes)
+        for path in [*nodes, ""]:
+            for above in parents(path):
+                nodes.setdefault(above, GroupNode(path=above, implicit=True))
+        nodes.setdefault("", GroupNode(path="", implicit=True))
+        self._name_scalars(nodes)
+        if self.storage.can_list:
+            self._look_at_chunks(nodes, tree.strays)
+        if self.listed is not None and self.storage.can_list:
+            self._compare()
+        return tuple(nodes[path] for path in sorted(nodes))
+
+    # ----- documents
+
+    def _tree(self) -> Tree:
+        if self.storage.can_list:
+            tree = find_documents(self.storage, self.dialect, follow_links=self.follow_links)
+        else:
+            tree = self._unlisted()
+        if tree.consolidated is not None:
+            self.documents.append(Document(key=CONSOLIDATED, content=tree.consolidated))
+            try:
+                self._list(tree.consolidated)
+            except MetadataError as error:
+                self.problems.append(replace(error.problem, severity="warning", kind="consolidated"))
+        self.problems.extend(tree.problems)
+        return tree
+
+    def _list(self, content: bytes) -> dict[str, JSONObject]:
+        """Take in consolidated metadata; MetadataError where it is none."""
+        self.listed, problems = consolidated.entries(
+            content, CONSOLIDATED, is_document=lambda key: key == ENTRY or self.dialect.node(key) is not None
+        )
+        self.problems.extend(problems)
+        self.listed.pop(ENTRY, None)
+        return self.listed
+
+    def _unlisted(self) -> Tree:
+        """What there is, over a store that cannot list."""
+        root, there = self.dialect.array_key(""), self.storage.get(CONSOLIDATED)
+        if self.dialect.name == "zarr-python" and there is not None:
+            listed = self._list(there)
+            self.documents.append(Document(key=CONSOLIDATED, content=there))
+            return documents_named(self.dialect, {key: document(data) for key, data in listed.items()})
+        content = self.storage.get(root)
+        if content is None:
+            raise UsageError(
+                "the nodes of this archive cannot be found",
+                found=f"a store that cannot list, and no {CONSOLIDATED}",
+                expected=f"{CONSOLIDATED}, or an array at the root",
+                advice="Copy the archive to a place that can list.",
+            )
+        return documents_named(self.dialect, {root: content})
+
+    def _node(self, place: Found) -> Node:
+        problems = list(place.problems)
+        documents = tuple(Document(key=key, content=content) for key, content in place.documents.items())
+        array, group = self.dialect.array_key(place.path), self.dialect.group_key(place.path)
+        if array not in place.documents and group not in place.documents:
+            # Links and what storage refused: there is no telling what is here.
+            return GroupNode(path=place.path, implicit=True, problems=placed(problems, place.path, None))
+        if array not in place.documents:
+            attributes = self._group(place.documents[group], group, problems)
+            told = placed(problems, place.path, None)
+            return GroupNode(path=place.path, attributes=attributes, documents=documents, problems=told)
+        if group in place.documents:
+            message = "a node is both an array and a group"
+            found = f"{array} and {group}"
+            problems.append(
+                Problem(kind="metadata", message=message, key=array, found=found, expected="one of them")
+            )
+        return self._array(place, documents, array, problems)
+
+    def _group(self, content: bytes, key: str, problems: list[Problem]) -> JSONObject:
+        data = self.read.take(content, key, problems)
+        try:
+            return {} if data is None else read_group(data)
+        except ZarrstackError as error:
+            problems.append(error.problem.at(key=key))
+            return {}
+
+    def _array(
+        self, place: Found, documents: tuple[Document, ...], key: str, problems: list[Problem]
+    ) -> ArrayNode:
+        path = place.path
+        data = self.read.take(place.documents[key], key, problems)
+        array = None
+        if data is not None:
+            array, notes = describe_array(
+                data, self.dialect, allow_fallback=self.allow_fallback, read_filtered=read_chain
+            )
+            problems.extend(note.at(key=key if note.severity == "refusal" else None) for note in notes)
+        layout = None
+        if array is not None:
+            problems.extend(self._bad_codecs(array.chain))
+            data_root = self.dialect.data(path)[:-1]
+            if (problem := self._bad_directory(data_root)) is not None:
+                problems.append(problem)
+            counts = array.chunks_per_shard
+            layout = Layout(
+                shape=array.shape,
+                data_type=array.data_type,
+                fill_value=array.fill_value,
+                chunk_shape=array.chunk_shape,
+                chain=array.chain,
+                keys=array.keys(self.dialect),
+                frame=None if counts is None else Shards(counts, IndexFormat.DRAFT),
+                root=data_root,
+            )
+        told = placed(problems, path, key)
+        return ArrayNode(
+            path=path,
+            attributes={} if array is None else array.attributes,
+            layout=None if any_refusal(told) else layout,
+            fill_is_null=array is not None and array.fill_is_null,
+            documents=documents,
+            extra={"extensions": list(array.extensions)} if array is not None and array.extensions else {},
+            problems=told,
+        )
+
+    def _bad_codecs(self, chain: Chain) -> Iterator[Problem]:
+        """What the codecs' own readers have against their configurations."""
+        for spec in chain.codecs[chain.middle + 1 :]:
+            text = canonical(spec.to_json())
+            if text not in self.codecs:
+                self.codecs[text] = None
+                try:
+                    compile_bytes_codec(spec)
+                except ZarrstackError as error:
+                    self.codecs[text] = error.problem
+            if (problem := self.codecs[text]) is not None:
+                yield problem
+
+    # ----- the hierarchy
+
+    def _drop_ghost(self, tree: Tree, nodes: dict[str, Node]) -> None:
+        """No node of anyone's: the group that is only there for consolidated metadata."""
+        node = nodes.get(_GHOST)
+        has_children = any(path.startswith(f"{_GHOST}/") for path in nodes)
+        if (
+            (tree.consolidated is not None or self.listed is not None)
+            and isinstance(node, GroupNode)
+            and not (has_children or node.attributes or node.problems)
+        ):
+            self.documents.extend(node.documents)
+            del nodes[_GHOST]
+
+    def _keep_apart(self, path: str, nodes: dict[str, Node]) -> None:
+        """An array has no children; what lies below one all the same is not left behind unsaid."""
+        above = next((a for a in parents(path) if isinstance(nodes.get(a), ArrayNode)), None)
+        if above is None:
+            return
+        node = nodes[path]
+        key = node.documents[0].key if node.documents else None
+        problem = node_in_array(path, key, above)
+        nodes[path] = ArrayNode(path=path, documents=node.documents, problems=(*node.problems, problem))
+
+    def _name_scalars(self, nodes: dict[str, Node]) -> None:
+        """The one chunk of an array without axes is looked for under both names it may have."""
+        for path, node in nodes.items():
+            if not isinstance(node, ArrayNode) or node.layout is None or node.layout.shape:
+                continue
+            keys = node.layout.keys
+            assert isinstance(keys, DraftKeys)
+            prefix, own = self.dialect.data(path), keys.scalar_key
+            other = "c" if own == "c0" else "c0"
+            try:
+                there = self._names(prefix, (own, other))
+            except StorageError:
+                continue  # which whoever lists the chunks says
+            if own not in there and other in there:
+                layout = replace(node.layout, keys=replace(keys, scalar_key=other))
+                nodes[path] = replace(node, layout=layout)
+
+    def _names(self, prefix: str, names: tuple[str, ...]) -> set[str]:
+        """Those of some names below a prefix that are there."""
+        if self.storage.can_list:
+            return {entry.name for entry in self.storage.list_dir(prefix[:-1])} & {*names}
+        contents = self.storage.get_many([prefix + name for name in names])
+        return {name for name, content in zip(names, contents, strict=True) if content is not None}
+
+    # ----- chunks, and what belongs to no node
+
+    def _bad_directory(self, directory: str) -> Problem | None:
+        """What is wrong with the way to an array's chunks, in a local archive: a link that leads away."""
+        if not isinstance(self.storage, LocalStorage):
+            return None
+        parts = directory.split("/")
+        for count in range(1, len(parts) + 1):
+            place = "/".join(parts[:count])
+            if place not in self.links:
+                self.links[place] = self._bad_link(self.storage, place)
+            if (problem := self.links[place]) is not None:
+                return problem
+        return None
+
+    def _bad_link(self, storage: LocalStorage, place: str) -> Problem | None:
+        target = storage.link(place)
+        if target is None:
+            return None
+        if os.path.exists(target) and (self.follow_links or not storage.leaves_root(target)):
+            return None
+        return leading_away(None, place, target)
+
+    def _look_at_chunks(self, nodes: dict[str, Node], strays: list[str]) -> None:
+        """Chunks say that an array was there; without its document its values are lost on us."""
+        groups = [path for path in sorted(nodes) if isinstance(nodes[path], GroupNode)]
+        arrays = frozenset(nodes.keys() - {*groups})
+        lost, others, in_the_way = find_lost(self.storage, self.dialect, groups, arrays)
+        for path, key in in_the_way:
+            node = nodes[path]
+            message = "a file stands where the directory of an array's chunks belongs"
+            problem = Problem(kind="metadata", message=message, node=path, key=key)
+            nodes[path] = replace(node, problems=(*node.problems, problem))
+        for item in lost:
+            problem = Problem(
+                kind="metadata",
+                message="chunks without an array",
+                node=item.path,
+                key=item.key,
+                expected=f"a document {self.dialect.array_key(item.path)!r}",
+                advice="Restore the document, or exclude the node.",
+            )
+            node = nodes.get(item.path, GroupNode(path=item.path, implicit=True))
+            if node.documents or any(_under(path, item.path) for path in nodes):
+                self.problems.append(replace(problem, severity="warning", advice="Restore the document."))
+            else:
+                nodes[item.path] = ArrayNode(path=item.path, problems=(problem,))
+                for above in parents(item.path):
+                    nodes.setdefault(above, GroupNode(path=above, implicit=True))
+        top = (entry.name for entry in self.storage.list_dir("") if entry.name not in (ENTRY, META, "data"))
+        named = [*sorted(top), *strays, *others]
+        self.strays.extend(stray_notes([key for key in named if not is_litter(key.rpartition("/")[2])]))
+
+    def _compare(self) -> None:
+        """Consolidated metadata that contradicts the documents; the documents win."""
+        assert self.listed is not None
+
+        def node_of(key: str) -> str | None:
+            node = self.dialect.node(key)
+            return None if node is None else node.path
+
+        self.problems.extend(
+            consolidated.differences(
+                self.listed, self.read.parsed, frozenset(self.read.unread), CONSOLIDATED, node_of=node_of
+            )
+        )
+
+
+def _under(path: str, group: str) -> bool:
+    return path != group and (not group or path.startswith(f"{group}/"))

@@ -1,0 +1,257 @@
+"""Where the nodes of a hierarchy of the 2022 draft lie: documents below `meta/`, chunks below `data/`.
+
+`meta/` is listed once. Of `data/` only the places of groups are, so that chunks are never looked at
+one by one; what lies there and belongs to no node is told.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from zarrstack.core.draft_v3.nodes import CONSOLIDATED, Dialect, bad_node_name
+from zarrstack.core.errors import Problem, StorageError
+from zarrstack.core.paths import join
+
+from ...storage.base import Entry, LocalStorage, Storage
+from ..tree.documents import read_each
+from ..tree.walk import (
+    MOST_LEVELS,
+    Found,
+    leading_back,
+    leading_nowhere,
+    leading_out,
+    name_problems,
+    passed_over,
+    warn_of_case,
+)
+
+META: Final = "meta"
+_CHUNK: Final = re.compile(r"c([0-9]+(\.[0-9]+)*)?")
+"""The first name of a chunk's key."""
+_APPLE_DOUBLE: Final = b"\x00\x05\x16\x07"
+"""How `._*` files begin, which macOS leaves beside others (RFC 1740)."""
+_MOST_LOOKED_INTO: Final = 1000
+"""Directories in each place below `data/` without a node that are searched for a chunk."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tree:
+    """The documents of a hierarchy, by node, and what is to be told of it as a whole."""
+
+    nodes: dict[str, Found] = field(default_factory=dict)
+    """By path. `Found.documents` has whole keys here: `meta/root/a.array.json`, not names."""
+    consolidated: bytes | None = None
+    strays: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def find_documents(storage: Storage, dialect: Dialect, *, follow_links: bool = False) -> Tree:
+    """Every document below `meta/`, read.
+
+    Raises StorageError where `meta/` itself cannot be listed.
+    """
+    tree = Tree()
+    if isinstance(storage, LocalStorage):
+        keys = list(_local_keys(storage, dialect, tree, follow_links=follow_links))
+    else:
+        keys = sorted(storage.list_prefix(f"{META}/"))
+    for key, content in zip(keys, read_each(storage, keys), strict=True):
+        if key == CONSOLIDATED and dialect.name == "zarr-python" and isinstance(content, bytes):
+            tree.consolidated = content
+        elif content is not None:
+            _sort(tree, dialect, key, content)
+    by_parent: dict[str, list[Found]] = {}
+    for path in sorted(tree.nodes):
+        place = tree.nodes[path]
+        place.problems[:0] = _name_problems(path)
+        by_parent.setdefault(path.rpartition("/")[0], []).append(place)
+    for siblings in by_parent.values():
+        warn_of_case(siblings)
+    return tree
+
+
+def documents_named(dialect: Dialect, documents: dict[str, bytes]) -> Tree:
+    """The same from documents that are at hand, by key, where a store cannot list."""
+    tree = Tree()
+    for key, content in documents.items():
+        _sort(tree, dialect, key, content)
+    for path, place in tree.nodes.items():
+        place.problems.extend(_name_problems(path))
+    return tree
+
+
+def _sort(tree: Tree, dialect: Dialect, key: str, content: bytes | StorageError) -> None:
+    """Put a document to its node."""
+    node = dialect.node(key)
+    name = key.rpartition("/")[2]
+    if name.startswith("._") and isinstance(content, bytes) and content.startswith(_APPLE_DOUBLE):
+        return
+    if node is None:
+        kinds = tuple(f"{kind}{dialect.suffix}" for kind in ("array", "group"))
+        if name not in kinds and not name.endswith(tuple(f".{kind}" for kind in kinds)):
+            tree.strays.append(key)
+            return
+        tree.problems.append(
+            Problem(
+                kind="name",
+                message="the key of a metadata document names no node",
+                key=key,
+                expected=f"such as {dialect.array_key('a/b')}",
+                advice="Rename or remove it.",
+            )
+        )
+        return
+    place = tree.nodes.setdefault(node.path, Found(path=node.path))
+    if isinstance(content, bytes):
+        place.documents[key] = content
+    else:
+        place.problems.append(content.problem.at(node=node.path, key=key))
+
+
+def _name_problems(path: str) -> list[Problem]:
+    """What v3 has against a node's path, else a warning for what only the draft has."""
+    problems = name_problems(path)
+    name = path.rpartition("/")[2]
+    if not problems and path and (wrong := bad_node_name(name)) is not None:
+        message = f"{wrong} in the draft; Zarr v3 allows the name"
+        problems = [Problem(kind="name", severity="warning", message=message, node=path, found=repr(name))]
+    return problems
+
+
+# ----- local archives, where links may lead anywhere
+
+
+def _local_keys(storage: LocalStorage, dialect: Dialect, tree: Tree, *, follow_links: bool) -> Iterator[str]:
+    pending: list[tuple[str, tuple[str, ...]]] = [(META, (storage.real,))]
+    while pending:
+        directory, above = pending.pop()
+        try:
+            entries = sorted(storage.list_dir(directory), key=lambda entry: entry.name)
+        except StorageError as error:
+            if directory == META:
+                raise
+            _keep_back(tree, _path_of(dialect, directory), error.problem)
+            continue
+        real = os.path.realpath(storage.path(directory))
+        for entry in entries:
+            key = f"{directory}/{entry.name}"
+            if passed_over(entry.name):
+                continue
+            problem = _bad_link(storage, entry, key, (*above, real), follow_links)
+            if problem is not None:
+                node = dialect.node(key)
+                _keep_back(tree, node.path if node else _path_of(dialect, key), problem)
+            elif not entry.is_dir:
+                yield key
+            elif (path := _path_of(dialect, key)) is not None and path.count("/") >= MOST_LEVELS:
+                _keep_back(tree, path)  # whose name says it all
+            else:
+                pending.append((key, (*above, real)))
+
+
+def _bad_link(
+    storage: LocalStorage, entry: Entry, key: str, above: tuple[str, ...], follow_links: bool
+) -> Problem | None:
+    """What is wrong with a link that is met among the documents."""
+    if entry.link is None:
+        return None
+    if not os.path.exists(entry.link):
+        return leading_nowhere(None, entry.link)
+    if storage.leaves_root(entry.link) and not follow_links:
+        return leading_out(None, key, entry.link)
+    if entry.is_dir and any(f"{real}{os.sep}".startswith(f"{entry.link}{os.sep}") for real in above):
+        return leading_back(None, entry.link)
+    return None
+
+
+def _keep_back(tree: Tree, path: str | None, *problems: Problem) -> None:
+    if path is None:
+        tree.problems.extend(problems)
+    else:
+        place = tree.nodes.setdefault(path, Found(path=path))
+        place.problems.extend(problem.at(node=path) for problem in problems)
+
+
+def _path_of(dialect: Dialect, directory: str) -> str | None:
+    """The node whose children's documents lie in a directory; None for what is above the root's."""
+    root = dialect.below("")[:-1]
+    if directory == root:
+        return ""
+    return directory[len(root) + 1 :] if directory.startswith(f"{root}/") else None
+
+
+# ----- chunks
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Chunks below a path that has no node."""
+
+    path: str
+    key: str
+    """One of them."""
+
+
+def find_lost(
+    storage: Storage, dialect: Dialect, groups: Sequence[str], arrays: frozenset[str]
+) -> tuple[list[Lost], list[str], list[tuple[str, str]]]:
+    """Chunks without an array, keys that belong to nothing, and files where an array's chunks belong.
+
+    The last as (path of the array, key). Looked at are the places of groups, and what lies there
+    without a node.
+    """
+    lost: list[Lost] = []
+    strays: list[str] = []
+    in_the_way: list[tuple[str, str]] = []
+    known = {*groups, *arrays}
+    for path, entries in zip(groups, _listings(storage, dialect, groups), strict=True):
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            child, key = join(path, entry.name), dialect.data(path) + entry.name
+            if not entry.is_dir:
+                if child in arrays:
+                    in_the_way.append((child, key))
+                elif _CHUNK.fullmatch(entry.name):
+                    lost.append(Lost(path, key))
+                else:
+                    strays.append(key)
+            elif child not in known and entry.link is None and not passed_over(entry.name):
+                found = _chunk_below(storage, key)
+                if found is not None:
+                    directory, chunk = found
+                    lost.append(Lost(directory.removeprefix(dialect.data("")), chunk))
+    return lost, strays, in_the_way
+
+
+def _listings(storage: Storage, dialect: Dialect, groups: Sequence[str]) -> list[list[Entry]]:
+    places = [dialect.data(path)[:-1] for path in groups]
+    try:
+        return storage.list_dirs(places)
+    except StorageError:
+        # Whoever reads the arrays below is told; nothing is lost in silence by passing over it.
+        return [[] for _ in places]
+
+
+def _chunk_below(storage: Storage, directory: str) -> tuple[str, str] | None:
+    """The directory of an array that nobody knows, and a key in it; None where there is no object."""
+    pending = [directory]
+    inside: str | None = None
+    looked = 0
+    while pending and looked < _MOST_LOOKED_INTO:
+        looked += 1
+        place = pending.pop()
+        try:
+            entries = sorted(storage.list_dir(place), key=lambda entry: entry.name)
+        except StorageError:
+            continue
+        if inside is None and any(_CHUNK.fullmatch(entry.name) for entry in entries):
+            inside = place
+        for entry in entries:
+            if not entry.is_dir:
+                return inside or place, f"{place}/{entry.name}"
+            if entry.link is None:
+                pending.append(f"{place}/{entry.name}")
+    return None

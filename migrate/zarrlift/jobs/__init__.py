@@ -1,0 +1,1 @@
+"""Jobs: run, resume, publish, finish, undo, and their status."""

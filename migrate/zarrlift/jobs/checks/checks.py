@@ -1,0 +1,189 @@
+"""The checks of a job, before an array appears: in this process, or in one apart.
+
+Loading zarr-python takes as long as moving half a gigabyte. A run that starts from
+nothing, as the command line does, therefore lets a process apart load it while the
+archive is still being read, and asks that process afterwards; the reader that judges the
+result then shares no memory with the code that wrote it. Where that is not possible (a
+library's caller owns the process, zarr is loaded already, other threads run, stores that
+live in this process, no `fork`), the same checks run here.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias, cast
+
+from zarrstack.core.errors import Problem, ZarrstackError
+
+from ...archive.chunk_inventory import Indexes
+from ...planning.plans import ArrayPlan
+from ...storage.base import LocalStorage, Storage, system_refused
+from . import checks_process
+
+if TYPE_CHECKING:
+    from ...verification.sampling import Sampler
+    from ..processes.forked_process import Twin
+
+VerifyLevel: TypeAlias = Literal["none", "sample", "full"]
+Items: TypeAlias = Sequence[tuple[ArrayPlan, Indexes]]
+"""Plans, and the linear indexes of the chunks their sources have, which a full check lists by itself."""
+Found: TypeAlias = list[tuple[Problem, ...]]
+"""What is wrong with each, in the same order."""
+
+
+class Checks(ABC):
+    """Compares what a job wrote with its source."""
+
+    @abstractmethod
+    def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
+        """The problems of each array; raises nothing.
+
+        `budget`: bytes that the checks may take where all of an array is compared.
+        """
+
+    def soon(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Callable[[], Found]:
+        """Begin where that can go on beside other work; a call gives the problems, of the oldest first."""
+        return lambda: self(job_id, level, items, budget)
+
+    def prepare_workers(self) -> None:
+        """Load what workers and checks share, before there are workers.
+
+        A package that two threads import at once is seen half-made by one of them.
+        """
+        import numcodecs  # noqa: F401
+
+    def prepare(self) -> None:  # noqa: B027 - a process apart has done so by itself
+        """Load what the checks need, while others are at work."""
+
+    def close(self) -> None:  # noqa: B027
+        """No more checks will be asked for."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class ChecksHere(Checks):
+    """Checks in this process."""
+
+    def __init__(self, source: Storage, destination: Storage) -> None:
+        self.source = source
+        self.destination = destination
+        self._sampler: Sampler | None = None
+
+    def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
+        """Documents first; chunks only of arrays whose documents are right."""
+        return [self._check(job_id, level, plan, present, budget) for plan, present in items]
+
+    def prepare(self) -> None:
+        """Load zarr."""
+        import zarr  # noqa: F401
+
+    def _check(
+        self, job_id: str, level: VerifyLevel, plan: ArrayPlan, present: Indexes, budget: int
+    ) -> tuple[Problem, ...]:
+        from ...verification.documents import document_problems
+        from ...verification.sampled_chunks import compare_chunks
+        from ...verification.sampling import Sampler
+
+        try:
+            problems = document_problems(plan)
+            if not problems and level == "full":
+                from ...verification.every_chunk import compare_all
+
+                return compare_all(plan, self.source, self.destination, budget=budget)
+            if problems or not len(present):
+                return problems
+            if self._sampler is None:
+                self._sampler = Sampler(job_id)
+            chosen = self._sampler.choose(plan, present)
+            return compare_chunks(plan, self.source, self.destination, chosen) if chosen else ()
+        except ZarrstackError as error:
+            return (error.at(node=plan.path).problem,)
+        except Exception as error:  # noqa: BLE001 - see `unforeseen`
+            return (unforeseen(plan.path, error),)
+
+
+class ChecksApart(Checks):
+    """Checks in a process apart, which ends with this one."""
+
+    def __init__(self, source: LocalStorage, destination: LocalStorage, apart: Twin) -> None:
+        """`apart` answers as `ahead.new` makes it; it is closed with these."""
+        self.source = source
+        self.destination = destination
+        self._here: ChecksHere | None = None
+        self._apart = apart
+
+    def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
+        """Ask the process apart; if it died, do its work here."""
+        return self.soon(job_id, level, items, budget)()
+
+    def soon(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Callable[[], Found]:
+        """Ask now; the answer is waited for when it is wanted."""
+        question = (job_id, level, list(items), budget)
+
+        def here() -> Found:
+            if self._here is None:
+                self._here = ChecksHere(self.source, self.destination)
+            return self._here(*question)
+
+        def answer() -> Found:
+            try:
+                return cast("Found", self._apart.answer())
+            except BrokenExecutor:
+                return here()
+
+        try:
+            self._apart.ask((self.source, self.destination, *question))
+        except BrokenExecutor:
+            return here
+        return answer
+
+    def prepare_workers(self) -> None:
+        """Nothing is shared with a process apart.
+
+        Our codecs load numcodecs by its package first (`from numcodecs import ...`), so that no
+        thread waits for another one's half of it.
+        """
+
+    def close(self) -> None:
+        """End the process apart."""
+        self._apart.close()
+
+
+def checks_for(source: Storage, destination: Storage, level: VerifyLevel) -> Checks:
+    """The checks of a run; apart where that saves time and can be done safely."""
+    if level == "none" or not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
+        checks_process.drop()
+        return ChecksHere(source, destination)
+    apart = checks_process.take()
+    if apart is None and "zarr" not in sys.modules:
+        apart = checks_process.new()
+    return ChecksHere(source, destination) if apart is None else ChecksApart(source, destination, apart)
+
+
+def unforeseen(path: str, error: Exception) -> Problem:
+    """What nobody thought of, in one array: it fails, is named, and the others go on.
+
+    A job of ten thousand arrays that runs for weeks must not end at the first surprise.
+    """
+    if isinstance(error, MemoryError):
+        return Problem(kind="memory", node=path, message="not enough memory for a chunk")
+    if isinstance(error, OSError):
+        return system_refused(error).at(node=path)
+    from ...transfer.unexpected_errors import broken_package
+
+    if (broken := broken_package(error)) is not None:
+        return broken.at(node=path)
+    return Problem(
+        kind="unforeseen",
+        node=path,
+        message="an error that zarrlift did not foresee",
+        found=f"{type(error).__name__}: {error}",
+        advice="Please report it, with the array's metadata.",
+    )

@@ -1,0 +1,346 @@
+"""A job has its destination to itself: it claims the place before it writes, and gives it back at its end.
+
+A claim is a small object that is created where none is: beside a local directory
+(`NAME.zarrlift.claim`), in the root of any other place. It says which process of which host holds it. What
+a killed process left is taken over where its end can be proven, and by one process only: whoever takes a
+claim over first creates a second one that is named after the first one's content.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shlex
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from zarrstack.core.errors import JobError, Problem, StorageError
+
+from ..storage.base import CLAIM, LocalStorage, Storage
+from ..storage.local.owner_process import Owner, State
+from ..storage.local.partial_files import sweep_partial
+from .ledger.ledger import Job
+from .outcome import Outcome
+
+BESIDE: Final = ".zarrlift.claim"
+"""What follows the name of a local directory."""
+_CLOSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+"""What systems say of a directory that takes no file."""
+_ATTEMPTS: Final = 20
+"""How often a claim may vanish, or change, between two requests."""
+_SETTLED: Final = 0.2
+"""Seconds after which an empty claim was left by a power failure: no process is writing it."""
+
+_claiming = threading.Lock()
+"""Held while a claim is made: places that live in this process have no other way to be exclusive."""
+_held: Final[set[str]] = set()
+"""Tokens of the claims that this process holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """What a claim says."""
+
+    token: str
+    """Random, so that no two claims are equal."""
+    job: str
+    """The job's id."""
+    file: str
+    """Path of the job file, on the host that made the claim."""
+    owner: Owner
+    since: float
+    """Seconds since 1970."""
+    replaced: str = ""
+    """Digest of the claim that this one was put in the place of."""
+
+    def to_bytes(self) -> bytes:
+        """As it is stored."""
+        own = {name: getattr(self, name) for name in ("token", "job", "file", "since", "replaced")}
+        return json.dumps({**own, "owner": self.owner.to_json()}, indent=1).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Holder | None:
+        """The inverse; None for anything else."""
+        try:
+            found: Any = json.loads(data)
+            texts = {name: str(found[name]) for name in ("token", "job", "file", "replaced")}
+            return cls(since=float(found["since"]), owner=Owner.from_json(found["owner"]), **texts)
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    @property
+    def state(self) -> State:
+        """Whether the job that holds it still runs."""
+        state = self.owner.state()
+        if state == "running" and self.owner.pid == os.getpid() and self.token not in _held:
+            return "ended"  # it could not be given back
+        return state
+
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
+        return f"{self.owner}, since {since}, job file {self.file}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where one claim may be."""
+
+    storage: Storage
+    key: str
+
+    @property
+    def shown(self) -> str:
+        return f"{self.storage.url}/{self.key}"
+
+    def read(self) -> bytes | None:
+        """What is there; a claim that is just being written is waited for."""
+        data = self.storage.get(self.key)
+        if data is not None and not data.strip(b"\0"):
+            time.sleep(_SETTLED)
+            data = self.storage.get(self.key)
+        return data
+
+    def behind(self, content: str) -> _Place:
+        """Where the right to replace a claim of that digest is claimed."""
+        return replace(self, key=f"{self.key}-{content}")
+
+
+@dataclass(slots=True, kw_only=True)
+class Claim:
+    """A destination that this process has for itself. Made by `claimed`."""
+
+    holder: Holder
+    new_id: str | None
+    """The id of the job that is to be made; None where a job file was there when the claim was made."""
+    notes: tuple[Problem, ...] = ()
+    taken: list[_Place] = field(default_factory=list)
+    made: tuple[Path, ...] = ()
+    """Directories made for the claim, the innermost first."""
+
+    def release(self) -> tuple[Problem, ...]:
+        """Give the place back; notes of what could not be removed. Safe to repeat."""
+        problems = []
+        _held.discard(self.holder.token)  # what stays in spite of all this may be taken over
+        while self.taken:
+            place = self.taken.pop()
+            try:
+                there = Holder.from_bytes(place.read() or b"")
+                if there is not None and there.token == self.holder.token:
+                    place.storage.delete(place.key)
+            except StorageError as error:
+                problems.append(_stays(place, error))
+        for directory in self.made:
+            with suppress(OSError):
+                directory.rmdir()
+        return tuple(problems)
+
+    def end(self, outcome: Outcome) -> Outcome:
+        """Give the place back, and say in the outcome what there is to say of that."""
+        told = (*self.notes, *self.release())
+        return replace(outcome, problems=(*outcome.problems, *told)) if told else outcome
+
+
+@contextmanager
+def claimed(destination: Storage, file: Path, *, take_over: bool = False) -> Iterator[Claim]:
+    """The destination of the job with that file, which nothing else writes to meanwhile.
+
+    `destination` is the place without layers over it. JobError where another job has it, StorageError.
+    """
+    file = Path(os.path.abspath(file))
+    known = _job_id(file)
+    holder = Holder(
+        token=os.urandom(8).hex(),
+        job=known or os.urandom(4).hex(),
+        file=str(file),
+        owner=Owner.of_this_process(),
+        since=time.time(),
+    )
+    claim = Claim(holder=holder, new_id=None if os.path.lexists(file) else holder.job)
+    try:
+        with _claiming:
+            _held.add(holder.token)
+            _claim(claim, _places(destination), take_over=take_over)
+        yield claim
+    finally:
+        claim.release()
+
+
+def sweep_claim(destination: Storage, file: Path) -> None:
+    """Remove the claim that a killed process of the job with that file left; another job's stays."""
+    with suppress(JobError, StorageError), claimed(destination, file):
+        pass
+
+
+def is_exclusive(destination: Storage) -> bool:
+    """Whether a claim keeps every other job away, as far as can be known before one is made."""
+    return destination.exclusive or destination.in_process
+
+
+def not_exclusive(url: str) -> Problem:
+    """What is said of a place where two jobs may begin at the same moment."""
+    return Problem(
+        kind="claim",
+        severity="note",
+        message="the destination cannot be claimed for one job alone: its store has no exclusive creation",
+        found=url,
+        advice="Start one job at a time.",
+    )
+
+
+def _job_id(file: Path) -> str | None:
+    if not os.path.lexists(file):
+        return None
+    try:
+        with Job.open(file, write=False) as job:
+            return job.id
+    except JobError:
+        return None  # which is said where the job is opened
+
+
+def _places(destination: Storage) -> list[_Place]:
+    """Where the claim may be, the usual place first; the other one is looked at too.
+
+    A directory that takes no file beside it, or beside which another file system begins, has it inside.
+    """
+    inside = _Place(storage=destination, key=CLAIM)
+    if not isinstance(destination, LocalStorage):
+        return [inside]
+    root = Path(destination.real)
+    beside = _Place(storage=LocalStorage(root.parent), key=root.name + BESIDE)
+    return [inside, beside] if os.path.ismount(root) else [beside, inside]
+
+
+def _claim(claim: Claim, places: Sequence[_Place], *, take_over: bool) -> None:
+    for number, place in enumerate(places):
+        try:
+            claim.made = tuple(_missing(place))
+            _take(place, claim.holder, take_over=take_over)
+        except StorageError as error:
+            cause = error.__cause__
+            if number + 1 < len(places) and isinstance(cause, OSError) and cause.errno in _CLOSED:
+                continue
+            said = error.problem
+            raise StorageError(
+                "cannot claim the destination", key=place.shown, found=said.found, advice=said.advice
+            ) from error
+        claim.taken.append(place)
+        break
+    for other in places:
+        if other not in claim.taken and (there := other.read()) is not None:
+            _require_free(other, there, claim.holder, take_over=take_over)
+            other.storage.delete(other.key)
+    main = claim.taken[0]
+    if not isinstance(main.storage, LocalStorage):
+        _prove(claim, main)
+
+
+def _prove(claim: Claim, place: _Place) -> None:
+    """Some servers pass over the condition: they take the same object again, and nobody is kept away."""
+    data = claim.holder.to_bytes()
+    if place.storage.exclusive and place.storage.create(place.key, data):
+        place.storage.exclusive = False
+    there = Holder.from_bytes(place.read() or b"")
+    if there is None or there.token != claim.holder.token:
+        claim.taken.clear()
+        raise _beaten(place)
+    if not is_exclusive(place.storage):
+        claim.notes = (not_exclusive(place.storage.url),)
+
+
+def _missing(place: _Place) -> Iterator[Path]:
+    """The directories above a local claim that are not there yet."""
+    if isinstance(place.storage, LocalStorage):
+        directory = place.storage.root
+        while not os.path.lexists(directory):
+            yield directory
+            directory = directory.parent
+
+
+def _take(place: _Place, holder: Holder, *, take_over: bool) -> None:
+    """Hold a claim; JobError where another one may hold it."""
+    if isinstance(place.storage, LocalStorage):
+        sweep_partial(place.storage.path(place.key))
+    for _ in range(_ATTEMPTS):
+        if place.storage.create(place.key, holder.to_bytes()):
+            return
+        there = place.read()
+        if there is None:
+            continue
+        other = Holder.from_bytes(there)
+        if other is not None and other.token == holder.token:
+            return  # the answer to the request was lost, not the request
+        _require_free(place, there, holder, take_over=take_over)
+        right = place.behind(_digest(there))
+        _take(right, holder, take_over=take_over)
+        try:
+            if place.read() == there:
+                place.storage.put(place.key, replace(holder, replaced=_digest(there)).to_bytes())
+                if other is not None and other.replaced:
+                    left = place.behind(other.replaced)
+                    left.storage.delete(left.key)
+                return
+        finally:
+            right.storage.delete(right.key)
+    raise _beaten(place)
+
+
+def _require_free(place: _Place, there: bytes, holder: Holder, *, take_over: bool) -> None:
+    """JobError unless a claim may be taken over."""
+    other = Holder.from_bytes(there)
+    state: State = "unknown" if there.strip(b"\0") else "ended"
+    if other is not None:
+        state = other.state
+    job_left = other is not None and os.path.lexists(other.file)
+    own = other is not None and (other.job == holder.job or other.file == holder.file)
+    if state == "running":
+        assert other is not None
+        message = (
+            "another process is running this job" if own else "another job is writing to this destination"
+        )
+        key, advice = (holder.file if own else place.shown), "Wait for it, or stop it first."
+    elif state == "unknown" and not take_over:
+        message = "this destination is claimed by a process that cannot be seen from here"
+        key = place.shown
+        advice = "Wait for it. If it has certainly ended, use --take-over (in Python take_over=True)."
+    elif state == "ended" and other is not None and job_left and not own and not take_over:
+        message, key = "another job was stopped while it wrote to this destination", place.shown
+        advice = (
+            f"Resume or undo it: zarrlift resume {shlex.quote(other.file)}. --take-over leaves it as it is."
+        )
+    else:
+        return
+    raise JobError(message, key=key, found=_words(other, there), advice=advice)
+
+
+def _words(other: Holder | None, there: bytes) -> str:
+    return str(other) if other is not None else f"a claim that cannot be read: {there[:60]!r}"
+
+
+def _beaten(place: _Place) -> JobError:
+    return JobError(
+        "another process claims this destination at the same time",
+        key=place.shown,
+        advice="Run the command again.",
+    )
+
+
+def _stays(place: _Place, error: StorageError) -> Problem:
+    return Problem(
+        kind="claim",
+        severity="note",
+        message="the claim of the destination cannot be removed",
+        key=place.shown,
+        found=error.problem.found,
+        advice="Delete it, or use --take-over with the next job there.",
+    )
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -1,0 +1,246 @@
+"""Both ends of a migration, opened and held against each other."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from zarrstack.core.errors import UsageError
+
+from ..archive.nodes import Format
+from ..archive.read_options import ReadOptions
+from ..formats.describe import describe
+from ..planning.planner import Inventories, free_space, make_plan
+from ..planning.plans import Plan
+from ..recipe.recipe import Recipe
+from ..storage.base import LocalStorage, Storage
+from ..storage.listed_versions import Moment
+from ..storage.local.files import WRITTEN
+from ..storage.open_storage import Place, is_url, open_storage
+from ..storage.transformer_stack import through, without_layers
+from ..transfer.worker import WorkerSpec
+from .claim import is_exclusive, not_exclusive
+from .option_words import remembered
+from .processes import process_tuning
+from .processes.executors import RunOptions, out_of_reach
+
+Options: TypeAlias = dict[str, Any] | None
+
+_APART: Final = "neither of the two places in the other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """Both ends of a migration, opened."""
+
+    source: Storage
+    destination: Storage
+    in_place: bool
+    named: bool
+    """Whether a destination was given at all."""
+    source_place: str | None
+    """As given, if it can be opened elsewhere too; a path is made absolute."""
+    destination_place: str | None
+    source_options: str
+    destination_options: str
+    local_destination: Path | None
+    """The destination's directory, if it is one."""
+    place: Storage
+    """The destination without layers over it, where a job claims it."""
+    source_through: str | None = None
+    destination_through: str | None = None
+    """Layers under either side, as text."""
+
+    @classmethod
+    def open(
+        cls,
+        source: Place,
+        destination: Place | None,
+        in_place: bool,
+        storage_options: Options,
+        dest_storage_options: Options,
+        follow_links: bool,
+        source_through: str | None = None,
+        dest_through: str | None = None,
+    ) -> Ends:
+        """Open what was asked for; UsageError where the two ends make no sense together."""
+        if in_place and destination is not None:
+            raise UsageError("in place takes no destination", found=str(destination))
+        try:
+            first = _source(source, storage_options, in_place=in_place, follow_links=follow_links)
+        except UsageError as error:
+            from ..storage.open_errors import swapped
+
+            raise swapped(error, destination) from error
+        if destination is None:
+            second = first
+        else:
+            second = open_storage(destination, storage_options=dest_storage_options, mode="w")
+            second.document_bound = WRITTEN
+            _refuse_nested(first, second)
+        if in_place and (source_through or dest_through):
+            raise UsageError(
+                "in place there are no two sides to put layers under", found=source_through or dest_through
+            )
+        return cls(
+            source=through(first, source_through),
+            destination=through(second, dest_through, written=True),
+            place=without_layers(second),
+            local_destination=second.root if isinstance(second, LocalStorage) else None,
+            source_through=source_through,
+            destination_through=dest_through,
+            in_place=in_place,
+            named=destination is not None,
+            source_place=_text(source),
+            destination_place=_text(source if destination is None else destination),
+            source_options=json.dumps(storage_options or {}),
+            destination_options=json.dumps((storage_options if in_place else dest_storage_options) or {}),
+        )
+
+    def plan(self, recipe: Recipe, format: Format | None, reading: ReadOptions) -> tuple[Plan, Inventories]:
+        """The plan for what lies in the source now, and the listings made on the way."""
+        with process_tuning.made_to_last():
+            return self._plan(recipe, format, reading)
+
+    def _plan(self, recipe: Recipe, format: Format | None, reading: ReadOptions) -> tuple[Plan, Inventories]:
+        began = Moment()
+        archive = describe(self.source, format=format, options=reading)
+        if self.in_place:
+            self.source.document_bound = WRITTEN
+        if self.in_place and archive.format == "zarr3":
+            raise UsageError(
+                "this is Zarr v3 already; in place there is nothing to add",
+                found=self.source.url,
+                expected="a destination, to give it other chunks, codecs or shards",
+            )
+        if self.in_place and archive.format == "zarr3-draft":
+            raise UsageError(
+                "the 2022 draft of Zarr v3 is not migrated in place",
+                found="its entry point zarr.json, where Zarr v3 keeps the root's own document",
+                expected="a destination",
+            )
+        if self.in_place and archive.format == "n5" and reading.axes != "kept":
+            raise UsageError(
+                "axes cannot be reversed in place: the chunks stay as they are",
+                found="--axes reversed",
+                expected="--axes kept, or a destination",
+            )
+        made, inventories = make_plan(
+            archive,
+            self.source,
+            recipe,
+            destination=None if self.in_place else (self.destination.url if self.named else ""),
+            free_bytes=free_space(self.destination) if self.named else None,
+            reading=reading,
+        )
+        if self.named and not is_exclusive(self.place):
+            made = replace(made, problems=(*made.problems, not_exclusive(self.place.url)))
+        inventories.began = began
+        return made, inventories
+
+    @property
+    def layers(self) -> dict[str, str]:
+        """The layers under either side, as a job remembers them."""
+        texts = {"source_through": self.source_through, "dest_through": self.destination_through}
+        return {name: text for name, text in texts.items() if text is not None}
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The storage options of either side, as a job remembers them: without what may be secret."""
+        return remembered(self.source_options, self.destination_options, in_place=self.in_place)
+
+    @property
+    def lasting_place(self) -> str:
+        """What opens the source again from another directory; free of credentials."""
+        place = self.source_place
+        return self.source.url if place is None or is_url(place) else place
+
+    def check_reach(self, options: RunOptions) -> None:
+        """JobError where other processes are asked for that cannot reach both ends."""
+        elsewhere = options.processes or not isinstance(options.executor, ThreadPoolExecutor | None)
+        if elsewhere and self.spec("", options) is None:
+            raise out_of_reach()
+
+    def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
+        """What workers elsewhere need; None for a store that lives in this process."""
+        if self.source_place is None or self.destination_place is None:
+            return None
+        if self.source.in_process or self.destination.in_process:
+            # Each process has a `memory://` of its own: it would read nothing, or write into nowhere.
+            return None
+        return WorkerSpec(
+            job_id=job_id,
+            run=os.urandom(4).hex(),
+            source=self.source_place,
+            destination=self.destination_place,
+            source_options=self.source_options,
+            destination_options=self.destination_options,
+            source_through=self.source_through,
+            destination_through=self.destination_through,
+            fsync=options.fsync,
+            hard_links=options.hard_links,
+            recheck=options.verify != "none",
+        )
+
+
+def _source(place: Place, options: Options, *, in_place: bool, follow_links: bool) -> Storage:
+    """The source, which is there; in place it is one that can be written."""
+    if not in_place or _is_path(place):
+        first = open_storage(place, storage_options=options, follow_links=follow_links)
+        if not in_place or isinstance(first, LocalStorage):
+            return first
+    return open_storage(place, storage_options=options, mode="w", follow_links=follow_links)
+
+
+def _is_path(place: Place) -> bool:
+    return isinstance(place, os.PathLike) or (isinstance(place, str) and not is_url(place))
+
+
+def _text(place: Place) -> str | None:
+    """A path or URL as text that means the same in other directories."""
+    if not isinstance(place, (str, os.PathLike)):
+        return None
+    text = os.fspath(place)
+    return text if isinstance(place, str) and is_url(text) else os.path.abspath(os.path.expanduser(text))
+
+
+def _refuse_nested(source: Storage, destination: Storage) -> None:
+    if not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
+        if source.url == destination.url:
+            raise UsageError("source and destination are the same place", found=source.url)
+        return
+    first, second = (Path(os.path.realpath(storage.root)) for storage in (source, destination))
+    if first == second:
+        raise UsageError(
+            "source and destination are the same place",
+            found=str(first),
+            advice="Use --in-place if that is meant.",
+        )
+    if first in second.parents:
+        raise UsageError(
+            "the destination lies inside the source", found=f"{second} in {first}", expected=_APART
+        )
+    if second in first.parents:
+        raise UsageError(
+            "the source lies inside the destination", found=f"{first} in {second}", expected=_APART
+        )
+
+
+def refuse_existing(destination: Storage, *, overwrite: bool = False) -> None:
+    """UsageError unless the destination is free (absent, or an empty directory), or may step aside."""
+    local = isinstance(destination, LocalStorage)
+    if (overwrite and local) or next(iter(destination.list_dir("")), None) is None:
+        return
+    if overwrite:
+        raise UsageError(
+            f"an object store cannot be overwritten: {destination.url}",
+            advice="Delete what is there, or choose another place.",
+        )
+    raise UsageError(
+        f"the destination exists: {destination.url}",
+        advice=f"Choose another place{', or use --overwrite' if local else ', or delete what is there'}.",
+    )

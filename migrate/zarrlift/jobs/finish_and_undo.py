@@ -1,0 +1,343 @@
+"""`finish` and `undo`: removal of legacy metadata, and the way back.
+
+Both only ever touch what the job can prove to be its own or unchanged. Whatever else
+they meet stays, and is named.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Final
+
+from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.json_text import JSONObject, document
+from zarrstack.core.paths import join
+
+from ..archive.chunk_inventory import take_inventory
+from ..planning.array_planner import digest
+from ..planning.plans import ArrayPlan, GroupPlan, Plan
+from ..storage.base import CLAIM, LocalStorage, Storage
+from ..storage.local.files import WRITTEN
+from ..storage.local.scratch import LAYERED, directory_of
+from ..storage.local.writer import writer_for
+from ..storage.open_storage import open_storage
+from ..storage.transformer_stack import through
+from ..transfer.tasks import sweep
+from .claim import claimed, sweep_claim
+from .ledger.find_job import find_job, refuse_half_undone
+from .ledger.ledger import Job
+from .option_words import option_words
+from .outcome import Outcome
+from .overwrite import bring_back, left_aside, not_yet_aside, sweep_gone
+from .publisher import is_root_document
+from .resume.relocate import refuse_nothing_found, refuse_other_place
+from .source_check import ATTRIBUTES
+
+_NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
+"""What systems say of a directory with something in it."""
+_AGAIN: Final = "Undo the job and migrate again."
+
+
+def finish(
+    target: str | os.PathLike[str],
+    *,
+    job: str | os.PathLike[str] | None = None,
+    take_over: bool = False,
+    storage_options: JSONObject | None = None,
+) -> Outcome:
+    """Remove the legacy metadata of an archive that was migrated in place.
+
+    Needs every node migrated and a verification since. Each document is kept in the job
+    file before it is deleted, so that `undo` can put it back. JobError where that is not so, and where
+    another host has claimed the archive, unless it is to `take_over`.
+    """
+    started = time.monotonic()
+    with Job.open(find_job(target, job)) as opened:
+        refuse_other_place(target, opened)
+        plan = opened.plan()
+        if not plan.in_place:
+            raise JobError("there is nothing to finish: a copy leaves its source alone", key=str(opened.path))
+        if opened.state == "finished":
+            sweep_claim(open_storage(plan.source, storage_options=storage_options, mode="w"), opened.path)
+            return _outcome(opened, plan, "nothing to do", started)
+        waiting = [row.path for row in opened.nodes() if row.state != "done"]
+        if opened.state != "done" or waiting:
+            raise JobError(
+                "not every node is migrated",
+                key=str(opened.path),
+                found=", ".join("/" + path for path in waiting[:5]) or opened.state,
+                advice="Resume the job first.",
+            )
+        refuse_half_undone(opened)
+        if opened.fact("verified") is None:
+            raise JobError(
+                "the result has not been verified since it was written",
+                key=str(opened.path),
+                advice=f"Run: zarrlift verify {plan.source}",
+            )
+        storage = open_storage(plan.source, storage_options=storage_options, mode="w")
+        storage.document_bound = WRITTEN
+        with claimed(storage, opened.path, take_over=take_over) as claim:
+            found, problems = _legacy_documents(plan, storage)
+            if problems:
+                return claim.end(_outcome(opened, plan, "incomplete", started, problems))
+            opened.keep_legacy(found)
+            for key, _ in found:
+                storage.delete(key)
+            opened.note(state="finished")
+            opened.commit()
+            return claim.end(_outcome(opened, plan, "finished", started, removed=len(found)))
+
+
+def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, bytes]], list[Problem]]:
+    """The documents to remove, with their contents, and whatever speaks against it."""
+    found: list[tuple[str, bytes]] = []
+    problems: list[Problem] = []
+    pairs = [*plan.source_digests, *(pair for node in plan.published for pair in node.source_digests)]
+    for node in plan.published:
+        key = join(node.path, "zarr.json")
+        if storage.get(key) is None:
+            problems.append(_stays("its zarr.json is gone", node.path, key, _AGAIN))
+    for key, expected in pairs:
+        content = storage.get(key)
+        if content is None:  # deleted by an earlier, killed finish, which kept it first
+            continue
+        if digest(content) != expected:
+            problems.append(_stays("the document changed since it was migrated", None, key, _AGAIN))
+        found.append((key, content))
+    name = ATTRIBUTES.get(plan.format)
+    known = {key for key, _ in pairs}
+    later = [key for node in plan.published if name and (key := join(node.path, name)) not in known]
+    for key, content in zip(later, storage.get_many(later), strict=True):
+        if content is not None:
+            problems.append(_stays("the document was written after the migration", None, key, _AGAIN))
+    return found, problems
+
+
+def undo(
+    target: str | os.PathLike[str],
+    *,
+    job: str | os.PathLike[str] | None = None,
+    take_over: bool = False,
+    storage_options: JSONObject | None = None,
+    dest_storage_options: JSONObject | None = None,
+) -> Outcome:
+    """Take a job back: restore what `finish` removed, delete exactly what the job wrote.
+
+    Whatever somebody has changed since stays, and is named in the outcome's problems. JobError where
+    another host has claimed the place, unless it is to `take_over`.
+    """
+    started = time.monotonic()
+    with Job.open(find_job(target, job)) as opened:
+        refuse_other_place(target, opened)
+        plan = opened.plan()
+        options = storage_options if plan.in_place else dest_storage_options
+        place = open_storage(plan.destination, storage_options=options, mode="w")
+        place.document_bound = WRITTEN
+        if opened.state == "undone":
+            sweep_claim(place, opened.path)
+            return _outcome(opened, plan, "nothing to do", started)
+        storage = through(place, opened.fact("dest_through"))
+        with claimed(place, opened.path, take_over=take_over) as claim:
+            kept_aside = not_yet_aside(opened, place)
+            if not kept_aside and left_aside(opened, place) is None:
+                refuse_nothing_found(opened, plan, storage)
+            opened.note(undoing="yes")
+            opened.commit()
+            problems: list[Problem] = []
+            restored = removed = 0
+            if not kept_aside:
+                restored = _restored(opened, place)
+                if isinstance(place, LocalStorage):
+                    problems.extend(_sweep_own(place, opened))
+                removed = _removed(opened, plan, storage, problems)
+                if isinstance(place, LocalStorage) and not plan.in_place:
+                    problems.extend(_sweep(place, {problem.key for problem in problems}))
+                if (aside := bring_back(opened, place)) is not None:
+                    problems.append(aside)
+                sweep_gone(opened, place)
+            # Where something could not be removed, the next undo removes the rest.
+            if not any(problem.kind == "storage" for problem in problems):
+                opened.note(state="undone", verified=None, undoing=None)
+                opened.commit()
+            return claim.end(
+                _outcome(opened, plan, "undone", started, problems, removed=removed, restored=restored)
+            )
+
+
+def _restored(job: Job, storage: Storage) -> int:
+    """Put back what `finish` removed, where nobody else did; gives how many documents."""
+    writer = writer_for(storage, job.id, fsync=False, in_place=True)
+    restored = 0
+    for key, content in job.legacy():
+        if storage.get(key) is None:
+            writer.write(key, content)
+            restored += 1
+    return restored
+
+
+def _removed(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) -> int:
+    """Delete what the job wrote; gives how many objects."""
+    removed = _documents(job, plan, storage, problems)
+    if plan.in_place:
+        return removed
+    published = {row.path: row.published_ns for row in job.nodes()}
+    for group in plan.groups:
+        removed += _files(group, storage, published.get(group.path), problems)
+    for array in plan.arrays:
+        removed += _chunks(array, storage, published.get(array.path), problems)
+        sweep(array, storage)
+    if job.fact("dest_through") is not None:
+        _clear_hidden(plan, storage)
+    return removed
+
+
+def _clear_hidden(plan: Plan, storage: Storage) -> None:
+    """Remove what layers keep of objects that are gone, or that a killed run did not write any more."""
+    from ..storage.remote.zarr_store import StoreStorage  # it imports zarr
+
+    assert isinstance(storage, StoreStorage)
+    for path in ["", *(node.path for node in plan.published if node.path)]:
+        if next(storage.list_prefix(f"{path}/" if path else ""), None) is None:
+            storage.clear(path)
+            if not path:
+                return
+
+
+def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) -> int:
+    """Delete our `zarr.json` documents, the root's first, so that no reader sees half a v3 tree."""
+    removed = 0
+    for node in plan.published:
+        key = join(node.path, "zarr.json")
+        content = storage.get(key)
+        if content is None:
+            continue
+        ours = content == document(node.document)
+        if ours or (node.path == "" and is_root_document(job, content)):
+            storage.delete(key)
+            removed += 1
+        else:
+            problems.append(_stays("changed since the job wrote it, so it stays", node.path, key))
+    return removed
+
+
+def _files(group: GroupPlan, storage: Storage, published_ns: int | None, problems: list[Problem]) -> int:
+    """Delete the files that went along with a group, as `_chunks` does those of an array."""
+    keys = (key for key in group.files if storage.size(key) is not None)
+    return _delete(keys, group.path, storage, published_ns, problems)
+
+
+def _chunks(array: ArrayPlan, storage: Storage, published_ns: int | None, problems: list[Problem]) -> int:
+    """Delete the chunks of one array; those written after its `zarr.json` are somebody else's."""
+    layout = array.destination
+    inventory = take_inventory(storage, array.path, layout)
+    coordinates = map(layout.objects.coordinates, inventory.indexes.tolist())
+    keys = (layout.key(array.path, place) for place in coordinates)
+    return _delete(keys, array.path, storage, published_ns, problems)
+
+
+def _delete(
+    keys: Iterable[str], node: str, storage: Storage, published_ns: int | None, problems: list[Problem]
+) -> int:
+    removed = 0
+    for key in keys:
+        if _newer(storage, key, published_ns):
+            problems.append(_stays("changed since the job wrote it, so it stays", node, key))
+            continue
+        storage.delete(key)
+        removed += 1
+    return removed
+
+
+def _newer(storage: Storage, key: str, published_ns: int | None) -> bool:
+    """Whether a local object was written after the array's `zarr.json`; stores do not tell."""
+    if published_ns is None or not isinstance(storage, LocalStorage):
+        return False
+    return os.lstat(storage.path(key)).st_mtime_ns > published_ns
+
+
+def _sweep_own(storage: LocalStorage, job: Job) -> Iterator[Problem]:
+    """Remove the job's own directories; a refusal for each that cannot be removed."""
+    for own in (directory_of(job.id), LAYERED):
+        shutil.rmtree(storage.path(own), ignore_errors=True)
+        if os.path.lexists(storage.path(own)):
+            yield _kept_directory(own, "it cannot be emptied")
+
+
+def _sweep(storage: LocalStorage, told: AbstractSet[str | None]) -> Iterator[Problem]:
+    """Remove every directory of a copy that is empty now.
+
+    A refusal for each directory that cannot be removed, and a note for each with files that are not the
+    job's; of keys that are `told` all is said.
+    """
+    if not storage.root.is_dir():
+        return
+    unlisted: list[Problem] = []
+
+    def relative(place: str) -> str:
+        return os.path.relpath(place, storage.root).replace(os.sep, "/")
+
+    def missed(error: OSError) -> None:
+        unlisted.append(_kept_directory(relative(error.filename), error.strerror or str(error)))
+
+    for place, _, files in os.walk(storage.root, topdown=False, onerror=missed):
+        key = relative(place)
+        if key.partition("/")[0] in told or os.path.islink(place):
+            continue  # told already; or a root that is a link, which the job did not make
+        try:
+            os.rmdir(place)
+        except OSError as error:
+            if error.errno not in _NOT_EMPTY:
+                yield _kept_directory(key, error.strerror or str(error))
+            elif others := sorted(
+                {join("" if key == "." else key, name) for name in files if name != CLAIM} - told
+            ):
+                message = "files that the job did not write stay, and their directory"
+                yield replace(_stays(message, None, others[0]), severity="note")
+    yield from unlisted
+
+
+def _kept_directory(key: str, why: str) -> Problem:
+    return Problem(
+        kind="storage",
+        message="a directory cannot be removed",
+        key=key,
+        found=why,
+        advice="Check why, then run undo again.",
+    )
+
+
+def _stays(message: str, node: str | None, key: str, advice: str | None = None) -> Problem:
+    return Problem(kind="changed", message=message, node=node, key=key, advice=advice)
+
+
+def _outcome(
+    job: Job,
+    plan: Plan,
+    state: str,
+    started: float,
+    problems: Iterable[Problem] = (),
+    *,
+    removed: int = 0,
+    restored: int = 0,
+) -> Outcome:
+    rows = job.nodes()
+    return Outcome(
+        job=str(job.path),
+        state=state,  # type: ignore[arg-type]
+        options=option_words(job),
+        arrays_done=sum(row.kind == "array" and row.state == "done" for row in rows),
+        arrays_total=len(plan.arrays),
+        groups_done=sum(row.kind == "group" and row.state == "done" for row in rows),
+        removed=removed,
+        restored=restored,
+        seconds=time.monotonic() - started,
+        problems=tuple(problems),
+        plan=plan,
+    )

@@ -1,0 +1,170 @@
+"""Where the file of a job lies, and which job a place belongs to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from zarrstack.core.errors import JobError
+
+from ...storage.open_storage import is_url
+from ...storage.redact import redact
+from .ledger import SUFFIX, Job
+
+_NAME_IT: Final = "The job of a copy lies beside its destination: name that, or the job file itself."
+_SQLITE: Final = b"SQLite format 3\0"
+"""How an SQLite database begins (https://www.sqlite.org/fileformat.html, 1.3.1)."""
+
+
+def job_path(destination: Path | None, url: str, explicit: Path | None) -> Path:
+    """Where a job's file goes: as said, else beside a local destination, else in the working directory.
+
+    In place, the destination is the source. Places far from here often share their last name, so that
+    the name of a file in the working directory has a digest of the URL; one of an earlier version, which
+    had none, is used where it is of this destination.
+    """
+    if explicit is not None:
+        return Path(os.path.abspath(explicit))
+    if destination is not None:
+        return destination.with_name(destination.name + SUFFIX)
+    plain = Path.cwd() / (_last_name(url) + SUFFIX)
+    return plain if plain.is_file() and _plan_of(plain)[0] == url else Path.cwd() / _name_of_file(url)
+
+
+def _name_of_file(url: str) -> str:
+    digest = hashlib.blake2b(url.encode(), digest_size=4).hexdigest()
+    return f"{_last_name(url)}-{digest}{SUFFIX}"
+
+
+def _last_name(url: str) -> str:
+    return url.rstrip("/").rpartition("/")[2] or "archive"
+
+
+def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | None = None) -> Path:
+    """The job file that `target` means: itself, or that of a destination, or that of a source.
+
+    Looked for beside a local place and in the working directory. A file is taken for its name
+    only where it lies beside a local target; else the job has to concern the target, since
+    places far from here often share their last name.
+    Raises JobError that says where was looked.
+    """
+    if explicit is not None:
+        path = Path(explicit)
+        if not path.is_file():
+            raise JobError("there is no such job file", key=str(path))
+        return path
+    text = os.fspath(target)
+    path = Path(text)
+    if path.is_file() and (path.name.endswith(SUFFIX) or _is_database(path)):
+        return path.absolute()
+    local = _local(text)
+    if local is not None and path.suffix == Path(SUFFIX).suffix and not path.exists():
+        raise JobError("there is no such job file", key=text)
+    wanted = names_of(text)
+    folders = [Path.cwd()]
+    if local is not None:
+        beside = local.with_name(local.name + SUFFIX)
+        if beside.is_file():
+            Job.open(beside, write=False).close()  # what is broken is said, not passed over
+            if _is_local(beside) or _concerns(beside, wanted):
+                return beside
+        if local.parent not in folders:
+            folders.insert(0, local.parent)
+    found = [
+        file for folder in folders for file in sorted(folder.glob("*" + SUFFIX)) if _concerns(file, wanted)
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise JobError(
+            "several jobs concern this place",
+            key=redact(text),
+            found=", ".join(str(file) for file in found),
+            advice="Name one of them.",
+        )
+    if path.is_file():
+        raise JobError(f"this is not a job file: {path}", found=_what(path), advice=_NAME_IT)
+    url = redact(text).rstrip("/")
+    name = _name_of_file(url) if local is None else local.name + SUFFIX
+    raise JobError(
+        "no job was found for this place",
+        key=redact(text),
+        expected=" or ".join(str(folder / name) for folder in folders),
+        advice=_NAME_IT,
+    )
+
+
+def refuse_half_undone(job: Job) -> None:
+    """JobError where an undo was stopped: what is recorded as written may be deleted."""
+    if job.fact("undoing") is not None:
+        raise JobError(
+            "this job is being taken back, and some of what it wrote may be deleted",
+            key=str(job.path),
+            advice="Run undo again; then migrate anew, if that is wanted.",
+        )
+
+
+def _what(path: Path) -> str:
+    """What a file is that is not a job's."""
+    from ...storage.open_errors import known_file
+
+    try:
+        return known_file(path)[0]
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def _is_database(path: Path) -> bool:
+    """Whether a file can be a job, whatever it is called: `--job` takes any name."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_SQLITE)) == _SQLITE
+    except OSError:
+        return False
+
+
+def _local(text: str) -> Path | None:
+    """The path that a target means, None for a URL of another kind."""
+    if text.startswith(("file://", "local://")) and "::" not in text:
+        return Path(unquote(urlsplit(text).path))
+    return None if is_url(text) else Path(os.path.abspath(os.path.expanduser(text)))
+
+
+def names_of(text: str) -> set[str]:
+    """What a job may call this place."""
+    local = _local(text)
+    if local is not None:
+        return {str(local), os.path.realpath(local)}
+    return {redact(text).rstrip("/")}
+
+
+def places_of(job: Job) -> tuple[str, ...]:
+    """Every place that a job names."""
+    plan = json.loads(job.fact("plan") or "{}")
+    places = (plan.get("source"), plan.get("destination"), job.fact("source_place"))
+    return tuple(place for place in places if place)
+
+
+def _plan_of(file: Path) -> tuple[str, set[str]]:
+    """(destination, every place that a job names), or nothing for what is no job."""
+    try:
+        with Job.open(file, write=False) as job:
+            plan = json.loads(job.fact("plan") or "{}")
+            places = places_of(job)
+    except JobError:
+        return "", set()
+    names = set().union(*map(names_of, places))
+    return str(plan.get("destination")), names
+
+
+def _is_local(file: Path) -> bool:
+    destination, _ = _plan_of(file)
+    return bool(destination) and not is_url(destination)
+
+
+def _concerns(file: Path, wanted: set[str]) -> bool:
+    return bool(_plan_of(file)[1] & wanted)

@@ -1,0 +1,74 @@
+"""The last run of a job, as its ledger has it: which process, since when, and whether it ended by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from zarrstack.core.errors import JobError
+
+from ...storage.local.owner_process import Owner
+from .ledger import Job
+from .rows import Totals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """A run of a job."""
+
+    owner: Owner
+    began: float
+    """Seconds since 1970, as are those that follow."""
+    ended: float | None
+    """When it ended by itself, by an error or by Ctrl-C; None while it runs, or if it was killed."""
+    moving: float | None
+    """Since when chunks move; None while the source is read for its plan."""
+    bytes_before: int = 0
+    """Bytes of the source that were recorded before it."""
+
+
+@contextmanager
+def noted_run(job: Job) -> Iterator[None]:
+    """A run of a job that is open for writing; the ledger says when it begins and that it has ended."""
+    job.note(
+        run_owner=json.dumps(Owner.of_this_process().to_json()),
+        run_began=repr(time.time()),
+        run_ended=None,
+        run_moving=None,
+    )
+    job.commit()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(JobError):  # the disk is full: it reads as killed, which is cautious
+            job.note(run_ended=repr(time.time()))
+            job.commit()
+
+
+def note_moving(job: Job, totals: Mapping[int, Totals]) -> None:
+    """Chunks move from now on; `totals` are what is recorded. Durable at the next commit."""
+    job.note(run_moving=repr(time.time()), run_bytes=str(sum(done.bytes_in for done in totals.values())))
+
+
+def last_run(job: Job) -> LastRun | None:
+    """The last run of a job; None for a job of a version that did not write it down."""
+    owner, began = job.fact("run_owner"), job.fact("run_began")
+    if owner is None or began is None:
+        return None
+    try:
+        ended, moving = (
+            None if text is None else float(text) for text in (job.fact("run_ended"), job.fact("run_moving"))
+        )
+        return LastRun(
+            owner=Owner.from_json(json.loads(owner)),
+            began=float(began),
+            ended=ended,
+            moving=moving,
+            bytes_before=int(job.fact("run_bytes") or 0),
+        )
+    except ValueError:
+        return None

@@ -1,0 +1,394 @@
+"""The ledger: what a job is to do and which of it is done. SQLite, one writer.
+
+Work is done first and recorded after, so what is not recorded is done again; every step
+is safe to repeat. The file grows with tasks (about a thousand chunks each), not with chunks.
+
+`synchronous` is off by default: SQLite's journal protects the file from the death of the
+process, and a power failure is what `--fsync` is for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.json_text import JSONObject, excerpt
+
+from ...planning.plans import Plan, Planned
+from ...storage.local.partial_files import partial_name, sweep_partial
+from .lock import lock_file, require_file
+from .plan_rows import Kind, as_stored, as_text, node_rows
+from .rows import NodeRow, NodeState, Recorded, State, Totals
+
+SUFFIX: Final = ".zarrlift.db"
+_VERSION: Final = "1"
+_SYNCED: Final = """
+CREATE TABLE IF NOT EXISTS synced (
+    node INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (node, number)) WITHOUT ROWID"""
+_SCHEMA: Final = f"""
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE node (
+    id INTEGER PRIMARY KEY, path TEXT NOT NULL, kind TEXT NOT NULL, plan TEXT NOT NULL,
+    state TEXT NOT NULL, published_ns INTEGER, problems TEXT, UNIQUE (path, kind));
+CREATE TABLE task (
+    node INTEGER NOT NULL, number INTEGER NOT NULL, chunks INTEGER NOT NULL,
+    bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, dropped INTEGER NOT NULL,
+    PRIMARY KEY (node, number)) WITHOUT ROWID;
+{_SYNCED};
+CREATE TABLE legacy (key TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+_BROKEN: Final = "Restore it, or move it away and migrate with --overwrite."
+
+
+class Job:
+    """An open job file. Use as a context manager; only one process may write at a time."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: Any) -> None:
+        self.path = path
+        self._db = connection
+        self._lock = lock
+        rows = connection.execute("SELECT name, value FROM meta")
+        self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
+        if not {"version", "id", "state", "plan"} <= self._meta.keys():
+            raise JobError("this is no job file", key=str(path), found="no job in it", advice=_BROKEN)
+        try:
+            header = json.loads(self._meta["plan"])
+        except ValueError:
+            header = None
+        if not isinstance(header, dict):
+            found = excerpt(self._meta["plan"])
+            raise JobError("the job file is damaged", key=str(path), found=found, advice=_BROKEN)
+        if self._meta["version"] != _VERSION:
+            raise JobError(
+                "the job file is of another version",
+                key=str(path),
+                found=self._meta["version"],
+                expected=_VERSION,
+                advice="Go on with the zarrlift that made it, or move it away and migrate with --overwrite.",
+            )
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        plan: Plan,
+        *,
+        id: str | None = None,
+        facts: Mapping[str, str] | None = None,
+        fsync: bool = False,
+    ) -> Self:
+        """A new job that holds a plan; appears whole or not at all. JobError if the file exists."""
+        if os.path.lexists(path):
+            raise JobError(
+                "a job file is there already", key=str(path), advice="Resume it, or undo it first."
+            )
+        # Made beside and renamed: a process killed here leaves no half job behind.
+        partial = Path(partial_name(str(path)))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            sweep_partial(str(path))
+            partial.unlink(missing_ok=True)
+            db = sqlite3.connect(partial, isolation_level=None)
+        except (OSError, sqlite3.Error) as error:
+            raise _not_created(path, error) from error
+        try:
+            db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
+            db.executescript(_SCHEMA)
+            db.execute("BEGIN")
+            now = repr(time.time())
+            meta = {
+                "version": _VERSION,
+                "id": id or os.urandom(4).hex(),
+                "state": "incomplete",
+                "plan": json.dumps(plan.header_to_json()),
+                "created": now,
+                "updated": now,
+                **(facts or {}),
+            }
+            db.executemany(
+                "INSERT INTO meta VALUES (?, ?)", [(name, as_stored(value)) for name, value in meta.items()]
+            )
+            db.executemany(
+                "INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", node_rows(plan.nodes)
+            )
+            db.execute("COMMIT")
+            db.close()
+            os.replace(partial, path)
+        except (OSError, sqlite3.Error) as error:
+            db.close()
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+                partial.with_name(partial.name + "-journal").unlink(missing_ok=True)
+            raise _not_created(path, error) from error
+        return cls.open(path, fsync=fsync)
+
+    @classmethod
+    def open(cls, path: Path, *, fsync: bool = False, write: bool = True) -> Self:
+        """An existing job; JobError if it is none, or if another process is running it."""
+        from urllib.parse import quote
+
+        require_file(path)
+        lock = lock_file(path) if write else None
+        db = None
+        try:
+            mode = "rw" if write or os.access(path, os.W_OK) else "ro"  # readers roll back after a kill too
+            db = sqlite3.connect(
+                f"file:{quote(os.fsencode(path))}?mode={mode}", uri=True, isolation_level=None
+            )
+            db.execute("PRAGMA busy_timeout=10000")
+            if write:
+                db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
+            opened = cls(path, db, lock)
+            if write:
+                db.execute(_SYNCED)  # which files of earlier versions have not
+            if write and os.path.lexists(f"{path}-journal"):
+                # A killed commit left it. SQLite removes one that it does not need once it changed a page.
+                db.execute("BEGIN IMMEDIATE")
+                db.execute("INSERT INTO meta VALUES ('', '')")
+                db.execute("DELETE FROM meta WHERE name = ''")
+                db.execute("COMMIT")
+            return opened
+        except (JobError, sqlite3.Error) as error:
+            if db is not None:
+                db.close()
+            if lock is not None:
+                os.close(lock)
+            if isinstance(error, JobError):
+                raise
+            message, advice = "this is no job file", _BROKEN
+            if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
+                message, advice = "cannot open the job file", "Mend the cause, then try again."
+            found = "a database of something else" if "no such table" in str(error) else str(error)
+            raise JobError(message, key=str(path), found=found, advice=advice) from error
+
+    def close(self) -> None:
+        """Commit and release the file. What cannot be committed any more is done again by a resume."""
+        with contextlib.suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self._db.execute("COMMIT")
+        self._db.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # What the job is
+
+    @property
+    def id(self) -> str:
+        """Eight hexadecimal digits that temporary names carry."""
+        return str(self._meta["id"])
+
+    @property
+    def state(self) -> State:
+        """How far the job as a whole is."""
+        state: State = self._meta["state"]
+        return state
+
+    def fact(self, name: str) -> str | None:
+        """A note kept with the job, such as "verified"."""
+        return self._meta.get(name)
+
+    def note(self, **facts: str | None) -> None:
+        """Keep notes with the job; None removes one. Durable at the next commit."""
+        self._begin()
+        for name, value in facts.items():
+            if value is None:
+                self._meta.pop(name, None)
+                self._do("DELETE FROM meta WHERE name = ?", (name,))
+            else:
+                self._meta[name] = value
+                self._do("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, as_stored(value)))
+
+    def plan(self) -> Plan:
+        """The plan the job was made with."""
+        try:
+            data: JSONObject = {**json.loads(self._meta["plan"]), "arrays": [], "groups": [], "refusals": []}
+            for kind, text in self._rows("SELECT kind, plan FROM node ORDER BY path"):
+                place = {"array": "arrays", "group": "groups", "refusal": "refusals"}[kind]
+                data[place].append(json.loads(text))
+            return Plan.from_json(data)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            found = f"{type(error).__name__}: {error}"[:200]
+            raise JobError(
+                "the job file is damaged", key=str(self.path), found=found, advice=_BROKEN
+            ) from error
+
+    def swap_node(self, path: str, node: Planned) -> None:
+        """Plan a node anew: what was recorded of it is forgotten. Durable at the next commit."""
+        self._begin()
+        for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
+            self.forget_tasks(number)
+            self._do("DELETE FROM node WHERE id = ?", (number,))
+        self._do("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", *node_rows([node]))
+
+    def forget_tasks(self, node: int, numbers: Iterable[int] | None = None) -> None:
+        """Some tasks of a node, or all of them, are to be done again. Durable at the next commit."""
+        self._begin()
+        for number in (None,) if numbers is None else numbers:
+            self._do("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", (node, number))
+            self._do("DELETE FROM synced WHERE node = ? AND number = coalesce(?, number)", (node, number))
+
+    # What is done
+
+    def nodes(self, kind: Kind | None = None, *, done: bool = True) -> list[NodeRow]:
+        """Every node, of one kind if that is given, sorted by path; without `done` those that are not."""
+        rows = self._rows(
+            "SELECT id, path, kind, state, published_ns, problems FROM node"
+            " WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path",
+            (kind, done),
+        )
+        return [
+            NodeRow(
+                id=number,
+                path=as_text(path),
+                kind=kind,
+                state=state,
+                published_ns=published,
+                problems=tuple(map(Problem.from_json, json.loads(problems))) if problems else (),
+            )
+            for number, path, kind, state, published, problems in rows
+        ]
+
+    def done(self, kind: Kind) -> int:
+        """How many nodes of a kind are done."""
+        ((count,),) = self._rows("SELECT count(*) FROM node WHERE kind = ? AND state = 'done'", (kind,))
+        return int(count)
+
+    def recorded(self, node: int) -> dict[int, Recorded]:
+        """The recorded tasks of a node, by number."""
+        rows = self._rows("SELECT number, chunks, dropped FROM task WHERE node = ?", (node,))
+        return {number: Recorded(chunks, dropped) for number, chunks, dropped in rows}
+
+    def record_synced(self) -> None:
+        """What is recorded has reached the disk; durable at the next commit."""
+        self._begin()
+        self._do("INSERT OR IGNORE INTO synced SELECT node, number FROM task")
+
+    def unsynced(self) -> dict[int, set[int]]:
+        """Numbers of the recorded tasks that may not have reached the disk, by node."""
+        found: dict[int, set[int]] = {}
+        for node, number in self._rows(
+            "SELECT node, number FROM task EXCEPT SELECT node, number FROM synced"
+        ):
+            found.setdefault(node, set()).add(number)
+        return found
+
+    def totals(self) -> dict[int, Totals]:
+        """Sums of the recorded tasks, by node."""
+        rows = self._rows(
+            "SELECT node, count(*), sum(chunks), sum(bytes_in), sum(bytes_out), sum(dropped)"
+            " FROM task GROUP BY node"
+        )
+        return {
+            node: Totals(tasks=tasks, chunks=chunks, bytes_in=read, bytes_out=written, dropped=dropped)
+            for node, tasks, chunks, read, written, dropped in rows
+        }
+
+    def record_task(
+        self, node: int, number: int, *, chunks: int, bytes_in: int, bytes_out: int, dropped: int
+    ) -> None:
+        """A task is done; durable at the next commit."""
+        self._begin()
+        self._do(
+            "INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)",
+            (node, number, chunks, bytes_in, bytes_out, dropped),
+        )
+
+    def record_node(
+        self,
+        node: int,
+        state: NodeState,
+        *,
+        published_ns: int | None = None,
+        problems: Iterable[Problem] = (),
+    ) -> None:
+        """A node is published, or failed; durable at the next commit."""
+        told = [problem.to_json() for problem in problems]
+        self._begin()
+        self._do(
+            "UPDATE node SET state = ?, published_ns = ?, problems = ? WHERE id = ?",
+            (state, published_ns, json.dumps(told) if told else None, node),
+        )
+
+    def record_published(self, nodes: Iterable[tuple[int, int | None]]) -> None:
+        """As `record_node` for many that are published: (node, time of its document in nanoseconds)."""
+        self._begin()
+        try:
+            self._db.executemany(
+                "UPDATE node SET state = 'done', published_ns = ?, problems = NULL WHERE id = ?",
+                [(published, node) for node, published in nodes],
+            )
+        except sqlite3.Error as error:
+            raise _unwritable(self.path, error) from error
+
+    def commit(self) -> None:
+        """Make what was recorded durable."""
+        if self._db.in_transaction:
+            self._do("UPDATE meta SET value = ? WHERE name = 'updated'", (repr(time.time()),))
+            self._do("COMMIT")
+
+    # Legacy documents that `finish` removed
+
+    def keep_legacy(self, documents: Iterable[tuple[str, bytes]]) -> None:
+        """Keep documents before they are deleted; on disk, whatever `fsync` says, when this returns."""
+        self.commit()
+        self._do("PRAGMA synchronous=FULL")
+        self._do("BEGIN")
+        try:
+            self._db.executemany("INSERT OR REPLACE INTO legacy VALUES (?, ?)", documents)
+        except sqlite3.Error as error:
+            raise _unwritable(self.path, error) from error
+        self._do("COMMIT")
+
+    def legacy(self) -> Iterator[tuple[str, bytes]]:
+        """(key, content) of the documents kept."""
+        yield from self._rows("SELECT key, content FROM legacy ORDER BY key")
+
+    def _do(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self._db.execute(statement, values)
+        except sqlite3.Error as error:
+            raise _unwritable(self.path, error) from error
+
+    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        try:
+            return self._db.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise JobError(
+                "the job file is damaged", key=str(self.path), found=str(error), advice=_BROKEN
+            ) from error
+
+    def _begin(self) -> None:
+        if not self._db.in_transaction:
+            self._do("BEGIN")
+
+
+def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
+    said = error.strerror if isinstance(error, OSError) else None
+    if said is None and not os.access(path.parent, os.W_OK | os.X_OK):
+        said = "Permission denied"  # of which SQLite says only that it cannot open the file
+    advice = "Mend that, or say with --job where it may lie. Nothing else was written."
+    return JobError("cannot create the job file", key=str(path), found=said or str(error), advice=advice)
+
+
+def _unwritable(path: Path, error: Exception) -> JobError:
+    return JobError(
+        "cannot write the job file",
+        key=str(path),
+        found=str(error),
+        advice="Make room, or let it be written there; what was done is kept. Then resume.",
+    )

@@ -1,0 +1,72 @@
+"""The storage options of a job as words of a command line, for the commands that follow it.
+
+A job keeps which options it was given, and their values only where these are known to be no secret; a
+placeholder such as `<secret>` stands for every other one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from zarrstack.core.json_text import JSONObject
+
+from ..storage.redact import redact
+from .ledger.ledger import Job
+
+_NO_SECRETS: Final = frozenset({
+    "anon", "endpoint_url", "region", "region_name", "profile", "requester_pays", "use_ssl", "verify",
+    "addressing_style", "signature_version", "s3", "s3_additional_kwargs", "client_kwargs", "config_kwargs",
+    "default_cache_type", "default_fill_cache", "default_block_size", "cache_regions", "use_listings_cache",
+    "skip_instance_cache", "max_concurrency", "max_pool_connections", "connect_timeout", "read_timeout",
+    "project", "account_name", "allow_http", "virtual_hosted_style_request", "remote_protocol", "host",
+    "port", "timeout", "asynchronous",
+})  # fmt: skip
+"""Names of options, of s3fs and botocore first of all, whose values say where or how and not who."""
+_FACTS: Final = {"source_options": "--storage-options", "destination_options": "--dest-storage-options"}
+"""Notes of a job, and the option of the command line that each becomes."""
+
+
+def remembered(source: str, destination: str, *, in_place: bool) -> dict[str, str]:
+    """Notes for a job, from the options of its ends as JSON text; none where there are no options."""
+    given = {"source_options": json.loads(source)}
+    if not in_place:
+        given["destination_options"] = json.loads(destination)
+    return {name: json.dumps(_shown(options)) for name, options in given.items() if options}
+
+
+def option_words(job: Job) -> tuple[str, ...]:
+    """Words by which a command reaches the places of a job."""
+    words: list[str] = []
+    for name, option in _FACTS.items():
+        options = json.loads(job.fact(name) or "{}")
+        if any(isinstance(value, (dict, list)) for value in options.values()):
+            words += (option, json.dumps(options))
+            continue
+        for key, value in options.items():
+            words += (option, f"{key}={_text(value)}")
+    return tuple(words)
+
+
+def _shown(options: Mapping[str, Any]) -> JSONObject:
+    return {name: _value(name, value) for name, value in options.items()}
+
+
+def _value(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _shown(value)
+    if name not in _NO_SECRETS or not isinstance(value, (str, int, float, bool, type(None))):
+        return f"<{name}>"
+    return redact(value) if isinstance(value, str) else value
+
+
+def _text(value: Any) -> str:
+    """As `--storage-options` takes it: JSON, or text that is not JSON."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        json.loads(value)
+    except ValueError:
+        return value
+    return json.dumps(value)

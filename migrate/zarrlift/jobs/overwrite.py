@@ -1,0 +1,139 @@
+"""`--overwrite`: the old tree steps aside first and goes last, so that nothing is lost midway."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+
+from zarrstack.core.errors import JobError, Problem
+
+from ..storage.base import LocalStorage, Storage, storage_error
+from .ledger.ledger import Job
+
+
+def set_aside(job: Job, destination: Storage) -> None:
+    """Rename the old tree to a name that carries the job's id; safe to repeat.
+
+    Does nothing for a job that was not made to overwrite. The intent is part of the job
+    from its first moment: a killed process repeats the rename if it did not happen, and
+    leaves the new tree alone if it did.
+    """
+    if job.fact("overwrite") is None or job.fact("set_aside") is not None:
+        return
+    if not isinstance(destination, LocalStorage):
+        if next(iter(destination.list_dir("")), None) is not None:
+            raise JobError(
+                "an object store cannot be set aside, so it cannot be overwritten",
+                found=destination.url,
+                advice="Delete it yourself, or choose another place.",
+            )
+    else:
+        old = _name(job, destination)
+        if not os.path.lexists(old) and os.path.lexists(destination.root):
+            try:
+                os.rename(destination.root, old)
+            except OSError as error:
+                raise storage_error("cannot set the old tree aside", str(destination.root), error) from error
+    job.note(set_aside="yes")
+    job.commit()
+
+
+def bring_back(job: Job, destination: Storage) -> Problem | None:
+    """Give the old tree its name again; a refusal that says why not where that cannot be."""
+    if not isinstance(destination, LocalStorage):
+        return None
+    old = _name(job, destination)
+    if not os.path.lexists(old):
+        return None
+    found = f"{destination.root} is there"
+    if not os.path.lexists(destination.root):
+        try:
+            os.rename(old, destination.root)
+        except OSError as error:
+            found = error.strerror or str(error)
+        else:
+            return None
+    return Problem(
+        kind="aside",
+        message="the old tree does not get its name back",
+        key=old,
+        found=found,
+        expected=f"nothing at {destination.root}",
+        advice="Remove what is there, and rename the old tree yourself.",
+    )
+
+
+def sweep_aside(job: Job, destination: Storage) -> None:
+    """Remove the old tree once the new one is whole."""
+    if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
+        return
+    old, gone = _name(job, destination), _name(job, destination, "gone")
+    if os.path.lexists(old):
+        # Half of it must not get its name back: under this one nobody looks for it.
+        with contextlib.suppress(OSError):
+            os.rename(old, gone)
+    sweep_gone(job, destination)
+
+
+def sweep_gone(job: Job, destination: Storage) -> None:
+    """Remove what is left of an old tree whose removal had begun."""
+    if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
+        return
+    gone = _name(job, destination, "gone")
+    if os.path.isdir(gone) and not os.path.islink(gone):
+        shutil.rmtree(gone, ignore_errors=True)
+    elif os.path.lexists(gone):
+        with contextlib.suppress(OSError):
+            os.unlink(gone)
+
+
+def left_aside(job: Job, destination: Storage) -> Problem | None:
+    """A note that says where the old tree is while there is any of it; None if there is none."""
+    if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
+        return None
+    old, gone = _name(job, destination), _name(job, destination, "gone")
+    if os.path.lexists(gone):
+        return Problem(
+            kind="aside",
+            severity="note",
+            message="the old tree could not be removed",
+            found=gone,
+            advice="Resume once the cause is gone, or remove it yourself.",
+        )
+    if not os.path.lexists(old):
+        return None
+    return Problem(
+        kind="aside",
+        severity="note",
+        message="the old tree is kept until the new one is whole",
+        found=old,
+        advice="Resume once the cause is gone, or rename it back yourself.",
+    )
+
+
+def settle_aside(job: Job, destination: Storage) -> None:
+    """Before a job makes room for another one: the tree that it keeps would be known to nobody.
+
+    JobError while its own result is not whole, so that the old tree may still be wanted.
+    """
+    if job.state == "done":
+        sweep_aside(job, destination)
+    if (aside := left_aside(job, destination)) is not None:
+        raise JobError(
+            "an earlier migration to this place keeps the old tree until it is whole",
+            key=str(job.path),
+            found=aside.found,
+            advice="Resume or undo that one first.",
+        )
+
+
+def not_yet_aside(job: Job, destination: Storage) -> bool:
+    """Whether a job was stopped before the old tree stepped aside: nothing in its place is the job's."""
+    if job.fact("overwrite") is None or job.fact("set_aside") is not None:
+        return False
+    return not isinstance(destination, LocalStorage) or not os.path.lexists(_name(job, destination))
+
+
+def _name(job: Job, destination: LocalStorage, what: str = "old") -> str:
+    return f"{destination.root}.zarrlift-{what}-{job.id}"

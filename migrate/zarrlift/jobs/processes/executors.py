@@ -1,0 +1,202 @@
+"""How a run is to be done, and what runs its tasks: threads, processes, or somebody else's executor."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from zarrstack.core.errors import JobError, WorkerError, ZarrstackError
+
+from ...planning.plans import ArrayPlan
+from ...planning.regrid.blocks import cores, workers_within
+from ...transfer.counts import Moved
+from ...transfer.tasks import Task
+from ...transfer.worker import Worker, WorkerSpec, end_with_coordinator, move, sent
+from ..checks.checks import VerifyLevel
+
+_SMALL: Final = 32 << 10
+"""Below this mean chunk size one thread is faster than two: files cost more than bytes."""
+_FOR_STORES: Final = 8
+_FOR_PROCESSES: Final = 4
+"""Workers where requests are waited for, as threads or processes: a task ends by waiting for its last ones,
+while others go on. Memory may be for fewer."""
+_WORTH_A_FORK: Final = 2000
+"""Small chunks that take several times as long as a fork, some milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How to run, as opposed to what to do."""
+
+    workers: int | None = None
+    """None chooses by the machine and the size of the chunks."""
+    processes: bool = False
+    verify: VerifyLevel = "sample"
+    fsync: bool = False
+    hard_links: bool = False
+    executor: Executor | None = None
+    """Any executor whose workers reach both ends, such as Dask's; None makes one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executing:
+    """An executor, and how tasks are handed to it."""
+
+    workers: int
+    submit: Callable[[Task], Future[Moved]]
+    elsewhere: bool = False
+    """Whether tasks run in other processes, by `move`."""
+    own: Executor | None = None
+    """The executor, if it was made for this run."""
+    in_threads: bool = True
+    """Whether workers may be threads of this process."""
+    under_way: Callable[[], dict[str, tuple[int, int]]] = dict
+    """(chunks, bytes) that running tasks have read, by array, where that is known: of threads."""
+
+    def result(self, future: Future[Moved]) -> Moved:
+        """What a task gave; WorkerError where that is lost with the worker."""
+        try:
+            return future.result()
+        except (ZarrstackError, BrokenExecutor):
+            raise
+        except Exception as error:
+            if self.elsewhere:
+                raise _lost(error) from error
+            raise
+
+    def stop(self, running: Iterable[Future[Moved]]) -> None:
+        """Drop what has not begun; wait for the rest where the executor is ours."""
+        if self.own is not None:
+            self.own.shutdown(wait=True, cancel_futures=True)
+            return
+        for future in running:
+            with contextlib.suppress(Exception):  # an executor that is gone
+                future.cancel()
+
+
+def workers_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, local: bool) -> int:
+    """As many as are asked for, or as are good; fewer where the memory is for fewer."""
+    workers = options.workers or _good_number(arrays, options, local=local)
+    needed = max((array.memory or 0 for array in arrays), default=0)
+    return min(workers, workers_within(budget, needed, processes=options.processes)) if needed else workers
+
+
+def _good_number(arrays: Sequence[ArrayPlan], options: RunOptions, *, local: bool) -> int:
+    if not local:
+        return max(_FOR_PROCESSES if options.processes else _FOR_STORES, cores())
+    return 1 if _tiny(arrays) and not options.processes else cores()
+
+
+def _tiny(arrays: Sequence[ArrayPlan]) -> bool:
+    chunks = sum(array.chunks for array in arrays)
+    return sum(array.bytes_in for array in arrays) < _SMALL * max(chunks, 1)
+
+
+def forks_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, local: bool) -> int:
+    """How many copies of this process are to run the tasks; 0 where that is not safe or saves nothing."""
+    if not local or options.executor is not None or options.processes or not _tiny(arrays):
+        return 0
+    workers = cores() if options.workers is None else options.workers
+    needed = max((array.memory or 0 for array in arrays), default=0)
+    if needed:
+        workers = min(workers, workers_within(budget, needed, processes=True))
+    if workers < 2 or sum(array.chunks for array in arrays) < _WORTH_A_FORK:
+        return 0
+    from .forked_process import may_fork
+
+    return workers if may_fork() else 0
+
+
+def executing(
+    options: RunOptions, worker: Worker, spec: WorkerSpec | None, workers: int, *, forks: bool = False
+) -> Executing:
+    """What the options ask for; JobError where processes cannot reach both ends.
+
+    `forks`: in copies of this process, which `forks_for` says are good and safe.
+    """
+    if isinstance(options.executor, ThreadPoolExecutor):
+        mine = options.executor
+        return Executing(
+            workers=workers, submit=lambda task: mine.submit(worker.run, task), under_way=worker.under_way
+        )
+    if options.executor is not None or options.processes:
+        if spec is None:
+            raise out_of_reach()
+        if options.executor is not None:
+            given = options.executor
+            return Executing(workers=workers, submit=lambda task: _submit(given, spec, task), elsewhere=True)
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_coordinator)
+        return Executing(
+            workers=workers, submit=lambda task: _submit_quietly(pool, spec, task), elsewhere=True, own=pool
+        )
+    copies = _copies(worker, workers) if forks else None
+    if copies is not None:
+        return Executing(
+            workers=workers,
+            submit=lambda task: copies.submit(worker.run, task),
+            own=copies,
+            in_threads=False,
+        )
+    threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift")
+    return Executing(
+        workers=workers,
+        submit=lambda task: threads.submit(worker.run, task),
+        own=threads,
+        under_way=worker.under_way,
+    )
+
+
+def _copies(worker: Worker, workers: int) -> Executor | None:
+    """Copies of this process; None where the system gives none, and threads do as well."""
+    from .fork_pool import ForkedPool
+
+    try:
+        return ForkedPool(worker.run, workers, first=worker.forked)
+    except OSError:
+        return None
+
+
+def out_of_reach() -> JobError:
+    """Processes are asked for, and an end that only this one has."""
+    return JobError(
+        "processes cannot reach a store that lives in this one",
+        advice="Use threads, or name both ends by URL.",
+    )
+
+
+def _lost(error: Exception) -> WorkerError:
+    """What an executor raised by itself, such as Dask's client whose scheduler is gone."""
+    return WorkerError(
+        "the workers cannot be reached any more",
+        found=f"{type(error).__name__}: {error}",
+        advice="Start them again, then resume: what is recorded is not done again.",
+    )
+
+
+def _submit(executor: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
+    """Submit to an executor that was given; WorkerError where it takes no tasks."""
+    try:
+        return executor.submit(move, *sent(spec, task))
+    except BrokenExecutor:
+        raise
+    except Exception as error:
+        raise _lost(error) from error
+
+
+def _submit_quietly(pool: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
+    """Submit with Ctrl-C blocked: worker processes inherit that, and only the coordinator stops."""
+    if sys.platform == "win32":
+        return pool.submit(move, *sent(spec, task))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(move, *sent(spec, task))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

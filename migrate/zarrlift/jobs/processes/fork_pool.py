@@ -1,0 +1,45 @@
+"""Workers that are copies of this process: for files so small that the interpreter lock is the limit."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any
+
+from .forked_process import Twin
+
+
+class ForkedPool(Executor):
+    """Runs one function in copies of this process: for work where the interpreter lock is the limit."""
+
+    def __init__(self, function: Callable[[Any], Any], workers: int, *, first: Callable[[], None]) -> None:
+        """`first` is called in each copy before all else. OSError where the system gives not one process."""
+        self._idle: queue.SimpleQueue[Twin] = queue.SimpleQueue()
+        self._twins: list[Twin] = []
+        for _ in range(workers):
+            try:
+                self._twins.append(Twin(function, first=first, beside=self._twins))
+            except OSError:
+                if not self._twins:
+                    raise
+                break  # those there are do all of it
+            self._idle.put(self._twins[-1])
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift-asks")
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call the pool's function with one argument; `fn` must be that function."""
+        return self._threads.submit(self._ask, *args)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for what is under way, and end the processes."""
+        self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
+        for twin in self._twins:
+            twin.close()
+
+    def _ask(self, question: Any) -> Any:
+        twin = self._idle.get()
+        try:
+            return twin(question)
+        finally:
+            self._idle.put(twin)

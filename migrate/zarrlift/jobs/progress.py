@@ -1,0 +1,331 @@
+"""How far a migration is, while it runs: one bar on a terminal, else a line a minute.
+
+A display never fails a migration: when its terminal goes away, it falls silent.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TextIO
+
+from . import log_messages
+from .units import bytes_text, count_text, duration_text, rate_text
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+_REFRESH_SECONDS: Final = 1.0
+_RECORD_SECONDS: Final = 60.0
+
+
+class Progress(Protocol):
+    """What a migration tells while it runs. All calls come from one thread."""
+
+    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
+        """The work ahead: stored bytes to read and chunks to move; None where it is not known."""
+
+    def resume_at(self, chunks: int, nbytes: int) -> None:
+        """Work that earlier runs have done, a part of the totals."""
+
+    def expect(self, total_bytes: int, total_chunks: int) -> None:
+        """Other totals than those of the start, which were an estimate."""
+
+    def advance(self, chunks: int, nbytes: int) -> None:
+        """So many more chunks are done, and so many more bytes of the source were read."""
+
+    def note(self, text: str) -> None:
+        """One line worth seeing at once, such as a retry."""
+
+    def close(self) -> None:
+        """No more will come; fine to call twice."""
+
+
+class Silent:
+    """Progress that is not shown."""
+
+    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
+        """Nothing is shown."""
+
+    def resume_at(self, chunks: int, nbytes: int) -> None:
+        """Nothing is shown."""
+
+    def expect(self, total_bytes: int, total_chunks: int) -> None:
+        """Nothing is shown."""
+
+    def advance(self, chunks: int, nbytes: int) -> None:
+        """Nothing is shown."""
+
+    def note(self, text: str) -> None:
+        """Nothing is shown."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """What is to be added to the tasks that have ended, and the total in that light."""
+
+    chunks: int = 0
+    bytes: int = 0
+    total_bytes: int | None = None
+    """None for that of the start, or the last one expected."""
+
+
+class Display(ABC):
+    """Progress that is shown, and refreshed while nothing ends: `tick` may come from another thread.
+
+    Every display writes a record to the log once a minute; see `events.progress_log`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.lock = threading.RLock()
+        self.chunks = self.bytes = 0
+        self.total_chunks: int | None = None
+        self.total_bytes: int | None = None
+        self._reached = (0, 0)
+        self._began = (math.inf, 0)
+        self._last_record = math.inf
+
+    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
+        """The empty display; a second start begins again."""
+        self.close()
+        with self.lock:
+            self.chunks = self.bytes = 0
+            self.total_bytes, self.total_chunks = total_bytes, total_chunks
+            self._reached = (0, 0)
+            self._begin()
+
+    def resume_at(self, chunks: int, nbytes: int) -> None:
+        """Begin at what is done; the rate is that of the rest."""
+        with self.lock:
+            self.chunks, self.bytes = chunks, nbytes
+            self._begin()
+
+    def expect(self, total_bytes: int, total_chunks: int) -> None:
+        """Take other totals."""
+        with self.lock:
+            self.total_bytes, self.total_chunks = total_bytes, total_chunks
+
+    def advance(self, chunks: int, nbytes: int) -> None:
+        """A task has ended."""
+        with self.lock:
+            self.chunks += chunks
+            self.bytes += nbytes
+            self.draw(*self.reached(), now=False)
+
+    def tick(self, present: Present) -> None:
+        """Show the present, with what tasks that still run have read."""
+        with self.lock:
+            if present.total_bytes is not None:
+                self.total_bytes = present.total_bytes
+            self.draw(*self.reached(present.chunks, present.bytes), now=True)
+            if self.clock() - self._last_record >= _RECORD_SECONDS:
+                self._last_record = self.clock()
+                log_messages.progress_log.info(self._record())
+
+    def reached(self, chunks: int = 0, nbytes: int = 0) -> tuple[int, int]:
+        """(chunks, bytes) that are done; never less than before, though a task that ends is counted late."""
+        self._reached = (
+            max(self._reached[0], self.chunks + chunks),
+            max(self._reached[1], self.bytes + nbytes),
+        )
+        return self._reached
+
+    def _begin(self) -> None:
+        self._reached = (self.chunks, self.bytes)
+        self._last_record = self.clock()
+        self._began = (self._last_record, self.bytes)
+        self.begin()
+
+    def _record(self) -> str:
+        """What is done, the rate and the time left, in one line."""
+        chunks, nbytes = self._reached
+        of = "" if self.total_chunks is None else f" of {count_text(max(self.total_chunks, chunks))}"
+        parts = [f"{count_text(chunks)}{of} chunks"]
+        if self.total_bytes is not None:
+            total = max(self.total_bytes, nbytes)
+            parts.insert(
+                0, f"{bytes_text(nbytes)} of {bytes_text(total)} ({100 * nbytes // max(total, 1)} %)"
+            )
+            seconds, here = self.clock() - self._began[0], nbytes - self._began[1]
+            if here and seconds > 0:
+                parts.append(rate_text(here, seconds))
+                parts.append(f"about {duration_text((total - nbytes) * seconds / here)} left")
+        return ", ".join(parts)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Show that work begins, at what is reached."""
+
+    @abstractmethod
+    def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:
+        """Show what is reached, at once if `now`."""
+
+    @abstractmethod
+    def note(self, text: str) -> None:
+        """One line worth seeing at once."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Take the display away; fine to call twice."""
+
+
+class Bar(Display):
+    """A tqdm bar of bytes, its chunks beside it; of chunks alone where bytes are not known."""
+
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
+        self._stream = sys.stderr if stream is None else stream
+        self._bar: tqdm[Any] | None = None
+
+    def begin(self) -> None:
+        """Draw the bar."""
+        by_bytes = self.total_bytes is not None
+        bar, self._bar = self._bar, None
+        try:
+            if bar is not None:
+                bar.close()
+            self._bar = _bar_type()(
+                total=self.total_bytes if by_bytes else self.total_chunks,
+                initial=self.bytes if by_bytes else self.chunks,
+                file=self._stream,
+                unit="B" if by_bytes else " chunks",
+                unit_scale=by_bytes,
+                dynamic_ncols=True,
+                leave=False,
+            )
+        except (OSError, ValueError):
+            self._bar = None
+
+    def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:
+        """Move the bar."""
+        bar = self._bar
+        if bar is None:
+            return
+        reached, total = (
+            (chunks, self.total_chunks) if self.total_bytes is None else (nbytes, self.total_bytes)
+        )
+        try:
+            bar.total = None if total is None else max(total, reached)
+            if self.total_bytes is not None:
+                of = "" if self.total_chunks is None else f"/{max(self.total_chunks, chunks):,}"
+                bar.set_postfix_str(f"{chunks:,}{of} chunks", refresh=False)
+            bar.update(reached - bar.n)
+            if now:
+                bar.refresh()
+        except (OSError, ValueError):
+            self._bar = None
+
+    def note(self, text: str) -> None:
+        """A line above the bar."""
+        with self.lock:
+            try:
+                if self._bar is not None:
+                    self._bar.clear()
+                print(text, file=self._stream, flush=True)
+                if self._bar is not None:
+                    self._bar.refresh()
+            except (OSError, ValueError):
+                self._bar = None
+
+    def close(self) -> None:
+        """Take the bar away; the report that follows says what was done."""
+        with self.lock:
+            bar, self._bar = self._bar, None
+            if bar is not None:
+                try:
+                    bar.close()
+                except (OSError, ValueError):
+                    bar.disable = True
+
+
+class Lines(Display):
+    """No bar: for runs whose standard error is a file or a pipe, and who shows what is logged."""
+
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(clock)
+        self._stream = sys.stderr if stream is None else stream
+
+    def begin(self) -> None:
+        """Nothing is said of a run that ends within a minute."""
+
+    def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:
+        """What is shown are records of the log."""
+
+    def note(self, text: str) -> None:
+        """The line."""
+        with suppress(OSError, ValueError):
+            print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Ticker:
+    """Refreshes a display every second, from a thread that ends with `stop`.
+
+    Other progress is left alone. A process with a thread cannot be copied safely, so make it after
+    the copies.
+    """
+
+    def __init__(self, progress: object, present: Callable[[], Present] = Present) -> None:
+        """`present` is called in the thread."""
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        if isinstance(progress, Display):
+            self._thread = threading.Thread(
+                target=self._run, args=(progress, present), name="zarrlift-progress", daemon=True
+            )
+            self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the refreshing; fine to call twice."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, display: Display, present: Callable[[], Present]) -> None:
+        while not self._ended.wait(_REFRESH_SECONDS):
+            display.tick(present())
+
+
+def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progress:
+    """A bar on a terminal, lines elsewhere, silence where that is asked for."""
+    stream = sys.stderr if stream is None else stream
+    try:
+        seen = stream is not None and stream.isatty()
+    except ValueError:  # closed
+        seen = False
+    if quiet or stream is None:
+        return Silent()
+    return Bar(stream) if seen else Lines(stream)
+
+
+def _bar_type() -> type[tqdm[Any]]:
+    """The bar of tqdm with a plain thread lock and without a monitor thread.
+
+    tqdm's own lock makes a multiprocessing lock (tqdm 4.70 `TqdmDefaultWriteLock`), which
+    costs an import and a semaphore; one thread draws this bar.
+    """
+    from tqdm import tqdm
+
+    class Plain(tqdm):  # type: ignore[type-arg]
+        monitor_interval = 0
+        _lock = threading.RLock()
+
+    return Plain

@@ -1,0 +1,126 @@
+"""Publication: the `zarr.json` documents, in the order in which a reader may see them.
+
+An array's document follows its last chunk, a group's those of its children, and the
+consolidated root comes last. In place no group document is written before every node is
+done, since a v3 root hides the nodes that are still v2.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from zarrstack.core.errors import JobError, Problem, StorageError, any_refusal
+from zarrstack.core.json_text import DocumentTexts, JSONObject, document
+from zarrstack.core.paths import join
+
+from ..planning.array_planner import digest
+from ..planning.plans import GroupPlan, Plan
+from ..planning.zarr_json import consolidate
+from ..storage.base import LocalStorage, Storage
+from ..storage.local.writer import DestinationError, Writer
+from ..transfer.extra_files import copy_file
+from .ledger.ledger import Job
+from .ledger.rows import NodeRow
+
+
+def is_root_document(job: Job, content: bytes) -> bool:
+    """Whether a job wrote this root document, which changes with what is done so far."""
+    return digest(content) in (job.fact("root_document"), job.fact("root_document_before"))
+
+
+class Publisher:
+    """Writes the documents of one job."""
+
+    def __init__(
+        self,
+        job: Job,
+        plan: Plan,
+        source: Storage,
+        destination: Storage,
+        writer: Writer,
+        changed: Callable[[GroupPlan], Problem | None],
+    ) -> None:
+        """`changed` says what has changed in the source of a group."""
+        self.job = job
+        self.plan = plan
+        self.source = source
+        self.destination = destination
+        self.writer = writer
+        self._changed = changed
+        self._text = DocumentTexts()
+
+    def publish(self, path: str, content: JSONObject) -> int | None:
+        """Write a `zarr.json`; gives its modification time where the place has one."""
+        key = join(path, "zarr.json")
+        data = self._text(content)
+        if self.plan.in_place:
+            (there,) = self.destination.find_many([key])
+            if there is not None and there != data and not self._ours(key, there):
+                raise JobError(
+                    "a zarr.json that this job did not write is there already",
+                    key=key,
+                    advice="Move it away, then resume.",
+                )
+        self.writer.write(key, data)
+        self.writer.settle()
+        if isinstance(self.destination, LocalStorage):
+            return os.stat(self.destination.path(key)).st_mtime_ns
+        return None
+
+    def _ours(self, key: str, content: bytes) -> bool:
+        return key == "zarr.json" and is_root_document(self.job, content)
+
+    def groups(self) -> None:
+        """Groups, children first, the root last, with consolidated metadata if wanted."""
+        if self.plan.in_place and (
+            any_refusal(self.plan.problems) or any(row.kind != "group" for row in self.job.nodes(done=False))
+        ):
+            return
+        state = {row.path: row for row in self.job.nodes("group")}
+        groups: list[GroupPlan] = sorted(
+            self.plan.groups, key=lambda group: (-group.path.count("/") - bool(group.path), group.path)
+        )
+        for group in groups:
+            if group.path == "" and self.plan.consolidate:
+                continue
+            row = state[group.path]
+            if row.state == "done":
+                continue
+            if not self._publish_group(row, group, group.document) and self.plan.in_place:
+                return  # what is above it would hide it
+        root = next((group for group in groups if group.path == ""), None)
+        if root is not None and self.plan.consolidate:
+            content = self._consolidated(root)
+            expected = digest(document(content))
+            if state[""].state != "done" or self.job.fact("root_document") != expected:
+                # A run that is killed here has the earlier one there, and this one to write.
+                self.job.note(root_document=expected, root_document_before=self.job.fact("root_document"))
+                self.job.record_node(state[""].id, "pending")
+                self.job.commit()
+                self._publish_group(state[""], root, content)
+
+    def _publish_group(self, row: NodeRow, group: GroupPlan, content: JSONObject) -> bool:
+        """Whether its document is there."""
+        changed = self._changed(group)
+        if changed is not None:
+            self.job.record_node(row.id, "failed", problems=(changed,))
+            return False
+        try:
+            for key in group.files:
+                copy_file(self.source, self.writer, key)
+            published = self.publish(row.path, content)
+        except DestinationError:
+            raise
+        except (JobError, StorageError) as error:
+            self.job.record_node(row.id, "failed", problems=(error.at(node=row.path).problem,))
+            return False
+        self.job.record_node(row.id, "done", published_ns=published)
+        return True
+
+    def _consolidated(self, root: GroupPlan) -> JSONObject:
+        done = {row.path for row in self.job.nodes() if row.state == "done"}
+        documents: dict[str, JSONObject] = {
+            node.path: node.document for node in self.plan.published if node.path in done and node.path
+        }
+        return consolidate({"": root.document, **documents})

@@ -1,0 +1,57 @@
+"""The job that a migration finds on record where its own would be: the same one, or another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zarrstack.core.errors import JobError
+
+from ...archive.read_options import ReadOptions
+from ...formats.describe import read_alike
+from ...planning.plans import Plan
+from ...recipe.recipe import Recipe
+from ..endpoints import Ends
+from ..ledger.ledger import Job
+from ..overwrite import settle_aside
+from .relocate import follow, has_moved
+
+
+def continues_earlier(
+    path: Path, ends: Ends, recipe: Recipe, reading: ReadOptions, *, overwrite: bool
+) -> bool:
+    """Whether the job file that is there is this very migration; JobError if it is another one.
+
+    A job that was undone, or whose result is to be overwritten, makes room.
+    """
+    with Job.open(path) as job:
+        made = job.plan()
+        state = job.state
+        same_places = (
+            made.source == ends.source.url
+            and made.destination == ends.destination.url
+            and made.in_place == ends.in_place
+        )
+        same = made.recipe == recipe and read_alike(made.format, made.reading, reading)
+        if same and not same_places and has_moved(job, made, ends):
+            follow(job, ends)
+            same_places = True
+        same = same and same_places
+        if overwrite and not (same and state == "incomplete"):
+            settle_aside(job, ends.destination)
+    if state == "undone" or (overwrite and (state != "incomplete" or not same)):
+        path.unlink()
+        return False
+    if not same:
+        raise JobError(
+            "a different job is on record for this destination",
+            key=str(path),
+            found=_kind_of_job(made, same_places=same_places),
+            advice=f"{'Undo it' if ends.in_place else 'Undo it, use --overwrite'}, or give another --job.",
+        )
+    return True
+
+
+def _kind_of_job(made: Plan, *, same_places: bool) -> str:
+    if same_places:
+        return "a job of the same source and destination with other options"
+    return f"{made.source} in place" if made.in_place else f"{made.source} to {made.destination}"

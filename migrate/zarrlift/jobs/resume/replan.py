@@ -1,0 +1,108 @@
+"""On resume: the plan as it was and the source as it is now, made into the plan to go on with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from zarrstack.core.errors import Problem
+
+from ...archive.chunk_inventory import take_inventory
+from ...planning.planner import Inventories
+from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
+from ...storage.base import Storage
+from ...transfer.tasks import sweep
+from ..ledger.ledger import Job
+from ..source_check import source_changed
+
+
+def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage) -> Plan:
+    """The plan to go on with: what is done stays, what failed is planned anew.
+
+    A source that changed under recorded work is named, and the node is left alone.
+    """
+    known = {node.path: node for node in old.nodes}
+    found = {node.path: node for node in fresh.nodes}
+    totals = job.totals()
+    problems: list[Problem] = list(fresh.problems)
+    chosen: dict[str, Planned] = {}
+    for row in job.nodes():
+        before, now = known[row.path], found.get(row.path)
+        if now is not None and _same(before, now):
+            chosen[row.path] = before
+        elif row.state == "done" or now is None or (row.state == "pending" and row.id in totals):
+            chosen[row.path] = before
+            inventories.pop(row.path, None)
+            problems.append(source_changed(row.path))
+        else:
+            if isinstance(before, ArrayPlan):
+                sweep(before, destination)
+            if isinstance(now, ArrayPlan):
+                _drop_stale(now, inventories, destination)
+            job.swap_node(row.path, now)
+            chosen[row.path] = now
+    for path in sorted(found.keys() - known.keys()):
+        if _was_hidden(path, known, found):
+            job.swap_node(path, found[path])
+            chosen[path] = found[path]
+        else:
+            problems.append(source_changed(path))
+    job.commit()
+    nodes = sorted(chosen.values(), key=lambda node: node.path)
+    return replace(
+        old,
+        arrays=tuple(node for node in nodes if isinstance(node, ArrayPlan)),
+        groups=tuple(node for node in nodes if isinstance(node, GroupPlan)),
+        refusals=tuple(node for node in nodes if isinstance(node, Refusal)),
+        problems=tuple(problems),
+    )
+
+
+def unchanged(job: Job, old: Plan, fresh: Plan) -> bool:
+    """Whether the source of all that is done, in whole or in part, is what it was then."""
+    found = {node.path: node for node in fresh.nodes}
+    totals = job.totals()
+    rows = job.nodes()
+    touched = {r.path for r in rows if r.state == "done" or (r.state == "pending" and r.id in totals)}
+    return all(
+        node.path in found and _same(node, found[node.path]) for node in old.nodes if node.path in touched
+    )
+
+
+def _was_hidden(path: str, known: Mapping[str, Planned], found: Mapping[str, Planned]) -> bool:
+    """Whether a node could not be seen before: one above it was refused, and is not any more.
+
+    A directory that could not be listed, or a link that led nowhere, hides all that is below it.
+    """
+    while path:
+        path = path.rpartition("/")[0]
+        if isinstance(known.get(path), Refusal):
+            return path in found and not isinstance(found[path], Refusal)
+    return False
+
+
+def _same(before: Planned, now: Planned) -> bool:
+    if isinstance(before, ArrayPlan) and isinstance(now, ArrayPlan):
+        return (
+            before.source_digests == now.source_digests
+            and before.fingerprint == now.fingerprint
+            and before.document == now.document
+        )
+    if isinstance(before, GroupPlan) and isinstance(now, GroupPlan):
+        return before.source_digests == now.source_digests and before.document == now.document
+    return isinstance(before, Refusal) and isinstance(now, Refusal) and before == now
+
+
+def _drop_stale(now: ArrayPlan, inventories: Inventories, destination: Storage) -> None:
+    """Delete destination objects, left by earlier work, that would not be written again.
+
+    Which they are is known beforehand only where each comes from the source's object of the same place.
+    """
+    if now.route.name == "stay":
+        return
+    layout = now.destination
+    alike = now.move.block_shape is None and not now.move.drop_empty
+    wanted = set(inventories[now.path].indexes.tolist()) if alike else set()
+    for index in take_inventory(destination, now.path, layout).indexes.tolist():
+        if index not in wanted:
+            destination.delete(layout.key(now.path, layout.objects.coordinates(index)))

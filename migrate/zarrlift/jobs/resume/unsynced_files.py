@@ -1,0 +1,118 @@
+"""What a crash of the system may have taken: records of writing that had not reached the disk.
+
+A file that was written and renamed may be empty, full of zeros or gone after a loss of power, unless the
+system was told to write it out (`--fsync`, or the sync that a long run makes now and then).
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+
+from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.paths import join
+
+from ...archive.chunk_inventory import Indexes, take_inventory
+from ...planning.planner import Inventories
+from ...planning.plans import ArrayPlan, Plan
+from ...planning.regrid.blocks import cores
+from ...storage.base import Storage
+from ...storage.local.owner_process import boot_id
+from ..ledger.last_run import last_run
+from ..ledger.ledger import Job
+from .lost_tasks import written
+
+
+def may_be_lost(job: Job) -> bool:
+    """Whether the system that wrote what is recorded has ended since, or is not known."""
+    last = last_run(job)
+    here = boot_id()
+    return last is None or not here or last.owner.boot != here
+
+
+def find_torn_documents(job: Job, destination: Storage) -> None:
+    """Nodes whose `zarr.json` is gone, or no JSON, are to be published again; StorageError."""
+    for row in job.nodes():
+        if row.kind == "refusal" or row.state != "done":
+            continue
+        key = join(row.path, "zarr.json")
+        content = destination.get(key)
+        if content is not None:
+            try:
+                json.loads(content)
+            except ValueError:
+                destination.delete(key)
+            else:
+                continue
+        job.record_node(row.id, "pending")
+    job.commit()
+
+
+def compare_unsynced(
+    job: Job, plan: Plan, source: Storage, destination: Storage, inventories: Inventories
+) -> None:
+    """Hold what had not reached the disk against the source: what is wrong is to be done again.
+
+    Arrays that are visible lose their `zarr.json` first. StorageError.
+    """
+    plans = {array.path: array for array in plan.arrays}
+    unsynced = job.unsynced()
+    for row in job.nodes("array"):
+        array = plans.get(row.path)
+        numbers = unsynced.get(row.id)
+        if array is None or not numbers:
+            continue
+        wrong = _wrong_tasks(array, source, destination, inventories, numbers)
+        if wrong is None:
+            continue  # the source changed, which is told of
+        if wrong and row.state == "done":
+            _take_down(job, plan, destination, row.path)
+            job.record_node(row.id, "pending")
+        job.forget_tasks(row.id, wrong)
+    job.record_synced()
+    job.commit()
+
+
+def _wrong_tasks(
+    plan: ArrayPlan,
+    source: Storage,
+    destination: Storage,
+    inventories: Inventories,
+    numbers: set[int],
+) -> set[int] | None:
+    """The tasks whose values are not the source's; None where there is no such source any more."""
+    from ...verification.every_chunk import both_sides  # what compares takes long to load
+
+    inventory = inventories.get(plan.path) or take_inventory(source, plan.path, plan.source)
+    if inventory.fingerprint != plan.fingerprint:
+        return None
+    if plan.between is not None:
+        return numbers  # nothing says what lies between two passes
+    try:
+        objects = written(plan, inventory, source)
+        values = both_sides(plan, source, destination)
+        with ThreadPoolExecutor(cores(), thread_name_prefix="zarrlift-check") as pool:
+            return {
+                number
+                for number in numbers
+                if any(
+                    compared.problems
+                    for compared in values.objects(_of_task(objects.indexes, objects.numbers, number), pool)
+                )
+            }
+    except ZarrstackError:
+        return numbers
+
+
+def _take_down(job: Job, plan: Plan, destination: Storage, path: str) -> None:
+    """Let an array, and consolidated metadata that names it, be seen no more until it is right."""
+    destination.delete(join(path, "zarr.json"))
+    for row in job.nodes("group"):
+        if row.path == "" and row.state == "done" and plan.consolidate:
+            destination.delete("zarr.json")
+            job.record_node(row.id, "pending")
+
+
+def _of_task(indexes: Indexes, numbers: Indexes, number: int) -> list[int]:
+    found: list[int] = indexes[numbers == number].tolist()
+    return found

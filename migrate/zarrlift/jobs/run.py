@@ -1,0 +1,401 @@
+"""The coordinator: tasks to an executor, progress, and the ledger.
+
+Work is done first and recorded after; an array is verified and published when its last
+chunk is written. Whatever goes wrong with one array is kept with it, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from dataclasses import replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, ZarrstackError
+from zarrstack.core.paths import names_below
+
+from ..archive.chunk_inventory import Inventory, take_inventory
+from ..planning.chunk_advice import advised
+from ..planning.planner import Inventories
+from ..planning.plans import ArrayPlan, Plan
+from ..planning.regrid.blocks import memory_budget
+from ..storage.base import LocalStorage, Storage
+from ..storage.local.writer import DestinationError, Writer, writer_for
+from ..transfer.counts import Moved
+from ..transfer.tasks import Task, sweep_known, tasks_of
+from ..transfer.worker import Worker, WorkerSpec
+from . import log_messages
+from .checks.checks import Checks, Found, unforeseen
+from .disk_sync import Syncs
+from .ledger.last_run import note_moving
+from .ledger.ledger import Job
+from .ledger.rows import NodeRow, Recorded
+from .option_words import option_words
+from .outcome import Interrupted, Outcome
+from .processes import process_tuning
+from .processes.executors import Executing, RunOptions, executing, forks_for, workers_for
+from .progress import Progress, Silent, Ticker
+from .publisher import Publisher
+from .run_arrays import Asked, RunArray
+from .source_check import SourceCheck, source_changed
+from .work_totals import Work
+
+_COMMIT_SECONDS: Final = 0.5
+"""How much work a killed process may have to repeat."""
+_BATCH: Final = 250
+"""Arrays without work that are verified together."""
+
+
+class Run:
+    """One run of a job, from wherever it stands to wherever it gets."""
+
+    def __init__(
+        self,
+        job: Job,
+        plan: Plan,
+        source: Storage,
+        destination: Storage,
+        options: RunOptions,
+        *,
+        spec: WorkerSpec | None = None,
+        checks: Checks,
+        inventories: Inventories | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.job = job
+        self.plan = plan
+        self.source = source
+        self.destination = destination
+        self.options = options
+        self.spec = spec
+        self.inventories = Inventories() if inventories is None else inventories
+        self.progress: Progress = progress or Silent()
+        self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
+        self._source_check = SourceCheck(source, plan, self.inventories.began)
+        self._publisher = Publisher(job, plan, source, destination, self.writer, self._source_check.group)
+        self._moved = Moved()
+        self._lost: set[int] = set()
+        self._verified: deque[Asked] = deque()
+        self.checks = checks
+        self._committed = time.monotonic()
+        self._syncs = Syncs(job, destination, fsync=options.fsync)
+
+    def __call__(self) -> Outcome:
+        """Run to the end; raises Interrupted. Whatever else goes wrong is in the outcome."""
+        started = time.monotonic()
+        # What a killed run left half-written lies in the job's own directory.
+        self.writer.close()
+        stopped: Problem | None = None
+        try:
+            self._arrays()
+            self._look_for_new_nodes()
+            self._publisher.groups()
+        except (DestinationError, JobError, WorkerError) as error:
+            stopped = error.problem
+        except BrokenExecutor as error:
+            stopped = Problem(
+                kind="worker",
+                message="a worker died",
+                found=str(error),
+                advice="It may have run out of memory. Resume with fewer workers.",
+            )
+        except KeyboardInterrupt:
+            self.progress.close()
+            raise Interrupted(str(self.job.path), option_words(self.job)) from None
+        finally:
+            self._source_check.close()
+            stopped = self._commit_at_the_end() or stopped
+            self.writer.close()
+        self.progress.close()
+        return self._outcome(time.monotonic() - started, stopped)
+
+    def _commit_at_the_end(self) -> Problem | None:
+        try:
+            if self.job.nodes(done=False):
+                self._syncs.sometimes()
+            self.job.commit()
+        except JobError as error:  # what is not recorded will be done again
+            return error.problem
+        return None
+
+    # Arrays
+
+    def _arrays(self) -> None:
+        rows = {row.path: row for row in self.job.nodes("array")}
+        pending = [
+            (rows[array.path], array) for array in self.plan.arrays if rows[array.path].state != "done"
+        ]
+        totals = self.job.totals()
+        note_moving(self.job, totals)
+        self._work = Work(self.progress, [(array, totals.get(row.id)) for row, array in pending])
+        still = [
+            RunArray(row, array, np.empty(0, dtype=np.int64), all_submitted=True)
+            for row, array in pending
+            if not array.tasks
+        ]
+        for start in range(0, len(still), _BATCH):
+            self._finish(still[start : start + _BATCH])
+            self._conclude(all_but=1)  # which is looked at while these are published
+        self._conclude()
+        moving = [pair for pair in pending if pair[1].tasks]
+        staged = [pair for pair in moving if pair[1].between is not None]
+        if staged:
+            self._move(staged, first_pass=True)
+        moving = [pair for pair in moving if pair[0].id not in self._lost]
+        if moving:
+            self._move(moving)
+
+    def _move(self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool = False) -> None:
+        process_tuning.keep_freed_memory()
+        executor = self._executor([array for _, array in pending])
+        running: dict[Future[Moved], tuple[RunArray, Task]] = {}
+        ended: list[RunArray] = []
+        tasks = self._tasks(pending, ended, first_pass=first_pass)
+        finish = self._passed if first_pass else self._finish
+        if self.options.verify != "none" and executor.in_threads:
+            self.checks.prepare_workers()
+        # A thread, so copies of the process come first.
+        ticker = Ticker(self.progress, lambda: self._work.present(executor.under_way()))
+        try:
+            exhausted = False
+            while not exhausted or running:
+                while not exhausted and len(running) < executor.workers * 3:
+                    item = next(tasks, None)
+                    if item is None:
+                        exhausted = True
+                    else:
+                        running[executor.submit(item[1])] = item
+                if running:
+                    if self.options.verify != "none":
+                        self.checks.prepare()
+                    for future in wait(running, return_when=FIRST_COMPLETED).done:
+                        array, task = running.pop(future)
+                        array.open_tasks -= 1
+                        self._record(array, task, future, executor)
+                        if array.all_submitted and array.open_tasks == 0:
+                            ended.append(array)
+                self._conclude()  # what was asked before the tasks that have ended now
+                finish(ended)
+                ended.clear()
+            self._conclude()
+        finally:
+            ticker.stop()
+            executor.stop(running)
+
+    def _executor(self, arrays: list[ArrayPlan]) -> Executing:
+        worker = Worker(
+            self.source,
+            self.writer,
+            hard_links=self.options.hard_links,
+            recheck=self.options.verify != "none",
+        )
+        local = isinstance(self.source, LocalStorage) and isinstance(self.destination, LocalStorage)
+        budget = memory_budget(self.plan.recipe.memory)
+        number = workers_for(arrays, self.options, budget, local=local)
+        forks = forks_for(arrays, self.options, budget, local=local)
+        return executing(self.options, worker, self.spec, forks or number, forks=forks > 0)
+
+    def _tasks(
+        self, pending: list[tuple[NodeRow, ArrayPlan]], ended: list[RunArray], *, first_pass: bool
+    ) -> Iterator[tuple[RunArray, Task]]:
+        """Every task that is not recorded, array by array; of arrays in two passes those of one pass.
+
+        Arrays without any go to `ended`.
+        """
+        for row, plan in pending:
+            inventory = self._inventory(plan, keep=first_pass)
+            array = RunArray(row, plan, inventory.indexes)
+            if inventory.fingerprint != plan.fingerprint:
+                array.fail((source_changed(plan.path),))
+                array.all_submitted = True
+                ended.append(array)
+                continue
+            done = self.job.recorded(row.id)
+            try:
+                lost = self._lost_tasks(row, plan, inventory, done) if done else set()
+                tasks = tasks_of(plan, inventory, self.source, self.destination, first_pass=first_pass)
+            except ZarrstackError as error:
+                array.fail((error.at(node=plan.path).problem,))
+                array.all_submitted = True
+                ended.append(array)
+                continue
+            numbers = [number for number in tasks.numbers if number not in done or number in lost]
+            if not numbers:
+                array.all_submitted = True
+                ended.append(array)
+            for number in numbers:
+                array.open_tasks += 1
+                array.all_submitted = number == numbers[-1]
+                yield array, tasks.task(number)
+
+    def _lost_tasks(
+        self, row: NodeRow, plan: ArrayPlan, inventory: Inventory, done: dict[int, Recorded]
+    ) -> set[int]:
+        """Recorded tasks whose work is gone, which are forgotten."""
+        from .resume.lost_tasks import lost_tasks
+
+        lost = lost_tasks(plan, inventory, self.source, self.destination, done)
+        self.job.forget_tasks(row.id, lost)
+        return lost
+
+    def _passed(self, arrays: list[RunArray]) -> None:
+        """The first of two passes is over: go on with the second, or record what failed."""
+        for array in arrays:
+            if array.failures:
+                self._lost.add(array.row.id)
+                self._record_failure(array)
+        self._commit_sometimes()
+
+    @cached_property
+    def _below(self) -> dict[str, frozenset[str]]:
+        return names_below(node.path for node in self.plan.nodes)
+
+    def _inventory(self, plan: ArrayPlan, *, keep: bool = False) -> Inventory:
+        known = self.inventories.pop(plan.path, None)
+        if known is not None and keep:
+            self.inventories[plan.path] = known
+        if known is not None:
+            return known
+        children = self._below.get(plan.path, frozenset())
+        follow_links = self.plan.reading.follow_links
+        return take_inventory(
+            self.source, plan.path, plan.source, children=children, follow_links=follow_links
+        )
+
+    def _record(self, array: RunArray, task: Task, future: Future[Moved], executor: Executing) -> None:
+        try:
+            moved = executor.result(future)
+        except (DestinationError, WorkerError, BrokenExecutor):
+            raise
+        except ZarrstackError as error:
+            array.fail((error.at(node=array.plan.path).problem,))
+            return
+        except Exception as error:  # noqa: BLE001 - see `unforeseen`
+            array.fail((unforeseen(array.plan.path, error),))
+            return
+        self._work.moved(array.plan, moved)
+        self._moved = self._moved.plus(moved)
+        if moved.problems:
+            array.fail(moved.problems)
+            return
+        self.job.record_task(
+            array.row.id,
+            task.number,
+            chunks=moved.chunks if task.number >= 0 else 0,
+            bytes_in=moved.bytes_in,
+            bytes_out=moved.bytes_out,
+            dropped=moved.dropped,
+        )
+        self._commit_sometimes()
+
+    def _commit_sometimes(self) -> None:
+        now = time.monotonic()
+        if now - self._committed > _COMMIT_SECONDS:
+            self._syncs.sometimes()
+            self.job.commit()
+            self._committed = now
+
+    def _finish(self, arrays: list[RunArray]) -> None:
+        """Every chunk of these is written: begin to verify; `_conclude` does the rest."""
+        if arrays:
+            whole = [array for array in arrays if not array.failures]
+            still = self._source_check.begin([array.plan for array in whole])
+            self._verified.append(Asked(list(arrays), whole, self._verifying(whole), still))
+
+    def _conclude(self, *, all_but: int = 0) -> None:
+        """Publish what was verified, or record what failed, but for the last ones of what was begun."""
+        while len(self._verified) > all_but:
+            asked = self._verified.popleft()
+            for array, problems, told in zip(asked.whole, asked.found(), asked.changed(), strict=True):
+                changed = told
+                if problems and told is None:  # what was compared may have been another version
+                    changed = self._source_check.thoroughly(array.plan)
+                array.fail(problems if changed is None else (changed,))
+                if array.failures:  # what is written is not right, so that a resume must write it again
+                    self.job.forget_tasks(array.row.id)
+            self._publish(asked.arrays)
+
+    def _publish(self, arrays: list[RunArray]) -> None:
+        published: list[tuple[int, int | None]] = []
+        whole = [array.plan for array in arrays if not array.failures]
+        left = sweep_known(whole, self.destination, self.job.commit)
+        try:
+            for array in arrays:
+                if array.plan.path in left:
+                    array.fail((left[array.plan.path],))
+                if not array.failures:
+                    try:
+                        written = self._publisher.publish(array.plan.path, array.plan.document)
+                    except JobError as error:
+                        array.fail((error.at(node=array.plan.path).problem,))
+                    else:
+                        published.append((array.row.id, written))
+                        self._work.finished(array.plan)
+                        continue
+                self._record_failure(array)
+        finally:
+            self.job.record_published(published)
+        self._commit_sometimes()
+
+    def _record_failure(self, array: RunArray) -> None:
+        # Tasks end in any order; a report reads the same each time.
+        problems = (advised(problem, self.source, array.plan.source) for problem in array.problems)
+        told = sorted(problems, key=lambda problem: problem.key or "")
+        self.job.record_node(array.row.id, "failed", problems=told)
+
+    def _verifying(self, arrays: list[RunArray]) -> Callable[[], Found]:
+        """Begin to verify; a call gives what is wrong with each."""
+        level = self.options.verify
+        if level == "none" or not arrays:
+            return lambda: [()] * len(arrays)
+        items = []
+        for array in arrays:
+            # Nothing was moved, so nothing was listed.
+            if level == "sample" and array.plan.chunks and not array.plan.tasks:
+                array.present = self._inventory(array.plan).indexes
+            items.append((array.plan, array.present))
+        return self.checks.soon(self.job.id, level, items, memory_budget(self.plan.recipe.memory))
+
+    # The end
+
+    def _look_for_new_nodes(self) -> None:
+        """Name what has come into the source; in place, a group that appeared would hide it."""
+        try:
+            added = tuple(self._source_check.added())
+        except StorageError as error:
+            added = (error.problem,)
+        if added:
+            known = self.plan.problems
+            problems = (*known, *(problem for problem in added if problem not in known))
+            self.plan = self._publisher.plan = replace(self.plan, problems=problems)
+
+    def _outcome(self, seconds: float, stopped: Problem | None) -> Outcome:
+        log_messages.failed(() if stopped is None else (stopped,))
+        rows = self.job.nodes(done=False)
+        refused = [problem for refusal in self.plan.refusals for problem in refusal.problems]
+        # What is wrong with the archive as a whole, such as a key that leads out of it.
+        whole_archive = [problem for problem in self.plan.problems if problem.severity == "refusal"]
+        failed = [problem for row in rows if row.state == "failed" for problem in row.problems]
+        whole = stopped is None and not whole_archive and not rows
+        if whole and self.job.state == "incomplete":
+            self.job.note(state="done", verified=None)
+            self.job.commit()
+        return Outcome(
+            job=str(self.job.path),
+            state="done" if whole else "incomplete",
+            arrays_done=self.job.done("array"),
+            arrays_total=len(self.plan.arrays) + sum(r.kind == "array" for r in self.plan.refusals),
+            groups_done=self.job.done("group"),
+            options=option_words(self.job),
+            **self._moved.figures(),
+            seconds=seconds,
+            problems=tuple(
+                dict.fromkeys((*whole_archive, *refused, *failed, *((stopped,) if stopped else ())))
+            ),
+            plan=self.plan,
+        )

@@ -1,0 +1,216 @@
+"""Before a node appears: is its source still what the plan was made for?
+
+Of local files their times tell, for a microsecond or two each, as far as these can be trusted; what is not
+older than the plan is read, or listed, once more. Stores are asked once more in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Final, TypeAlias
+
+from zarrstack.core.errors import Problem, StorageError, ZarrstackError
+from zarrstack.core.paths import join, names_below
+
+from ..archive.chunk_inventory import take_inventory
+from ..archive.local_scan import chunk_directories
+from ..formats.describe import describe
+from ..formats.tree.documents import read_each
+from ..formats.tree.walk import passed_over
+from ..planning.array_planner import digest, digests
+from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
+from ..storage.base import LocalStorage, Storage
+from ..storage.listed_versions import Moment
+from .local_times import Times
+
+ATTRIBUTES: Final = {"zarr1": "attrs", "zarr2": ".zattrs", "n5": "attributes.json"}
+"""Where nodes of a format get attributes when they had none; its programs may add them at any time."""
+_DOCUMENTS: Final = {
+    "zarr1": ("meta",),
+    "zarr2": (".zarray", ".zgroup"),
+    "n5": ("attributes.json",),
+    "zarr3": ("zarr.json",),
+}
+"""What makes a directory a node."""
+_AT_ONCE: Final = 8
+"""Arrays of a store that are looked at together."""
+_RESUME: Final = "Let nothing write to the source, then resume: the node is planned anew."
+_UNDO: Final = "Undo this job and migrate again, so that old and new chunks are not mixed."
+
+Found: TypeAlias = Problem | None
+
+
+def source_changed(
+    path: str,
+    message: str = "the source changed since the plan was made",
+    *,
+    key: str | None = None,
+    found: str | None = None,
+    advice: str = _UNDO,
+) -> Problem:
+    """The source of a node is not what the plan was made for."""
+    return Problem(kind="source-changed", node=path, message=message, key=key, found=found, advice=advice)
+
+
+class SourceCheck:
+    """Looks at the source of a plan again; safe to use from several threads."""
+
+    def __init__(self, source: Storage, plan: Plan, since: Moment) -> None:
+        """`since` is before anything was read for the plan."""
+        self._source = source
+        self._plan = plan
+        self._times = Times(source, since) if isinstance(source, LocalStorage) else None
+        self._inlined = False
+
+    def begin(self, plans: Sequence[ArrayPlan]) -> Callable[[], list[Found]]:
+        """Begin where answers take time; a call gives what is wrong with each array, raises nothing."""
+        if self._times is not None:
+            return lambda: self._each(plans)
+        futures = [self._threads.submit(self._array, plan, None) for plan in plans]
+        return lambda: [future.result() for future in futures]
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="zarrlift-source")
+
+    def close(self) -> None:
+        """Nothing more will be asked."""
+        if "_threads" in vars(self):
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def thoroughly(self, plan: ArrayPlan) -> Found:
+        """What is wrong with an array, whatever the times of files tell; raises nothing."""
+        return self._array(plan, None)
+
+    def _each(self, plans: Sequence[ArrayPlan]) -> list[Found]:
+        assert self._times is not None
+        self._times.forget()
+        return [self._array(plan, self._times) for plan in plans]
+
+    def _array(self, plan: ArrayPlan, times: Times | None) -> Found:
+        try:
+            return self._documents(plan, times) or self._chunks(plan, times)
+        except ZarrstackError as error:
+            return error.at(node=plan.path).problem
+        except OSError as error:
+            return StorageError("cannot read", node=plan.path, found=error.strerror).problem
+
+    def group(self, plan: GroupPlan) -> Found:
+        """What is wrong with a group; raises nothing."""
+        if self._times is not None:
+            self._times.forget()
+        try:
+            return self._documents(plan, self._times)
+        except ZarrstackError as error:
+            return error.at(node=plan.path).problem
+
+    # Documents
+
+    def _documents(self, plan: Published, times: Times | None) -> Found:
+        if times is not None and times.untouched_node(plan.path, plan.source_digests):
+            return None
+        if self._inlined:
+            return self._archive_documents(plan)
+        keys = [key for key, _ in plan.source_digests]
+        name = ATTRIBUTES.get(self._plan.format)
+        if name is not None and join(plan.path, name) not in keys:
+            keys.append(join(plan.path, name))  # which may be there now
+        found = _changed(self._source, keys, dict(plan.source_digests))
+        if found is None or self._is_inlined(plan):
+            return None
+        if isinstance(found, StorageError):
+            return found.at(node=plan.path).problem
+        return source_changed(
+            plan.path, "a document of the source changed since the plan was made", key=found, advice=_RESUME
+        )
+
+    def _archive_documents(self, plan: Published) -> Found:
+        pairs = dict(self._plan.source_digests)
+        found = _changed(self._source, list(pairs), pairs)
+        if found is None:
+            return None
+        if isinstance(found, StorageError):
+            return found.at(node=plan.path).problem
+        return source_changed(
+            plan.path, "the document that describes the source changed", key=found, advice=_RESUME
+        )
+
+    def _is_inlined(self, plan: Published) -> bool:
+        """Whether documents are read out of consolidated metadata, and say what they said."""
+        if not self._plan.source_digests:
+            return False
+        archive = describe(self._source, format=self._plan.format, options=self._plan.reading)
+        now = next((node.documents for node in archive.nodes if node.path == plan.path), ())
+        self._inlined = bool(now) and digests(now) == plan.source_digests
+        return self._inlined
+
+    # Chunks
+
+    def _chunks(self, plan: ArrayPlan, times: Times | None) -> Found:
+        if plan.route.name == "stay":
+            return None  # the chunks that are there are the result's own
+        if times is not None:
+            directories = chunk_directories(self._source, plan.path, plan.source)
+            if all(map(times.untouched, directories)):
+                return None
+        now = take_inventory(
+            self._source,
+            plan.path,
+            plan.source,
+            children=self._below.get(plan.path, frozenset()),
+            follow_links=self._plan.reading.follow_links,
+        )
+        if now.fingerprint == plan.fingerprint:
+            return None
+        return source_changed(
+            plan.path,
+            "chunks of the source were written, added or deleted since they were listed",
+            found=f"{len(now.indexes)} chunks",
+            advice=_RESUME,
+        )
+
+    @cached_property
+    def _below(self) -> dict[str, frozenset[str]]:
+        return names_below(node.path for node in self._plan.nodes)
+
+    # Nodes that are new
+
+    def added(self) -> Iterator[Problem]:
+        """A refusal for each node that was not there when the plan was made; StorageError."""
+        documents = _DOCUMENTS.get(self._plan.format)
+        if documents is None or not self._source.can_list:
+            return
+        if self._times is not None:
+            self._times.forget()
+        known = {node.path for node in self._plan.nodes} | set(self._plan.excluded)
+        places = [
+            group.path
+            for group in self._plan.groups
+            if self._times is None or not self._times.untouched(group.path)
+        ]
+        new = [
+            path
+            for place, entries in zip(places, self._source.list_dirs(places), strict=True)
+            for entry in entries
+            if entry.is_dir and not passed_over(entry.name) and (path := join(place, entry.name)) not in known
+        ]
+        keys = [join(path, name) for path in new for name in documents]
+        there = {
+            key.rpartition("/")[0]
+            for key, content in zip(keys, read_each(self._source, keys), strict=True)
+            if content is not None
+        }
+        for path in sorted(there):
+            yield source_changed(path, "the source has a node that was not there when the plan was made")
+
+
+def _changed(source: Storage, keys: Sequence[str], expected: dict[str, str]) -> str | StorageError | None:
+    """The first of some documents that is not as expected, or the error of one that cannot be read."""
+    for key, content in zip(keys, read_each(source, keys), strict=True):
+        if isinstance(content, StorageError):
+            return content.at(key=key)
+        if (None if content is None else digest(content)) != expected.get(key):
+            return key
+    return None

@@ -1,0 +1,158 @@
+"""`verify`: a legacy archive against its Zarr v3 counterpart."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zarrstack.core.errors import JobError, UsageError
+
+from ..archive.nodes import Format
+from ..archive.read_options import Axes, ReadOptions
+from ..recipe.recipe import Recipe
+from ..storage.local.files import WRITTEN
+from ..storage.transformer_stack import through
+from ..verification.archives import Watcher, verify_archives
+from ..verification.report import VerificationReport
+from .ledger.find_job import find_job
+from .ledger.ledger import Job
+
+if TYPE_CHECKING:
+    from ..storage.open_storage import Place
+
+
+def verify(
+    source: Place,
+    destination: Place | None = None,
+    *,
+    full: bool = False,
+    recipe: Recipe | None = None,
+    job: str | os.PathLike[str] | None = None,
+    format: Format | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    dest_storage_options: Mapping[str, Any] | None = None,
+    follow_links: bool = False,
+    axes: Axes | None = None,
+    allow_fallback: bool = False,
+    max_document_size: int | None = None,
+    progress: Watcher | None = None,
+) -> VerificationReport:
+    """Compare a legacy archive with its Zarr v3 counterpart; see `verify_archives`.
+
+    Source and destination may be the same place (work in place). Without a destination, `source`
+    is a job, or a place that a job concerns, and the job says the rest. Without `full`, the first,
+    the last, an edge, a missing and some random chunks of every array are compared.
+
+    Of a job only its recipe is believed (which changes were asked for), unless `recipe` is given, and
+    how the source was read, unless `format` and `axes` are. That it passed is noted in it, which
+    `finish` asks for. Raises UsageError if there is no archive, JobError if there is no job,
+    StorageError where listing fails; differences are in the report.
+    """
+    from ..formats.describe import describe
+    from ..formats.detect import detect
+    from ..storage.open_storage import open_storage
+
+    known = _known_job(source, destination, job)
+    if destination is None:
+        if known is None:
+            raise UsageError("a destination is needed", advice="Name one, or give a job.")
+        source = known.source
+        destination = known.source if known.in_place else known.destination
+    first = open_storage(source, storage_options=storage_options, follow_links=follow_links)
+    options = dest_storage_options
+    if known is not None and known.in_place and options is None:
+        options = storage_options
+    second = open_storage(destination, storage_options=options, follow_links=follow_links)
+    second.document_bound = WRITTEN
+    if known is not None and (known.source, known.destination) != (first.url, second.url):
+        known = None
+    in_place = first.url == second.url
+    if known is not None and known.finished and in_place:
+        raise JobError(
+            "finish has removed the legacy metadata: there is nothing left to compare with",
+            key=str(known.path),
+            advice="The job file keeps a copy; undo brings it back.",
+        )
+    if known is not None:
+        recipe = known.recipe if recipe is None else recipe
+        format = known.format if format is None else format  # noqa: A001
+        follow_links = follow_links or known.reading.follow_links
+        axes = known.reading.axes if axes is None else axes
+        allow_fallback = allow_fallback or known.reading.allow_fallback
+        max_document_size = max_document_size or known.reading.max_document_size
+    if in_place and format is None:
+        format = detect(first, beside_v3=True)  # noqa: A001 - both formats' documents lie at every node
+        if format == "zarr3":
+            raise UsageError(
+                "this is Zarr v3 already, and nothing else to compare it with",
+                found=first.url,
+                expected="a destination",
+            )
+    reading = ReadOptions.asked(
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+        in_place=in_place,
+    )
+    if known is not None:
+        first, second = through(first, known.source_through), through(second, known.dest_through)
+    archive = describe(first, format=format, options=reading)
+    report = verify_archives(archive, first, second, full=full, recipe=recipe, progress=progress)
+    if known is not None and report.ok:
+        with Job.open(known.path) as opened:
+            # A sample takes nothing away from what was found equal value by value.
+            opened.note(verified="full" if full or opened.fact("verified") == "full" else "sample")
+            opened.commit()
+    return report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _KnownJob:
+    """What a job says about a comparison."""
+
+    path: Path
+    source: str
+    destination: str
+    in_place: bool
+    format: Format
+    reading: ReadOptions
+    finished: bool
+    recipe: Recipe
+    source_through: str | None
+    dest_through: str | None
+
+
+def _known_job(
+    source: Place, destination: Place | None, job: str | os.PathLike[str] | None
+) -> _KnownJob | None:
+    """The job that made a destination, if it is found; JobError only where one was asked for."""
+    target = source if destination is None else destination
+    asked = destination is None or job is not None
+    if not isinstance(target, (str, os.PathLike)):
+        if job is None:
+            return None
+        target = ""
+    try:
+        path = find_job(target, job)
+        with Job.open(path, write=False) as opened:
+            plan = json.loads(opened.fact("plan") or "{}")
+            source_through, dest_through = opened.fact("source_through"), opened.fact("dest_through")
+            finished = opened.state == "finished"
+        return _KnownJob(
+            path=path,
+            finished=finished,
+            recipe=Recipe.from_json(plan["recipe"]),
+            source_through=source_through,
+            dest_through=dest_through,
+            reading=ReadOptions.from_json(plan),
+            **{name: plan[name] for name in ("source", "destination", "in_place", "format")},
+        )
+    except (JobError, KeyError):
+        if asked:
+            raise
+        return None

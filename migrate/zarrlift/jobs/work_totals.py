@@ -1,0 +1,103 @@
+"""How much a job reads in all: one source for the plan, the progress display and `status`.
+
+Bytes are stored bytes of the source, those that are read twice counted twice. What the plan only
+estimates is corrected by what has been read, so that nothing is ever more than whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+from ..archive.chunk_inventory import UNLISTED
+from ..planning.plans import ArrayPlan
+from ..transfer.counts import Moved
+from . import log_messages
+from .ledger.rows import Totals
+from .progress import Present, Progress
+
+UnderWay: TypeAlias = Mapping[str, tuple[int, int]]
+"""(chunks, bytes) of the source that running tasks have read, by the array's path."""
+
+_NOTHING: Final = Totals()
+
+
+def tasks_in_all(plan: ArrayPlan) -> int:
+    """Number of tasks of an array, of both passes where it goes in two."""
+    first = 0 if plan.between is None else max(len(plan.between.bounds) - 1, 0)
+    return plan.tasks + first
+
+
+def bytes_in_all(plan: ArrayPlan, done: Totals = _NOTHING, *, finished: bool = False) -> int:
+    """Stored bytes that an array takes to read, given what of it is `done`.
+
+    What was read of an array that is `finished`; else what is planned, unless that is an estimate or
+    already exceeded: then what the part that is done says about the whole.
+    """
+    if finished or not plan.tasks:
+        return done.bytes_in
+    planned = plan.bytes_read
+    if plan.bytes_in_known and done.bytes_in <= planned:
+        return planned
+    part = done.tasks / tasks_in_all(plan) if _by_tasks(plan) else done.chunks / max(plan.reads, 1)
+    return max(done.bytes_in, round(done.bytes_in / part) if part and done.bytes_in else planned)
+
+
+def _by_tasks(plan: ArrayPlan) -> bool:
+    """Whether chunks are no measure of the work: not all may be there, or those of two arrays are read."""
+    return plan.fingerprint == UNLISTED or plan.between is not None
+
+
+class Work:
+    """What a run reads in all, told to its progress display and corrected as tasks end."""
+
+    def __init__(self, progress: Progress, arrays: Sequence[tuple[ArrayPlan, Totals | None]]) -> None:
+        """Plans of the arrays that are not done, each with what is recorded of it."""
+        moving = [(plan, done or _NOTHING) for plan, done in arrays if plan.tasks]
+        self._progress = progress
+        self._plans = {plan.path: plan for plan, _ in moving}
+        self._done = {plan.path: done for plan, done in moving}
+        self._bytes = {plan.path: bytes_in_all(plan, done) for plan, done in moving}
+        self._all_bytes = sum(self._bytes.values())
+        self._all_chunks = sum(plan.reads for plan, _ in moving)
+        log_messages.begun(len(arrays), self._all_bytes)
+        progress.start(self._all_bytes, self._all_chunks)
+        recorded = [done for _, done in moving if done.tasks]
+        if recorded:
+            progress.resume_at(sum(done.chunks for done in recorded), sum(done.bytes_in for done in recorded))
+
+    def moved(self, plan: ArrayPlan, moved: Moved) -> None:
+        """A task has ended."""
+        done = self._done[plan.path] = _plus(self._done[plan.path], moved.chunks, moved.bytes_in, tasks=1)
+        self._expect(plan, bytes_in_all(plan, done))
+        self._progress.advance(moved.chunks, moved.bytes_in)
+
+    def finished(self, plan: ArrayPlan) -> None:
+        """An array is done: all that there was to read has been read."""
+        log_messages.array_done(plan.path)
+        if plan.tasks:
+            self._expect(plan, self._done[plan.path].bytes_in)
+
+    def present(self, under_way: UnderWay) -> Present:
+        """The present with what running tasks have read, by the array's path; may be called in any thread."""
+        total = self._all_bytes
+        for path, (chunks, nbytes) in under_way.items():
+            plan = self._plans[path]
+            if not _by_tasks(plan):
+                total += bytes_in_all(plan, _plus(self._done[path], chunks, nbytes)) - self._bytes[path]
+        return Present(
+            chunks=sum(chunks for chunks, _ in under_way.values()),
+            bytes=sum(nbytes for _, nbytes in under_way.values()),
+            total_bytes=total,
+        )
+
+    def _expect(self, plan: ArrayPlan, expected: int) -> None:
+        change = expected - self._bytes[plan.path]
+        if change:
+            self._bytes[plan.path] = expected
+            self._all_bytes += change
+            self._progress.expect(self._all_bytes, self._all_chunks)
+
+
+def _plus(done: Totals, chunks: int, nbytes: int, *, tasks: int = 0) -> Totals:
+    return Totals(tasks=done.tasks + tasks, chunks=done.chunks + chunks, bytes_in=done.bytes_in + nbytes)

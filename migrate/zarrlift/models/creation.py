@@ -1,0 +1,189 @@
+"""Make the hierarchy that a model describes: groups, arrays, metadata, no chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from zarrstack.core.errors import JobError, Joined, MetadataError, Problem, UsageError, ZarrstackError
+from zarrstack.core.json_text import JSONObject, canonical, document, excerpt
+
+from ..storage.base import LocalStorage, Storage
+from ..storage.local.scratch import MODEL, directory_of
+from ..storage.local.writer import Writer, writer_for
+from ..storage.open_storage import Place, open_storage
+from .functions import Modelled, show
+from .model_storage import consolidated, node_documents
+from .readable_arrays import Readers
+from .zom import Flat, flatten, format_of, is_group
+
+_BATCH: Final = 256
+"""Documents that are written at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Created:
+    """What was made."""
+
+    url: str
+    arrays: int
+    groups: int
+    problems: tuple[Problem, ...] = ()
+    """Notes on what was read leniently."""
+
+    def to_json(self) -> JSONObject:
+        """For machines."""
+        problems = [problem.to_json() for problem in self.problems]
+        return {"url": self.url, "arrays": self.arrays, "groups": self.groups, "problems": problems}
+
+
+def create(
+    model: Modelled,
+    place: Place,
+    *,
+    consolidate: bool = False,
+    migrated: bool = False,
+    storage_options: dict[str, Any] | None = None,
+) -> Created:
+    """Make the hierarchy of a model (or of another archive) at a place where nothing is yet.
+
+    Documents are written as a migration publishes them: arrays, then groups from the leaves up, the
+    root last, each whole. A reader sees the hierarchy complete or not at all; what a killed call
+    leaves behind is taken over by the next one with the same model. `migrated` makes the v3 form of a
+    v2 model. Raises MetadataError with every fault of the model, JobError where something else is,
+    StorageError.
+    """
+    hierarchy = show(model, migrated=migrated)
+    if hierarchy.unread:
+        why = next(iter(hierarchy.unread_problems), None)
+        raise MetadataError(
+            "nodes of the model cannot be read",
+            node=hierarchy.unread[0],
+            found=None if why is None else str(why),
+        )
+    flat = flatten(hierarchy.model)
+    problems = list(metadata_problems(flat))
+    if problems:
+        first = problems[0]
+        raise MetadataError(
+            Joined.of((first.message, *problems[1:20])),
+            node=first.node,
+            found=first.found,
+            expected=first.expected,
+        )
+    if consolidate and not is_group(flat[""]):
+        raise UsageError("consolidated metadata belongs to a root that is a group", found="an array")
+    storage = open_storage(place, storage_options=storage_options, mode="w")
+    documents = _in_order(hierarchy.model, flat, consolidate=consolidate)
+    _refuse_others(storage, documents)
+    _write(storage, documents)
+    groups = sum(is_group(node) for node in flat.values())
+    notes = tuple(problem for problem in hierarchy.problems if problem.kind == "model")
+    return Created(url=storage.url, arrays=len(flat) - groups, groups=groups, problems=notes)
+
+
+def metadata_problems(flat: Flat) -> Iterator[Problem]:
+    """What the metadata of the nodes themselves has wrong: every fault, each with its path.
+
+    v3 is held against zarr-metadata. v2 is held against what its specification cannot do without:
+    a model of an archive may hold what old writers left out, which readers put up with. Data types and
+    codecs must be those of zarr-python or of this project.
+    """
+    known: dict[str, tuple[Problem, ...]] = {}
+    readers = Readers()
+    for path, node in flat.items():
+        text = canonical({name: value for name, value in node.items() if name != "attributes"})
+        if text not in known:
+            known[text] = tuple(_faults(node, readers))
+        yield from (problem.at(node=path) for problem in known[text])
+
+
+def _faults(node: JSONObject, readers: Readers) -> Iterator[Problem]:
+    sound = True
+    for place, message in _v2_faults(node) if format_of(node) == 2 else _v3_faults(node):
+        member = place.partition("/")[0]
+        found = excerpt(node[member]) if member in node else None
+        yield Problem(kind="metadata", message=f"{place}: {message}", found=found)
+        sound = False
+    if sound and (problem := readers.refused(node)) is not None:
+        yield replace(problem, message=f"nothing reads this array: {problem.message}", node=None)
+
+
+def _v3_faults(node: JSONObject) -> Iterator[tuple[str, str]]:
+    from zarr_metadata.model import read_node_metadata_v3
+
+    for problem in read_node_metadata_v3(node).problems:
+        yield "/".join(map(str, problem.loc)), problem.message
+
+
+def _v2_faults(node: JSONObject) -> Iterator[tuple[str, str]]:
+    if is_group(node):
+        return
+    for name in ("shape", "chunks"):
+        value = node.get(name)
+        if not isinstance(value, list) or not all(type(item) in (int, float) and item >= 0 for item in value):
+            yield name, "a list of lengths is expected"
+    shape, chunks = node.get("shape"), node.get("chunks")
+    if isinstance(shape, list) and isinstance(chunks, list) and len(shape) != len(chunks):
+        yield "chunks", f"one length for each of {len(shape)} axes is expected"
+    if not isinstance(node.get("dtype"), (str, list)):
+        yield "dtype", "a dtype is expected"
+
+
+def _in_order(model: JSONObject, flat: Flat, *, consolidate: bool) -> dict[str, bytes]:
+    """Documents by key in the order in which a reader may see them."""
+    ordered = sorted(flat, key=lambda path: (is_group(flat[path]), -path.count("/") - bool(path), path))
+    documents: dict[str, JSONObject] = {}
+    for path in [path for path in ordered if path] + [""]:
+        own = node_documents(path, flat[path])
+        documents.update(reversed(own.items()))  # .zattrs before what says that a node is there
+    if consolidate:
+        root = consolidated(model)
+        if format_of(model) == 3:
+            documents["zarr.json"] = root
+        else:
+            group = documents.pop(".zgroup")
+            documents.update({".zmetadata": root, ".zgroup": group})
+    return {key: document(content) for key, content in documents.items()}
+
+
+def _refuse_others(storage: Storage, documents: dict[str, bytes]) -> None:
+    """JobError unless what is there is what an earlier call with this model left, or nothing."""
+    if not storage.can_list:
+        return
+    last = next(reversed(documents))
+    for key in storage.list_prefix(""):
+        if isinstance(storage, LocalStorage) and key.startswith(directory_of(MODEL) + "/"):
+            continue
+        if key == last or documents.get(key) is None or storage.get(key) != documents[key]:
+            raise JobError(
+                "the place holds something already",
+                key=key,
+                found=storage.url,
+                advice="Choose another place, or remove what is there.",
+            )
+
+
+def _write(storage: Storage, documents: dict[str, bytes]) -> None:
+    """Write all but the last document, then the last; on an error take back what was written."""
+    writer = writer_for(storage, MODEL, fsync=False)
+    *most, last = documents
+    try:
+        _write_most(writer, [(key, documents[key]) for key in most])
+        writer.write(last, documents[last])
+        writer.settle()
+    except BaseException:
+        for key in reversed(documents):
+            with suppress(ZarrstackError):
+                storage.delete(key)
+        raise
+    finally:
+        writer.close()
+
+
+def _write_most(writer: Writer, items: list[tuple[str, bytes]]) -> None:
+    """Level by level in the order given: a batch is written at once, where the store can."""
+    for start in range(0, len(items), _BATCH):
+        writer.write_many(items[start : start + _BATCH])

@@ -1,0 +1,108 @@
+"""A model as the documents that a store would hold, and as a place that holds nothing else.
+
+Readers and the plan work on storage: given a model as one, they read it as they read an archive,
+so that nothing about a format is said here a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from zarrstack.core.errors import MetadataError
+from zarrstack.core.json_text import JSONObject, document
+from zarrstack.core.paths import join
+
+from ..planning.zarr_json import consolidate
+from ..storage.base import Entry, Storage
+from .zom import Flat, flatten, format_of, is_group
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+
+    from ..storage.local.files import Bound
+
+
+def node_documents(path: str, node: JSONObject) -> dict[str, JSONObject]:
+    """The documents of one node by key: `zarr.json`, or `.zarray` or `.zgroup` and `.zattrs`.
+
+    v2 keeps attributes in a document of their own, which is left out where there are none.
+    """
+    if format_of(node) == 3:
+        return {join(path, "zarr.json"): node}
+    attributes = node.get("attributes") or {}
+    metadata = {name: value for name, value in node.items() if name != "attributes"}
+    result = {join(path, ".zgroup" if is_group(node) else ".zarray"): metadata}
+    if attributes:
+        result[join(path, ".zattrs")] = attributes
+    return result
+
+
+def consolidated(model: JSONObject) -> JSONObject:
+    """The consolidated metadata that follows from a model: flattened, its nodes in one document.
+
+    For v2 the content of `.zmetadata`, for v3 the root's `zarr.json` with all others in it. Both are
+    conventions of zarr-python (3.1.6 and 3.4.2), no part of a specification. MetadataError where the
+    root is an array.
+    """
+    if not is_group(model):
+        raise MetadataError("consolidated metadata belongs to a root that is a group", node="")
+    flat = flatten(model)
+    if format_of(model) == 3:
+        return consolidate(flat)
+    metadata: JSONObject = {}
+    for path, node in flat.items():
+        metadata.update(node_documents(path, node))
+        metadata.setdefault(join(path, ".zattrs"), {})  # as zarr-python has it
+    return {"metadata": dict(sorted(metadata.items())), "zarr_consolidated_format": 1}
+
+
+class ModelStorage(Storage):
+    """A place that holds the documents of a model and no chunks; it cannot be written."""
+
+    in_process = True
+
+    def __init__(self, flat: Flat, *, url: str) -> None:
+        self.url = url
+        self._documents: dict[str, JSONObject] = {}
+        self._below: dict[str, dict[str, bool]] = {"": {}}
+        for path, node in flat.items():
+            for key, content in node_documents(path, node).items():
+                self._add(key, content)
+
+    def _add(self, key: str, content: JSONObject) -> None:
+        self._documents[key] = content
+        is_dir = False
+        while key:
+            key, _, name = key.rpartition("/")
+            known = self._below.setdefault(key, {})
+            if name in known:
+                return
+            known[name] = is_dir
+            is_dir = True
+
+    def get(self, key: str, bound: Bound | None = None) -> bytes | None:
+        """The document, or None."""
+        content = self._documents.get(key)
+        return None if content is None else document(content)
+
+    def put(self, key: str, data: bytes) -> None:
+        """Not here: a model is data."""
+        raise NotImplementedError(key)
+
+    def delete(self, key: str) -> None:
+        """Not here: a model is data."""
+        raise NotImplementedError(key)
+
+    def list_dir(self, prefix: str) -> Iterator[Entry]:
+        """The names below a node."""
+        for name, is_dir in self._below.get(prefix, {}).items():
+            yield Entry(name, is_dir)
+
+    def zarr_store(self) -> Store:
+        """The documents in memory."""
+        from zarr.core.buffer import default_buffer_prototype
+        from zarr.storage import MemoryStore
+
+        make = default_buffer_prototype().buffer.from_bytes
+        return MemoryStore({key: make(document(content)) for key, content in self._documents.items()})

@@ -1,0 +1,274 @@
+"""One array's plan. What layout and recipe alone decide is worked out once for all arrays that share them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+from typing import Final, TypeAlias
+
+from zarrstack.core.errors import Problem, UsageError, any_refusal
+from zarrstack.core.identity_cache import Remembered
+from zarrstack.core.json_text import JSON, JSONObject
+
+from ..archive.chunk_inventory import NOT_LISTED, Inventory, nothing_there, require_countable, take_inventory
+from ..archive.nodes import ArrayNode, Document, Layout, Node
+from ..conventions.apply import Applied
+from ..conventions.base import Change
+from ..formats.tree.nodes import placed
+from ..formats.tree.walk import leading_away
+from ..recipe.recipe import ArrayRecipe
+from ..storage.base import Storage
+from .chunk_checks import fit_problem, memory_problem, object_problem, size_problems
+from .destination import destination_layout
+from .estimates import DENSE, figures
+from .n5_checks import block_problems, mode_problem
+from .plans import ArrayPlan, Move
+from .reader_limits import reader_problems
+from .regrid.blocks import Blocks, choose_blocks, mean_leaf, memory_of_pairs
+from .routes import Route, route_between
+from .zarr_json import array_head, strict_attributes
+
+_SMALL: Final = 8192
+"""Bytes of a document whose digest is kept: thousands are alike."""
+_Notes: TypeAlias = tuple[Problem, ...]
+
+
+def digest(content: bytes) -> str:
+    """The digest by which a metadata document is recognised."""
+    return _small_digest(content) if len(content) <= _SMALL else _digest(content)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+_small_digest = lru_cache(maxsize=1024)(_digest)
+
+
+def digests(documents: tuple[Document, ...]) -> tuple[tuple[str, str], ...]:
+    """(key, digest) of each document."""
+    return tuple([(document.key, digest(document.content)) for document in documents])
+
+
+class ArrayPlanner:
+    """Plans the arrays of one archive."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        applied: Applied,
+        *,
+        in_place: bool,
+        follow_links: bool,
+        listing: bool,
+        budget: int,
+        buffers: int,
+    ) -> None:
+        """`budget` and `buffers` are bytes: of the whole process, and of a worker for requests under way."""
+        self.storage = storage
+        self.applied = applied
+        self.in_place = in_place
+        self.follow_links = follow_links
+        self.listing = listing
+        self.budget = budget
+        self.buffers = buffers
+        self._destination = Remembered(self._new_destination)
+        self._way = Remembered(self._new_way)
+        self._countable = Remembered(require_countable)
+        self._head = Remembered(array_head)
+        self._strict = Remembered(strict_attributes)
+
+    def plan(
+        self, node: ArrayNode, recipe: ArrayRecipe, children: frozenset[str]
+    ) -> tuple[ArrayPlan, Inventory]:
+        """The plan for an array that is not refused, with its problems, and the listing made for it.
+
+        `children` are names below the array that belong to other nodes. Raises what keeps it back.
+        """
+        assert node.layout is not None  # refused nodes do not come here
+        source = node.layout
+        change = self.applied.change(node.path)
+        problems = [*node.problems, *self.applied.told(node.path)]
+        inventory = self._inventory(node, source, children)
+        destination, notes = self._destined(node, source, recipe, inventory)
+        # A refusal is about what the array's document says, which is the first of its documents.
+        key = node.documents[0].key if node.documents else None
+        problems.extend(placed(notes, node.path, key))
+        if change.dimension_names is not None:
+            destination = replace(destination, dimension_names=change.dimension_names)
+        attributes, notes = self.attributes(node, change, recipe)
+        problems.extend(notes)
+        route, blocks = self._way(source, destination, recipe)
+        if self.in_place and route.name != "stay":
+            raise UsageError(
+                "in place only metadata is added; this recipe changes chunks",
+                node=node.path,
+                found=f"a change of {route.reason}",
+                advice="Migrate to a new place instead, or leave the option out.",
+            )
+        problems.extend(_inventory_problems(node, source, inventory))
+        problems.extend(self._chunk_problems(node, source, inventory, route, recipe, key))
+        document: JSONObject = {}
+        if not any_refusal(problems):
+            # A layout that is refused is the source's, which no document of v3 may be able to say.
+            document = {**self._head(destination), "attributes": attributes}
+            contents = [legacy.content for legacy in node.documents]
+            problems.extend([problem.at(node=node.path) for problem in reader_problems(document, contents)])
+        known = inventory.total_bytes
+        raw = prod(source.chunk_shape) * (source.data_type.itemsize or 32)
+        bytes_in = known if known is not None else len(inventory.indexes) * raw // DENSE
+        if isinstance(blocks, Problem):
+            problems.append(blocks.at(node=node.path))
+            blocks = None
+        worked = figures(source, destination, route, bytes_in, inventory, blocks)
+        if blocks is not None:
+            from .regrid.two_passes import pass_figures, passes_note, two_passes
+
+            worked["memory"] = blocks.memory
+            passes = None
+            if self.listing:
+                passes = two_passes(source, destination, blocks, self.budget, node.path, buffers=self.buffers)
+            if passes is not None:
+                problems.append(passes_note(passes, blocks).at(node=node.path))
+                blocks = passes.second
+                worked |= figures(source, destination, route, bytes_in, inventory, blocks)
+                worked |= pass_figures(passes, source, inventory, bytes_in)
+        elif route.name != "stay":
+            worked["memory"] = memory_of_pairs(source, destination, self.buffers)
+        planned = ArrayPlan(
+            move=Move(
+                path=node.path,
+                source=source,
+                destination=destination,
+                route=route,
+                casting=recipe.casting,
+                objects=recipe.objects,
+                allow_pickle=recipe.allow_pickle,
+                drop_empty=recipe.drop_empty,
+                block_shape=None if blocks is None else blocks.shape,
+                piece_shape=None if blocks is None else blocks.piece,
+                run_shape=None if blocks is None else blocks.run,
+            ),
+            document=document,
+            fill_is_null=node.fill_is_null,
+            chunks=len(inventory.indexes),
+            bytes_in=bytes_in,
+            bytes_in_known=known is not None,
+            **worked,
+            fingerprint=inventory.fingerprint,
+            source_digests=digests(node.documents),
+            problems=tuple(problems),
+        )
+        return planned, inventory
+
+    def attributes(self, node: Node, change: Change, recipe: ArrayRecipe) -> tuple[JSONObject, _Notes]:
+        """The attributes that a node will have, and what there is to say of them."""
+        meant: Mapping[str, JSON] = node.attributes if change.attributes is None else change.attributes
+        if recipe.attributes == "keep":
+            return dict(meant), ()
+        strict, notes = self._strict(meant)
+        return strict, tuple([note.at(node=node.path) for note in notes])
+
+    def _inventory(self, node: ArrayNode, source: Layout, children: frozenset[str]) -> Inventory:
+        if not self.listing:
+            return NOT_LISTED
+        if node.bare:
+            self._countable(source)
+            return nothing_there()
+        return take_inventory(
+            self.storage, node.path, source, children=children, follow_links=self.follow_links
+        )
+
+    def _destined(
+        self, node: ArrayNode, source: Layout, recipe: ArrayRecipe, inventory: Inventory
+    ) -> tuple[Layout, _Notes]:
+        """The layout of the result; only shards depend on what a chunk takes stored."""
+        if recipe.shards is None:
+            return self._destination(source, recipe, node.fill_is_null)
+        leaf_bytes = mean_leaf(source, inventory)
+        return destination_layout(node, recipe, in_place=self.in_place, leaf_bytes=leaf_bytes)
+
+    def _new_destination(
+        self, source: Layout, recipe: ArrayRecipe, fill_is_null: bool
+    ) -> tuple[Layout, _Notes]:
+        alike = ArrayNode(path="", layout=source, fill_is_null=fill_is_null)
+        return destination_layout(alike, recipe, in_place=self.in_place)
+
+    def _new_way(
+        self, source: Layout, destination: Layout, recipe: ArrayRecipe
+    ) -> tuple[Route, Blocks | Problem | None]:
+        route = route_between(source, destination, same_place=self.in_place, drop_empty=recipe.drop_empty)
+        return route, choose_blocks(source, destination, self.budget, self.buffers)
+
+    def _chunk_problems(
+        self,
+        node: ArrayNode,
+        source: Layout,
+        inventory: Inventory,
+        route: Route,
+        recipe: ArrayRecipe,
+        key: str | None,
+    ) -> list[Problem]:
+        """What the chunks themselves say against the array."""
+        if not len(inventory.indexes):
+            return []
+        problems: list[Problem] = []
+        if route.name == "stay":
+            problems.extend(block_problems(node.path, self.storage, source, inventory))
+        elif (other := mode_problem(node.path, self.storage, source, inventory)) is not None:
+            problems.append(other)
+        for name, large in size_problems(source, inventory):
+            problems.append(large.at(node=node.path, key=source.prefix(node.path) + name))
+        if problems:
+            return problems
+        if (wrong := memory_problem(source, inventory) or fit_problem(source, inventory)) is not None:
+            problems.append(wrong.at(node=node.path, key=key))
+        elif source.data_type.name == "object" and recipe.objects == "refuse" and route.name == "rewrite":
+            other = object_problem(node.path, self.storage, source, inventory)
+            problems.extend([] if other is None else [other])
+        return problems
+
+
+def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -> list[Problem]:
+    problems = []
+    if node.fill_is_null and inventory.certain:
+        missing = source.objects.total - len(inventory.indexes)
+        if missing:
+            problems.append(
+                Problem(
+                    kind="fill-null",
+                    severity="note",
+                    node=node.path,
+                    message=f"fill_value null becomes {source.fill_value!r}, "
+                    f"which {missing} missing chunks will show",
+                )
+            )
+    if inventory.stray_count:
+        names = ", ".join(repr(name) for name in inventory.strays)
+        more = "" if inventory.stray_count == len(inventory.strays) else ", ..."
+        problems.append(
+            Problem(
+                kind="stray",
+                severity="note",
+                node=node.path,
+                message=f"{inventory.stray_count} objects belong to no chunk and stay behind: {names}{more}",
+            )
+        )
+    for key, target in inventory.bad_links:
+        problems.append(leading_away(node.path, key, target))
+    for key, what in inventory.no_files:
+        problems.append(
+            Problem(
+                kind="chunk",
+                node=node.path,
+                key=key,
+                message="what stands in the place of a chunk cannot be one",
+                found=what,
+                expected="a file, or nothing",
+                advice="Restore the chunk, move away what is there, or exclude the array.",
+            )
+        )
+    return problems

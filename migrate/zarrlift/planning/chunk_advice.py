@@ -1,0 +1,78 @@
+"""What to do about a chunk that does not decode; whoever decoded it knew no more than its bytes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.errors import ChunkError, Problem, StorageError, ZarrstackError
+from zarrstack.core.git_pointers import LOOKED_AT, pointer
+
+from ..archive.decoder import object_bound, object_decoder
+from ..archive.nodes import Layout
+from ..storage.base import Storage
+
+_RESTORE: Final = "Restore the chunk from a backup and resume, or leave the array out with --exclude."
+_AGAIN: Final = (
+    "It may have been cut on its way: resume reads it again. If it stays so, restore the chunk from a backup "
+    "and resume, or leave the array out with --exclude."
+)
+_CHARACTERS: Final = (
+    "The chunk has one byte for each character, as netcdf-c 4.9.0 writes them under <U1: set dtype to |S1 in "
+    ".zarray, and migrate anew."
+)
+_CHARACTER: Final = DataType.from_numpy(np.dtype("S1"))
+_UCS4: Final = 4
+"""Bytes of a character under `<U1`."""
+
+
+def advised(problem: Problem, source: Storage, layout: Layout) -> Problem:
+    """The problem of an array that failed, with what to do if it is a chunk of the source."""
+    told = pointed_out(problem, source)
+    if told.kind != "chunk" or told.advice is not None:
+        return told
+    if _of_bytes(told.key, source, layout):
+        return replace(told, advice=_CHARACTERS)
+    return replace(told, advice=_RESTORE if source.soon is None else _AGAIN)
+
+
+def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:
+    """Whether an object that is no chunk of `<U1` is one of as many single bytes."""
+    if key is None or layout.data_type.name != "fixed_length_utf32" or layout.data_type.itemsize != _UCS4:
+        return False
+    try:
+        data = source.get(key, object_bound(layout))
+        if data is None:
+            return False
+        object_decoder(replace(layout, data_type=_CHARACTER, fill_value="")).decode(data)
+    except ZarrstackError:
+        return False
+    return True
+
+
+def pointed_out(problem: Problem, source: Storage) -> Problem:
+    """The problem of a chunk, or, where a pointer of Git LFS or git-annex stands in its place, that."""
+    if problem.kind != "chunk" or problem.key is None:
+        return problem
+    try:
+        start = source.get_part(problem.key, 0, LOOKED_AT)
+    except StorageError:
+        return problem
+    told = None if start is None else not_fetched(start)
+    return problem if told is None else told.at(node=problem.node, key=problem.key).problem
+
+
+def not_fetched(data: bytes) -> ChunkError | None:
+    """The error that says so, where an object is such a pointer."""
+    found = pointer(data)
+    if found is None:
+        return None
+    return ChunkError(
+        f"{found.what} stands in the place of a chunk",
+        found=found.found,
+        expected="the chunk itself",
+        advice=found.advice,
+    )

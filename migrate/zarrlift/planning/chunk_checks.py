@@ -1,0 +1,144 @@
+"""What chunks themselves must answer before an array is accepted: one look, while planning.
+
+Arrays of objects become text only if every value is a str, and nothing but a chunk tells
+what is in it; chunks that are larger than this machine's memory can be neither decoded nor
+verified here. Both are better said in the plan than in the middle of a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from math import prod
+from typing import Final
+
+import numpy as np
+
+from zarrstack.core.chain.array_filters import ARRAY_FILTERS
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.codecs.pipeline import Pipeline
+from zarrstack.core.data_types.object_values import to_strings
+from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.errors import CastError, MetadataError, Problem, ZarrstackError
+from zarrstack.core.grid.frames import Shards
+
+from ..archive.chunk_inventory import Inventory
+from ..archive.decoder import object_bound, object_decoder
+from ..archive.nodes import Layout
+from ..storage.base import Storage
+
+_SHAPED: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
+"""Object codecs that hold values of any kind. Variable-length text and bytes are what they are."""
+_BY_ELEMENTS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
+"""Codecs that take whole elements only, of a size of their own."""
+_MOST_NAMED: Final = 20
+_TOO_LARGE: Final = "Restore it from a backup, or leave the array out with --exclude."
+_COPIES: Final = 4
+"""How often a chunk stands in memory at times: decoded, encoded and read back, in two threads."""
+_OBJECT_BYTES: Final = 64
+"""Bytes of memory of one str or bytes, at least (CPython 3.11: 49 and 33, and the reference)."""
+
+
+def object_problem(path: str, storage: Storage, source: Layout, inventory: Inventory) -> Problem | None:
+    """A refusal if the first chunk of an array of objects holds anything but str.
+
+    A chunk that cannot be read or decoded is the run's to report.
+    """
+    if source.chain.codecs[source.chain.middle].name not in _SHAPED or not len(inventory.indexes):
+        return None
+    place = source.objects.coordinates(int(inventory.indexes[0]))
+    key = source.key(path, place)
+    try:
+        payload = storage.get(key, object_bound(source))
+        if payload is None:
+            return None
+        values = object_decoder(source).decode(payload)
+        to_strings(values[source.objects.valid(place)], "refuse")
+    except CastError as error:
+        return error.at(node=path, key=key).problem
+    except (ZarrstackError, MemoryError):
+        return None
+    return None
+
+
+def fit_problem(source: Layout, inventory: Inventory) -> Problem | None:
+    """A refusal if there are chunks, and the codecs cannot have made any of the chunk shape.
+
+    Without chunks nothing was ever encoded: the fill value is all there is to read, by anybody.
+    """
+    if not len(inventory.indexes) or not any(codec.name in _BY_ELEMENTS for codec in source.chain.codecs):
+        return None
+    return _fit(source.chain, source.chunk_shape, source.data_type)
+
+
+@lru_cache(maxsize=1024)
+def _fit(chain: Chain, chunk_shape: tuple[int, ...], data_type: DataType) -> Problem | None:
+    try:
+        Pipeline(chain, chunk_shape, data_type)
+    except MetadataError as error:
+        advice = "Correct the codec or the chunk shape, or leave the array out with --exclude."
+        return replace(error.problem, advice=advice)
+    except ZarrstackError:  # such as pickles, of which others tell
+        return None
+    return None
+
+
+def size_problems(source: Layout, inventory: Inventory) -> Iterator[tuple[str, Problem]]:
+    """(name below the array's prefix, refusal) of the first objects that are larger than a chunk can be."""
+    total, sizes = inventory.total_bytes, inventory.sizes
+    if total is None or sizes is None:
+        return
+    if total <= prod(source.object_shape) * source.item_bytes:
+        return  # none of them alone is more
+    bound = object_bound(source)
+    for place in np.flatnonzero(sizes > bound.most)[:_MOST_NAMED].tolist():
+        name = source.keys.key(source.objects.coordinates(int(inventory.indexes[place])))
+        yield name, replace(bound.too_large(f"{sizes[place]} bytes").problem, advice=_TOO_LARGE)
+
+
+def memory_problem(source: Layout, inventory: Inventory) -> Problem | None:
+    """A refusal if a stored chunk says that it unpacks to more than this machine has memory for."""
+    if not len(inventory.indexes):
+        return None
+    size = prod(source.object_shape) * (source.data_type.itemsize or _OBJECT_BYTES)
+    if isinstance(source.frame, Shards):
+        size = max(size, source.frame.index.size(source.frame.chunks_per_shard))
+    if size <= _ALWAYS:
+        return None
+    room = machine_memory()
+    if size * _COPIES <= room:
+        return None
+    return Problem(
+        kind="memory",
+        message="a chunk is too large for the memory of this machine",
+        found=f"chunks of {size} bytes",
+        expected=f"at most {room // _COPIES} bytes",
+        advice="If the chunk shape is right, migrate on a machine with more memory.",
+    )
+
+
+_ALWAYS: Final = 256 << 20
+"""Bytes of a chunk that are never asked about."""
+
+
+_TAKEN_FOR: Final = 8 << 30
+"""Bytes that a machine is taken to have if it does not tell."""
+
+
+def machine_memory() -> int:
+    """Bytes of memory that a process here may have: of the machine, or of its control group if less."""
+    limits = [_TAKEN_FOR]
+    if sys.platform != "win32":
+        with contextlib.suppress(ValueError, OSError):  # a Unix that does not tell
+            limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            with open(name, encoding="ascii") as file:
+                limits.append(int(file.read()))
+        except (OSError, ValueError):  # no such control group, or "max"
+            continue
+    return min(limits)

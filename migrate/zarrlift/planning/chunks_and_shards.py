@@ -1,0 +1,117 @@
+"""How the objects of a result are cut and named: leaf chunks, shards, keys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from zarrstack.core.errors import Problem, UnsupportedError, UsageError
+from zarrstack.core.grid.chunk_keys import ChunkKeys
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.grid.frames import Frame, Shards
+from zarrstack.core.grid.shard_index import IndexFormat
+from zarrstack.core.n5.blocks import N5Keys
+
+from ..archive.nodes import Layout
+from ..recipe.grid import chunk_shape, chunks_per_shard
+from ..recipe.recipe import ArrayRecipe
+
+
+def placed(
+    source: Layout, layout: Layout, recipe: ArrayRecipe, leaf_bytes: float
+) -> tuple[Layout, list[Problem]]:
+    """The layout of a copy with the chunks, shards and keys it is to have.
+
+    `leaf_bytes` is what a leaf of the source takes stored, on average. An array with another number of
+    axes than the recipe names keeps what it has, which is noted.
+    """
+    problems: list[Problem] = []
+    if recipe.chunks is not None and (shape := _chunks(recipe.chunks, layout.shape, problems)):
+        layout = replace(layout, chunk_shape=shape)
+    frame = _frame(source, layout, recipe, leaf_bytes, problems)
+    if isinstance(frame, Shards) and frame.index.location == "start":
+        # zarrita.js 0.7.5 looks for the index at the end whatever the document says, and shows fill values.
+        message = "zarrita.js misreads shards whose index stands at the start"
+        problems.append(Problem(kind="readers", severity="warning", message=message, found=str(frame)))
+    keys = keys_for(source.keys, recipe, in_place=False)
+    return replace(layout, keys=keys, frame=frame, root=None), problems
+
+
+def _chunks(text: str, shape: tuple[int, ...], problems: list[Problem]) -> tuple[int, ...] | None:
+    """The chunks that are asked for; None, and a note, where they are meant for other arrays."""
+    try:
+        return chunk_shape(text, shape)
+    except UnsupportedError as error:
+        problems.append(replace(error.problem, kind="grid", severity="note"))
+        return None
+
+
+def _frame(
+    source: Layout, layout: Layout, recipe: ArrayRecipe, leaf_bytes: float, problems: list[Problem]
+) -> Frame | None:
+    """The shards of a copy, with the index that is asked for; N5's headers come off."""
+    before = source.frame if isinstance(source.frame, Shards) else None
+    if _unhashable(layout) and (before is not None or recipe.shards not in (None, "none")):
+        message = (
+            "no shards: zarr-python 3.1.6 does not read any of structs, raw bytes and times without a unit"
+        )
+        problems.append(Problem(kind="grid", severity="note", message=message, found=str(layout.data_type)))
+        return None
+    if recipe.shards is None:
+        if before is None:
+            return None
+        if layout.chunk_shape == source.chunk_shape:
+            return Shards(before.chunks_per_shard, _index(before.index, recipe))
+        # Other chunks, and nothing said of shards: they hold about as many values as before.
+        counts = tuple(
+            max(whole // leaf, 1) for whole, leaf in zip(source.object_shape, layout.chunk_shape, strict=True)
+        )
+        return Shards(counts, _index(before.index, recipe))
+    stored = leaf_bytes * prod(layout.chunk_shape) / max(prod(source.chunk_shape), 1)
+    try:
+        asked, why = chunks_per_shard(recipe.shards, layout.grid.counts, stored)
+    except UnsupportedError as error:
+        problems.append(replace(error.problem, kind="grid", severity="note"))
+        return None if before is None else Shards(before.chunks_per_shard, _index(before.index, recipe))
+    if recipe.shards == "auto":
+        words = "no shards" if asked is None else f"shards of {' x '.join(map(str, asked))} chunks"
+        problems.append(Problem(kind="grid", severity="note", message=f"{words}: {why}"))
+    return None if asked is None else Shards(asked, _index(IndexFormat(), recipe))
+
+
+def _unhashable(layout: Layout) -> bool:
+    """Whether zarr-python 3.1.6, which hashes the fill value, reads no shard of an array.
+
+    "unhashable type: 'writeable void-scalar'", "Can't hash generic timedelta64".
+    """
+    dtype = layout.data_type.numpy
+    return dtype.kind == "V" or (dtype.kind == "m" and np.datetime_data(dtype)[0] == "generic")
+
+
+def _index(form: IndexFormat, recipe: ArrayRecipe) -> IndexFormat:
+    if recipe.shard_index is not None:
+        form = replace(form, checksum=recipe.shard_index == "crc32c")
+    if recipe.shard_index_location is not None:
+        form = replace(form, location=recipe.shard_index_location)
+    return form
+
+
+def keys_for(source: ChunkKeys, recipe: ArrayRecipe, *, in_place: bool) -> KeyEncoding:
+    """How the chunks of a result are named; UsageError and UnsupportedError in place, where keys stay."""
+    if in_place:
+        if isinstance(source, N5Keys) and source.axes == "kept":
+            source = KeyEncoding("v2", "/")
+        if not isinstance(source, KeyEncoding):
+            raise UnsupportedError("the keys of the chunks are none that Zarr v3 has", found=str(source))
+        if recipe.separator not in (None, source.separator):
+            raise UsageError(
+                "in place chunks keep their keys",
+                found=f"--separator {recipe.separator!r}",
+                expected=f"{source.separator!r}, as the chunks lie",
+                advice="Migrate to a new place instead, or leave the option out.",
+            )
+        return source
+    name = recipe.key_encoding or "default"
+    return KeyEncoding(name, recipe.separator or ("/" if name == "default" else "."))

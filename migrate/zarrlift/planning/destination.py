@@ -1,0 +1,382 @@
+"""(ArrayNode, ArrayRecipe) -> the Layout its copy will have, and what there is to say about it.
+
+By default a copy is *portable* (see `portable`): it changes what some reader would not
+read, and nothing else, so that most chunks move as they lie. In place, and with
+`--codecs keep`, the stored bytes stay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.readers import CODECS, DATA_TYPES, READERS, Row, misread_nan, within_limits
+from zarrstack.core.chain.unchanged_bytes import keep_problems
+from zarrstack.core.data_types.cast import cast, cast_refusal
+from zarrstack.core.data_types.v3 import DataType, fill_from_json, fill_to_json, zero_fill
+from zarrstack.core.errors import Problem, UnsupportedError, UsageError, ZarrstackError, any_refusal
+from zarrstack.core.grid.frames import N5Blocks
+from zarrstack.core.json_text import JSON, excerpt
+
+from ..archive.nodes import ArrayNode, Layout
+from ..recipe.codecs import CodecRequest, parse_codecs
+from ..recipe.convention_names import parse_conventions
+from ..recipe.dtype import parse_data_type
+from ..recipe.grid import check_grid
+from ..recipe.recipe import CHOICES, ArrayRecipe
+from .chunks_and_shards import keys_for, placed
+from .portable_codecs import complete, portable_tail, resize
+
+_AS_TEXT: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2", "numcodecs.pickle"})
+"""Object codecs whose values are most often str: `string`, and the move refuses other values."""
+_VARIABLE: Final[Mapping[str, str]] = {
+    "string": "vlen-utf8",
+    "bytes": "vlen-bytes",
+    "variable_length_bytes": "vlen-bytes",
+}
+"""Data type of variable length -> its array-to-bytes codec."""
+_KEPT_ADVICE: Final = "A copy without --codecs keep re-encodes it."
+
+
+_LEAVE_PAYLOADS: Final = frozenset(
+    {"--codecs", "--key-encoding", "--shards", "--shard-index", "--shard-index-location"}
+)
+"""Options that move the stored bytes of chunks without changing them."""
+
+
+def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> CodecRequest:
+    """What the recipe asks of the chain; UsageError where it makes no sense, whatever the array."""
+    for name, choices in CHOICES.items():
+        value = getattr(recipe, name)
+        if value is not None and value not in choices:
+            raise UsageError(f"unknown {_option(name)}", found=repr(value), expected=", ".join(choices))
+    request = parse_codecs(recipe.codecs)
+    if recipe.dtype is not None:
+        parse_data_type(recipe.dtype)
+    check_grid(recipe.chunks, recipe.shards)
+    if recipe.multiscale is not None and not {"auto", "n5"} & {*parse_conventions(recipe.conventions)}:
+        raise UsageError(
+            "--multiscale is for pyramids that the convention n5 recognises, which is left out",
+            found=f"--conventions {recipe.conventions}",
+            expected="auto, or n5 among the names",
+        )
+    changes = [
+        _option(name)
+        for name, asked in (
+            ("dtype", recipe.dtype is not None),
+            ("endian", recipe.endian != "keep"),
+            ("order", recipe.order != "keep"),
+            ("drop_empty", recipe.drop_empty),
+            ("codecs", request.mode == "explicit"),
+            ("key_encoding", recipe.key_encoding == "default"),
+            ("chunks", recipe.chunks is not None),
+            ("shards", recipe.shards is not None),
+            ("shard_index", recipe.shard_index is not None),
+            ("shard_index_location", recipe.shard_index_location is not None),
+        )
+        if asked
+    ]
+    if in_place and changes:
+        raise UsageError(
+            "in place only metadata is added; chunks and their keys stay as they are",
+            found=", ".join(changes),
+            advice="Migrate to a new place instead, or leave the option out.",
+        )
+    changes = [name for name in changes if name not in _LEAVE_PAYLOADS]
+    if request.mode == "keep" and changes:
+        raise UsageError(
+            "--codecs keep leaves the stored bytes alone",
+            found=", ".join(changes),
+            advice="Leave one of the two out.",
+        )
+    if request.head and (recipe.endian != "keep" or recipe.order != "keep"):
+        raise UsageError(
+            "a whole chain states byte order and memory order itself",
+            found="--endian or --order beside it",
+            advice="Leave them out.",
+        )
+    return request
+
+
+def destination_layout(
+    node: ArrayNode, recipe: ArrayRecipe, *, in_place: bool, leaf_bytes: float | None = None
+) -> tuple[Layout, tuple[Problem, ...]]:
+    """The layout of a node's result, and notes, warnings and refusals about it.
+
+    `leaf_bytes` is what a chunk takes stored, on average; None takes it for as large as its values.
+    A refusal says that the node cannot be migrated this way; the layout is then the source's.
+    Raises UsageError where the recipe makes no sense for any array.
+    """
+    assert node.layout is not None
+    request = check_recipe(recipe, in_place=in_place)
+    source = node.layout
+    keys = keys_for(source.keys, recipe, in_place=in_place)
+    try:
+        if in_place or request.mode == "keep":
+            layout, problems = replace(source, keys=keys), list(_kept(source, in_place=in_place))
+        else:
+            layout, problems = _copy(source, recipe, request)
+        if not in_place:
+            layout, notes = placed(
+                source, layout, recipe, _leaf_bytes(source) if leaf_bytes is None else leaf_bytes
+            )
+            problems.extend(notes)
+        if layout.data_type.numpy.kind in "fc" and misread_nan(layout.fill_value):
+            problems.append(
+                Problem(
+                    kind="fill",
+                    message="zarr-python reads another NaN than this fill value",
+                    found=excerpt(layout.fill_value),
+                    expected="a NaN without further bits",
+                    advice="Change the fill value, or leave the array out with --exclude.",
+                )
+            )
+        if recipe.drop_empty and node.fill_is_null:
+            problems.append(
+                Problem(
+                    kind="fill",
+                    message="empty chunks cannot be told from others: the source defines no fill value",
+                    advice="Leave --drop-empty out for this array.",
+                )
+            )
+    except UsageError:
+        raise
+    except ZarrstackError as error:
+        return source, (error.problem,)
+    if any_refusal(problems):
+        return source, tuple(problems)
+    return layout, (*problems, *_strangers(layout))
+
+
+def _leaf_bytes(source: Layout) -> float:
+    return float(prod(source.chunk_shape) * (source.data_type.itemsize or 32))
+
+
+def _kept(source: Layout, *, in_place: bool) -> Iterable[Problem]:
+    """What there is to say of bytes that stay as they are."""
+    if not in_place or not isinstance(source.frame, N5Blocks):
+        return keep_problems(source.chain, source.data_type, _KEPT_ADVICE)
+    from .n5_in_place import in_place_problems, require_codec
+
+    require_codec()
+    return in_place_problems(source)
+
+
+# ----- a copy that may re-encode
+
+
+def _copy(source: Layout, recipe: ArrayRecipe, request: CodecRequest) -> tuple[Layout, list[Problem]]:
+    problems: list[Problem] = []
+    data_type, fill = _values(source, recipe, problems)
+    if request.head:
+        head = _asked_head(request.head, data_type, len(source.shape))
+    else:
+        head = _head(source, data_type, recipe, problems)
+    tail: tuple[CodecSpec, ...]
+    if request.mode == "explicit":
+        tail = tuple(complete(spec, data_type) for spec in request.tail)
+    else:
+        tail, notes = portable_tail(source.chain.codecs[source.chain.middle + 1 :], data_type)
+        problems.extend(notes)
+        if data_type != source.data_type:
+            tail = tuple(resize(spec, data_type) for spec in tail)
+    chain = Chain((*head, *(within_limits(spec) for spec in tail)))
+    result = replace(source, data_type=data_type, fill_value=fill, chain=chain)
+    if data_type == source.data_type and chain == Chain(tuple(map(within_limits, source.chain.codecs))):
+        # Only the encoder's level differs: the stored bytes may stay.
+        result = replace(result, chain=source.chain)
+    if request.mode == "explicit":
+        advice = "Leave --codecs out, or name other codecs."
+        problems.extend(keep_problems(result.chain, result.data_type, advice))
+    return result, problems
+
+
+def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tuple[DataType, JSON]:
+    """Data type and fill value of the copy."""
+    data_type, fill = source.data_type, source.fill_value
+    middle = source.chain.codecs[source.chain.middle].name
+    if middle == "numcodecs.pickle" and not recipe.allow_pickle:
+        raise UnsupportedError(
+            "pickled objects may run any program when they are read",
+            found="codec pickle",
+            advice="Use --allow-pickle if you trust whoever wrote this archive.",
+        )
+    if data_type.name == "object":
+        if middle not in _AS_TEXT and recipe.objects != "json":
+            raise UnsupportedError(
+                "values without a v3 data type",
+                found=_object_words(middle, source),
+                advice="Use --objects json to write each value as JSON text.",
+            )
+        data_type, text = DataType("string"), _text_fill(fill, recipe)
+        if type(fill) in (int, float) and text == "":
+            problems.append(
+                Problem(
+                    kind="fill",
+                    severity="warning",
+                    message="missing chunks will read as '': a fill value of 0 is no text",
+                    found=repr(fill),
+                    advice="--objects json keeps it, as JSON text.",
+                )
+            )
+        fill = text
+        problems.append(
+            Problem(
+                kind="data-type",
+                severity="note",
+                message="objects become text"
+                if recipe.objects == "refuse"
+                else "each object becomes its JSON text",
+                found=_object_words(middle, source),
+                expected="string, and a str in every place" if recipe.objects == "refuse" else "string",
+            )
+        )
+    if recipe.dtype is not None and (target := parse_data_type(recipe.dtype)) != data_type:
+        if (reason := cast_refusal(data_type, target)) is not None:
+            raise UnsupportedError(
+                reason, found=str(data_type), expected=str(target), advice="Ask for it by path, in a recipe."
+            )
+        value = np.asarray(fill_from_json(fill, data_type), dtype=data_type.numpy)
+        try:
+            cast_value = cast(value.reshape(1), target.numpy, recipe.casting)[0]
+        except ZarrstackError as error:
+            raise type(error)(
+                "the fill value cannot be represented: " + error.problem.message,
+                found=error.problem.found,
+                expected=str(target),
+                advice=error.problem.advice,
+            ) from error
+        data_type, fill = target, fill_to_json(cast_value, target)
+    return data_type, fill
+
+
+def _text_fill(fill: JSON, recipe: ArrayRecipe) -> str:
+    """The fill value of objects that become text.
+
+    zarr-python 2 stores 0 for object arrays that were given none (2.18.7), which says nothing
+    about text: it becomes ''. As JSON text every value is kept.
+    """
+    if recipe.objects == "json":
+        return json.dumps(fill, ensure_ascii=False)
+    if isinstance(fill, str):
+        return fill
+    if fill is None or (type(fill) in (int, float) and fill == 0):
+        return str(zero_fill(DataType("string")))
+    raise UnsupportedError(
+        "the fill value is not a str",
+        found=repr(fill)[:80],
+        advice="Use --objects json to write each value as JSON text.",
+    )
+
+
+def _object_words(middle: str, source: Layout) -> str:
+    if middle == "numpy_bytes":
+        return str(source.chain.codecs[source.chain.middle].configuration.get("dtype"))
+    return f"codec {middle.removeprefix('numcodecs.')}"
+
+
+def _head(
+    source: Layout, data_type: DataType, recipe: ArrayRecipe, problems: list[Problem]
+) -> tuple[CodecSpec, ...]:
+    """transpose* and the array-to-bytes codec of the copy."""
+    transposes = source.chain.codecs[: source.chain.middle]
+    middle = source.chain.codecs[source.chain.middle]
+    ndim = len(source.shape)
+    wanted = {"C": tuple(range(ndim)), "F": tuple(reversed(range(ndim)))}.get(recipe.order)
+    if wanted is not None and wanted != _permutation(transposes, ndim):
+        plain = wanted == tuple(range(ndim))
+        transposes = () if plain else (CodecSpec("transpose", {"order": list(wanted)}),)
+    if data_type.name in _VARIABLE:
+        name = _VARIABLE[data_type.name]
+        return (*transposes, middle if middle.name == name else CodecSpec(name))
+    if not has_byte_order(data_type.numpy):
+        same = middle.name == "bytes" and data_type == source.data_type
+        return (*transposes, middle if same else CodecSpec("bytes"))
+    stored = middle.configuration.get("endian", "little") if middle.name == "bytes" else "little"
+    endian = stored if recipe.endian == "keep" else recipe.endian
+    if data_type.numpy.names is not None and endian == "big":
+        endian = "little"
+        _struct_note(problems, middle)
+    elif middle.name == "numpy_bytes":
+        _struct_note(problems, middle)
+    return (*transposes, CodecSpec("bytes", {"endian": endian}))
+
+
+def _struct_note(problems: list[Problem], middle: CodecSpec) -> None:
+    problems.append(
+        Problem(
+            kind="byte-order",
+            severity="note",
+            message="struct fields are written little-endian: zarr-python 3.1.6 misreads all others",
+            found=str(middle.configuration.get("dtype", middle)),
+        )
+    )
+
+
+def _permutation(transposes: tuple[CodecSpec, ...], ndim: int) -> tuple[int, ...]:
+    order = tuple(range(ndim))
+    for spec in transposes:
+        order = tuple(order[axis] for axis in spec.configuration["order"])
+    return order
+
+
+def has_byte_order(dtype: np.dtype[Any]) -> bool:
+    """Whether the `bytes` codec must say a byte order: numbers of several bytes, `U`, any struct."""
+    return dtype.names is not None or (dtype.kind not in "SV" and dtype.itemsize > 1)
+
+
+def _asked_head(head: tuple[CodecSpec, ...], data_type: DataType, ndim: int) -> tuple[CodecSpec, ...]:
+    """The head that the user's JSON states, held against the array."""
+    for spec in head[:-1]:
+        order = spec.configuration.get("order")
+        if not isinstance(order, list) or sorted(order) != list(range(ndim)):
+            raise UnsupportedError(
+                "this transpose does not fit the array",
+                found=str(order),
+                expected=f"{ndim} axes in some order",
+            )
+    fitting = _VARIABLE.get(data_type.name, "bytes")
+    last = head[-1]
+    if last.name != fitting:
+        raise UnsupportedError(f"codec {last.name!r} does not encode {data_type}", expected=fitting)
+    if fitting == "bytes" and has_byte_order(data_type.numpy) and "endian" not in last.configuration:
+        last = CodecSpec("bytes", {"endian": "little"})
+    return (*head[:-1], last)
+
+
+# ----- who reads the result
+
+
+def _strangers(layout: Layout) -> list[Problem]:
+    """A warning that names who cannot read the result, and why."""
+    rows: list[tuple[str, Row]] = []
+    if (row := DATA_TYPES.get(layout.data_type.name)) is not None:
+        rows.append((f"data type {row.name}", row))
+    for spec in layout.chain.codecs:
+        if (row := CODECS.get(spec.name)) is not None and all(known is not row for _, known in rows):
+            rows.append((f"codec {row.name}", row))
+    reasons = [(what, row) for what, row in rows if row.strangers]
+    if not reasons:
+        return []
+    strange = {reader for _, row in reasons for reader in row.strangers}
+    readers = [reader for reader in READERS if reader in strange]
+    able = [reader for _, row in reasons[:1] for reader in row.readers if reader not in readers]
+    return [
+        Problem(
+            kind="readers",
+            severity="warning",
+            message=f"{' and '.join(readers)} cannot read the result",
+            found=", ".join(what for what, _ in reasons),
+            expected=f"to be read by {' and '.join(able)}",
+        )
+    ]
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,100 @@
+"""The figures of a plan: what is read and written, how often, and how the work is cut into tasks."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.grid import Grid
+from zarrstack.core.grid.overlap import touched, touches
+
+from ..archive.chunk_inventory import Inventory, task_bounds
+from ..archive.nodes import Layout
+from .regrid.blocks import Blocks, block_bounds
+from .routes import Route
+
+DENSE: Final = 4
+"""Typical ratio of decoded to encoded bytes; only ever used for figures marked as estimates."""
+
+
+def figures(
+    source: Layout,
+    destination: Layout,
+    route: Route,
+    bytes_in: int,
+    inventory: Inventory,
+    blocks: Blocks | None,
+) -> dict[str, Any]:
+    """What an `ArrayPlan` says of work, by the names it has there."""
+    indexes = inventory.indexes
+    stays = route.name == "stay"
+    reads, times, made = len(indexes), 1.0, len(indexes)
+    if blocks is not None:
+        held = Grid(source.shape, blocks.decoded_once)
+        reads, times = int(touches(indexes, source.objects, held).sum()), blocks.times_read
+        if reads and times > 1 and source.frame is None:
+            times = reads / len(indexes)  # of the chunks that are there, which may be few
+        made = len(touched(indexes, source.objects, destination.objects))
+    bounds: tuple[int, ...] = ()
+    if not stays:
+        bounds = (
+            task_bounds(inventory) if blocks is None else block_bounds(inventory, source, blocks, bytes_in)
+        )
+    return {
+        "bytes_out": 0 if stays else _bytes_out(source, destination, route, bytes_in, inventory, made),
+        "bytes_out_known": inventory.sizes is not None and (stays or route.name == "relink"),
+        "bounds": bounds,
+        "times_read": times,
+        "reads": reads,
+        "objects_out": 0 if stays else made,
+    }
+
+
+def _bytes_out(
+    source: Layout, destination: Layout, route: Route, bytes_in: int, inventory: Inventory, made: int
+) -> int:
+    """What will be written, estimated unless payloads move as they are."""
+    if route.name == "relink" or not inventory.certain:
+        return bytes_in
+    payloads = max(bytes_in - len(inventory.indexes) * _index(source), 0)
+    compresses = len(destination.chain.codecs) > destination.chain.middle + 1
+    compressed_before = len(source.chain.codecs) > source.chain.middle + 1
+    if route.name != "reframe" and not (compresses and compressed_before):
+        decoded = _decoded(source, destination, payloads * (DENSE if compressed_before else 1), inventory)
+        payloads = decoded // DENSE if compresses else decoded
+    return payloads + made * _index(destination)
+
+
+def _decoded(source: Layout, destination: Layout, stored: int, inventory: Inventory) -> int:
+    """Bytes of the values; of those without a fixed size `stored` is the only measure."""
+    size = destination.data_type.itemsize
+    if size is None and source.data_type.itemsize is None:
+        return stored
+    return _values(source, destination, inventory) * (size or 32)
+
+
+def _index(layout: Layout) -> int:
+    frame = layout.frame
+    return frame.index.size(frame.chunks_per_shard) if isinstance(frame, Shards) else 0
+
+
+def _values(source: Layout, destination: Layout, inventory: Inventory) -> int:
+    """Values in the chunks that are there; where chunks keep their shape, their padding is stored too."""
+    if source.chunk_shape == destination.chunk_shape:
+        return len(inventory.indexes) * prod(source.object_shape)
+    grid = source.objects
+    if not grid.shape:
+        return len(inventory.indexes)
+    lengths = np.array(grid.chunk_shape, dtype=object)
+    last = np.array(grid.shape, dtype=object) - (np.array(grid.counts, dtype=object) - 1) * lengths
+    places = grid.coordinates_of(inventory.indexes)
+    at_end = places == np.array(grid.counts) - 1
+    # Few kinds of chunks: inside, or at the end along some axes.
+    kinds, counts = np.unique(at_end, axis=0, return_counts=True)
+    return sum(
+        int(count) * prod(int(a if end else b) for end, a, b in zip(kind, last, lengths, strict=True))
+        for kind, count in zip(kinds, counts, strict=True)
+    )

@@ -1,0 +1,83 @@
+"""What an N5 array needs to stay where it lies, under a `zarr.json` that names the codec `n5_default`.
+
+That codec reads whole blocks with their headers: a full transpose, big-endian `bytes`, and at most
+one compressor that Zarr v3 and N5 both have
+(https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default). The package
+zarr-n5 has it for zarr-python; 0.3.0 and 0.3.1 read every fixture, cut, padded and mixed edge blocks
+too (`tests/end_to_end/test_n5_in_place.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from zarrstack.base import plugins
+from zarrstack.core.chain.unchanged_bytes import keep_problems
+from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.grid.frames import N5Blocks
+from zarrstack.core.n5.dataset import STANDARD
+
+from ..archive.nodes import Layout
+
+CODEC: Final = "n5_default"
+_COMPRESSORS: Final = frozenset({"gzip", "blosc", "zstd"})
+_IN_N5: Final = {
+    "numcodecs.bz2": "bzip2",
+    "numcodecs.lzma": "xz",
+    "numcodecs.zlib": "gzip with useZlib",
+    "numcodecs.lz4": "lz4",
+    "lz4_block": "lz4",
+    "lz4_bare": "lz4",
+}
+"""What N5 calls the compressions that the codec has no name for."""
+_ADVICE: Final = "Migrate to a new place, where it is packed anew, or exclude the array."
+
+
+def in_place_problems(layout: Layout) -> Iterator[Problem]:
+    """A refusal for each reason why an N5 array cannot stay as it lies; else who reads the result."""
+    refused = False
+    for problem in _refusals(layout):
+        refused = True
+        yield problem
+    if not refused:
+        yield Problem(
+            kind="readers",
+            severity="warning",
+            message=f"the result is read only where the codec {CODEC} is installed; "
+            "for zarr-python, `pip install zarr-n5` does so",
+            found="blocks with N5's headers",
+            advice="A copy to a new place is read everywhere.",
+        )
+
+
+def require_codec() -> None:
+    """UsageError where zarr-python could not read the result here, and it could not be verified."""
+    if not any(point.name == CODEC for point in plugins.registered("zarr.codecs")):
+        raise UsageError(
+            f"N5 arrays stay in place under the codec {CODEC}, which is not installed here",
+            advice="pip install 'zarrlift[n5]', or migrate to a new place.",
+        )
+
+
+def _refusals(layout: Layout) -> Iterator[Problem]:
+    assert isinstance(layout.frame, N5Blocks)
+    if layout.data_type.name not in STANDARD:
+        yield Problem(
+            kind="unsupported",
+            message=f"N5, and so {CODEC}, has no such data type: blocks cannot stay in place",
+            found=str(layout.data_type),
+            expected=", ".join(sorted(STANDARD)),
+            advice=_ADVICE,
+        )
+    for spec in layout.chain.codecs[layout.chain.middle + 1 :]:
+        if spec.name not in _COMPRESSORS:
+            yield Problem(
+                kind="unsupported",
+                message=f"{CODEC} has no name for this compression: blocks cannot stay in place",
+                found=_IN_N5.get(spec.name, str(spec)),
+                expected="raw, gzip, blosc or zstd",
+                advice=_ADVICE,
+            )
+            return
+    yield from keep_problems(layout.chain, layout.data_type, _ADVICE)

@@ -1,0 +1,217 @@
+"""(Archive, Recipe) -> Plan. Deciding is done here, all of it, before anything is touched."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+
+from zarrstack.core.errors import (
+    MetadataError,
+    Problem,
+    UnsupportedError,
+    UsageError,
+    ZarrstackError,
+    any_refusal,
+)
+from zarrstack.core.paths import names_below, parents
+
+from ..archive.chunk_inventory import Inventory
+from ..archive.nodes import Archive, GroupNode
+from ..archive.read_options import ReadOptions
+from ..conventions.apply import Applied, apply_conventions
+from ..recipe.recipe import ArrayRecipe, Recipe
+from ..storage.base import LocalStorage, Storage
+from ..storage.listed_versions import Moment
+from .array_planner import ArrayPlanner, digests
+from .plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
+from .reader_limits import reader_problems
+from .regrid.blocks import memory_budget, store_buffers
+from .zarr_json import group_document
+
+__all__ = ["ArrayPlan", "GroupPlan", "Inventories", "Move", "Plan", "Refusal", "make_plan"]
+
+
+class Inventories(dict[str, Inventory]):
+    """Listings made while planning, by array path; a run that follows at once need not list again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began = Moment()
+        """Before anything was read for the plan."""
+
+
+def make_plan(
+    archive: Archive,
+    storage: Storage,
+    recipe: Recipe,
+    *,
+    destination: str | None,
+    free_bytes: int | None = None,
+    reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
+    listing: bool = True,
+) -> tuple[Plan, Inventories]:
+    """The plan for an archive, and the chunk listings made on the way.
+
+    `destination` is None in place. Without `listing` no chunk is looked for: the plan then says
+    how arrays will lie, and nothing of what is there. A node that cannot be migrated becomes a `Refusal`;
+    only a recipe that makes no sense at all raises (UsageError).
+    """
+    in_place = destination is None
+    budget = memory_budget(recipe.memory)
+    arrays: list[ArrayPlan] = []
+    groups: list[GroupPlan] = []
+    refusals: list[Refusal] = []
+    inventories = Inventories()
+    chosen = {node.path for node in archive.nodes if recipe.selects(node.path)}
+    needed = {parent for path in chosen for parent in parents(path)} | chosen
+    children = names_below(node.path for node in archive.nodes)
+    applied = apply_conventions(archive, storage, recipe, in_place=in_place)
+    planner = ArrayPlanner(
+        storage,
+        applied,
+        in_place=in_place,
+        follow_links=reading.follow_links,
+        listing=listing,
+        budget=budget,
+        buffers=store_buffers(storage, destination),
+    )
+    for node in map(applied.described, archive.nodes):
+        if node.path not in needed:
+            continue
+        if isinstance(node, GroupNode):
+            files = () if in_place else applied.files.get(node.path, ())
+            _plan_group(node, recipe.for_array(node.path), applied, planner, files, groups, refusals)
+            continue
+        told = applied.told(node.path)
+        if node.refused or any_refusal(told):
+            refusals.append(Refusal(path=node.path, kind="array", problems=(*node.problems, *told)))
+            continue
+        try:
+            planned, inventory = planner.plan(
+                node, recipe.for_array(node.path), children.get(node.path, frozenset())
+            )
+        except UsageError:
+            raise
+        except ZarrstackError as error:
+            if isinstance(error, MetadataError | UnsupportedError) and node.documents:
+                error.at(key=node.documents[0].key)  # a grid beyond counting, for one
+            why = (*node.problems, error.at(node=node.path).problem)
+            refusals.append(Refusal(path=node.path, kind="array", problems=why))
+            continue
+        if any_refusal(planned.problems):
+            refusals.append(Refusal(path=node.path, kind="array", problems=planned.problems))
+            continue
+        arrays.append(planned)
+        inventories[node.path] = inventory
+    consolidate = archive.consolidated if recipe.consolidate is None else recipe.consolidate
+    root_is_group = any(group.path == "" for group in groups)
+    strays = archive.problems if in_place else applied.strays(archive.problems)
+    problems = [*strays, *_unmatched(recipe, archive), *_unnoticed(inventories)]
+    result = Plan(
+        source=archive.url,
+        destination=archive.url if destination is None else destination,
+        in_place=in_place,
+        format=archive.format,
+        recipe=recipe,
+        arrays=tuple(arrays),
+        groups=tuple(groups),
+        refusals=tuple(refusals),
+        excluded=tuple(node.path for node in archive.nodes if node.path not in needed),
+        consolidate=consolidate and root_is_group,
+        reading=reading,
+        source_digests=digests(archive.documents),
+        conventions=applied.seen,
+        free_bytes=free_bytes,
+    )
+    if recipe.model is not None:
+        from ..models.requirement import unmet
+
+        problems.extend(unmet(recipe.model, result))
+    need = sum(array.bytes_out for array in arrays)
+    if free_bytes is not None and need > free_bytes:
+        problems.append(
+            Problem(
+                kind="space",
+                severity="warning",
+                message="the destination may not have room for the result",
+                found=f"{free_bytes} bytes free",
+                expected=f"about {need} bytes",
+                advice="Free some space, or choose another place.",
+            )
+        )
+    return replace(result, problems=tuple(problems)), inventories
+
+
+def free_space(storage: Storage) -> int | None:
+    """Free bytes where `storage` lies, or would lie; None where that cannot be told."""
+    if not isinstance(storage, LocalStorage):
+        return None
+    place = storage.root
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        return shutil.disk_usage(place).free
+    except OSError:
+        return None
+
+
+def _plan_group(
+    node: GroupNode,
+    recipe: ArrayRecipe,
+    applied: Applied,
+    planner: ArrayPlanner,
+    files: tuple[str, ...],
+    groups: list[GroupPlan],
+    refusals: list[Refusal],
+) -> None:
+    told = applied.told(node.path)
+    if node.refused or any_refusal(told):
+        refusals.append(Refusal(path=node.path, kind="group", problems=(*node.problems, *told)))
+        return
+    change = applied.change(node.path)
+    attributes, problems = planner.attributes(node, change, recipe)
+    document = group_document(attributes)
+    readers = reader_problems(document, [legacy.content for legacy in node.documents])
+    groups.append(
+        GroupPlan(
+            path=node.path,
+            document=document,
+            files=files,
+            source_digests=digests(node.documents),
+            problems=(
+                *node.problems,
+                *told,
+                *problems,
+                *(problem.at(node=node.path) for problem in readers),
+            ),
+        )
+    )
+
+
+def _unnoticed(inventories: Inventories) -> list[Problem]:
+    """A note where the source's listing tells nothing by which a chunk that is written again differs."""
+    count = sum(not inventory.notices_rewriting for inventory in inventories.values())
+    if not count:
+        return []
+    return [
+        Problem(
+            kind="no-versions",
+            severity="note",
+            message="chunks that are written again while the job lasts are not noticed",
+            found=f"neither ETags nor times in the listing of the source, for {count} arrays",
+            advice="Let nothing write to the source until the job is done.",
+        )
+    ]
+
+
+def _unmatched(recipe: Recipe, archive: Archive) -> list[Problem]:
+    """A warning for each glob of the recipe that matches no node."""
+    return [
+        Problem(
+            kind="recipe",
+            severity="warning",
+            message=f"the pattern {pattern!r} matches no node",
+            advice="Patterns are matched against whole paths; '**' crosses groups.",
+        )
+        for pattern in recipe.unmatched(node.path for node in archive.nodes)
+    ]

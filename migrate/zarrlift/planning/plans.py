@@ -1,0 +1,394 @@
+"""A plan as plain data: printed, saved in the job, sent to workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, Final, Literal, Self, TypeAlias
+
+from zarrstack.core.errors import Problem
+from zarrstack.core.json_text import JSONObject
+
+from ..archive.layout import layout_from_json, layout_to_json
+from ..archive.nodes import Format, Layout, SeenConvention
+from ..archive.read_options import ReadOptions
+from ..recipe.recipe import Casting, Recipe
+from .routes import Route
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """All that is needed to move chunks of one array; small, picklable, sent to workers."""
+
+    path: str
+    source: Layout
+    destination: Layout
+    route: Route
+    casting: Casting = "exact"
+    objects: Literal["refuse", "json"] = "refuse"
+    allow_pickle: bool = False
+    drop_empty: bool = False
+    block_shape: tuple[int, ...] | None = None
+    """Where objects are not those of the source: what is worked on at a time, whole objects of the
+    destination; None where each comes from the source's object of the same place."""
+    piece_shape: tuple[int, ...] | None = None
+    """Where the values of a block do not fit into memory: what is put together at a time."""
+    run_shape: tuple[int, ...] | None = None
+    """Some pieces in a row within a block: what later ones need of a decoded source chunk is kept."""
+    within: bool = False
+    """The source's objects lie in the destination's place: the second of two passes."""
+
+    # What `dataclass` makes takes five times as long.
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return _MOVE(self)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _fill(self, _MOVE_FIELDS, state)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """The intermediate array of two passes, and what its first pass works on at a time."""
+
+    layout: Layout
+    block_shape: tuple[int, ...]
+    piece_shape: tuple[int, ...] | None
+    run_shape: tuple[int, ...] | None
+    bounds: tuple[int, ...]
+    """Of the first pass's tasks, as `ArrayPlan.bounds`."""
+
+    def to_json(self) -> JSONObject:
+        """Without loss."""
+        return {
+            "layout": layout_to_json(self.layout),
+            "block_shape": list(self.block_shape),
+            "piece_shape": _listed(self.piece_shape),
+            "run_shape": _listed(self.run_shape),
+            "bounds": list(self.bounds),
+        }
+
+    @classmethod
+    def from_json(cls, data: JSONObject) -> Self:
+        """The inverse of `to_json`."""
+        return cls(
+            layout=layout_from_json(data["layout"]),
+            block_shape=tuple(data["block_shape"]),
+            piece_shape=_shape(data["piece_shape"]),
+            run_shape=_shape(data.get("run_shape")),
+            bounds=tuple(data["bounds"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayPlan:
+    """What will happen to one array."""
+
+    move: Move
+    document: JSONObject
+    """The `zarr.json` that will be written."""
+    fill_is_null: bool = False
+    chunks: int = 0
+    """Chunks present in the source (possible ones, where its store cannot list)."""
+    bytes_in: int = 0
+    bytes_in_known: bool = True
+    bytes_out: int = 0
+    bytes_out_known: bool = False
+    bounds: tuple[int, ...] = ()
+    """Task k moves the present chunks with bounds[k] <= linear index < bounds[k + 1]."""
+    fingerprint: str = ""
+    """Of the source's chunk listing; a changed source is noticed by it."""
+    source_digests: tuple[tuple[str, str], ...] = ()
+    """(key, BLAKE2b of the content) of the source's metadata documents."""
+    times_read: float = 1.0
+    """How often a chunk of the source is read and decoded, on average."""
+    reads: int = 0
+    """Objects of the source that are read, each as often as it is."""
+    objects_out: int = 0
+    """Objects that will be written, the `zarr.json` not counted; at most, where empty ones are left out."""
+    memory: int | None = None
+    """Bytes of memory that one worker needs at most for its blocks; None where there are none."""
+    between: Between | None = None
+    """Where the array goes in two passes: what lies between. `move` and `bounds` are the second's then."""
+    problems: tuple[Problem, ...] = ()
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return _ARRAY(self)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        _fill(self, _ARRAY_FIELDS, state)
+
+    @property
+    def path(self) -> str:
+        """Path of the array."""
+        return self.move.path
+
+    @property
+    def source(self) -> Layout:
+        """How the array lies."""
+        return self.move.source
+
+    @property
+    def destination(self) -> Layout:
+        """How the array will lie."""
+        return self.move.destination
+
+    @property
+    def route(self) -> Route:
+        """How its chunks get there."""
+        return self.move.route
+
+    @property
+    def bytes_read(self) -> int:
+        """Stored bytes that will be read, those that are read twice counted twice."""
+        return round(self.bytes_in * self.times_read)
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks."""
+        return max(len(self.bounds) - 1, 0)
+
+    def to_json(self, layout: Callable[[Layout], JSONObject] = layout_to_json) -> JSONObject:
+        """Without loss; `layout` may give one object for layouts that are one."""
+        move = self.move
+        return {
+            "path": move.path,
+            "source": layout(move.source),
+            "destination": layout(move.destination),
+            "route": {"name": move.route.name, "shared": move.route.shared, "reason": move.route.reason},
+            "casting": move.casting,
+            "objects": move.objects,
+            "allow_pickle": move.allow_pickle,
+            "drop_empty": move.drop_empty,
+            "block_shape": _listed(move.block_shape),
+            "piece_shape": _listed(move.piece_shape),
+            "run_shape": _listed(move.run_shape),
+            "times_read": self.times_read,
+            "reads": self.reads,
+            "objects_out": self.objects_out,
+            "memory": self.memory,
+            "between": None if self.between is None else self.between.to_json(),
+            "document": self.document,
+            "fill_is_null": self.fill_is_null,
+            "chunks": self.chunks,
+            "bytes_in": self.bytes_in,
+            "bytes_in_known": self.bytes_in_known,
+            "bytes_out": self.bytes_out,
+            "bytes_out_known": self.bytes_out_known,
+            "bounds": list(self.bounds),
+            "fingerprint": self.fingerprint,
+            "source_digests": [list(pair) for pair in self.source_digests],
+            "problems": [problem.to_json() for problem in self.problems],
+        }
+
+    @classmethod
+    def from_json(cls, data: JSONObject) -> Self:
+        """The inverse of `to_json`."""
+        move = Move(
+            path=data["path"],
+            source=layout_from_json(data["source"]),
+            destination=layout_from_json(data["destination"]),
+            route=Route(**data["route"]),
+            casting=data["casting"],
+            objects=data["objects"],
+            allow_pickle=data["allow_pickle"],
+            drop_empty=data["drop_empty"],
+            block_shape=_shape(data.get("block_shape")),
+            piece_shape=_shape(data.get("piece_shape")),
+            run_shape=_shape(data.get("run_shape")),
+        )
+        kept: tuple[str, ...] = ("document", "fill_is_null", "chunks", "bytes_in", "bytes_in_known")
+        kept += ("bytes_out", "bytes_out_known", "fingerprint")
+        return cls(
+            move=move,
+            **{name: data[name] for name in kept},
+            bounds=tuple(data["bounds"]),
+            source_digests=_digests(data),
+            times_read=data.get("times_read", 1.0),
+            reads=data["reads"] if "reads" in data else data["chunks"],
+            objects_out=data["objects_out"] if "objects_out" in data else data["chunks"],
+            memory=data.get("memory"),
+            between=None if data.get("between") is None else Between.from_json(data["between"]),
+            problems=_problems(data),
+        )
+
+
+_MOVE_FIELDS: Final = tuple(item.name for item in fields(Move))
+_ARRAY_FIELDS: Final = tuple(item.name for item in fields(ArrayPlan))
+_MOVE: Final[Callable[[Move], tuple[Any, ...]]] = attrgetter(*_MOVE_FIELDS)
+_ARRAY: Final[Callable[[ArrayPlan], tuple[Any, ...]]] = attrgetter(*_ARRAY_FIELDS)
+
+
+def _fill(made: object, names: tuple[str, ...], state: tuple[Any, ...]) -> None:
+    for name, value in zip(names, state, strict=True):
+        object.__setattr__(made, name, value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """What will happen to one group: its `zarr.json`, without consolidated metadata."""
+
+    path: str
+    document: JSONObject
+    files: tuple[str, ...] = ()
+    """Keys of files that are no Zarr and go along, as they lie."""
+    source_digests: tuple[tuple[str, str], ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def to_json(self) -> JSONObject:
+        """Without loss."""
+        return {
+            "path": self.path,
+            "document": self.document,
+            "files": list(self.files),
+            "source_digests": [list(pair) for pair in self.source_digests],
+            "problems": [problem.to_json() for problem in self.problems],
+        }
+
+    @classmethod
+    def from_json(cls, data: JSONObject) -> Self:
+        """The inverse of `to_json`."""
+        return cls(
+            path=data["path"],
+            document=data["document"],
+            files=tuple(data.get("files", ())),
+            source_digests=_digests(data),
+            problems=_problems(data),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A node that is not migrated, and why."""
+
+    path: str
+    kind: Literal["array", "group"]
+    problems: tuple[Problem, ...]
+
+    def to_json(self) -> JSONObject:
+        """Without loss."""
+        return {
+            "path": self.path,
+            "kind": self.kind,
+            "problems": [problem.to_json() for problem in self.problems],
+        }
+
+    @classmethod
+    def from_json(cls, data: JSONObject) -> Self:
+        """The inverse of `to_json`."""
+        return cls(path=data["path"], kind=data["kind"], problems=_problems(data))
+
+
+Published: TypeAlias = ArrayPlan | GroupPlan
+Planned: TypeAlias = ArrayPlan | GroupPlan | Refusal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Plan:
+    """Everything that a migration will do."""
+
+    source: str
+    """URL or path of the source, free of credentials."""
+    destination: str
+    """URL or path of the destination; equal to `source` in place."""
+    in_place: bool
+    format: Format
+    recipe: Recipe
+    arrays: tuple[ArrayPlan, ...] = ()
+    """Sorted by path."""
+    groups: tuple[GroupPlan, ...] = ()
+    """Sorted by path."""
+    refusals: tuple[Refusal, ...] = ()
+    excluded: tuple[str, ...] = ()
+    """Paths of the nodes that the recipe leaves out."""
+    consolidate: bool = False
+    reading: ReadOptions = ReadOptions()  # noqa: RUF009 - frozen
+    source_digests: tuple[tuple[str, str], ...] = ()
+    """Documents that belong to no node, such as `.zmetadata`."""
+    problems: tuple[Problem, ...] = ()
+    """Of the archive as a whole."""
+    free_bytes: int | None = None
+    """Free space at the destination, where that can be told."""
+    conventions: tuple[SeenConvention, ...] = ()
+    """What applications laid on top, as far as the recipe asks for it."""
+
+    def __repr__(self) -> str:
+        where = "in place" if self.in_place else f"to {self.destination!r}"
+        counts = f"{len(self.arrays)} arrays, {len(self.groups)} groups, {len(self.refusals)} refused"
+        return f"<Plan {self.source!r} ({self.format}) {where}: {counts}>"
+
+    def header_to_json(self) -> JSONObject:
+        """Everything but the nodes; a job keeps those one by one."""
+        return {
+            "source": self.source,
+            "destination": self.destination,
+            "in_place": self.in_place,
+            "format": self.format,
+            "recipe": self.recipe.to_json(),
+            "excluded": list(self.excluded),
+            "consolidate": self.consolidate,
+            **self.reading.to_json(),
+            "source_digests": [list(pair) for pair in self.source_digests],
+            "problems": [problem.to_json() for problem in self.problems],
+            "free_bytes": self.free_bytes,
+            "conventions": [{"name": seen.name, "summary": seen.summary} for seen in self.conventions],
+        }
+
+    def to_json(self) -> JSONObject:
+        """Without loss."""
+        return {
+            **self.header_to_json(),
+            "arrays": [array.to_json() for array in self.arrays],
+            "groups": [group.to_json() for group in self.groups],
+            "refusals": [refusal.to_json() for refusal in self.refusals],
+        }
+
+    @classmethod
+    def from_json(cls, data: JSONObject) -> Self:
+        """The inverse of `to_json`."""
+        kept = ("source", "destination", "in_place", "format", "consolidate", "free_bytes")
+        return cls(
+            **{name: data[name] for name in kept},
+            recipe=Recipe.from_json(data["recipe"]),
+            reading=ReadOptions.from_json(data),
+            arrays=tuple(ArrayPlan.from_json(item) for item in data["arrays"]),
+            groups=tuple(GroupPlan.from_json(item) for item in data["groups"]),
+            refusals=tuple(Refusal.from_json(item) for item in data["refusals"]),
+            excluded=tuple(data["excluded"]),
+            conventions=tuple(SeenConvention(**seen) for seen in data.get("conventions", ())),
+            source_digests=_digests(data),
+            problems=_problems(data),
+        )
+
+    @property
+    def published(self) -> tuple[Published, ...]:
+        """The nodes that will have a `zarr.json`, sorted by path."""
+        nodes: list[Published] = [*self.arrays, *self.groups]
+        return tuple(sorted(nodes, key=lambda node: node.path))
+
+    @property
+    def nodes(self) -> tuple[Planned, ...]:
+        """Every node but the excluded ones, sorted by path."""
+        nodes: list[Planned] = [*self.published, *self.refusals]
+        return tuple(sorted(nodes, key=lambda node: node.path))
+
+    def all_problems(self) -> tuple[Problem, ...]:
+        """Every problem: the archive's first, then by node."""
+        return (*self.problems, *(problem for node in self.nodes for problem in node.problems))
+
+
+def _listed(shape: tuple[int, ...] | None) -> list[int] | None:
+    return None if shape is None else list(shape)
+
+
+def _shape(data: list[int] | None) -> tuple[int, ...] | None:
+    return None if data is None else tuple(data)
+
+
+def _digests(data: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((key, digest) for key, digest in data["source_digests"])
+
+
+def _problems(data: dict[str, Any]) -> tuple[Problem, ...]:
+    return tuple(Problem.from_json(item) for item in data["problems"])

@@ -1,0 +1,142 @@
+"""Bytes codecs of a legacy chain as registered ones of equal values.
+
+The rules of a portable copy: what every reader knows stays as it is; zlib becomes gzip,
+which holds the same deflate stream; checksums become a crc32c at the end; a filter that
+only helped compression goes, and blosc-zstd with shuffle takes its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from zarrstack.core.chain.array_filters import ARRAY_FILTERS
+from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.chain.readers import CODECS, limits_problem, within_limits
+from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.errors import Problem, UnsupportedError
+
+CHECKSUMS: Final = frozenset(
+    f"numcodecs.{name}" for name in ("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3")
+)
+FILTERS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
+COMPRESSORS: Final = frozenset(
+    {*(f"numcodecs.{name}" for name in ("zlib", "lz4", "bz2", "lzma", "base64")), "lz4_block", "lz4_bare"}
+)
+"""Compressors of Zarr v2 and N5 that no register holds, and base64, which is taken off like one."""
+_REGISTERED: Final = frozenset({"gzip", "zstd", "blosc", "crc32c"})
+_ZLIB_DEFAULT: Final = 6
+"""What zlib's level -1 means (zlib.h, Z_DEFAULT_COMPRESSION)."""
+
+
+def portable_tail(
+    tail: tuple[CodecSpec, ...], data_type: DataType
+) -> tuple[tuple[CodecSpec, ...], tuple[Problem, ...]]:
+    """Codecs behind the array-to-bytes codec that every reader knows, and a note per change.
+
+    `data_type` is the destination's. Raises UnsupportedError for a codec that is not known here.
+    """
+    named = tuple(_registered(spec) for spec in tail)
+    for spec in named:
+        if spec.name not in _REGISTERED | CHECKSUMS | FILTERS | COMPRESSORS:
+            raise UnsupportedError(
+                f"unknown codec {spec.name!r}",
+                found=str(spec),
+                expected="one of " + ", ".join(sorted(name for name in CODECS if "." in name)),
+            )
+    if all(_fits(spec) for spec in named):
+        return named, ()
+    rest = [spec for spec in named if spec.name not in CHECKSUMS and spec.name != "crc32c"]
+    checked = len(rest) < len(named)
+    notes = []
+    if rest and rest[-1].name == "numcodecs.zlib" and all(_fits(spec) for spec in rest[:-1]):
+        gzip = _gzip(rest[-1])
+        notes.append(_note("the zlib streams are framed as gzip", tail, (*rest[:-1], gzip)))
+        rest[-1] = gzip
+    elif not all(_fits(spec) for spec in rest):
+        replaced = (blosc_zstd(data_type),)
+        words = "are decoded, and their values compressed anew" if _has_filter(rest) else "are replaced"
+        notes.append(_note(f"codecs without a registered name {words}", tuple(rest), replaced))
+        rest = [*replaced]
+    if checked:
+        rest.append(CodecSpec("crc32c"))
+        if any(spec.name in CHECKSUMS for spec in named):
+            notes.append(_note("checksums become crc32c, at the end", tail, tuple(rest)))
+    return tuple(rest), tuple(notes)
+
+
+def blosc_zstd(data_type: DataType) -> CodecSpec:
+    """What takes the place of a chain that has no portable name."""
+    return complete(CodecSpec("blosc", {"cname": "zstd", "clevel": 5, "blocksize": 0}), data_type)
+
+
+def complete(spec: CodecSpec, data_type: DataType) -> CodecSpec:
+    """A codec with what it leaves open filled in: blosc's shuffle and typesize.
+
+    Items of one byte are bit-shuffled, as numcodecs' automatic shuffle does; text of variable
+    length gains nothing from either. tensorstore wants `typesize` with every shuffle (0.1.86).
+    """
+    if spec.name != "blosc":
+        return spec
+    size = data_type.itemsize
+    configuration = dict(spec.configuration)
+    if size is None or size > 255:
+        fitting, size = "noshuffle", 1
+    else:
+        fitting = "bitshuffle" if size == 1 else "shuffle"
+    shuffle = configuration.get("shuffle", fitting)
+    configuration = {
+        "cname": configuration["cname"],
+        "clevel": configuration["clevel"],
+        "shuffle": shuffle,
+        "typesize": configuration.get("typesize", size),
+        "blocksize": configuration.get("blocksize", 0),
+    }
+    return replace(spec, configuration=configuration)
+
+
+def resize(spec: CodecSpec, data_type: DataType) -> CodecSpec:
+    """A codec made for another data type, for this one: blosc shuffles by the item size."""
+    if spec.name != "blosc":
+        return spec
+    configuration = {name: value for name, value in spec.configuration.items() if name != "typesize"}
+    if configuration.get("shuffle") != "noshuffle":
+        configuration.pop("shuffle", None)
+    return complete(CodecSpec("blosc", configuration), data_type)
+
+
+def _registered(spec: CodecSpec) -> CodecSpec:
+    """The zstd, gzip, blosc and crc32c of numcodecs under the names that v3 has for them."""
+    short = spec.name.removeprefix("numcodecs.")
+    if short == spec.name or short not in _REGISTERED:
+        return spec
+    if short == "crc32c":
+        # numcodecs writes it at the end unless told otherwise, where v3 has it.
+        return CodecSpec("crc32c") if spec.configuration.get("location", "end") == "end" else spec
+    renamed = CodecSpec(short, dict(spec.configuration))
+    return renamed if _fits(renamed) else spec
+
+
+def _fits(spec: CodecSpec) -> bool:
+    return spec.name in _REGISTERED and limits_problem(within_limits(spec)) is None
+
+
+def _has_filter(specs: list[CodecSpec]) -> bool:
+    return any(spec.name in FILTERS for spec in specs)
+
+
+def _gzip(zlib: CodecSpec) -> CodecSpec:
+    level = zlib.configuration.get("level", 1)  # numcodecs' default
+    if type(level) is not int or level < 0:
+        level = _ZLIB_DEFAULT
+    return CodecSpec("gzip", {"level": min(level, 9)})
+
+
+def _note(message: str, before: tuple[CodecSpec, ...], after: tuple[CodecSpec, ...]) -> Problem:
+    return Problem(
+        kind="codec",
+        severity="note",
+        message=message,
+        found=" > ".join(map(str, before)) or "none",
+        expected=" > ".join(map(str, after)) or "none",
+    )

@@ -1,0 +1,70 @@
+"""What some readers refuse in a document whatever its codecs and data type: said in the plan.
+
+Observed with tensorstore 0.1.86 (`dimension_names` with a name twice; half of a surrogate pair
+in JSON) and zarrs 0.2.3 (the latter); `tests/conformance` holds both to it. zarr-python 3.1.6
+and 3.4.2 read such documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from zarrstack.core.errors import Problem
+from zarrstack.core.json_text import JSON, JSONObject, excerpt
+
+_ESCAPE: Final = b"\\ud"
+"""How JSON escapes a surrogate; a document that has none of these needs no closer look."""
+
+
+def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator[Problem]:
+    """Warnings about a node's new document; `contents` are the legacy ones it was made from."""
+    names = [name for name in document.get("dimension_names") or () if name is not None]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        yield Problem(
+            kind="readers",
+            severity="warning",
+            message="tensorstore cannot read the result: a dimension name is used twice",
+            found=excerpt(twice),
+            expected="each name once",
+            advice="Correct the names, or use --conventions none to leave them among the attributes.",
+        )
+    if any(_ESCAPE in content.lower() for content in contents):
+        place = _half_a_pair(document.get("attributes"), "attributes")
+        if place is not None:
+            yield Problem(
+                kind="readers",
+                severity="warning",
+                message="tensorstore and zarrs cannot read the result: "
+                "an attribute has text with half of a surrogate pair",
+                found=place,
+                expected="text that UTF-8 can hold",
+                advice="Correct the attribute.",
+            )
+
+
+def _half_a_pair(value: JSON, place: str) -> str | None:
+    """Where a text stands that is no Unicode, names of members included; None if nowhere."""
+    if isinstance(value, str):
+        return None if _is_unicode(value) else place
+    if isinstance(value, dict):
+        for name, item in value.items():
+            inner = f"{place}.{name}" if _is_unicode(name) else None
+            if inner is None:
+                return f"{place}, {excerpt(name)}"
+            if (found := _half_a_pair(item, inner)) is not None:
+                return found
+    if isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            if (found := _half_a_pair(item, f"{place}[{index}]")) is not None:
+                return found
+    return None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""How arrays of other chunks are cut into boxes that fit the memory."""

@@ -1,0 +1,223 @@
+"""Boxes of whole destination objects that may be worked on at a time, and the best that fits into memory.
+
+A box costs its values. It may also be longer than the memory: then it is gone through piece by piece
+along one axis, and what later pieces need of a decoded source chunk is kept. Where chunks of either side
+are no multiples of the other's, that reads less again than any box that fits as a whole: of 100 and 64,
+a piece of 64 and what is kept of 100 stand for a box of any length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import gcd, isqrt, lcm, prod
+from typing import Final, Self
+
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.overlap import cutting_order, times_read
+
+from ...archive.nodes import Layout
+
+Shape = tuple[int, ...]
+
+_LONGEST: Final = 4
+_LONG_BYTES: Final = 1 << 30
+"""How many times the memory's worth a box holds at most, unless so many bytes are more: a killed run
+does one again from its start."""
+_SMALL: Final = 64 << 20
+"""Bytes of an array that one worker has done before a second one is worth reading anything again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """What is worked on at a time."""
+
+    shape: Shape
+    """Of whole objects; a single shard where `piece` is a part of it."""
+    piece: Shape | None = None
+    """What of it is put together in memory at a time; None for all of it."""
+    run: Shape | None = None
+    """With a piece: what is gone through along one axis, with no source chunk decoded twice."""
+    items: int
+    """Values in memory, with those that are kept for later pieces."""
+    times_read: float
+    """How often a source chunk is decoded, on average."""
+
+    @property
+    def decoded_once(self) -> Shape:
+        """The largest part within which no source chunk is decoded twice."""
+        return self.run or self.piece or self.shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Boxes worth considering, whatever memory there is for them."""
+
+    shape: Shape
+    chunk: Shape
+    """Of the source: what is decoded at once."""
+    objects: list[list[int]]
+    """Lengths along each axis, of whole objects of the destination."""
+    parts: tuple[tuple[Shape, int], ...]
+    """Parts of one shard that are runs of its leaves, as it holds them, and the axis that cuts them."""
+    whole: Shape
+    item: int
+    """Bytes of a value."""
+
+    @classmethod
+    def of(cls, source: Layout, destination: Layout) -> Self:
+        """Those of an array's two layouts."""
+        shape, chunk, frame = source.shape, source.chunk_shape, destination.frame
+        objects = [
+            _front(n, c, _multiples(n, d, c))
+            for n, d, c in zip(shape, destination.object_shape, chunk, strict=True)
+        ]
+        parts: tuple[tuple[Shape, int], ...] = ()
+        if isinstance(frame, Shards):
+            parts = (*_parts(chunk, destination.chunk_shape, frame.chunks_per_shard),)
+        return cls(
+            shape=shape,
+            chunk=chunk,
+            objects=objects,
+            parts=parts,
+            whole=destination.object_shape,
+            item=max(source.item_bytes, destination.item_bytes),
+        )
+
+    def choose(self, room: int, workers: int, *, whole: bool = False) -> Box | None:
+        """The best box whose values take at most `room` bytes; None where none does.
+
+        It reads the fewest chunks again, counted per worker that has one to work on, and is the smallest
+        of equals; in a small array rather one without pieces. `whole` asks for one without.
+        """
+        most = room // self.item
+        found = list(self._boxes(most))
+        if not whole:
+            found += self._long(most)
+        if not found and not whole:
+            found = list(self._within_a_shard(most))
+        return min(
+            found,
+            key=lambda box: (
+                self.cost(box, workers),
+                self._small and box.piece is not None,
+                box.items,
+                box.shape,
+            ),
+            default=None,
+        )
+
+    def cost(self, box: Box, workers: int) -> float:
+        """What a worker has to do, in decodings of the whole array.
+
+        Encoding, which takes at least as long as decoding, counts as one. A small array is not cut for
+        the sake of more workers.
+        """
+        if self._small:
+            return box.times_read
+        boxes = prod(-(-n // b) for n, b in zip(self.shape, box.shape, strict=True)) or 1
+        return (box.times_read + 1) * -(-boxes // workers) / boxes
+
+    @property
+    def _small(self) -> bool:
+        return prod(self.shape) * self.item < _SMALL
+
+    def _box(self, shape: Shape, items: int, piece: Shape | None = None, run: Shape | None = None) -> Box:
+        times = times_read(self.shape, self.chunk, run or piece or shape)
+        return Box(shape=shape, piece=piece, run=run, items=items, times_read=times)
+
+    def _boxes(self, most: int) -> Iterator[Box]:
+        """Boxes that fit as a whole."""
+        for shape in product(*self.objects):
+            items = self._items(shape)
+            if items <= most:
+                yield self._box(shape, items)
+
+    def _long(self, most: int) -> Iterator[Box]:
+        """Boxes that are longer than the memory."""
+        longest = max(_LONGEST * most, _LONG_BYTES // self.item)
+        for axis, (step, chunk) in enumerate(zip(self.whole, self.chunk, strict=True)):
+            kept = _kept(chunk, step)
+            if not kept or chunk % step == 0:
+                continue  # a box that is a multiple of both takes no more
+            others = [lengths if other != axis else [step] for other, lengths in enumerate(self.objects)]
+            for piece in product(*others):
+                items = self._items(_stretched(piece, axis, step + kept))
+                if items > most:
+                    continue
+                for length in self.objects[axis]:
+                    shape = _stretched(piece, axis, length)
+                    if length > step and self._items(shape) <= longest:
+                        yield self._box(shape, items, piece, shape)
+
+    def _within_a_shard(self, most: int) -> Iterator[Box]:
+        """Parts of a shard that is larger than the memory."""
+        for piece, axis in self.parts:
+            items = self._items(piece)
+            if items > most:
+                continue
+            yield self._box(self.whole, items, piece)
+            kept = _kept(self.chunk[axis], piece[axis])
+            items = self._items(_stretched(piece, axis, piece[axis] + kept))
+            if kept and piece[axis] < self.whole[axis] and items <= most:
+                yield self._box(self.whole, items, piece, _stretched(piece, axis, self.whole[axis]))
+
+    def _items(self, shape: Shape) -> int:
+        return prod(within(shape, self.shape))
+
+
+def within(block: Shape, shape: Shape) -> Shape:
+    """Lengths of a box, no longer than those of the array."""
+    return tuple(min(a, max(b, 1)) for a, b in zip(block, shape, strict=True))
+
+
+def _kept(chunk: int, piece: int) -> int:
+    """How far a source chunk reaches, at most, beyond a piece that begins at a multiple of its length."""
+    return chunk - gcd(chunk, piece)
+
+
+def _stretched(shape: Shape, axis: int, length: int) -> Shape:
+    return (*shape[:axis], length, *shape[axis + 1 :])
+
+
+def _front(length: int, chunk: int, candidates: Iterator[int]) -> list[int]:
+    """The lengths worth considering along one axis: each reads less than all shorter ones."""
+    kept: list[int] = []
+    least = float("inf")
+    for candidate in sorted(candidates):
+        again = times_read((length,), (chunk,), (candidate,))
+        if again < least:
+            kept.append(candidate)
+            least = again
+    return kept
+
+
+def _parts(chunk: Shape, leaf: Shape, counts: Shape) -> Iterator[tuple[Shape, int]]:
+    """Parts of a shard, in elements: one leaf along some axes, all of them along others, cut along one."""
+    order = cutting_order(chunk, leaf)
+    for position, axis in enumerate(order):
+        before = order[:position]
+        for count in _divisors(counts[axis]):
+            parts = [1 if other in before else counts[other] for other in range(len(counts))]
+            parts[axis] = count
+            yield tuple(a * b for a, b in zip(leaf, parts, strict=True)), axis
+
+
+def _divisors(count: int) -> Iterator[int]:
+    for low in range(1, isqrt(count) + 1):
+        if count % low == 0:
+            yield low
+            yield count // low
+
+
+def _multiples(length: int, step: int, chunk: int) -> Iterator[int]:
+    """Box lengths worth trying along one axis: one object, three, doubled, aligned with chunks, all of it."""
+    most = -(-max(length, 1) // step) * step
+    tried = {most, step}
+    for first in (step, 3 * step, lcm(step, chunk)):
+        size = first
+        while size < most:
+            tried.add(size)
+            size *= 2
+    yield from sorted(tried)

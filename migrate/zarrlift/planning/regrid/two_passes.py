@@ -1,0 +1,151 @@
+"""Rechunking in two passes, where one pass would read the source again and again.
+
+An intermediate array lies between: its chunks are short along the axes that either side has short, so
+that each pass reads its source about once. The idea is rechunker's
+(https://rechunker.readthedocs.io/en/latest/algorithm.html): blocks of source chunks and blocks of
+destination objects are made as large as the memory allows, and the intermediate chunks are what any
+two of them have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+from typing import Any, Final
+
+from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.errors import Problem
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+
+from ...archive.chunk_inventory import Inventory
+from ...archive.nodes import Layout
+from ...storage.base import STORE_READ, STORE_WRITTEN
+from ...storage.local.scratch import PASSES
+from ..plans import Between
+from .blocks import BASE, Blocks, block_bounds, choose_blocks, cores
+
+Shape = tuple[int, ...]
+
+_WORTH: Final = 3.0
+"""Times a source chunk is read in one pass before two are thought of."""
+_COST: Final = 1.0
+"""What writing the intermediate array costs, in readings of the source; it is hardly compressed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passes:
+    """Two passes, and the array between them."""
+
+    between: Layout
+    first: Blocks
+    second: Blocks
+
+    @property
+    def times_read(self) -> float:
+        """Readings of the whole array, of both passes."""
+        return self.first.times_read + self.second.times_read
+
+
+def two_passes(
+    source: Layout, destination: Layout, one: Blocks, budget: int, path: str, *, buffers: int = 0
+) -> Passes | None:
+    """Two passes, where they do less than the one; None where they do not, or cannot.
+
+    `budget` and `buffers` as for `choose_blocks`.
+    """
+    if buffers:
+        buffers = STORE_READ + STORE_WRITTEN  # the array between them may be written to a store, and read
+    if one.times_read < _WORTH or source.data_type.itemsize is None:
+        return None
+    best: Passes | None = None
+    for shape in _between(source, destination, budget):
+        if shape in (source.chunk_shape, destination.object_shape):
+            continue
+        between = replace(
+            source,
+            chunk_shape=shape,
+            chain=_plain(source),
+            keys=KeyEncoding("v2", "/"),
+            frame=None,
+            root=f"{PASSES}/{path}" if path else PASSES,
+        )
+        first = choose_blocks(source, between, budget, buffers)
+        second = choose_blocks(between, destination, budget, buffers)
+        if not isinstance(first, Blocks) or not isinstance(second, Blocks):
+            continue
+        found = Passes(between=between, first=first, second=second)
+        if best is None or found.times_read < best.times_read:
+            best = found
+    if best is None or best.times_read + _COST >= one.times_read:
+        return None
+    return best
+
+
+def pass_figures(passes: Passes, source: Layout, inventory: Inventory, bytes_in: int) -> dict[str, Any]:
+    """What changes in an `ArrayPlan` where there are two passes, by the names it has there."""
+    first = passes.first
+    between = Between(
+        layout=passes.between,
+        block_shape=first.shape,
+        piece_shape=first.piece,
+        run_shape=first.run,
+        bounds=block_bounds(inventory, source, first, bytes_in),
+    )
+    return {
+        "between": between,
+        "times_read": passes.times_read,
+        "memory": max(first.memory or 0, passes.second.memory or 0),
+    }
+
+
+def passes_note(passes: Passes, one: Blocks) -> Problem:
+    """What the plan says of it."""
+    lengths = " x ".join(map(str, passes.between.chunk_shape))
+    return Problem(
+        kind="grid",
+        severity="note",
+        message=f"goes in two passes, by way of chunks of {lengths} that are removed at the end",
+        found=f"{passes.times_read:.1f} readings in all",
+        expected=f"{one.times_read:.1f} in one pass, with this memory",
+    )
+
+
+def _plain(source: Layout) -> Chain:
+    """Little work for the processor, and some of the zeros gone."""
+    size = source.data_type.numpy.itemsize
+    packing = CodecSpec("bytes", {"endian": "little"}) if size > 1 else CodecSpec("bytes")
+    said = {"cname": "lz4", "clevel": 1, "shuffle": "shuffle", "typesize": min(size, 255), "blocksize": 0}
+    return Chain((packing, CodecSpec("blosc", said)))
+
+
+def _between(source: Layout, destination: Layout, budget: int) -> Iterator[Shape]:
+    """Chunk shapes worth trying: what blocks of either side have in common."""
+    item = source.data_type.numpy.itemsize
+    for workers in dict.fromkeys((cores(), 1)):
+        most = (budget - BASE) // workers // 4 // item
+        reads, writes = (
+            {_grown(source.shape, block, order, most) for order in _orders(source.shape)}
+            for block in (source.chunk_shape, destination.object_shape)
+        )
+        for read, write in product(sorted(reads), sorted(writes)):
+            yield tuple(map(min, read, write))
+
+
+def _orders(shape: Shape) -> Iterator[Sequence[int]]:
+    axes = range(len(shape))
+    yield tuple(axes)
+    yield tuple(reversed(axes))
+
+
+def _grown(shape: Shape, block: Shape, order: Sequence[int], most: int) -> Shape:
+    """A block doubled along one axis after the other, while it has at most `most` elements."""
+    grown = [min(b, max(n, 1)) for b, n in zip(block, shape, strict=True)]
+    for axis in order:
+        while grown[axis] < shape[axis]:
+            longer = min(grown[axis] * 2, shape[axis])
+            if prod(grown) // grown[axis] * longer > most:
+                break
+            grown[axis] = longer
+    return tuple(grown)

@@ -1,0 +1,75 @@
+"""(Layout, Layout) -> Route: the cheapest correct way, found by comparing what differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.grid.frames import N5Blocks, Shards
+from zarrstack.core.n5.blocks import N5Keys
+
+from ..archive.nodes import Layout
+
+RouteName: TypeAlias = Literal["stay", "relink", "reframe", "recode", "rewrite", "regrid"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """How the chunks of one array get to their destination.
+
+    `shared` is the number of codecs, from the array side, that both chains begin with:
+    payloads are undone down to there and applied anew from there.
+    """
+
+    name: RouteName
+    shared: int
+    reason: str
+    """What differs, in the words of the plan."""
+
+    @property
+    def decodes(self) -> bool:
+        """Whether payloads are decoded on the way."""
+        return self.name in ("recode", "rewrite", "regrid")
+
+
+def route_between(
+    source: Layout, destination: Layout, *, same_place: bool, drop_empty: bool = False
+) -> Route:
+    """The route from one layout to another; `same_place` if chunks keep their storage.
+
+    Chunks that may turn out empty have to be looked at, so `drop_empty` asks for `rewrite`.
+    """
+    shared = source.chain.common_prefix(destination.chain)
+    place = "keys" if same_place else "place"
+    if source.chunk_shape != destination.chunk_shape:
+        return Route(name="regrid", shared=shared, reason="chunk shape")
+    if source.data_type != destination.data_type:
+        return Route(name="rewrite", shared=0, reason="data type")
+    if drop_empty:
+        return Route(name="rewrite", shared=0, reason="empty chunks are left out")
+    if source.chain == destination.chain:
+        if source.frame != destination.frame:
+            return Route(name="reframe", shared=shared, reason=_frames(source, destination))
+        if same_place and _same_keys(source, destination):
+            return Route(name="stay", shared=shared, reason="metadata only")
+        return Route(name="relink", shared=shared, reason=place)
+    if shared > source.chain.middle and shared > destination.chain.middle:
+        return Route(name="recode", shared=shared, reason="bytes codecs")
+    return Route(name="rewrite", shared=shared, reason="array codecs")
+
+
+def _same_keys(source: Layout, destination: Layout) -> bool:
+    """Whether the destination's encoding gives every chunk the key it has."""
+    if source.root != destination.root:
+        return False
+    kept = KeyEncoding("v2", "/") if source.keys == N5Keys("kept") else source.keys
+    return destination.keys in (kept, source.keys)
+
+
+def _frames(source: Layout, destination: Layout) -> str:
+    if isinstance(source.frame, N5Blocks):
+        return "block headers"
+    if isinstance(source.frame, Shards) and isinstance(destination.frame, Shards):
+        return "shard index"
+    return "shards"

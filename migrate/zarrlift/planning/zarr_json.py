@@ -1,0 +1,153 @@
+"""The `zarr.json` of a node, strict attributes, and consolidated metadata.
+
+Form of the documents: https://zarr-specs.readthedocs.io/en/latest/v3/core/ (array and group
+metadata). Consolidated metadata is zarr-python's convention, as 3.1.6 and 3.4.2 write and
+read it (`zarr.core.group.ConsolidatedMetadata`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.readers import within_limits
+from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.errors import MetadataError, Problem
+from zarrstack.core.grid.frames import N5Blocks, Shards
+from zarrstack.core.json_text import JSON, JSONObject
+
+from ..archive.nodes import Layout
+from .portable_codecs import complete
+
+
+def array_document(layout: Layout, attributes: Mapping[str, JSON]) -> JSONObject:
+    """The `zarr.json` of an array, its members in the order a reader asks for them."""
+    return {**array_head(layout), "attributes": dict(attributes)}
+
+
+def array_head(layout: Layout) -> JSONObject:
+    """All that a layout decides of an array's `zarr.json`, which is all but the attributes.
+
+    Encoder levels that readers would not take are brought into their range here: the stored
+    bytes do not depend on them.
+    """
+    codecs = [dict(codec) for codec in _codecs(stored_chain(layout))]
+    result = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(layout.shape),
+        "data_type": layout.data_type.to_json(),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(layout.object_shape)}},
+        "chunk_key_encoding": layout.keys.to_json(),
+        "codecs": codecs,
+        "fill_value": layout.fill_value,
+    }
+    if layout.dimension_names is not None and layout.dimension_names:
+        # zarr-python 3.1.6 drops an empty list when it writes: leave it out for 0-d arrays.
+        result["dimension_names"] = list(layout.dimension_names)
+    return result
+
+
+def stored_chain(layout: Layout) -> Chain:
+    """The chain from the array to a stored object, as the document states it."""
+    chain = _readable(layout.chain, layout.data_type)
+    if isinstance(layout.frame, Shards):
+        return layout.frame.chain(layout.chunk_shape, chain)
+    if isinstance(layout.frame, N5Blocks):
+        return layout.frame.chain(len(layout.shape), chain)
+    return chain
+
+
+# Thousands of arrays share a chain.
+
+
+@lru_cache(maxsize=1024)
+def _readable(chain: Chain, data_type: DataType) -> Chain:
+    return Chain(tuple(complete(within_limits(spec), data_type) for spec in chain.codecs))
+
+
+@lru_cache(maxsize=1024)
+def _codecs(chain: Chain) -> list[JSONObject]:
+    codecs = chain.to_json()
+    _complete(codecs)
+    return codecs
+
+
+def _complete(codecs: list[JSONObject]) -> None:
+    """What zarr-python 3.1.6 and 3.4.2 want: no numcodecs codec without a configuration."""
+    for codec in codecs:
+        if codec["name"].startswith("numcodecs."):
+            codec.setdefault("configuration", {})
+        if codec["name"] == "sharding_indexed":
+            _complete(codec["configuration"]["codecs"])
+
+
+def group_document(attributes: Mapping[str, JSON]) -> JSONObject:
+    """The `zarr.json` of a group."""
+    return {"zarr_format": 3, "node_type": "group", "attributes": dict(attributes)}
+
+
+def strict_attributes(attributes: Mapping[str, JSON]) -> tuple[JSONObject, tuple[Problem, ...]]:
+    """Attributes as strict JSON has them: NaN and infinities as strings, with a note per place.
+
+    Everything else is the same object as before. Places are JSON pointers (RFC 6901).
+    """
+    problems: list[Problem] = []
+    return _strict(dict(attributes), "", problems), tuple(problems)
+
+
+def _strict(value: JSON, place: str, problems: list[Problem]) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        text = "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+        problems.append(
+            Problem(
+                kind="attributes",
+                severity="note",
+                message=f"attribute {place} is written as the string {text!r}: JSON has no such number",
+                advice="--attributes keep writes it bare.",
+            )
+        )
+        return text
+    if isinstance(value, dict):
+        return {
+            key: _strict(item, f"{place}/{key.replace('~', '~0').replace('/', '~1')}", problems)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_strict(item, f"{place}/{index}", problems) for index, item in enumerate(value)]
+    return value
+
+
+def consolidate(documents: Mapping[str, JSONObject]) -> JSONObject:
+    """The root's document with the documents of all nodes below it inlined.
+
+    `documents` maps paths ("" is the root, a group) to `zarr.json` contents. Nodes are listed
+    level by level and, within a level, parent by parent: zarr-python 3.1.6 loses nodes whose
+    siblings are not listed together. A group below the root states that it has nothing of its
+    own, as zarr-python writes it; without that, an empty group would be listed from storage.
+    """
+    root = documents.get("")
+    if root is None or root.get("node_type") != "group":
+        raise MetadataError("consolidated metadata belongs to a root that is a group", node="")
+    paths = sorted((path for path in documents if path), key=_by_level)
+    metadata: JSONObject = {}
+    for path in paths:
+        document = {key: value for key, value in documents[path].items() if key != "consolidated_metadata"}
+        if document.get("node_type") == "group":
+            document["consolidated_metadata"] = _inline({})
+        metadata[path] = document
+    result = {key: value for key, value in root.items() if key != "consolidated_metadata"}
+    result["consolidated_metadata"] = _inline(metadata)
+    return result
+
+
+def _inline(metadata: JSONObject) -> JSONObject:
+    return {"kind": "inline", "must_understand": False, "metadata": metadata}
+
+
+def _by_level(path: str) -> tuple[int, list[str]]:
+    names = path.split("/")
+    return len(names), names

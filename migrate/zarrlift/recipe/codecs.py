@@ -1,0 +1,159 @@
+"""What `--codecs` says, as data: `portable`, `keep`, `none`, `zstd:3`, ..., or v3 JSON.
+
+Short forms, joined by `+` from the array to the stored bytes:
+
+    none                        no compression
+    zstd[:level]                level -131072 to 22, default 3
+    gzip[:level]                level 0 to 9, default 6
+    blosc[:cname[:level[:shuffle]]]     default zstd, 5, and the shuffle that suits the data type
+    crc32c                      a checksum, such as zstd:3+crc32c
+
+JSON is a list of v3 codecs; without an array-to-bytes codec it only says what compresses.
+Limits: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/ (gzip, blosc) and
+https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zstd.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final, Literal
+
+from zarrstack.core.chain.array_filters import ARRAY_FILTERS
+from zarrstack.core.chain.chain import ARRAY_TO_BYTES, Chain, CodecSpec
+from zarrstack.core.chain.readers import CODECS, limits_problem
+from zarrstack.core.errors import UsageError, ZarrstackError
+from zarrstack.core.json_text import JSON, canonical
+
+SHORT_NAMES: Final = ("none", "zstd", "gzip", "blosc", "crc32c")
+_KNOWN: Final = (
+    "portable, keep, none, zstd:3, gzip:6, blosc:zstd:5:shuffle, crc32c (joined by '+'), or v3 JSON"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodecRequest:
+    """What is asked of an array's chain."""
+
+    mode: Literal["portable", "keep", "explicit"]
+    head: tuple[CodecSpec, ...] = ()
+    """transpose* and the array-to-bytes codec, where the request states them; else empty."""
+    tail: tuple[CodecSpec, ...] = ()
+    """Codecs after it; a `blosc` without `typesize` or `shuffle` waits for the data type."""
+
+
+def parse_codecs(text: str | Chain) -> CodecRequest:
+    """What `--codecs` asks for; raises UsageError that lists what is known."""
+    if isinstance(text, Chain):
+        return _split(text)
+    stripped = text.strip()
+    if stripped == "portable":
+        return CodecRequest(mode="portable")
+    if stripped == "keep":
+        return CodecRequest(mode="keep")
+    if stripped.startswith(("[", "{")):
+        return _parse_json(stripped)
+    if not stripped:
+        raise UsageError("no codecs are named", expected=_KNOWN)
+    parts = stripped.split("+")
+    if parts == ["none"]:
+        return CodecRequest(mode="explicit")
+    return CodecRequest(mode="explicit", tail=tuple(_short(part.strip(), text) for part in parts))
+
+
+def _short(part: str, text: str) -> CodecSpec:
+    name, *options = part.split(":")
+    if name == "none" or name not in SHORT_NAMES:
+        near = get_close_matches(name, (*SHORT_NAMES, "portable", "keep"), 1)
+        raise UsageError(
+            f"unknown codec {name!r}" if name != "none" else "'none' stands alone",
+            found=text,
+            expected=_KNOWN,
+            advice=f"Did you mean {near[0]!r}?" if near and near[0] != name else None,
+        )
+    most = {"crc32c": 0, "zstd": 1, "gzip": 1, "blosc": 3}[name]
+    if len(options) > most:
+        raise UsageError(f"too many options for {name}", found=part, expected=_KNOWN)
+    if name == "crc32c":
+        return CodecSpec("crc32c")
+    configuration: dict[str, JSON]
+    if name == "zstd":
+        configuration = {"level": _level(options, 0, 3, part), "checksum": False}
+    elif name == "gzip":
+        configuration = {"level": _level(options, 0, 6, part)}
+    else:
+        cname = options[0] if options and options[0] else "zstd"
+        configuration = {"cname": cname, "clevel": _level(options, 1, 5, part)}
+        if len(options) == 3:
+            configuration["shuffle"] = options[2]
+        configuration["blocksize"] = 0
+    return _within(CodecSpec(name, configuration), part)
+
+
+def _level(options: list[str], index: int, default: int, part: str) -> int:
+    if len(options) <= index or not options[index]:
+        return default
+    try:
+        return int(options[index])
+    except ValueError:
+        raise UsageError("a level is an integer", found=part, expected="such as zstd:3") from None
+
+
+def _within(spec: CodecSpec, found: str) -> CodecSpec:
+    problem = limits_problem(spec)
+    if problem is not None:
+        raise UsageError(f"{spec.name}: {problem[0]}", found=found, expected=problem[1])
+    return spec
+
+
+def _parse_json(text: str) -> CodecRequest:
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise UsageError("the codecs are no valid JSON", found=str(error), expected=_KNOWN) from error
+    data = [data] if isinstance(data, dict) else data
+    try:
+        specs = [CodecSpec.from_json(item) for item in data]
+        for spec in specs:
+            _check(spec)
+        if any(spec.name in ARRAY_TO_BYTES for spec in specs):
+            return _split(Chain.from_json(data))
+    except UsageError:
+        raise
+    except ZarrstackError as error:
+        problem = error.problem
+        raise UsageError(problem.message, found=problem.found or text, expected=problem.expected) from error
+    misplaced = [spec.name for spec in specs if spec.name == "transpose" or spec.name in ARRAY_FILTERS]
+    if misplaced:
+        raise UsageError(
+            f"{misplaced[0]} needs the array-to-bytes codec beside it",
+            found=text,
+            expected='a whole chain, such as [{"name": "transpose", ...}, {"name": "bytes", ...}]',
+            advice="--order says the same in short." if "transpose" in misplaced else None,
+        )
+    return CodecRequest(mode="explicit", tail=tuple(specs))
+
+
+def _check(spec: CodecSpec) -> None:
+    row = CODECS.get(spec.name)
+    if row is None or not row.readers:
+        near = get_close_matches(spec.name, CODECS, 1)
+        raise UsageError(
+            f"unknown codec {spec.name!r}",
+            found=canonical(spec.to_json()),
+            expected="one of " + ", ".join(name for name, known in CODECS.items() if known.readers),
+            advice=f"Did you mean {near[0]!r}?" if near and near[0] != spec.name else None,
+        )
+    if spec.name == "sharding_indexed":
+        raise UsageError(
+            "shards are not asked for among the codecs",
+            found=canonical(spec.to_json()),
+            advice="Ask for them with --shards.",
+        )
+    _within(spec, canonical(spec.to_json()))
+
+
+def _split(chain: Chain) -> CodecRequest:
+    middle = chain.middle + 1
+    return CodecRequest(mode="explicit", head=chain.codecs[:middle], tail=chain.codecs[middle:])

@@ -1,0 +1,28 @@
+"""What `--dtype` says, as data: a v3 data type that both zarr-pythons read."""
+
+from __future__ import annotations
+
+import json
+from difflib import get_close_matches
+
+from zarrstack.core.chain.readers import DATA_TYPES, ZARR_OLD
+from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.errors import UsageError, ZarrstackError
+
+
+def parse_data_type(text: str) -> DataType:
+    """`--dtype`: a v3 name such as float32, or v3 JSON; UsageError for anything else."""
+    try:
+        data_type = DataType.from_json(json.loads(text) if text.lstrip().startswith("{") else text)
+    except (ZarrstackError, ValueError, KeyError) as error:
+        near = get_close_matches(text, DATA_TYPES, 1)
+        raise UsageError(
+            "unknown data type",
+            found=text,
+            expected=", ".join(name for name, row in DATA_TYPES.items() if row.portable) + ", or v3 JSON",
+            advice=f"Did you mean {near[0]!r}?" if near and near[0] != text else None,
+        ) from error
+    row = DATA_TYPES.get(data_type.name)
+    if row is None or ZARR_OLD not in row.readers:
+        raise UsageError("this data type is never written", found=text, expected=", ".join(DATA_TYPES))
+    return data_type

@@ -1,0 +1,173 @@
+"""A recipe from a TOML file: every problem at once, each with its place.
+
+    include = ["images/**"]
+    exclude = ["**/tmp"]
+    consolidate = true
+    model = "model.json"               # a ZOM, JSON Schema or module:Name that the result must meet
+    codecs = "zstd:3"                  # any field of ArrayRecipe, for all arrays
+
+    [arrays."images/**"]               # changes for arrays under a path glob; later ones win
+    dtype = "uint16"
+    casting = "clamp"
+
+Hyphens may stand for underscores, as on the command line.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from zarrstack.core.errors import Joined, UsageError
+from zarrstack.core.json_text import canonical
+from zarrstack.core.sizes import parse_size
+
+from .codecs import parse_codecs
+from .convention_names import parse_conventions
+from .dtype import parse_data_type
+from .grid import check_grid
+from .recipe import CHOICES, FIELDS, ArrayRecipe, Recipe, RequiredModel, check_glob
+
+_TOP: Final = ("include", "exclude", "consolidate", "memory", "model", "arrays")
+
+
+def load_recipe(path: str | os.PathLike[str], *, base: ArrayRecipe | None = None) -> Recipe:
+    """The recipe a TOML file holds; raises one UsageError that lists every problem.
+
+    `base` is what options of the command line say; the file's own fields win over it.
+    """
+    try:
+        with open(path, "rb") as file:
+            text = file.read().decode()
+        data = tomllib.loads(text)
+    except OSError as error:
+        raise UsageError("cannot read the recipe", found=f"{os.fspath(path)}: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError("the recipe is no valid TOML", found=f"{os.fspath(path)}: {error}") from error
+    return parse_recipe(data, name=os.fspath(path), base=base)
+
+
+def parse_recipe(data: Mapping[str, Any], *, name: str = "recipe", base: ArrayRecipe | None = None) -> Recipe:
+    """The recipe in a parsed TOML document; errors as for `load_recipe`."""
+    problems: list[str] = []
+    top = {key: value for key, value in data.items() if key not in _TOP}
+    fields = dict(_fields(top, "", (*_TOP, *FIELDS), problems))
+    sections = []
+    arrays = data.get("arrays", {})
+    if not isinstance(arrays, dict):
+        problems.append('arrays: a table of sections is expected, such as [arrays."images/**"]')
+        arrays = {}
+    for glob, section in arrays.items():
+        place = f"arrays.{canonical(glob)}"
+        _check_glob(glob, place, problems)
+        if isinstance(section, dict):
+            sections.append((glob, tuple(_fields(section, place + ".", FIELDS, problems))))
+        else:
+            problems.append(f"{place}: a table is expected, found {section!r}")
+    include = _globs(data, "include", problems)
+    exclude = _globs(data, "exclude", problems)
+    consolidate = data.get("consolidate")
+    if consolidate is not None and not isinstance(consolidate, bool):
+        problems.append(f"consolidate: true or false is expected, found {consolidate!r}")
+    memory = _memory(data.get("memory"), problems)
+    model = _model(data.get("model"), os.path.dirname(name), problems)
+    if problems:
+        count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise UsageError(Joined.of(problems, before=f"the recipe has {count}: "), found=name)
+    changes = base.to_json() if base is not None else {}
+    return Recipe(
+        base=ArrayRecipe.from_json({**changes, **fields}),
+        sections=tuple(sections),
+        include=include,
+        exclude=exclude,
+        consolidate=consolidate,
+        memory=memory,
+        model=model,
+    )
+
+
+def _memory(value: Any, problems: list[str]) -> int | None:
+    if value is None:
+        return None
+    size = parse_size(value) if isinstance(value, str) else value
+    if isinstance(size, bool) or not isinstance(size, int):
+        problems.append(f"memory: a size such as '2GB' is expected, found {value!r}")
+        return None
+    return size
+
+
+def _model(value: Any, beside: str, problems: list[str]) -> RequiredModel | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        problems.append(f"model: the name of a file, or module:Name, is expected, found {value!r}")
+        return None
+    try:
+        return RequiredModel.at(value, beside=beside)
+    except UsageError as error:
+        problems.append(f"model: {error}")
+        return None
+
+
+def _fields(
+    table: Mapping[str, Any], place: str, known: tuple[str, ...], problems: list[str]
+) -> Iterator[tuple[str, object]]:
+    """The fields of ArrayRecipe that a table sets; hyphens may stand for underscores."""
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        if name not in FIELDS:
+            near = get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+            problems.append(f"{place}{key}: unknown name{hint}")
+            continue
+        try:
+            yield name, _value(name, value)
+        except UsageError as error:
+            problems.append(f"{place}{key}: {error}")
+
+
+def _value(name: str, value: Any) -> object:
+    if name in CHOICES:
+        if value not in CHOICES[name]:
+            raise UsageError("unknown value", found=repr(value), expected=", ".join(CHOICES[name]))
+    elif name in ("drop_empty", "allow_pickle"):
+        if not isinstance(value, bool):
+            raise UsageError("wrong type", found=repr(value), expected="true or false")
+    elif name == "conventions" and isinstance(value, list) and all(isinstance(n, str) for n in value):
+        value = ",".join(value) or "none"
+    elif name in ("chunks", "shards") and isinstance(value, list) and all(type(n) is int for n in value):
+        value = ",".join(map(str, value))
+    elif isinstance(value, list | dict):
+        value = canonical(value)
+    elif not isinstance(value, str):
+        raise UsageError("wrong type", found=repr(value), expected="a string, or v3 JSON as TOML tables")
+    if name == "codecs":
+        parse_codecs(value)
+    if name in ("chunks", "shards"):
+        check_grid(**{"chunks": None, "shards": None, name: value})
+    if name == "dtype":
+        parse_data_type(value)
+    if name == "conventions":
+        parse_conventions(value)
+    return value
+
+
+def _globs(data: Mapping[str, Any], key: str, problems: list[str]) -> tuple[str, ...]:
+    value = data.get(key, [])
+    globs = [value] if isinstance(value, str) else value
+    if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
+        problems.append(f"{key}: a list of path globs is expected, found {value!r}")
+        return ()
+    for glob in globs:
+        _check_glob(glob, key, problems)
+    return tuple(globs)
+
+
+def _check_glob(glob: str, place: str, problems: list[str]) -> None:
+    try:
+        check_glob(glob)
+    except UsageError as error:
+        problems.append(f"{place}: {error}")

@@ -1,0 +1,1 @@
+"""Where bytes lie: local files, zarr stores, fsspec and obstore; readers and writers."""

@@ -1,0 +1,1 @@
+"""Local files: reading, writing, and files that appear whole or not at all."""

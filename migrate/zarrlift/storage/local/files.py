@@ -1,0 +1,163 @@
+"""Reading local files: regular files only, and of each no more than a document or a chunk can hold.
+
+A pipe, a socket or a device in the place of one would block the process, or never end.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from typing import IO, Final, Literal
+
+from zarrstack.core.errors import ChunkError, StorageError, ZarrstackError
+
+from ..listed_versions import Version, require_version
+
+
+class BadObjectError(StorageError):
+    """An object that is there and is nothing to read, however often it is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The most bytes that are read of one object, and what it is read as."""
+
+    most: int
+    kind: Literal["document", "chunk"] = "chunk"
+
+    def too_large(self, found: str) -> ZarrstackError:
+        """The error for an object that is larger."""
+        expected = f"at most {self.most} bytes"
+        if self.kind == "chunk":
+            message = "the object is larger than a chunk of this array can be"
+            return ChunkError(message, found=found, expected=expected)
+        advice = "Raise the limit with --max-document-size, or leave the node out with --exclude."
+        return BadObjectError("the document is too large", found=found, expected=expected, advice=advice)
+
+    def check(self, size: int) -> None:
+        """ChunkError or BadObjectError for an object of so many bytes that is too large."""
+        if size > self.most:
+            raise self.too_large(f"{size} bytes")
+
+
+DOCUMENT: Final = Bound(64 << 20, "document")
+"""What is read of a metadata document unless the caller says otherwise."""
+
+WRITTEN: Final = Bound(4 << 30, "document")
+"""What is read of documents that a job wrote: consolidated metadata is all documents of an archive in one."""
+
+READING: Final = (
+    os.O_RDONLY
+    | getattr(os, "O_BINARY", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+)
+"""For `os.open`. Windows would turn line ends; a pipe would wait for a writer, a terminal take control."""
+
+_OPEN_FILES: Final = "/proc/self/fd"
+"""A directory with a name for each open file, on Linux."""
+_PIECE: Final = 64 << 20
+_KINDS: Final = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_regular(path: str | os.PathLike[str]) -> tuple[int, os.stat_result]:
+    """Descriptor of a regular file and what the system says of it.
+
+    Raises OSError, IsADirectoryError among it, and BadObjectError for a pipe, a socket or a device.
+    """
+    try:
+        descriptor = os.open(path, READING)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, or a device that is not there
+            raise not_regular(os.stat(path).st_mode) from error
+        raise
+    facts = os.fstat(descriptor)
+    if stat.S_ISREG(facts.st_mode):
+        return descriptor, facts
+    os.close(descriptor)
+    if stat.S_ISDIR(facts.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    raise not_regular(facts.st_mode)
+
+
+def kind_of(mode: int) -> str:
+    """What is in the place of a file, by the mode that `stat` gives, in words."""
+    return _KINDS.get(stat.S_IFMT(mode), "something else")
+
+
+def not_regular(mode: int) -> BadObjectError:
+    """The error for what is neither a file nor a directory."""
+    return BadObjectError(
+        "not a regular file",
+        found=kind_of(mode),
+        expected="a regular file",
+        advice="Remove it, or leave the node out with --exclude.",
+    )
+
+
+def is_directory(path: str, error: OSError) -> bool:
+    """Whether a file could not be opened since it is a directory; Windows says that it may not be opened."""
+    return error.errno == errno.EISDIR or (error.errno == errno.EACCES and os.path.isdir(path))
+
+
+def read_file(path: str | os.PathLike[str], bound: Bound, version: Version | None = None) -> bytes:
+    """A whole file; raises as `open_regular`, and what `bound` does for one that is too large.
+
+    SourceChangedError where it is not of the version. Asked for a byte more than there is, the system says at
+    once that this was all.
+    """
+    descriptor, facts = open_regular(path)
+    try:
+        size = facts.st_size
+        bound.check(size)
+        data = os.read(descriptor, size + 1)
+        if len(data) != size:
+            parts, size = [data], len(data)  # it grew, or is more than one call gives (2 GiB on Linux)
+            while part := os.read(descriptor, _PIECE):
+                parts.append(part)
+                size += len(part)
+                bound.check(size)
+            data = b"".join(parts)
+        require_version(descriptor, version)
+        return data
+    finally:
+        os.close(descriptor)
+
+
+def read_at(descriptor: int, length: int, start: int) -> bytes:
+    """Bytes of an open file from `start` on; where it is read and written next stays the same."""
+    if sys.platform != "win32":
+        return os.pread(descriptor, length, start)
+    before = os.lseek(descriptor, 0, os.SEEK_CUR)
+    try:
+        os.lseek(descriptor, start, os.SEEK_SET)
+        return os.read(descriptor, length)
+    finally:
+        os.lseek(descriptor, before, os.SEEK_SET)
+
+
+def temporary_file() -> IO[bytes]:
+    """A file that a killed process does not leave behind, where the system can open one without a name."""
+    import tempfile
+
+    if os.path.isdir(_OPEN_FILES):
+        return tempfile.TemporaryFile()
+    return tempfile.NamedTemporaryFile(prefix="zarrlift-")
+
+
+def path_of(file: IO[bytes]) -> str | None:
+    """What opens an open file once more, from its start; None for what is in memory."""
+    name = getattr(file, "name", None)
+    if isinstance(name, int):
+        return f"{_OPEN_FILES}/{name}"
+    return name if isinstance(name, str) else None

@@ -1,0 +1,77 @@
+"""Local directories below storage transformers, where zarr's own `LocalStore` is too trusting.
+
+It writes `<key>.<random>.partial` beside each object, and a killed process leaves those for good; and it
+waits for ever for a writer of a pipe in the place of an object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+import uuid
+from pathlib import Path
+from typing import ClassVar
+
+from zarr.abc.store import ByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.storage import LocalStore
+
+from .files import not_regular
+from .scratch import LAYERED
+
+
+class RegularLocalStore(LocalStore):
+    """A `LocalStore` that reads regular files only; BadObjectError for a pipe, a socket or a device."""
+
+    reads_as: ClassVar[type[LocalStore]] = LocalStore
+
+    async def get(
+        self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """As `LocalStore` does."""
+        self._require_regular(key)
+        return await super().get(key, prototype, byte_range)
+
+    def _require_regular(self, key: str) -> None:
+        try:
+            mode = os.stat(self.root / key).st_mode
+        except OSError:  # which reading it meets too
+            return
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise not_regular(mode)
+
+
+class LayeredLocalStore(LocalStore):
+    """A `LocalStore` that writes objects in `LAYERED` in its root and renames them into place."""
+
+    reads_as: ClassVar[type[LocalStore]] = LocalStore
+
+    @property
+    def scratch(self) -> Path:
+        """Where objects are written."""
+        return self.root / LAYERED
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Write one whole object; OSError."""
+        await self._ensure_open()
+        await asyncio.to_thread(self._write, key, value)
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """The same without an event loop."""
+        self._write(key, value)
+
+    def _write(self, key: str, value: Buffer) -> None:
+        self._check_writable()
+        path = self.root / key
+        temporary = self.scratch / uuid.uuid4().hex
+        self.scratch.mkdir(parents=True, exist_ok=True)
+        try:
+            temporary.write_bytes(value.as_buffer_like())
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(temporary, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise

@@ -1,0 +1,85 @@
+"""Files that appear whole or not at all: made under a name that says by which process, then renamed.
+
+What a killed process leaves under such a name is removed by the next one that makes the same file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from typing import Final
+
+from .owner_process import Owner, state_of
+
+_NAME: Final = re.compile(
+    r"\.(?P<place>[0-9a-f]+)-(?P<boot>[0-9a-f]*)-(?P<pid>[0-9]+)-(?P<started>[0-9]*)\.partial(-journal|-wal|-shm)?"
+)
+"""What follows a file's own name; SQLite adds to it."""
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+"""What systems say where there are no hard links: FAT, and some network and user-space file systems."""
+
+
+def partial_name(path: str) -> str:
+    """Where this process makes the file of that name; beside it."""
+    here = Owner.of_this_process()
+    return f"{path}.{here.place}-{_hexadecimal(here.boot)}-{here.pid}-{here.started}.partial"
+
+
+def sweep_partial(path: str) -> None:
+    """Remove what processes of this host left that ended while they made the file of that name."""
+    directory, name = os.path.split(path)
+    place = Owner.of_this_process().place
+    try:
+        with os.scandir(directory or ".") as entries:
+            names = [entry.name for entry in entries if entry.name.startswith(name + ".")]
+    except OSError:
+        return
+    for other in names:
+        parts = _NAME.fullmatch(other, len(name))
+        if parts is not None and parts["place"] == place and _ended(parts):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(directory, other))
+
+
+def create_file(path: str, data: bytes) -> bool:
+    """Make a file where none is; False if there is one. Of many who try, one succeeds. OSError."""
+    partial = partial_name(path)
+    try:
+        with open(partial, "wb") as file:
+            file.write(data)
+        try:
+            os.link(partial, path)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return _create_slowly(path, data)
+        return True
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(partial)
+
+
+def _create_slowly(path: str, data: bytes) -> bool:
+    """As `create_file`, where for a moment the file is seen empty."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+    except FileExistsError:
+        return False
+    with open(descriptor, "wb") as file:
+        file.write(data)
+    return True
+
+
+def _ended(parts: re.Match[str]) -> bool:
+    here = Owner.of_this_process()
+    if parts["boot"] != _hexadecimal(here.boot):
+        return True
+    return state_of(int(parts["pid"]), parts["started"], here.boot) == "ended"
+
+
+def _hexadecimal(boot: str) -> str:
+    return boot.partition("-")[0]

@@ -1,0 +1,393 @@
+"""Writing objects so that a reader never sees half of one, as fast as the place allows.
+
+Locally an object is written into the job's own directory (`.zarrlift-<job>` in the
+destination's root) and renamed into place, so that whatever a killed process leaves
+behind lies in one place and is removed in one sweep. Object stores put whole objects.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Final, Protocol
+
+from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends, memory
+from zarrstack.core.errors import ChunkError, StorageError
+
+from ..base import CREATING, LocalStorage, Storage, storage_error
+from ..listed_versions import Version, require_version
+from .files import Bound, open_regular, read_at, read_file
+from .scratch import directory_of
+
+if TYPE_CHECKING:
+    from ..object_stream import ObjectStream
+
+
+class Look(Protocol):
+    """What looks at payloads that move undecoded; a compiled chain does."""
+
+    @property
+    def most_stored(self) -> int:
+        """Bytes that an object may have."""
+
+    def check(self, ends: Ends) -> bool:
+        """ChunkError where the ends cannot fit; False where only the whole can tell."""
+
+    def check_whole(self, data: Buffer) -> None:
+        """ChunkError where the payload does not decode."""
+
+
+_FICLONE: Final = 0x40049409
+"""ioctl that makes a file share another's blocks (linux/fs.h)."""
+_NEXT: Final = frozenset(
+    {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EBADF}
+)
+"""What the kernel says when a way of copying does not exist between two files."""
+IN_ONE_READ: Final = 256 << 10
+"""Up to this size a read and a write beat the set-up of an in-kernel copy."""
+
+
+class DestinationError(StorageError):
+    """The destination cannot be written; no other array will fare better."""
+
+
+class Writer(ABC):
+    """Puts objects into a destination; safe to share between threads."""
+
+    storage: Storage
+    """The destination."""
+
+    @abstractmethod
+    def write(self, key: str, data: Buffer) -> None:
+        """Write one whole object; raises DestinationError."""
+
+    def write_many(self, items: Sequence[tuple[str, Buffer]]) -> None:
+        """Write several whole objects."""
+        for key, data in items:
+            self.write(key, data)
+
+    @abstractmethod
+    def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
+        """An object that is written piece by piece, and there only once it is finished.
+
+        The first `reserve` bytes are left open, to be filled when all else is written. A thread
+        writes one stream at a time.
+        """
+
+    def behind(self) -> AbstractContextManager[None]:
+        """Within, this thread's objects may be still on their way when a call returns; at its end none is.
+
+        Raises the DestinationError of whichever could not be written, from any call or at the end.
+        """
+        return contextlib.nullcontext()
+
+    def settle(self) -> None:  # noqa: B027 - most places have nothing to settle
+        """Make what this thread wrote since the last call as durable as was asked for."""
+
+    def forked(self) -> None:  # noqa: B027
+        """Called in a process that was made by `fork`, before it writes: its names must be its own."""
+
+    def close(self) -> None:  # noqa: B027
+        """Remove whatever is temporary."""
+
+
+class LocalWriter(Writer):
+    """A writer to a local directory."""
+
+    storage: LocalStorage
+
+    def __init__(
+        self, storage: LocalStorage, job_id: str, *, fsync: bool = False, in_place: bool = False
+    ) -> None:
+        """`in_place` says that the directories that are written to are there, mostly."""
+        self.storage = storage
+        self.fsync = fsync
+        self.in_place = in_place
+        self.scratch = storage.path(directory_of(job_id))
+        # Workers on several machines share the directory; process ids and thread ids may meet there.
+        self._token = os.urandom(4).hex()
+        self._made: set[str] = set()
+        self._local = threading.local()
+        self._no_reflink: set[tuple[int, int]] = set()
+        self._no_range: set[tuple[int, int]] = set()
+
+    def write(self, key: str, data: Buffer) -> None:
+        """Write beside, then rename."""
+        self._make(key, lambda descriptor: _write_all(descriptor, data))
+
+    def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
+        """Written into a file of the job's own, then renamed."""
+        from ..object_stream import FileStream
+
+        temporary = self.temporary()
+
+        def publish() -> None:
+            self._publish(temporary, key)
+
+        def failed(error: OSError) -> DestinationError:
+            return self.failed(temporary, key, error)
+
+        return FileStream(temporary, reserve, publish, failed, fsync=self.fsync)
+
+    def copy(self, source: str, key: str, look: Look, version: Version | None = None) -> int | None:
+        """Copy the file at `source`, after `look` has seen its ends.
+
+        Gives its size in bytes, or None if it is not there. The bytes are shared by
+        reflink where the file system can, else copied inside the kernel, else by hand.
+        SourceChangedError for a file that is not of the `version`, or not any more.
+        """
+        try:
+            reading, facts = open_regular(source)
+        except FileNotFoundError:
+            return None
+        try:
+            size = facts.st_size
+            if size <= IN_ONE_READ:
+                # Asking for what is there and no more: a larger buffer costs three page faults a file.
+                data = os.read(reading, size + 1)
+                if len(data) != size:
+                    raise ChunkError(
+                        "the chunk changed while it was read",
+                        found=f"{len(data)} bytes",
+                        expected=f"{size} bytes",
+                    )
+                require_version(reading, version)
+                if not look.check(Ends.of(data)):
+                    look.check_whole(data)
+                self.write(key, data)
+                return size
+            if not look.check(ends_of_file(reading, size)):
+                look.check_whole(read_file(source, Bound(look.most_stored)))
+
+            def fill(writing: int) -> None:
+                self._copy_between(reading, writing, size)
+                require_version(reading, version)
+
+            require_version(reading, version)
+            self._make(key, fill)
+            return size
+        finally:
+            os.close(reading)
+
+    def link(self, source: str, key: str, look: Look, version: Version | None = None) -> int | None:
+        """Make `key` another name of the file at `source`; otherwise as `copy`."""
+        try:
+            reading, facts = open_regular(source)
+        except FileNotFoundError:
+            return None
+        try:
+            size = facts.st_size
+            ends = ends_of_file(reading, size)
+            require_version(reading, version)
+        finally:
+            os.close(reading)
+        if not look.check(ends):
+            look.check_whole(read_file(source, Bound(look.most_stored)))
+        target = self.storage.path(key)
+        real = os.path.realpath(source) if os.path.islink(source) else source
+        try:
+            self.make_directory(target.rpartition(os.sep)[0])
+            try:
+                os.link(real, target)
+            except FileExistsError:
+                # Left by an earlier, killed run of this job. Its array may be visible by now, so that the
+                # name is there at every moment; and rename() does nothing between names of one file.
+                if not os.path.samestat(facts, os.lstat(target)):
+                    self._replace_by_link(real, target)
+        except OSError as error:
+            raise self.failed(None, key, error) from error
+        self._remember(target)
+        return size
+
+    def _replace_by_link(self, real: str, target: str) -> None:
+        temporary = f"{self.temporary()}-link"
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        os.link(real, temporary)
+        os.replace(temporary, target)
+
+    def settle(self) -> None:
+        """With `fsync`, make the names written by this thread durable too."""
+        if not self.fsync:
+            return
+        touched: set[str] = getattr(self._local, "touched", set())
+        for directory in touched:
+            _fsync_directory(directory)
+        touched.clear()
+
+    def forked(self) -> None:
+        """A forked process has the thread numbers of the one it comes from."""
+        self._token = os.urandom(4).hex()
+        self._local = threading.local()
+
+    def close(self) -> None:
+        """Remove the job's own directory."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def _make(self, key: str, fill: Callable[[int], None]) -> None:
+        """An object whose file `fill` writes, by its descriptor; it appears once it is whole."""
+        temporary = self.temporary()
+        try:
+            descriptor = os.open(temporary, CREATING, 0o666)
+            try:
+                fill(descriptor)
+                if self.fsync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            self._publish(temporary, key)
+        except OSError as error:
+            raise self.failed(temporary, key, error) from error
+
+    def _copy_between(self, reading: int, writing: int, size: int) -> None:
+        pair = (os.fstat(reading).st_dev, os.fstat(writing).st_dev)
+        if pair not in self._no_reflink:
+            if _reflink(reading, writing):
+                return
+            self._no_reflink.add(pair)
+        if pair not in self._no_range:
+            if copy_range(reading, writing, size):
+                return
+            self._no_range.add(pair)
+        _copy_by_hand(reading, writing, size)
+
+    def _publish(self, temporary: str, key: str) -> None:
+        target = self.storage.path(key)
+        if not (self.in_place and self._replace(temporary, target)):
+            self.make_directory(target.rpartition(os.sep)[0])
+            os.replace(temporary, target)
+        self._remember(target)
+
+    def _replace(self, temporary: str, target: str) -> bool:
+        """Whether the file could be renamed, for which its directory must be there."""
+        try:
+            os.replace(temporary, target)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _remember(self, target: str) -> None:
+        if self.fsync:
+            if not hasattr(self._local, "touched"):
+                self._local.touched = set()
+            self._local.touched.add(os.path.dirname(target))
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory below the root, and those above it, unless this writer has done so; OSError."""
+        if path in self._made:
+            return
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            self.make_directory(os.path.dirname(path))
+            with contextlib.suppress(FileExistsError):  # another thread was faster
+                os.mkdir(path)
+        if self.fsync:
+            _fsync_directory(os.path.dirname(path))
+        self._made.add(path)
+
+    def temporary(self) -> str:
+        """Where this thread writes what is not yet to be seen; DestinationError."""
+        name: str | None = getattr(self._local, "name", None)
+        if name is None:
+            try:
+                os.makedirs(self.scratch, exist_ok=True)
+            except OSError as error:
+                raise self.failed(None, self.scratch, error) from error
+            name = self._local.name = f"{self.scratch}/{self._token}-{threading.get_ident()}"
+        return name
+
+    def failed(self, temporary: str | None, key: str, error: OSError) -> DestinationError:
+        """What to raise where the destination refuses; `temporary` is removed."""
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        plain = storage_error("cannot write", key, error).problem
+        return DestinationError(plain.message, key=key, found=plain.found, advice=plain.advice)
+
+
+def writer_for(storage: Storage, job_id: str, *, fsync: bool, in_place: bool = False) -> Writer:
+    """The fastest writer for a place."""
+    if isinstance(storage, LocalStorage):
+        return LocalWriter(storage, job_id, fsync=fsync, in_place=in_place)
+    from ..remote.store_writer import StoreWriter
+
+    return StoreWriter(storage)
+
+
+def _write_all(descriptor: int, data: Buffer) -> None:
+    view = memory(data).cast("B") if len(data) else memoryview(b"")
+    written = os.write(descriptor, view)
+    while written < len(view):
+        written += os.write(descriptor, view[written:])
+
+
+def ends_of_file(descriptor: int, size: int) -> Ends:
+    """The ends of an open file of so many bytes."""
+    head = read_at(descriptor, HEAD_BYTES, 0)
+    tail = head[-TAIL_BYTES:] if size <= HEAD_BYTES else read_at(descriptor, TAIL_BYTES, size - TAIL_BYTES)
+    return Ends(head, tail, size)
+
+
+def _fsync_directory(path: str) -> None:
+    if sys.platform == "win32":  # which opens no directory, and keeps names by itself
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _reflink(reading: int, writing: int) -> bool:
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        fcntl.ioctl(writing, _FICLONE, reading)
+    except OSError as error:
+        if error.errno in _NEXT:
+            return False
+        raise
+    return True
+
+
+def copy_range(reading: int, writing: int, size: int) -> bool:
+    """Copy the first bytes of a file behind what was written to another, inside the kernel.
+
+    False where it has no way to; ChunkError if the file has fewer; OSError.
+    """
+    if not hasattr(os, "copy_file_range"):
+        return False
+    done = 0
+    while done < size:
+        try:
+            count = os.copy_file_range(reading, writing, size - done, done)
+        except OSError as error:
+            if done == 0 and error.errno in _NEXT:
+                return False
+            raise
+        if count == 0:
+            raise ChunkError("the source ended early", found=f"{done} bytes", expected=f"{size} bytes")
+        done += count
+    return True
+
+
+def _copy_by_hand(reading: int, writing: int, size: int) -> None:
+    done = 0
+    while done < size:
+        piece = read_at(reading, 1 << 20, done)
+        if not piece:
+            raise ChunkError("the source ended early", found=f"{done} bytes", expected=f"{size} bytes")
+        _write_all(writing, piece)
+        done += len(piece)

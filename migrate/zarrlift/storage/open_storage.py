@@ -1,0 +1,219 @@
+"""Where an archive lies -> `Storage`: paths, URLs, zip files, zarr stores.
+
+A directory goes straight to the file system; everything else through zarr's own stores.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from zarrstack.core.errors import StorageError, UsageError
+
+from .base import LocalStorage, Storage
+from .local.files import kind_of
+from .redact import redact, secrets_of
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+    from zarr.storage import StorePath
+
+Place: TypeAlias = "str | os.PathLike[str] | Store | StorePath | Storage"
+Mode: TypeAlias = Literal["r", "w"]
+
+_METADATA: Final = frozenset(
+    {".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
+)
+"""Names that a format keeps at an archive's root."""
+_PACKING: Final = frozenset({"__MACOSX", ".DS_Store"})
+"""What archivers add beside an archive."""
+
+
+def open_storage(
+    place: Place,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    mode: Mode = "r",
+    follow_links: bool = False,  # noqa: ARG001 - see the docstring
+) -> Storage:
+    """Storage for a place.
+
+    `place` is a path (`~` is the home directory), a `file://` or any other fsspec URL
+    (`s3://`, `zip::s3://...`), a path to a `.zip`, a zarr `Store` or `StorePath`, or a
+    `Storage`, which is given back. `storage_options` go to fsspec; they, and user names,
+    passwords and queries of a URL, never appear in `Storage.url` or in an error.
+
+    With mode "r" a local place must exist; "w" makes none, the first `put` does. Links are
+    judged by whoever walks the archive (`follow_links` there); here it is only accepted so
+    that callers can hand on all their options.
+
+    Raises UsageError for what does not exist or makes no sense as a place, StorageError for
+    what exists and cannot be read.
+    """
+    if isinstance(place, Storage):
+        return place
+    if isinstance(place, str) and is_url(place):
+        return _from_url(place, storage_options, mode)
+    if isinstance(place, str | os.PathLike):
+        return _from_path(os.fspath(place), storage_options, mode)
+    return _from_store(place, mode)
+
+
+def is_url(place: str) -> bool:
+    """Whether a text names a place by URL, chained or not; everything else is a path."""
+    return "://" in place or "::" in place
+
+
+def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
+    if not text:
+        raise UsageError("an empty path is no place", expected="a directory, a zip file or a URL")
+    if options:
+        raise UsageError("storage options are for URLs", found=text)
+    path = Path(os.path.abspath(os.path.expanduser(text)))
+    if mode == "w":
+        if path.suffix == ".zip":
+            raise UsageError(
+                "a zip file cannot be written",
+                found=str(path),
+                expected="a directory or a URL",
+                advice="Unpack it first to work in place; else name a directory, and pack that afterwards.",
+            )
+        if path.exists() and not path.is_dir():
+            raise UsageError("a file stands where a directory is to be written", found=str(path))
+        return LocalStorage(path)
+    if path.is_dir():
+        return LocalStorage(path)
+    if not os.path.lexists(path):
+        for above in path.parents:
+            # `Storage.url` of an archive below a directory of a zip.
+            if above.is_file():
+                return _from_zip(above, path.relative_to(above).as_posix())
+        from .open_errors import missing
+
+        raise missing(path, text)
+    if not path.exists():
+        raise UsageError("a link leads nowhere", found=f"{path} -> {os.path.realpath(path)}")
+    if path.name in _METADATA:
+        raise UsageError("a metadata document is no archive", found=str(path), advice=f"Give {path.parent}.")
+    if not path.is_file():
+        found = f"{kind_of(path.stat().st_mode)}, {path}"
+        raise UsageError("not an archive", found=found, expected="a directory, a zip file or a URL")
+    return _from_zip(path)
+
+
+def _from_zip(path: Path, inside: str | None = None) -> Storage:
+    import zipfile
+
+    from zarr.storage import ZipStore
+
+    from .remote.zarr_store import StoreStorage
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except zipfile.BadZipFile as error:
+        from .open_errors import no_zip
+
+        raise no_zip(path) from error
+    except OSError as error:
+        raise StorageError("cannot read the zip file", found=f"{path}: {error.strerror}") from error
+    if inside is not None and not any(name.startswith(f"{inside}/") for name in names):
+        raise UsageError(f"no such directory in the zip file: {path}/{inside}")
+    prefix = _archive_root(names) if inside is None else inside
+    url = str(path) if not prefix else f"{path}/{prefix}"
+    return StoreStorage(ZipStore(path, mode="r", read_only=True), prefix, url=url)
+
+
+def _archive_root(names: Iterable[str]) -> str:
+    """The directory within a zip that holds the archive: its root, or below one sole directory."""
+    paths = [name.split("/") for name in names]
+    prefix: list[str] = []
+    while True:
+        depth = len(prefix)
+        below = [parts for parts in paths if parts[:depth] == prefix and len(parts) > depth and parts[depth]]
+        here = {parts[depth]: len(parts) > depth + 1 for parts in below if parts[depth] not in _PACKING}
+        if _METADATA & here.keys():
+            return "/".join(prefix)
+        # A root without documents that holds one child looks like an archive packed with its
+        # directory; either way the child, with all there is, is an archive.
+        if len(here) != 1 or not all(here.values()):
+            return ""
+        prefix.append(next(iter(here)))
+
+
+def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
+    secrets = secrets_of(options)
+    shown = redact(url, secrets)
+    if not shown.endswith("://"):  # the root of a file system that needs no name: reference://
+        shown = shown.rstrip("/")
+    protocol = url.split("::", 1)[0].split("://", 1)[0]
+    if protocol == "local" and "::" not in url:
+        return _from_path(url.removeprefix("local://"), options, mode)
+    if protocol == "file" and "::" not in url:
+        parts = urlsplit(url)
+        if parts.netloc not in ("", "localhost"):
+            raise UsageError("a file URL names a file on this machine", found=shown, expected="file:///...")
+        return _from_path(unquote(parts.path), options, mode)
+
+    from zarr.storage import FsspecStore
+
+    from .remote.backend_obstore import s3_store
+    from .remote.zarr_store import StoreStorage
+
+    if "::" not in url:
+        try:
+            bucket = s3_store(url, options or {}, read_only=mode == "r")
+        except Exception as error:
+            found = redact(f"{shown} ({type(error).__name__}: {error})", secrets)
+            raise StorageError("cannot open the place", found=found) from error
+        if bucket is not None:
+            return StoreStorage(*bucket, url=shown, secrets=secrets)
+    try:
+        # An instance of our own: a shared one may be bound to another event loop.
+        given = {"skip_instance_cache": True, **(options or {})}
+        store = FsspecStore.from_url(url, storage_options=given, read_only=mode == "r")
+    except ImportError as error:
+        from .open_errors import no_package
+
+        raise no_package(protocol, redact(str(error), secrets)) from error
+    except ValueError as error:
+        found = redact(f"{shown} ({error})", secrets)
+        raise UsageError("not a place", found=found, expected="a path or a URL that fsspec knows") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"no such file or directory: {shown}") from error
+    except Exception as error:
+        found = redact(f"{shown} ({type(error).__name__}: {error})", secrets)
+        raise StorageError("cannot open the place", found=found) from error
+    return StoreStorage(store, url=shown, secrets=secrets)
+
+
+def _from_store(place: Any, mode: Mode) -> Storage:
+    from zarr.abc.store import Store
+    from zarr.storage import LocalStore, StorePath
+
+    from zarrstack.base.descend import descend
+    from zarrstack.base.transformer import StorageTransformer
+
+    from .remote.zarr_store import StoreStorage
+
+    path = ""
+    if isinstance(place, StorePath):
+        place, path = place.store, place.path
+    if mode == "w" and isinstance(place, Store) and (place.read_only or not place.supports_writes):
+        raise UsageError(
+            "the store cannot be written to", found=str(place), expected="a store that is not read-only"
+        )
+    if type(place) is LocalStore:
+        return LocalStorage(Path(place.root) / path)
+    if isinstance(place, Store):
+        opened = StoreStorage(place, path)
+        *layers, bottom = descend(place, through=StorageTransformer)
+        if layers and all(isinstance(layer, StorageTransformer) and layer.transparent for layer in layers):
+            opened.beneath = _from_store(StorePath(bottom, path), "r")
+        return opened
+    from .open_errors import no_place
+
+    raise no_place(place)

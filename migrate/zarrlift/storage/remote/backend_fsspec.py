@@ -1,0 +1,184 @@
+"""What fsspec's file systems can do beyond zarr's `FsspecStore`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from ..base import PARTS_AT_ONCE
+from ..listed_versions import Version
+from ..listing import Listed
+from .adaptive_concurrency import MOST
+from .backend import Native, bounded_bytes, part_size, stored_bytes, version_text
+from .error_text import names_no_bucket
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+    from zarr.storage import FsspecStore
+
+    from ..local.files import Bound
+
+_CREATING: Final = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
+"""Protocols whose file systems hand `mode="create"` on to the store (s3fs 2026.9, gcsfs 2026.9, adlfs
+2026.8); fsspec's own way is to ask whether the file is there, and then to write it."""
+_OURS: Final = frozenset({"asynchronous", "skip_instance_cache", "loop"})
+"""Options of a file system that say how we use it, not which one it is."""
+
+_RANGED: Final = frozenset(
+    {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory", "file", "local"}
+)
+"""Protocols of stores that end a range where the object ends. References give what lies behind it."""
+
+_VERSIONS: Final = (
+    *("ETag", "etag", "generation", "md5Hash", "content_hash", "sha", "CRC"),
+    *("mtime", "LastModified", "last_modified", "updated", "modified", "modify", "created"),
+)
+"""What file systems call it (s3fs, gcsfs, adlfs, dropbox, github, zip; local, memory), the surest first."""
+
+
+class Fsspec(Native):
+    """A file system of fsspec's, through its asynchronous interface."""
+
+    def __init__(self, store: FsspecStore) -> None:
+        self.store: FsspecStore = store
+        self.fs: Any = store.fs
+        self._root = store.path.rstrip("/")
+
+    def path(self, key: str) -> str:
+        """The key in the file system."""
+        return "/".join(part for part in (self._root, key) if part)
+
+    async def read(self, key: str, bound: Bound, version: Version | None = None) -> bytes | None:
+        """Its first bytes, where a range may end behind an object; elsewhere its size is asked for first."""
+        if protocols(self.store) & _RANGED:
+            return await bounded_bytes(self.store, key, bound)
+        try:
+            size = (await self.fs._info(self.path(key))).get("size")  # noqa: SLF001
+        except self.store.allowed_exceptions:
+            return None
+        if size is not None:
+            bound.check(size)
+        return await stored_bytes(self.store, key, None)
+
+    async def children(self, prefix: str) -> dict[str, bool]:
+        """One listing by the file system itself, which knows what is a directory."""
+        path = self.path(prefix)
+        self.fs.invalidate_cache()
+        try:
+            found = await self.fs._ls(path, detail=True)  # noqa: SLF001 - fsspec's asynchronous interface
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if names_no_bucket(error):
+                raise
+            return {}
+        entries = {}
+        own = path.strip("/")
+        for item in found:
+            name = item["name"].strip("/")
+            # Some object stores list the directory itself, as an empty object.
+            if name != own:
+                entries[name.rsplit("/", 1)[-1]] = item["type"] == "directory"
+        return entries
+
+    async def pages(self, prefix: str) -> AsyncIterator[list[Listed]]:
+        """In one listing; zarr 3.1.6 gives wrong names where the store is a whole bucket."""
+        root = self._root.strip("/")
+        self.fs.invalidate_cache()
+        found = await self.fs._find(self.path(prefix.strip("/")), detail=True)  # noqa: SLF001
+        yield [
+            Listed(name.strip("/").removeprefix(root).lstrip("/"), facts.get("size"), _version(facts))
+            for name, facts in found.items()
+        ]
+
+    async def put_file(self, key: str, name: str, size: int) -> None:
+        """As many parts as the file system makes of it."""
+        send = self.fs._put_file  # noqa: SLF001
+        await send(name, self.path(key), **in_parts(send, size))
+
+    @property
+    def creates(self) -> bool:
+        """Known of some file systems."""
+        return bool(_protocols_of(self.fs) & _CREATING)
+
+    async def create(self, key: str, data: bytes) -> None:
+        """By the file system itself."""
+        await self.fs._pipe_file(self.path(key), data, mode="create")  # noqa: SLF001
+
+    async def copy(self, source: Native, before: str, after: str, size: int) -> None:
+        """By the file system's own copy."""
+        assert isinstance(source, Fsspec)
+        await self.fs._cp_file(source.path(before), self.path(after))  # noqa: SLF001
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Kind, arguments and options."""
+        inner = getattr(self.fs, "sync_fs", self.fs)  # fsspec's wrapper around a synchronous file system
+        options = {name: value for name, value in inner.storage_options.items() if name not in _OURS}
+        return type(inner), inner.storage_args, options
+
+
+def _version(facts: Mapping[str, Any]) -> str | None:
+    """What a file system tells of an object that changes with each writing of it."""
+    return next((version_text(facts[name]) for name in _VERSIONS if facts.get(name) is not None), None)
+
+
+def in_parts(send: Callable[..., Any], size: int) -> dict[str, int]:
+    """How a file system's `_put_file` is told to send `size` bytes in parts that fit into little memory.
+
+    s3fs by itself sends ten parts of 50 MB at once.
+    """
+    options = {"chunksize": part_size(size), "max_concurrency": PARTS_AT_ONCE}
+    return {name: value for name, value in options.items() if _takes(send, name)}
+
+
+def _takes(function: Callable[..., Any], option: str) -> bool:
+    try:
+        return option in inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def protocols(store: Any) -> set[str]:
+    """The protocols of the file system below, also of a stack that wraps it; empty for others.
+
+    "memory" is that of zarr's own store in memory too.
+    """
+    from zarr.storage import MemoryStore
+
+    while True:
+        if isinstance(store, MemoryStore):
+            return {"memory"}
+        if hasattr(store, "fs"):
+            return _protocols_of(store.fs)
+        inner = getattr(store, "_store", None)
+        if inner is None:
+            return set()
+        store = inner
+
+
+def _protocols_of(fs: Any) -> set[str]:
+    protocol = getattr(fs, "protocol", ())
+    return {protocol} if isinstance(protocol, str) else set(protocol)
+
+
+def own(store: Store) -> Store:
+    """The store, with a file system of its own where it could be bound to another event loop."""
+    from zarr.storage import FsspecStore
+
+    if type(store) is not FsspecStore:
+        return store
+    given: Any = store
+    if type(given.fs).__name__ == "AsyncFileSystemWrapper":
+        # A synchronous file system, run in threads: no loop to be bound to.
+        return store
+    options = {**given.fs.storage_options, "asynchronous": True, "skip_instance_cache": True}
+    if "s3" in protocols(given):
+        # botocore keeps ten connections, and lets whatever else is asked for wait.
+        options["config_kwargs"] = {"max_pool_connections": MOST, **(options.get("config_kwargs") or {})}
+    fs = type(given.fs)(*given.fs.storage_args, **options)
+    if "s3" in protocols(given) and hasattr(fs, "max_concurrency") and "max_concurrency" not in options:
+        # s3fs would ask for the size of every object first, to fetch those beyond 50 MB in parts.
+        fs.max_concurrency = 1
+    return FsspecStore(
+        fs, read_only=given.read_only, path=given.path, allowed_exceptions=given.allowed_exceptions
+    )

@@ -1,0 +1,71 @@
+"""Objects over HTTP. A server may say anything of the length of what it sends, and need not end it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..listed_versions import Version
+from ..local.files import Bound
+from .backend_fsspec import Fsspec
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest
+
+_PIECE: Final = 256 << 10
+_PARTIAL: Final = 206
+
+
+class Http(Fsspec):
+    """fsspec's file system for HTTP, of which bodies are read piece by piece.
+
+    It unpacks what is sent compressed (`Content-Encoding`), so that a short body may be a long object.
+    """
+
+    async def read(self, key: str, bound: Bound, version: Version | None = None) -> bytes | None:
+        """Refused by `Content-Length`, or as soon as it is longer."""
+        return await self._get(key, {}, 0, bound.most, bound)
+
+    async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
+        """A range, no more of which is read than was asked for; of servers without ranges, the start."""
+        from zarr.abc.store import RangeByteRequest
+
+        if not isinstance(part, RangeByteRequest):
+            return await super().read_part(key, part)
+        if part.start == part.end:
+            return b""
+        headers = {"Range": f"bytes={part.start}-{part.end - 1}"}
+        return await self._get(key, headers, part.start, part.end - part.start, None)
+
+    async def _get(
+        self, key: str, headers: dict[str, str], start: int, most: int, bound: Bound | None
+    ) -> bytes | None:
+        """At most so many bytes; the error of `bound` for more."""
+        fs, url = self.fs, self.path(key)
+        options = dict(fs.kwargs)
+        options["headers"] = {**(options.get("headers") or {}), **headers}
+        session = await fs.set_session()
+        try:
+            async with session.get(fs.encode_url(url), **options) as answer:
+                fs._raise_not_found_for_status(answer, url)  # noqa: SLF001 - fsspec's own reading of a status
+                skipped = 0 if answer.status == _PARTIAL or not headers else start
+                if bound is not None and answer.content_length is not None:
+                    bound.check(answer.content_length)
+                return await _body(answer, skipped, most, bound)
+        except self.store.allowed_exceptions:
+            return None
+
+
+async def _body(answer: Any, skipped: int, most: int, bound: Bound | None) -> bytes:
+    data = bytearray()
+    async for piece in answer.content.iter_chunked(_PIECE):
+        data += piece
+        if skipped:
+            cut = min(skipped, len(data))
+            del data[:cut]
+            skipped -= cut
+        if len(data) > most:
+            if bound is not None:
+                raise bound.too_large(f"more than {most} bytes")
+            del data[most:]
+            break
+    return bytes(data)

@@ -1,0 +1,312 @@
+"""Object stores through obstore, which spends a third of the processor time that s3fs takes for a request.
+
+zarr-python has the store over it (`zarr.storage.ObjectStore`); here is what it can do beyond that, and
+how the options of s3fs are said to it. What cannot be said is left to s3fs.
+
+Sources: obstore 0.12 (https://developmentseed.org/obstore), the options of s3fs 2026.9
+(https://s3fs.readthedocs.io/en/latest/api.html), and the variables that botocore reads
+(https://docs.aws.amazon.com/sdkref/latest/guide/settings-reference.html).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from ..base import PARTS_AT_ONCE
+from ..listed_versions import Version, changed, version_number
+from ..listing import Listed
+from .backend import Native, part_size, version_text
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest, Store
+
+    from ..local.files import Bound
+
+_MOST_COPIED: Final = 5 << 30
+"""Bytes that S3 copies in one request
+(https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html)."""
+_PAGE: Final = 1000
+"""Objects that are taken from a listing at a time, which are those of one request to S3."""
+_RETRIES: Final = 3
+"""After a broken connection or a 5xx, 0.1 s to 0.4 s apart; what fails for longer is repeated by `Pace`."""
+_LONGEST: Final = timedelta(minutes=15)
+"""A whole request, the body with it. obstore's 30 s are too few for a large object over a slow line."""
+_SILENT: Final = timedelta(minutes=3)
+"""Until the next byte of it; the store may take that long to copy a large object."""
+_FRESH: Final = timedelta(minutes=5)
+"""How long credentials are used that do not say when they expire."""
+
+_PLAIN: Final = {
+    "key": "access_key_id",
+    "username": "access_key_id",
+    "secret": "secret_access_key",
+    "password": "secret_access_key",
+    "token": "session_token",
+    "endpoint_url": "endpoint",
+    "anon": "skip_signature",
+    "requester_pays": "request_payer",
+}
+"""Options of s3fs by obstore's names for them."""
+_OF_CLIENT: Final = {"endpoint_url": "endpoint", "region_name": "region"}
+"""The same for its `client_kwargs`."""
+_PLACE: Final = {
+    "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+}
+_WHO: Final = {
+    "access_key_id": ("AWS_ACCESS_KEY_ID",),
+    "secret_access_key": ("AWS_SECRET_ACCESS_KEY",),
+    "session_token": ("AWS_SESSION_TOKEN",),
+}
+_ELSEWHERE: Final = (
+    *("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "AWS_CA_BUNDLE"),
+    *("AWS_USE_DUALSTACK_ENDPOINT", "AWS_USE_FIPS_ENDPOINT"),
+)
+"""Variables that mean something to botocore and nothing here."""
+_MORE: Final = ("endpoint_url", "services", "s3 =", "s3=", "ca_bundle", "use_dualstack", "use_fips")
+"""The same of its file of profiles."""
+
+
+class Obstore(Native):
+    """A store of obstore's."""
+
+    def __init__(self, store: Any) -> None:
+        """`store` is a `zarr.storage.ObjectStore`."""
+        self.store = store
+        self._below = store.store
+        self._etags_differ = False
+
+    async def read(self, key: str, bound: Bound, version: Version | None = None) -> bytes | None:
+        """In one request, which tells size and ETag before the bytes."""
+        import obstore
+
+        try:
+            answer = await obstore.get_async(self._below, key)
+        except FileNotFoundError:
+            return None
+        await self._require(key, answer.meta["e_tag"], version)
+        bound.check(answer.meta["size"])
+        return bytes(await answer.bytes_async())
+
+    async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
+        """As elsewhere, unless the ETag is to be looked at."""
+        from zarr.abc.store import RangeByteRequest
+
+        if version is None or not isinstance(part, RangeByteRequest):
+            return await super().read_part(key, part)
+        import obstore
+
+        try:
+            answer = await obstore.get_async(self._below, key, options={"range": (part.start, part.end)})
+        except FileNotFoundError:
+            return None
+        await self._require(key, answer.meta["e_tag"], version)
+        return bytes(await answer.bytes_async())
+
+    async def _require(self, key: str, etag: str | None, version: Version | None) -> None:
+        """SourceChangedError where an object's ETag is not the one that was listed."""
+        if version is None or etag is None or self._etags_differ:
+            return
+        if version_number(version_text(etag) or "") == version[1]:
+            return
+        # Some servers have other ETags in their listings, or only times: the listing counts.
+        async for page in self._pages(key.rpartition("/")[0], offset=key[:-1]):
+            now = next((item for item in page if item.key == key), None)
+            if now is not None:
+                self._etags_differ = now.version is not None and version_number(now.version) == version[1]
+            if now is not None or page[-1].key > key:
+                break
+        if not self._etags_differ:
+            raise changed()
+
+    async def children(self, prefix: str) -> dict[str, bool]:
+        """One listing with a delimiter, or as many as it has pages."""
+        import obstore
+
+        found: Any = await obstore.list_with_delimiter_async(self._below, prefix or None)
+        own = prefix.strip("/")
+        # Some tools put an empty object where they think of a directory.
+        objects = [item["path"].strip("/") for item in found["objects"]]
+        names = {path.rsplit("/", 1)[-1]: False for path in objects if path != own}
+        return names | {path.strip("/").rsplit("/", 1)[-1]: True for path in found["common_prefixes"]}
+
+    def pages(self, prefix: str) -> AsyncIterator[list[Listed]]:
+        """As the store sends them; ETags where it has them, else times."""
+        return self._pages(prefix.strip("/"))
+
+    async def _pages(self, prefix: str, offset: str | None = None) -> AsyncIterator[list[Listed]]:
+        import obstore
+
+        found: Any = obstore.list(self._below, prefix or None, offset=offset or None, chunk_size=_PAGE)
+        async for part in found:
+            yield [
+                Listed(item["path"], item["size"], version_text(item["e_tag"] or item["last_modified"]))
+                for item in part
+            ]
+
+    async def put_file(self, key: str, name: str, size: int) -> None:
+        """Parts that fit into little memory, two at a time."""
+        import obstore
+
+        part = part_size(size)
+        await obstore.put_async(
+            self._below, key, Path(name), chunk_size=part, max_concurrency=PARTS_AT_ONCE, use_multipart=True
+        )
+
+    @property
+    def creates(self) -> bool:
+        """Obstore has it for every store but HTTP's."""
+        return type(self._below).__name__ != "HTTPStore"
+
+    async def create(self, key: str, data: bytes) -> None:
+        """With `If-None-Match: *`, or what the store has in its place."""
+        import obstore
+
+        await obstore.put_async(self._below, key, data, mode="create", use_multipart=False)
+
+    async def copy(self, source: Native, before: str, after: str, size: int) -> None:
+        """By the store, in one request."""
+        import obstore
+
+        if size > _MOST_COPIED:
+            raise NotImplementedError
+        await obstore.copy_async(self._below, before, after)
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Kind, place within it, and configuration, the credentials among it."""
+        below = self._below
+        names = ("prefix", "config", "client_options", "credential_provider")
+        return type(below), *(getattr(below, name, None) for name in names)
+
+
+def s3_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[Store, str] | None:
+    """The bucket of an `s3://` URL and the path in it; None where that is better left to s3fs.
+
+    That is so where obstore is not installed, where an option or a setting has no counterpart there, and
+    where no credentials are found by the way that s3fs finds them.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("s3", "s3a") or not parts.hostname or "@" in parts.netloc or parts.query:
+        return None
+    if parts.fragment:
+        return None  # "#" is part of a key; urlsplit does not know that
+    try:
+        from obstore.store import S3Store
+        from zarr.storage import ObjectStore
+    except ImportError:
+        return None
+    settings = _settings(options)
+    if settings is None:
+        return None
+    bucket = parts.netloc
+    provider = None
+    if not settings.get("skip_signature") and "secret_access_key" not in settings:
+        found = _from_botocore(options.get("profile"))
+        if found is None:
+            return None
+        provider, more = found
+        settings = {**more, **settings}
+    if "region" not in settings:
+        settings["region"] = "us-east-1" if "endpoint" in settings else _region_of(bucket)
+    if settings["region"] is None:
+        return None
+    given: dict[str, Any] = dict(settings)
+    if provider is not None:
+        given["credential_provider"] = provider
+    given["client_options"] = {
+        "allow_http": str(settings.get("endpoint", "")).startswith("http://"),
+        "timeout": _LONGEST,
+        "read_timeout": _SILENT,
+    }
+    store: Any = S3Store(bucket, retry_config={"max_retries": _RETRIES}, **given)
+    return ObjectStore(store, read_only=read_only), parts.path.strip("/")
+
+
+def _settings(options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The options as obstore names them, and what the environment adds; None if one has no counterpart."""
+    settings: dict[str, Any] = {}
+    for name, value in options.items():
+        if name in ("skip_instance_cache", "profile") or value is None:
+            continue
+        if name == "client_kwargs" and isinstance(value, dict) and value.keys() <= _OF_CLIENT.keys():
+            settings |= {_OF_CLIENT[inner]: each for inner, each in value.items()}
+        elif name in _PLAIN:
+            settings[_PLAIN[name]] = value
+        else:
+            return None
+    # Where the options say who asks, the environment has no say in that.
+    named = settings.get("skip_signature") or "access_key_id" in settings or options.get("profile")
+    for name, variables in (_PLACE if named else _PLACE | _WHO).items():
+        value = next((os.environ[variable] for variable in variables if os.environ.get(variable)), None)
+        if value is not None:
+            settings.setdefault(name, value)
+    if ("access_key_id" in settings) != ("secret_access_key" in settings):
+        return None
+    plain = str(settings.get("endpoint", "")).startswith("http://")
+    if any(os.environ.get(name) for name in _ELSEWHERE if name != "AWS_CA_BUNDLE" or not plain):
+        return None
+    if "endpoint" not in settings and _configured():
+        return None
+    return {name: value for name, value in settings.items() if value is not False}
+
+
+def _configured() -> bool:
+    """Whether botocore's file of profiles says more of S3 than who asks, and in which region."""
+    path = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError):
+        return path.exists()
+    return any(word in text for word in _MORE)
+
+
+def _from_botocore(profile: str | None) -> tuple[Callable[[], Any], dict[str, Any]] | None:
+    """Credentials as s3fs would find them (profiles, roles, the machine's own), and the profile's region.
+
+    None without botocore, or if there are none.
+    """
+    try:
+        botocore = import_module("botocore.session")  # s3fs brings it
+    except ImportError:
+        return None
+    try:
+        session = botocore.Session(profile=profile)
+        credentials = session.get_credentials()
+        region = session.get_config_variable("region")
+    except Exception:  # noqa: BLE001 - s3fs will meet the same, and say so
+        return None
+    if credentials is None:
+        return None
+
+    def provide() -> dict[str, Any]:
+        frozen = credentials.get_frozen_credentials()
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": datetime.now(UTC) + _FRESH,
+        }
+
+    return provide, {} if region is None else {"region": region}
+
+
+def _region_of(bucket: str) -> str | None:
+    """Where a bucket lies, which S3 tells whoever asks; None if it does not."""
+    from http.client import HTTPSConnection
+
+    # Buckets with dots fit no certificate of their own name.
+    asked = HTTPSConnection("s3.amazonaws.com", timeout=10)
+    try:
+        asked.request("HEAD", f"/{bucket}")
+        return asked.getresponse().getheader("x-amz-bucket-region")
+    except OSError:
+        return None
+    finally:
+        asked.close()

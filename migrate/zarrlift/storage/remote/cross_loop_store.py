@@ -1,0 +1,104 @@
+"""A zarr store whose work is done in our event loop, for readers that live in another one.
+
+zarr-python's synchronous interface runs stores in an event loop of its own. A file system
+or a lock that was first used in our loop fails there, so calls are carried across. They keep the
+storage's pace, and are repeated as its own requests are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype
+
+from .adaptive_concurrency import Pace
+from .event_loop import collect, loop
+
+T = TypeVar("T")
+
+
+class BridgedStore(Store):
+    """`store` below `prefix` ("" or ending with "/"), each call done in our event loop."""
+
+    supports_deletes = True
+    supports_writes = True
+    supports_listing = True
+
+    def __init__(self, store: Store, prefix: str, pace: Pace) -> None:
+        super().__init__(read_only=store.read_only)
+        self._inner = store
+        self._prefix = prefix
+        self._pace = pace
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, BridgedStore):
+            return False
+        return self._prefix == other._prefix and self._inner == other._inner
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return f"{self._inner}/{self._prefix}".rstrip("/")
+
+    def with_read_only(self, read_only: bool = False) -> BridgedStore:
+        """The same place, read-only or not."""
+        return BridgedStore(self._inner.with_read_only(read_only), self._prefix, self._pace)
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """As the store below."""
+        return await self._across(
+            lambda: self._inner.get(self._prefix + key, prototype, byte_range),
+            size=lambda value: 0 if value is None else len(value),
+        )
+
+    async def get_partial_values(
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+    ) -> list[Buffer | None]:
+        """As the store below."""
+        ranges = [(self._prefix + key, byte_range) for key, byte_range in key_ranges]
+        return await self._across(lambda: self._inner.get_partial_values(prototype, ranges))
+
+    async def exists(self, key: str) -> bool:
+        """As the store below."""
+        return await self._across(lambda: self._inner.exists(self._prefix + key))
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """As the store below."""
+        self._check_writable()
+        await self._across(lambda: self._inner.set(self._prefix + key, value))
+
+    async def delete(self, key: str) -> None:
+        """As the store below."""
+        self._check_writable()
+        await self._across(lambda: self._inner.delete(self._prefix + key))
+
+    async def list(self) -> AsyncIterator[str]:
+        """Collected in our loop first, then given out."""
+        async for key in self.list_prefix(""):
+            yield key
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Collected in our loop first, then given out."""
+        for key in await self._across(lambda: collect(self._inner.list_prefix(self._prefix + prefix))):
+            yield key[len(self._prefix) :]
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Collected in our loop first, then given out."""
+        for name in await self._across(lambda: collect(self._inner.list_dir(self._prefix + prefix))):
+            yield name
+
+    async def _across(
+        self, ask: Callable[[], Awaitable[T]], *, size: Callable[[T], int | None] = lambda _: None
+    ) -> T:
+        """One request, in our loop."""
+
+        async def paced() -> T:
+            await self._inner._ensure_open()  # noqa: SLF001 - as in storage_zarr
+            return await self._pace(ask, size=size)
+
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(paced(), loop()))

@@ -1,0 +1,59 @@
+"""What a store's error says, in a plain sentence.
+
+Clients put XML, request ids, durations and the names of their classes into the text of an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
+
+from ..redact import redact
+
+_NO_BUCKET: Final = re.compile(
+    r"NoSuchBucket|ContainerNotFound|specified (?:bucket|container) does not exist"
+)
+"""Of S3 and Google, and of Azure; as codes, or where a client gives the message alone (s3fs 2026.9)."""
+_NO_ANSWER: Final = re.compile(
+    r"error sending request|Could not connect to the endpoint|Cannot connect to host|Connection refused"
+)
+"""Of obstore 0.12, botocore 1.43, aiohttp 3, and of the system."""
+_ADDRESS: Final = re.compile(r"\bhttps?://[^/\s\"'?]+|(?<=\bhost )\S+")
+_STATUS: Final = re.compile(r"status code: (\d{3}[^:<]*)")
+_CODE: Final = re.compile(r"<Code>([^<]*)</Code>")
+_MESSAGE: Final = re.compile(r"<Message>([^<]*)</Message>")
+_MOST: Final = 500
+"""Characters of what nothing here recognises."""
+
+
+def plainly(error: Exception, what: str, key: str, url: str, secrets: Sequence[str] = ()) -> ZarrstackError:
+    """The error of ours for a store's `error`, met when `what` was tried with `key` of the place `url`."""
+    # obstore's errors go on for pages, for those who debug it.
+    text = redact(str(error).partition("\n\nDebug source")[0], secrets)
+    place = key or None
+    if names_no_bucket(error):
+        return UsageError(
+            f"the bucket of {url} does not exist",
+            advice="Create it, or correct its name or the storage option endpoint_url.",
+        )
+    if _NO_ANSWER.search(text):
+        address = _ADDRESS.search(text)
+        return StorageError(
+            "the store does not answer",
+            key=place,
+            found=f"no connection to {address[0]}" if address else None,
+            advice="Check the network, the name of the host and the storage option endpoint_url.",
+        )
+    status = _STATUS.search(text)
+    if status is None:
+        return StorageError(what, key=place, found=f"{type(error).__name__}: {text}"[:_MOST])
+    more = [found[1] for found in (_CODE.search(text), _MESSAGE.search(text)) if found]
+    return StorageError(what, key=place, found="; ".join((f"HTTP status {status[1].strip()}", *more))[:_MOST])
+
+
+def names_no_bucket(error: Exception) -> bool:
+    """Whether an error says that there is no such bucket, and not only no such object."""
+    return _NO_BUCKET.search(str(error)) is not None

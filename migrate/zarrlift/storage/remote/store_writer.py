@@ -1,0 +1,80 @@
+"""Writing objects into a store, several at a time and without waiting for each."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from zarrstack.core.codecs.base import Buffer
+from zarrstack.core.errors import StorageError
+
+from ..base import Storage
+from ..local.writer import DestinationError, Writer
+
+if TYPE_CHECKING:
+    from ..object_stream import ObjectStream
+    from .async_requests import Sending
+
+
+class StoreWriter(Writer):
+    """A writer to any storage whose `put` is atomic."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._local = threading.local()
+
+    def write(self, key: str, data: Buffer) -> None:
+        """Put one object."""
+        self.write_many([(key, data)])
+
+    def close(self) -> None:
+        """Remove what a killed run left half-written."""
+        if self.storage.scratch is not None:
+            shutil.rmtree(self.storage.scratch, ignore_errors=True)
+
+    def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
+        """Collected in memory, or in a file once it is large; put when it is whole."""
+        from ..object_stream import SpooledStream
+
+        return SpooledStream(self.storage, key, reserve, self.write)
+
+    def write_many(self, items: Sequence[tuple[str, Buffer]]) -> None:
+        """Put several objects, concurrently where the store can."""
+        sending: Sending | None = getattr(self._local, "sending", None)
+        with _at_destination():
+            if sending is None:
+                self.storage.put_many([(key, bytes(data)) for key, data in items])
+                return
+            for key, data in items:
+                sending.send(key, bytes(data))
+
+    @contextlib.contextmanager
+    def behind(self) -> Iterator[None]:
+        """As `Writer.behind`, where the store takes time to answer."""
+        if self.storage.soon is None:
+            yield
+            return
+        from .async_requests import Sending
+
+        sending = self._local.sending = Sending(self.storage.soon)
+        try:
+            yield
+            with _at_destination():
+                sending.finish()
+        finally:
+            self._local.sending = None
+            sending.settle()
+
+
+@contextlib.contextmanager
+def _at_destination() -> Iterator[None]:
+    """What goes wrong within is wrong with the destination."""
+    try:
+        yield
+    except StorageError as error:
+        raise DestinationError(
+            error.problem.message, key=error.problem.key, found=error.problem.found
+        ) from error

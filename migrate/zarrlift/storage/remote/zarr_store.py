@@ -1,0 +1,382 @@
+"""Any zarr-python 3 store as `Storage`: memory, zip, fsspec, or a stack of transformers.
+
+zarr's stores are asynchronous, the engine is not; they live in an event loop of our own
+(`event_loop`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import secrets
+import weakref
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
+
+from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
+
+from ..base import CLAIM, Entry, Storage
+from ..listed_versions import Version, held
+from ..listing import L, Listed
+from ..local.files import path_of
+from ..redact import redact
+from .adaptive_concurrency import Pace
+from .async_requests import Soon
+from .backend import HTTP, bounded_bytes, is_obstore, native, stored_bytes
+from .backend_fsspec import own, protocols
+from .error_text import plainly
+from .event_loop import bounded, close_soon, collect, run
+from .zip_listing import members
+
+if TYPE_CHECKING:
+    from zarr.abc.store import ByteRequest, Store
+
+    from ..local.files import Bound
+
+T = TypeVar("T")
+
+_CONFLICT: Final = re.compile(r"\b(409|Conflict|ConditionalRequestConflict)\b")
+"""What S3 says while another request for the same key is under way
+(https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html)."""
+_UNKNOWN: Final = re.compile(
+    r"\b(501|NotImplemented|NotImplementedError|NotSupportedError|TypeError|ParamValidationError)\b"
+)
+"""What libraries and stores say of a request that they do not know; s3fs makes ENOSYS of it."""
+
+
+class StoreStorage(Storage):
+    """A zarr `Store`, from `path` on downwards; safe to use from several threads.
+
+    `url` names the place in messages, plans and jobs and must be free of credentials;
+    `secrets` are texts that never appear in an error.
+    """
+
+    def __init__(
+        self, store: Store, path: str = "", *, url: str | None = None, secrets: Sequence[str] = ()
+    ) -> None:
+        self._store = own(store)
+        self.native = native(self._store)
+        """What is below, where nothing else stands between; None for other stores."""
+        self.base = path.strip("/")
+        self._prefix = f"{self.base}/" if self.base else ""
+        self._secrets = tuple(secrets)
+        text = "/".join(filter(None, (_url(store), self.base))) if url is None else url
+        self.url = redact(text, self._secrets)
+        known = protocols(store)
+        # Over HTTP a page of links is no listing to rely on.
+        self.can_list = store.supports_listing and not known & HTTP
+        self.in_process = "memory" in known
+        self.exclusive = self.native is not None and self.native.creates
+        self.pace = Pace()
+        self.soon = Soon(self)
+        self.tells_versions = is_obstore(self._store)
+        self._names: dict[str, dict[str, bool]] | None = None
+        if self._store is not store:
+            # A file system of our own: nobody else will close its connections.
+            weakref.finalize(self, close_soon, getattr(self._store, "fs", None))
+
+    def get(self, key: str, bound: Bound | None = None) -> bytes | None:
+        """The object, or None where the store says that there is none."""
+        return run(self.fetch(key, bound))
+
+    def get_many(self, keys: Sequence[str], bound: Bound | None = None) -> list[bytes | None]:
+        """As many requests at once as the store's pace allows."""
+        return run(bounded([self.fetch(key, bound) for key in keys]))
+
+    def get_part(self, key: str, start: int, length: int) -> bytes | None:
+        """One ranged request."""
+        return run(self.fetch_part(key, start, length))
+
+    def size(self, key: str) -> int | None:
+        """One request, where the store can say a size without the object."""
+        return run(self.fetch_size(key))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Hand the object to the store; whether that is atomic is the store's own property."""
+        run(self.store(key, data))
+
+    def create(self, key: str, data: bytes) -> bool:
+        """In one request, where the store has one for it; one that turns out not to is not `exclusive`."""
+        below = self.native
+        if below is None or not self.exclusive:
+            return super().create(key, data)
+        try:
+            run(self.told("cannot write", key, lambda: below.create(self.key(key), data)))
+        except StorageError as error:
+            said = str(error.problem.found)
+            if self.get(key) is not None or _CONFLICT.search(said):
+                return False
+            if not _UNKNOWN.search(said) and getattr(error.__cause__, "errno", None) != errno.ENOSYS:
+                raise
+            self.exclusive = False
+            return super().create(key, data)
+        return True
+
+    def put_many(self, items: Sequence[tuple[str, bytes]]) -> None:
+        """As many requests at once as the store's pace allows."""
+        run(bounded([self.store(key, data) for key, data in items]))
+
+    def put_file(self, key: str, file: IO[bytes], size: int) -> None:
+        """A file on disk is sent in parts where that is possible; other stores are given the whole."""
+        below = self.native
+        name = path_of(file)
+        if below is None or name is None:
+            super().put_file(key, file, size)
+            return
+        # The parts are not counted by the pace, which takes them for one request.
+        run(self.told("cannot write", key, lambda: below.put_file(self.key(key), name, size)))
+
+    def delete(self, key: str) -> None:
+        """Remove the object; stores that insist on its presence are not listened to."""
+        run(self.told("cannot delete", key, lambda: _forgiving(self._store.delete(self.key(key)))))
+
+    def clear(self, prefix: str) -> None:
+        """Remove everything below a prefix, also what layers do not list; "" is all that is here."""
+        full = (self._prefix + prefix).rstrip("/")
+        act = partial(self._store.delete_dir, full) if full else self._store.clear
+        run(self.told("cannot delete", prefix, act))
+
+    def list_dir(self, prefix: str) -> Iterator[Entry]:
+        """Names directly below a prefix; links do not exist here."""
+        yield from run(self._list(prefix))
+
+    def list_dirs(self, prefixes: Sequence[str]) -> list[list[Entry]]:
+        """As many listings at once as the store's pace allows."""
+        return run(bounded([self._list(prefix) for prefix in prefixes]))
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        """Every key below a prefix, in one listing."""
+        yield from self.list_objects(prefix, _Keys).keys
+
+    def list_objects(self, prefix: str, new: Callable[[], L]) -> L:
+        """In one listing, which is taken as it comes; one that fails midway is begun again."""
+        full = self._prefix + prefix
+        start = len(self._prefix)
+        hidden = self._prefix + CLAIM
+
+        async def find() -> L:
+            taken = new()
+            async for listed in self._pages(full):
+                # Directories of zip files, and the empty objects that tools of object stores put for them.
+                page = [item for item in listed if not item.key.endswith("/")]
+                shown = page if prefix else [item for item in page if not item.key.startswith(hidden)]
+                taken.take([item._replace(key=item.key[start:]) for item in shown] if start else shown)
+            return taken
+
+        return run(self.told("cannot list", prefix, find))
+
+    def _pages(self, full: str) -> AsyncIterator[list[Listed]]:
+        store: Any = self._store
+        if self.native is not None:
+            return self.native.pages(full)
+        return members(store.path, full) if _is_zip(store) else _names(store, full)
+
+    def zarr_store(self) -> Store:
+        """A store that zarr's own event loop may use; its calls are done in ours."""
+        from .cross_loop_store import BridgedStore
+
+        return BridgedStore(self._store, self._prefix, self.pace)
+
+    @property
+    def backing(self) -> Store:
+        """The store itself."""
+        return self._store
+
+    # ----- on the loop's thread
+
+    def key(self, key: str) -> str:
+        """The key in the store below; UsageError where it would leave the archive's root."""
+        if key.startswith("/") or ".." in key and ".." in key.split("/"):
+            raise UsageError("a key may not leave the archive's root", key=key)
+        return self._prefix + key
+
+    def fetch(self, key: str, bound: Bound | None = None) -> Coroutine[Any, Any, bytes | None]:
+        """As `get`, in the loop; held against the version that the calling thread is to read."""
+        return self._fetch(key, bound or self.document_bound, held(self, key))
+
+    async def _fetch(self, key: str, bound: Bound, version: Version | None) -> bytes | None:
+        place = self.key(key)
+        return await self.told("cannot read", key, lambda: self._whole(place, bound, version), size=_bytes)
+
+    async def _whole(self, place: str, bound: Bound, version: Version | None) -> bytes | None:
+        if self.native is not None:
+            return await self.native.read(place, bound, version)
+        if bound.kind == "document" or _is_zip(self._store):
+            return await bounded_bytes(self._store, place, bound)
+        data = await stored_bytes(self._store, place, None)  # layers may be slower for a part of a chunk
+        if data is not None:
+            bound.check(len(data))
+        return data
+
+    async def _part(self, key: str, part: ByteRequest, version: Version | None) -> bytes | None:
+        place = self.key(key)
+        if self.native is not None:
+            return await self.native.read_part(place, part, version)
+        return await stored_bytes(self._store, place, part)
+
+    def fetch_part(self, key: str, start: int, length: int) -> Coroutine[Any, Any, bytes | None]:
+        """As `get_part`, in the loop; versions as in `fetch`."""
+        return self._range(key, start, length, held(self, key))
+
+    async def _range(self, key: str, start: int, length: int, version: Version | None) -> bytes | None:
+        from zarr.abc.store import RangeByteRequest, SuffixByteRequest
+
+        part = SuffixByteRequest(length) if start < 0 else RangeByteRequest(start, start + length)
+        return await self.told("cannot read", key, lambda: self._part(key, part, version), size=_bytes)
+
+    async def fetch_size(self, key: str) -> int | None:
+        """As `size`, in the loop."""
+
+        async def ask() -> int | None:
+            try:
+                return await self._store.getsize(self.key(key))
+            except FileNotFoundError:
+                return None
+
+        return await self.told("cannot read", key, ask)
+
+    def fetch_end(self, key: str, start: int, length: int) -> Coroutine[Any, Any, tuple[int, bytes] | None]:
+        """Size and a part of an object, asked for together; None if it is proven absent."""
+        return self._end(key, start, length, held(self, key))
+
+    async def _end(
+        self, key: str, start: int, length: int, version: Version | None
+    ) -> tuple[int, bytes] | None:
+        size, part = await asyncio.gather(self.fetch_size(key), self._range(key, start, length, version))
+        return None if size is None or part is None else (size, part)
+
+    async def store(self, key: str, data: bytes) -> None:
+        """As `put`, in the loop."""
+        from zarr.core.buffer import default_buffer_prototype
+
+        buffer = default_buffer_prototype().buffer.from_bytes(data)
+        place = self.key(key)
+        await self.told("cannot write", key, lambda: self._store.set(place, buffer), size=lambda _: len(data))
+
+    async def _list(self, prefix: str) -> list[Entry]:
+        if prefix:
+            self.key(prefix)
+        prefix = prefix.strip("/")
+        found = await self.told("cannot list", prefix, lambda: self._children(prefix))
+        return [Entry(name, is_dir) for name, is_dir in found.items() if prefix or not name.startswith(CLAIM)]
+
+    async def _children(self, prefix: str) -> dict[str, bool]:
+        """Name -> whether it is a directory."""
+        full = (self._prefix + prefix).rstrip("/")
+        if self.native is not None:
+            return await self.native.children(full)
+        if _is_zip(self._store):
+            # A zip is opened for reading only, so that its directory can be read once.
+            if self._names is None:
+                self._names = _tree(await collect(self._store.list()))
+            return self._names.get(full, {})
+        # zarr's `list_dir` does not say what is a directory; asking for each name would cost a
+        # request per chunk, listing everything below costs one per thousand.
+        start = len(full) + 1 if full else 0
+        keys = await collect(self._store.list_prefix(f"{full}/" if full else ""))
+        return _tree([key[start:] for key in keys]).get("", {})
+
+    async def told(
+        self,
+        what: str,
+        key: str,
+        ask: Callable[[], Coroutine[Any, Any, T]],
+        *,
+        size: Callable[[T], int | None] = lambda _: None,
+    ) -> T:
+        """One request at the store's pace; every failure of a store is a StorageError that names the key.
+
+        `size` gives the bytes that an answer took over the line, as `Pace` wants them.
+        """
+        try:
+            # zarr offers no public way to open a store that was made closed, such as a zip.
+            await self._store._ensure_open()  # noqa: SLF001
+            return await self.pace(ask, size=size)
+        except ZarrstackError as error:
+            raise error.at(key=key) from None
+        except Exception as error:
+            raise plainly(error, what, key, self.url, self._secrets) from error
+
+
+def _bytes(data: bytes | None) -> int:
+    return 0 if data is None else len(data)
+
+
+# ----- listings
+
+
+class _Keys:
+    """The keys of a listing."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def take(self, objects: Iterable[Listed]) -> None:
+        self.keys += [item.key for item in objects]
+
+
+async def _names(store: Store, prefix: str) -> AsyncIterator[list[Listed]]:
+    """What any store tells: keys."""
+    yield [Listed(key) async for key in store.list_prefix(prefix)]
+
+
+def _tree(keys: Iterable[str]) -> dict[str, dict[str, bool]]:
+    """Directory -> its names -> whether each is a directory; "" is the root."""
+    tree: dict[str, dict[str, bool]] = {}
+    for key in keys:
+        # Zip files written by archivers have entries for directories, which end with "/".
+        directory, _, name = key.removesuffix("/").rpartition("/")
+        tree.setdefault(directory, {})[name] = key.endswith("/")
+        while directory:
+            parent, _, name = directory.rpartition("/")
+            below = tree.setdefault(parent, {})
+            if below.get(name):
+                break
+            below[name] = True
+            directory = parent
+    return tree
+
+
+async def _forgiving(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except (KeyError, FileNotFoundError):
+        return
+
+
+# ----- stores
+
+
+def _is_zip(store: Store) -> bool:
+    from zarr.storage import ZipStore
+
+    return type(store) is ZipStore and store.read_only
+
+
+def _url(store: Any) -> str:
+    """How a store given as an object is named; only places that can be opened again look like one."""
+    if type(store).__name__ == "FsspecStore":
+        protocol = store.fs.protocol if isinstance(store.fs.protocol, str) else store.fs.protocol[0]
+        path = str(store.path)
+        return path if "://" in path else f"{protocol}://{path.lstrip('/') if protocol != 'file' else path}"
+    if _is_zip(store):
+        return os.path.abspath(str(store.path))
+    return f"{type(store).__name__}:{_token(store)}"
+
+
+_tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
+
+
+def _token(store: Any) -> str:
+    """A word for a store that lives in this process, which no other store ever has.
+
+    Jobs outlive stores, and `id` is given again: a later store would pass for an earlier one's
+    finished destination.
+    """
+    known = _tokens.get(id(store))
+    if known is None or known[0]() is not store:
+        known = _tokens[id(store)] = (weakref.ref(store), secrets.token_hex(4))
+    return known[1]

@@ -1,0 +1,91 @@
+"""A stack of storage transformers under either side of a migration (`--source-through retry,log:...`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zarrstack.core.errors import UsageError
+
+from .base import LocalStorage, Storage
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+
+
+def without_layers(storage: Storage) -> Storage:
+    """The place below all layers of `zarrstack` over the store of a storage: where writes end up."""
+    if isinstance(storage, LocalStorage):
+        return storage
+    from .remote.zarr_store import StoreStorage
+
+    if not isinstance(storage, StoreStorage):
+        return storage
+    from zarr.storage import LocalStore
+
+    from zarrstack.base.transformer import StorageTransformer
+    from zarrstack.layers.overlay.layer import Overlay
+
+    store = storage.backing
+    while isinstance(store, StorageTransformer):
+        store = store.writes if isinstance(store, Overlay) else store.below
+    if store is storage.backing:
+        return storage
+    return (
+        LocalStorage(store.root / storage.base)
+        if type(store) is LocalStore
+        else StoreStorage(store, storage.base)
+    )
+
+
+def through(storage: Storage, text: str | None, *, written: bool = False) -> Storage:
+    """The storage seen through the layers that `text` names, from the migration down to the store.
+
+    The text is what `zarrstack.base.registry.parse_stack` takes. A local directory that is not to be
+    `written` stays on the fast path where no layer has to see the bytes (`readonly` refuses writes).
+    Raises UsageError for unknown layers, options and orders, for layers whose options are secret, and
+    for one that lets nothing through to a place that is to be written.
+    """
+    if text is None:
+        return storage
+
+    from zarrstack.base.registry import parse_stack
+    from zarrstack.base.transformer import stack
+    from zarrstack.layers.readonly import ReadOnly
+
+    from .local.layered_store import LayeredLocalStore, RegularLocalStore
+    from .remote.zarr_store import StoreStorage
+
+    layers = parse_stack(text)
+    for layer in layers:
+        if layer.secrets & layer.options.keys():
+            # The job remembers the text; what opens an encrypted place must not lie beside it.
+            raise UsageError(
+                f"the layer {layer.name!r} has secret options, which a job file may not hold",
+                advice="Use Python: hand zarrlift.migrate a store with the stack over it.",
+            )
+    if not written and isinstance(storage, LocalStorage) and all(type(layer) is ReadOnly for layer in layers):
+        return storage
+    # `zarr_store()` of a directory that is not there yet is an empty store, which nothing may be written to.
+    store: Store
+    if isinstance(storage, LocalStorage):
+        store = LayeredLocalStore(storage.root) if written else RegularLocalStore(storage.root)
+    else:
+        store = storage.zarr_store()
+    result = StoreStorage(stack(store, *layers), url=storage.url)
+    if isinstance(store, LayeredLocalStore):
+        result.scratch = str(store.scratch)
+    if written:
+        for layer in reversed(layers):
+            if layer.read_only or not layer.supports_writes:
+                raise UsageError(
+                    f"the layer {layer.name!r} lets nothing be written",
+                    found=text,
+                    expected="layers that a destination can be written through",
+                    advice="Leave it out, or put it under the source.",
+                )
+    if all(layer.transparent for layer in layers):
+        result.beneath = storage
+    result.document_bound = storage.document_bound
+    result.can_list = storage.can_list
+    result.in_process = storage.in_process
+    return result

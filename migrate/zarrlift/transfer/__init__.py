@@ -1,0 +1,1 @@
+"""Moves the chunks of one task: relink, reframe, recode, regrid."""

@@ -1,0 +1,56 @@
+"""Files that an application keeps in an archive beside its arrays, such as Parquet or XML.
+
+Zarr knows nothing of them. They are copied as they lie, piece by piece, before the document of
+the group that they belong to; each appears when it is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from zarrstack.core.errors import StorageError
+
+from ..storage.base import Storage
+from ..storage.local.writer import Writer
+
+_PIECE: Final = 16 << 20
+"""Bytes held at a time."""
+
+
+def copy_file(source: Storage, writer: Writer, key: str) -> None:
+    """Copy one file under its own key; StorageError where the source cannot be read."""
+    stream = writer.stream(key)
+    try:
+        for part in _parts(source, key):
+            stream.append([part])
+        stream.finish()
+    except BaseException:
+        stream.discard()
+        raise
+
+
+def difference(source: Storage, destination: Storage, key: str) -> str | None:
+    """What is wrong with the copy of a file, in words; None if nothing is."""
+    expected, found = source.size(key), destination.size(key)
+    if found is None:
+        return "nothing"
+    if found != expected:
+        return f"{found} of {expected} bytes"
+    start = 0
+    for part in _parts(source, key):
+        if destination.get_part(key, start, len(part)) != part:
+            return f"other bytes after byte {start}"
+        start += len(part)
+    return None
+
+
+def _parts(source: Storage, key: str) -> Iterator[bytes]:
+    size = source.size(key)
+    if size is None:
+        raise StorageError("a file that was there is gone", key=key)
+    for start in range(0, size, _PIECE):
+        part = source.get_part(key, start, min(_PIECE, size - start))
+        if part is None or len(part) != min(_PIECE, size - start):
+            raise StorageError("a file was changed while it was copied", key=key)
+        yield part

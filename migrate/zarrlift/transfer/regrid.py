@@ -1,0 +1,369 @@
+"""Tasks whose objects are not those of the source: shards made, split or regrouped, leaves of another shape.
+
+Work goes by *blocks*, chunks of a grid of their own that hold whole destination objects. Where both
+sides have the same leaves, payloads are handed on one by one (`_Payloads`), and none is decoded unless
+its codecs change. Otherwise the values of a block are put together and cut anew (`_Values`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zarrstack.core.codecs.base import Buffer, memory
+from zarrstack.core.data_types.v3 import fill_from_json
+from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.grid import Grid
+from zarrstack.core.grid.overlap import cutting_order, touching, within
+
+from ..archive.decoder import object_bound, object_decoder
+from ..storage.base import Storage
+from ..storage.local.writer import Writer
+from .canvas import Array, Canvas
+from .carry_over import Kept, Region
+from .object_builder import NewObject, new_object
+from .recode import LeafChange, convert, inside_shard, leaf_change_for
+from .shard_reader import MissingShard, ShardReader, among, object_keys, read_objects
+
+if TYPE_CHECKING:
+    from ..archive.chunk_inventory import Indexes
+    from ..planning.plans import Move
+    from .counts import Counts
+    from .tasks import Task
+
+    Place = tuple[int, ...]
+
+
+class Assembler(ABC):
+    """Makes the destination objects of one array, block by block; shared between threads."""
+
+    def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
+        assert move.block_shape is not None
+        self.move = move
+        self.writer = writer
+        self.source = source
+        self.blocks = Grid(move.source.shape, move.block_shape)
+        self.targets = move.destination.objects
+        self.leaf = LeafChange(move, recheck=recheck)
+        self.change = leaf_change_for(move, self.leaf)
+        self.sharded = isinstance(move.source.frame, Shards)
+        self.shards = ShardReader(source, move.path, move.source) if self.sharded else None
+        self.bound = object_bound(move.source)
+        # What an object holds decoded.
+        self.each = prod(move.source.object_shape) * (move.source.data_type.itemsize or 1)
+
+    def __call__(self, task: Task, counts: Counts) -> None:
+        """Make every object of the task's blocks; problems go to `counts`. DestinationError."""
+        assert task.sources is not None
+        for number in task.indexes.tolist():
+            place = self.blocks.coordinates(number)
+            present = among(touching(place, self.blocks, self.move.source.objects), task.sources)
+            self.block(place, present, counts)
+
+    @abstractmethod
+    def block(self, place: Place, present: Indexes, counts: Counts) -> None:
+        """Make the objects of one block from the source's objects that are there."""
+
+    def open(self, place: Place) -> NewObject:
+        """An object of the destination, to be filled leaf by leaf."""
+        return new_object(self.move, self.writer, place)
+
+    def leaves_of(
+        self, shards: ShardReader, number: int, wanted: Indexes, counts: Counts, *, again: bool = False
+    ) -> Iterator[tuple[int, Buffer]]:
+        """(leaf, payload) of one shard; that it is gone, or damaged, is told to `counts`.
+
+        One that is opened `again` is not counted once more.
+        """
+        try:
+            yield from shards.leaves(number, wanted)
+        except MissingShard:
+            counts.missing(shards.key(number))
+        except (ZarrstackError, MemoryError) as error:
+            counts.failed(error, shards.key(number))
+        else:
+            counts.chunks += not again
+
+    def objects_in(self, region: Region) -> Iterator[Place]:
+        """Places of the destination's objects within a region."""
+        for number in within(region, self.targets).tolist():
+            yield self.targets.coordinates(number)
+
+
+class Payloads(Assembler):
+    """The same leaves on both sides."""
+
+    def block(self, place: Place, present: Indexes, counts: Counts) -> None:
+        """Hand on the payloads of one block."""
+        whole = self.targets.chunk_shape == self.blocks.chunk_shape
+        target = _One(self.open(place)) if whole else _Many(self)
+        start = counts.failures
+        try:
+            for leaf, payload, key in self._leaves(place, present, counts):
+                try:
+                    changed = self._changed(leaf, payload, counts)
+                except (ZarrstackError, MemoryError) as error:
+                    counts.failed(error, key)
+                    continue
+                counts.leaf(memory(payload).nbytes, 0 if changed is None else memory(changed).nbytes)
+                if changed is None:
+                    counts.dropped += 1
+                    continue
+                target.put(self.move.destination.grid.coordinates(leaf), changed)
+        except BaseException:
+            target.discard()
+            raise
+        if counts.failures > start:
+            target.discard()
+        else:
+            target.finish()
+
+    def _leaves(self, place: Place, present: Indexes, counts: Counts) -> Iterator[tuple[int, Buffer, str]]:
+        """(leaf, payload, key of the object it came from); what cannot be read is told to `counts`."""
+        if self.shards is None:
+            keys = object_keys(self.move.source, self.move.path, present)
+            objects = read_objects(self.source, keys, counts, self.bound, each=self.each)
+            for number, key, data in zip(present.tolist(), keys, objects, strict=True):
+                if data is None:
+                    counts.missing(key)
+                    continue
+                counts.chunks += 1
+                yield number, data, key
+            return
+        wanted = touching(place, self.blocks, self.move.source.grid)
+        for number in self.shards.in_turn(present.tolist()):
+            key = self.shards.key(number)
+            for leaf, payload in self.leaves_of(self.shards, number, wanted, counts):
+                yield leaf, payload, key
+
+    def _changed(self, leaf: int, payload: Buffer, counts: Counts) -> Buffer | None:
+        if self.shards is None:
+            assert isinstance(payload, bytes)
+            return self.change(leaf, payload, counts.tally)
+        try:
+            return self.leaf(leaf, payload)
+        except ZarrstackError as error:
+            raise inside_shard(error, self.shards.inner(leaf)) from error
+
+
+class Values(Assembler):
+    """Leaves of another shape: values are put together and cut anew."""
+
+    def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
+        super().__init__(move, source, writer, recheck=recheck)
+        self._decoder = object_decoder(move.source, allow_pickle=move.allow_pickle)
+        self._type = move.destination.data_type.numpy
+        self._fill = fill_from_json(move.destination.fill_value, move.destination.data_type)
+        self._order = cutting_order(move.source.chunk_shape, move.destination.chunk_shape)
+        self._pieces = None if move.piece_shape is None else Grid(move.source.shape, move.piece_shape)
+        self._runs = None if move.run_shape is None else Grid(move.source.shape, move.run_shape)
+
+    def block(self, place: Place, present: Indexes, counts: Counts) -> None:
+        """Put the values of one block together, and cut them."""
+        region = self.blocks.region(place)
+        if self._pieces is None:
+            self._objects(region, self._canvas(region, present, counts), counts)
+            return
+        parts = self._piecewise(place, self._pieces, present, counts)
+        lengths = zip(self._pieces.chunk_shape, self.targets.chunk_shape, strict=True)
+        if any(piece % whole for piece, whole in lengths):
+            # One object, a shard, that is larger than the memory for it.
+            self._make(place, parts, counts)
+            return
+        for part, canvas in parts:
+            self._objects(part, canvas, counts)
+            del canvas  # before the next one
+
+    def _objects(self, region: Region, canvas: Canvas | None, counts: Counts) -> None:
+        """The objects of a region, out of its values."""
+        if canvas is not None:
+            for target in self.objects_in(region):
+                self._make(target, iter([(self.targets.region(target), canvas)]), counts)
+
+    def _piecewise(
+        self, place: Place, pieces: Grid, present: Indexes, counts: Counts
+    ) -> Iterator[tuple[Region, Canvas | None]]:
+        """Regions of a block and their values; None for the rest once some of them could not be read."""
+        start = counts.failures
+        run: Region | None = None
+        kept: Kept | None = None
+        for piece in self._in_order(touching(place, self.blocks, pieces), pieces):
+            region = pieces.region(piece)
+            if self._runs is not None:
+                around = _around(region, self._runs)
+                if around != run:
+                    run, kept = around, Kept(around, _swept(pieces, self._runs))
+            near = among(touching(piece, pieces, self.move.source.objects), present)
+            if len(near):
+                canvas = self._canvas(region, near, counts, kept)
+                yield region, None if counts.failures > start else canvas
+                del canvas
+
+    def _make(self, place: Place, parts: Iterator[tuple[Region, Canvas | None]], counts: Counts) -> None:
+        """One object, out of the canvases of its parts; none appears if some value of it failed."""
+        start = counts.failures
+        made = self.open(place)
+        try:
+            for region, canvas in parts:
+                if canvas is not None:
+                    self._cut(canvas, region, made, counts)
+                del canvas  # before the next one
+        except BaseException:
+            made.discard()
+            raise
+        if counts.failures > start:
+            made.discard()
+        else:
+            made.finish()
+
+    def _canvas(
+        self, region: Region, present: Indexes, counts: Counts, kept: Kept | None = None
+    ) -> Canvas | None:
+        """The values of a region; None where some of them could not be read, which `counts` is told.
+
+        `kept` is what the run's earlier pieces left, and what later ones need goes there.
+        """
+        start = counts.failures
+        canvas = Canvas(region, self._type, self._fill, self.move.destination.chunk_shape)
+        grid = self.move.source.objects
+        if kept is not None:
+            kept.paste(canvas)
+            if self.shards is None:
+                present = kept.new(present)
+        keys = object_keys(self.move.source, self.move.path, present)
+        if self.shards is not None:
+            self._paste_shards(canvas, self.shards, present, counts, kept)
+        else:
+            objects = read_objects(self.source, keys, counts, self.bound, each=self.each)
+            for number, key, data in zip(present.tolist(), keys, objects, strict=True):
+                where = grid.region(grid.coordinates(number))
+                if data is None:
+                    counts.missing(key)
+                    if kept is not None:
+                        kept.keep(number, where, None)
+                    continue
+                try:
+                    values = self._decoder.decode(data)
+                    if self.move.source.frame is None:
+                        self.leaf.again(number, data, values)
+                    values = self._convert(values, number, grid)
+                except (ZarrstackError, MemoryError) as error:
+                    counts.failed(error, key)
+                    if kept is not None:
+                        kept.keep(number, where, None)
+                    continue
+                counts.add(len(data), 0)
+                canvas.paste(values, where)
+                if kept is not None:
+                    kept.keep(number, where, values)
+        return None if counts.failures > start else canvas
+
+    def _convert(self, values: Array, number: int, grid: Grid) -> Array:
+        """A chunk's values as the destination holds them; what lies beyond the array is left out."""
+        if self.move.source.data_type == self.move.destination.data_type:
+            return values
+        inside: tuple[Any, ...] = (*grid.valid(grid.coordinates(number)), ...)
+        return np.asarray(convert(self.move, values[inside]))
+
+    def _paste_shards(
+        self, canvas: Canvas, shards: ShardReader, present: Indexes, counts: Counts, kept: Kept | None
+    ) -> None:
+        grid = self.move.source.grid
+        wanted = within(canvas.region, grid)
+        if kept is not None:
+            wanted = kept.new(wanted)
+        for number in shards.in_turn(present.tolist()):
+            key = shards.key(number)
+            again = kept is not None and kept.opened(number)
+            if kept is not None and number in kept.lost:
+                continue  # it has been told of
+            start = counts.failures
+            for leaf, payload in self.leaves_of(shards, number, wanted, counts, again=again):
+                where = grid.region(grid.coordinates(leaf))
+                try:
+                    values = self._convert(self.leaf.reader.decode(payload), leaf, grid)
+                except ZarrstackError as error:
+                    counts.failed(inside_shard(error, shards.inner(leaf)), key)
+                    continue
+                except MemoryError as error:
+                    counts.failed(error, key)
+                    continue
+                counts.leaf(memory(payload).nbytes, 0)
+                canvas.paste(values, where)
+                if kept is not None:
+                    kept.keep(leaf, where, values)
+            if kept is not None and counts.failures > start:
+                kept.lost.add(number)
+
+    def _in_order(self, numbers: Indexes, grid: Grid) -> list[Place]:
+        """Places in the order in which a shard holds its leaves."""
+        places = [grid.coordinates(number) for number in numbers.tolist()]
+        if self._order != tuple(range(len(self._order))):
+            places.sort(key=lambda place: tuple(place[axis] for axis in self._order))
+        return places
+
+    def _cut(self, canvas: Canvas, region: Region, made: NewObject, counts: Counts) -> None:
+        grid = self.move.destination.grid
+        for place in self._in_order(counts.wanted(within(region, grid)), grid):
+            if not canvas.holds(grid.region(place)):
+                continue
+            try:
+                payload = self.leaf.store(grid.index(place) or 0, canvas.leaf(grid.region(place)))
+            except (ZarrstackError, MemoryError) as error:
+                counts.failed(error, self.move.destination.key(self.move.path, place))
+                continue
+            if payload is None:
+                counts.dropped += 1
+                continue
+            counts.bytes_out += memory(payload).nbytes
+            made.put(place, payload)
+
+
+def _around(region: Region, runs: Grid) -> Region:
+    """The run that a piece lies in."""
+    place = (axis.start // length for axis, length in zip(region, runs.chunk_shape, strict=True))
+    return runs.region(tuple(place))
+
+
+def _swept(pieces: Grid, runs: Grid) -> int:
+    """The axis along which the pieces of a run follow each other."""
+    lengths = zip(pieces.chunk_shape, runs.chunk_shape, strict=True)
+    return next(axis for axis, (piece, run) in enumerate(lengths) if piece != run)
+
+
+class _One:
+    """The block is one object."""
+
+    def __init__(self, made: NewObject) -> None:
+        self.put = made.put
+        self.finish = made.finish
+        self.discard = made.discard
+
+
+class _Many:
+    """The block is many objects of one leaf each."""
+
+    def __init__(self, assembler: Assembler) -> None:
+        self._assembler = assembler
+
+    def put(self, place: Place, payload: Buffer) -> None:
+        self._assembler.open(place).put(place, payload)
+
+    def finish(self) -> None:
+        """They are there already."""
+
+    def discard(self) -> None:
+        """They are whole, each of them; the array does not appear all the same."""
+
+
+def assembler_for(move: Move, source: Storage, writer: Writer, *, recheck: bool) -> Assembler | None:
+    """What makes a move's objects; None where each comes from the source's object of the same place."""
+    if move.block_shape is None:
+        return None
+    kind = Payloads if move.source.chunk_shape == move.destination.chunk_shape else Values
+    return kind(move, source, writer, recheck=recheck)

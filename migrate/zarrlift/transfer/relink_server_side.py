@@ -1,0 +1,126 @@
+"""Copies that an object store makes by itself, where both ends are the same store.
+
+Payloads that move undecoded need not pass through this machine: the store copies them when
+asked, and only their ends are fetched, to be looked at. Small objects are read and written
+instead, since that takes two requests where a server-side copy takes four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Ends
+from zarrstack.core.errors import ChunkError, StorageError, ZarrstackError
+
+from ..storage.base import Storage
+from ..storage.local.files import Bound
+from ..storage.local.writer import DestinationError, Look
+from ..storage.remote.event_loop import bounded, run
+from ..storage.remote.zarr_store import StoreStorage
+
+if TYPE_CHECKING:
+    from ..storage.remote.backend import Native
+
+Carried: TypeAlias = "int | ZarrstackError | None"
+"""What became of one object: its size in bytes, None if it is not there, or what is wrong with it."""
+
+IN_ONE_READ: Final = 128 << 10
+"""Bytes fetched at first; an object that is no larger is written from memory."""
+
+
+def server_copy(source: Storage, destination: Storage) -> ServerCopy | None:
+    """A way to copy inside the store, or None where the two ends do not share one."""
+    if not isinstance(source, StoreStorage) or not isinstance(destination, StoreStorage):
+        return None
+    first, second = source.native, destination.native
+    if first is None or second is None or first.identity != second.identity:
+        return None
+    return ServerCopy(source, destination, first, second)
+
+
+class ServerCopy:
+    """Copies objects between two places of one store; safe to share between threads."""
+
+    def __init__(self, source: StoreStorage, destination: StoreStorage, start: Native, end: Native) -> None:
+        """`start` and `end` are what is below the source and the destination."""
+        self._source = source
+        self._destination = destination
+        self._from = start
+        self._to = end
+        self._able = True
+        """Whether the store copies at all; found out by asking it."""
+
+    def __call__(self, pairs: Sequence[tuple[str, str]], look: Look) -> list[Carried]:
+        """Copy (source key, destination key) pairs, once `look` has seen the ends of each.
+
+        Raises DestinationError; whatever else is wrong with an object is in its place.
+        """
+        return run(bounded([self._one(before, after, look) for before, after in pairs]))
+
+    async def _one(self, before: str, after: str, look: Look) -> Carried:
+        try:
+            first = await self._get(before, 0, IN_ONE_READ, look)
+            if first is None:
+                return None
+            if len(first) < IN_ONE_READ or not self._able:
+                return await self._by_hand(before, after, first if len(first) < IN_ONE_READ else None, look)
+            size = await self._size(before)
+            tail = await self._get(before, max(size - TAIL_BYTES, 0), size, look) or b""
+            if not look.check(Ends(first[:HEAD_BYTES], tail[-TAIL_BYTES:], size)):
+                return await self._by_hand(before, after, None, look)
+            if await self._copied(before, after, size):
+                return size
+            return await self._by_hand(before, after, None, look)
+        except DestinationError:
+            raise
+        except ZarrstackError as error:
+            return error
+
+    async def _by_hand(self, before: str, after: str, data: bytes | None, look: Look) -> int | None:
+        """Through this machine: small objects, and those that only decoding can judge."""
+        if data is None:
+            data = await self._source.fetch(before, Bound(look.most_stored))
+            if data is None:
+                return None
+        if not look.check(Ends.of(data)):
+            look.check_whole(data)
+        try:
+            await self._destination.store(after, data)
+        except StorageError as error:
+            raise _failed(error) from error
+        return len(data)
+
+    async def _copied(self, before: str, after: str, size: int) -> bool:
+        """Ask the store; False where it has no copy of its own."""
+        try:
+            await self._destination.told("cannot write", after, lambda: self._cp(before, after, size))
+        except StorageError as error:
+            if isinstance(error.__cause__, NotImplementedError):
+                self._able = False
+                return False
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise ChunkError("a chunk that was listed is gone; the source changed") from error
+            raise _failed(error) from error
+        return True
+
+    async def _cp(self, before: str, after: str, size: int) -> None:
+        await self._to.copy(self._from, self._source.key(before), self._destination.key(after), size)
+
+    async def _get(self, key: str, start: int, end: int, look: Look) -> bytes | None:
+        """Some bytes of an object; None if it is not there."""
+        try:
+            return await self._source.fetch_part(key, start, end - start)
+        except StorageError:
+            # An empty object has no first byte, which some stores call an error.
+            return await self._source.fetch(key, Bound(look.most_stored))
+
+    async def _size(self, key: str) -> int:
+        size = await self._source.fetch_size(key)
+        if size is None:
+            raise ChunkError("a chunk that was listed is gone; the source changed")
+        return size
+
+
+def _failed(error: StorageError) -> DestinationError:
+    return DestinationError(error.problem.message, key=error.problem.key, found=error.problem.found)

@@ -1,0 +1,297 @@
+"""Leaves of a source array, out of whatever objects they lie in, one after another.
+
+Objects that are one leaf each are read whole. Of a shard only the index and the leaves that are wanted
+are read, neighbours together, so that a shard larger than memory is no trouble.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrstack.core.codecs.base import memory
+from zarrstack.core.errors import ChunkError, ZarrstackError
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.shard_index import ShardIndex
+
+from ..archive.decoder import most_in_leaf
+from ..storage.base import READ_AHEAD, Storage
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from ..archive.chunk_inventory import Indexes
+    from ..archive.nodes import Layout
+    from ..storage.local.files import Bound
+    from .counts import Counts
+
+_SPAN: Final = 4 << 20
+"""Bytes of a shard that are read at once, unless one leaf is larger."""
+_GAP: Final = 64 << 10
+"""Bytes between two leaves of a shard that are read along rather than skipped."""
+_KEPT: Final = 8
+_KEPT_AHEAD: Final = 64
+_KEPT_PAIRS: Final = 1 << 18
+"""Shard indexes that are kept (blocks beside each other take from the same shards), of files and of what lies
+in a store, and the pairs in them."""
+_INDEXES: Final = 8
+"""Indexes that are asked for together."""
+
+
+def read_objects(
+    storage: Storage, keys: Sequence[str], counts: Counts, bound: Bound, *, each: int = 0
+) -> Iterator[bytes | None]:
+    """Objects in order, of a store with the next ones under way; None for one that is absent.
+
+    `each` is what an object holds decoded, in bytes, as far as that is known. One that cannot be read is told
+    to `counts`, and is None too.
+    """
+    if storage.soon is None:
+        yield from (_read(partial(storage.get, key, bound), key, counts) for key in keys)
+        return
+    from ..storage.remote.async_requests import window  # asyncio is not for files
+
+    ask = partial(storage.soon.get, bound=bound)
+    coming = window(keys, lambda _: each, ask, most=READ_AHEAD)
+    with contextlib.closing(coming):
+        for key, future in zip(keys, coming, strict=True):
+            yield _read(future.result, key, counts)
+
+
+def _read(read: Callable[[], bytes | None], key: str, counts: Counts) -> bytes | None:
+    try:
+        return read()
+    except (ZarrstackError, MemoryError) as error:
+        # One unreadable object must not hide the others.
+        counts.failed(error, key)
+        return None
+
+
+def object_keys(layout: Layout, path: str, indexes: Indexes) -> list[str]:
+    """The keys of objects by their linear indexes."""
+    prefix = layout.prefix(path)
+    return [prefix + name for name in layout.keys.keys(layout.objects.coordinates_of(indexes))]
+
+
+class MissingShard(Exception):  # noqa: N818 - in a store that cannot list this is no error
+    """There is no such shard."""
+
+
+class ShardReader:
+    """Reads leaves out of the shards of one array; safe to share between threads."""
+
+    def __init__(self, storage: Storage, path: str, layout: Layout) -> None:
+        assert isinstance(layout.frame, Shards)
+        self.storage = storage
+        self.layout = layout
+        self.frame = layout.frame
+        self._path = path
+        self._leaves = layout.grid
+        self._objects = layout.objects
+        self._most = most_in_leaf(layout)
+        self._lock = threading.Lock()
+        self._indexes: OrderedDict[int, ShardIndex | None] = OrderedDict()
+
+    def key(self, number: int) -> str:
+        """The key of a shard."""
+        return self.layout.key(self._path, self._objects.coordinates(number))
+
+    def in_turn(self, numbers: Sequence[int]) -> Iterator[int]:
+        """The numbers of shards, the indexes of several asked for together where answers take time."""
+        soon = self.storage.soon
+        if soon is None:
+            yield from numbers
+            return
+        form, counts = self.frame.index, self.frame.chunks_per_shard
+        size = form.size(counts)
+        step = min(_INDEXES, self._most_kept())
+        for at in range(0, len(numbers), step):
+            part = numbers[at : at + step]
+            with self._lock:
+                new = [number for number in part if number not in self._indexes]
+            keys = [self.key(number) for number in new]
+            ends = soon.ends(keys, 0 if form.location == "start" else -size, size)
+            for number, end in zip(new, ends, strict=True):
+                # What cannot be read is asked for again, and told, when its turn comes.
+                with contextlib.suppress(ZarrstackError):
+                    found = end.result()
+                    self._keep(number, None if found is None else self._parse(*found))
+            yield from part
+
+    def inner(self, leaf: int) -> tuple[int, ...]:
+        """The place of a leaf in its shard."""
+        places = self._leaves.coordinates(leaf)
+        return tuple(a % b for a, b in zip(places, self.frame.chunks_per_shard, strict=True))
+
+    def index(self, number: int) -> ShardIndex | None:
+        """A shard's index; None if there is no such shard. ChunkError, StorageError."""
+        with self._lock:
+            if number in self._indexes:
+                self._indexes.move_to_end(number)
+                return self._indexes[number]
+        found = self._read_index(number)
+        self._keep(number, found)
+        return found
+
+    def _keep(self, number: int, index: ShardIndex | None) -> None:
+        with self._lock:
+            self._indexes[number] = index
+            while len(self._indexes) > self._most_kept():
+                self._indexes.popitem(last=False)
+
+    def _most_kept(self) -> int:
+        kept = _KEPT if self.storage.soon is None else _KEPT_AHEAD
+        return min(max(_KEPT_PAIRS // max(self.frame.leaves, 1), 1), kept)
+
+    def _read_index(self, number: int) -> ShardIndex | None:
+        form, counts = self.frame.index, self.frame.chunks_per_shard
+        size = form.size(counts)
+        start = 0 if form.location == "start" else -size
+        key = self.key(number)
+        if self.storage.soon is not None:
+            found = self.storage.soon.ends([key], start, size)[0].result()
+            return None if found is None else self._parse(*found)
+        length = self.storage.size(key)
+        if length is None:
+            return None
+        form.place(counts, length)  # before so many bytes are asked for
+        data = self.storage.get_part(key, start, size)
+        return None if data is None else self._parse(length, data)
+
+    def _parse(self, length: int, data: bytes) -> ShardIndex:
+        form, counts = self.frame.index, self.frame.chunks_per_shard
+        form.place(counts, length)  # room for the index
+        index = ShardIndex.from_bytes(data, counts, form)
+        index.check(length, form)
+        longest = int(index.lengths[index.present].max(initial=0))
+        if longest > self._most:
+            raise ChunkError(
+                "a leaf of a shard is larger than a chunk of this array can be",
+                found=f"{longest} bytes",
+                expected=f"at most {self._most} bytes",
+            )
+        return index
+
+    def leaves(
+        self, number: int, wanted: npt.NDArray[np.int64] | None = None
+    ) -> Iterator[tuple[int, memoryview]]:
+        """(linear index of a leaf, its payload), as they lie in the shard; those that are not there left out.
+
+        `wanted` are linear indexes of leaves, ascending; None takes all. Leaves beyond the array's end,
+        where no value is, are passed over. MissingShard, ChunkError, StorageError.
+        """
+        index = self.index(number)
+        if index is None:
+            raise MissingShard
+        there, numbers = self._there(number, index)
+        keep = numbers >= 0
+        if wanted is not None:
+            keep &= np.isin(numbers, wanted, assume_unique=True)
+        numbers, there = numbers[keep], there[keep]
+        offsets = index.offsets.ravel()[there]
+        lengths = index.lengths.ravel()[there]
+        order = np.argsort(offsets, kind="stable")
+        yield from self._spans(
+            self.key(number), numbers[order].tolist(), offsets[order].tolist(), lengths[order].tolist()
+        )
+
+    def present(self, number: int) -> Indexes:
+        """Linear indexes of the leaves that a shard has, ascending; raises as `leaves`."""
+        index = self.index(number)
+        if index is None:
+            raise MissingShard
+        numbers = self._there(number, index)[1]
+        return np.sort(numbers[numbers >= 0])
+
+    def _there(self, number: int, index: ShardIndex) -> tuple[npt.NDArray[np.intp], Indexes]:
+        """Of the leaves that a shard has: places in its index, and linear indexes (-1 beyond the array)."""
+        first = np.array(self._objects.coordinates(number), dtype=np.int64) * np.array(
+            self.frame.chunks_per_shard, dtype=np.int64
+        )
+        there = np.flatnonzero(index.present)
+        inner = (
+            np.stack(np.unravel_index(there, index.offsets.shape), axis=1) if index.offsets.shape else None
+        )
+        places = first[None, :] if inner is None else inner.astype(np.int64) + first
+        return there, self._leaves.indices_of(places[: len(there)])
+
+    def _spans(
+        self, key: str, numbers: list[int], offsets: list[int], lengths: list[int]
+    ) -> Iterator[tuple[int, memoryview]]:
+        """Neighbouring leaves in one read each; of a store with the next reads under way."""
+        soon = self.storage.soon
+        spans = list(spans_of(offsets, lengths, gap=_GAP if soon is None else soon.gap()))
+        if soon is None:
+            for span in spans:
+                data = self.storage.get_part(key, span.start, span.stop - span.start)
+                yield from span.cut(data or b"", numbers, offsets, lengths)
+            return
+        from ..storage.remote.async_requests import window  # asyncio is not for files
+
+        def ask(part: Sequence[Span]) -> list[Future[bytes | None]]:
+            return soon.parts(key, [(span.start, span.stop) for span in part])
+
+        coming = window(spans, lambda span: span.stop - span.start, ask, most=READ_AHEAD)
+        with contextlib.closing(coming):
+            for span, future in zip(spans, coming, strict=True):
+                yield from span.cut(future.result() or b"", numbers, offsets, lengths)
+
+
+class Span(NamedTuple):
+    """Some leaves of a shard that are read together, by their positions in its order."""
+
+    first: int
+    end: int
+    start: int
+    stop: int
+    """Bytes of the shard."""
+
+    def cut(
+        self, data: bytes, numbers: list[int], offsets: list[int], lengths: list[int]
+    ) -> Iterator[tuple[int, memoryview]]:
+        """(leaf, payload) of each."""
+        view = memory(data)
+        for place in range(self.first, self.end):
+            low = offsets[place] - self.start
+            part = view[low : low + lengths[place]]
+            if len(part) < lengths[place]:
+                raise ChunkError("a shard changed while it was read", found=f"{len(data)} bytes")
+            yield numbers[place], part
+
+
+def spans_of(offsets: list[int], lengths: list[int], *, gap: int) -> Iterator[Span]:
+    """Leaves, ascending by offset, put together where no more than `gap` bytes lie between them.
+
+    What is read along with them is never more than what is wanted, beyond a few small gaps: where the
+    line is what is scarce, a request that is saved does not pay for twice the bytes.
+    """
+    at = 0
+    while at < len(offsets):
+        start, stop, end = offsets[at], offsets[at] + lengths[at], at + 1
+        waste, wanted = 0, lengths[at]
+        while end < len(offsets):
+            between = max(offsets[end] - stop, 0)
+            if between > gap or offsets[end] + lengths[end] - start > _SPAN:
+                break
+            if between and waste + between > max(wanted + lengths[end], _GAP):
+                break
+            waste += between
+            wanted += lengths[end]
+            stop = max(stop, offsets[end] + lengths[end])
+            end += 1
+        yield Span(at, end, start, stop)
+        at = end
+
+
+def among(candidates: Indexes, present: Indexes) -> Indexes:
+    """The candidates that are present; both ascending."""
+    place = np.searchsorted(present, candidates)
+    place[place == len(present)] = 0
+    return candidates[present[place] == candidates] if len(present) else candidates[:0]

@@ -1,0 +1,247 @@
+"""The tasks of an array: of its one pass, or of either of two, through an intermediate array."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from zarrstack.core.errors import Problem, StorageError, ZarrstackError
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.grid import Grid
+from zarrstack.core.grid.overlap import touched, touching
+
+from ..archive.chunk_inventory import Indexes, Inventory, take_inventory
+from ..planning.plans import ArrayPlan, Move
+from ..planning.routes import Route
+from ..storage.base import LocalStorage, Storage, storage_error
+from ..storage.listed_versions import ListedVersions, holding
+from .shard_reader import MissingShard, ShardReader, among, object_keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Some chunks of one array."""
+
+    move: Move
+    number: int
+    indexes: Indexes
+    """Linear indexes of the objects to move, ascending; of blocks, where the move has them."""
+    sources: Indexes | None = None
+    """With blocks: linear indexes, ascending, of the source's objects that they touch and that are there."""
+    leaves: Indexes | None = None
+    """The only leaves that are to be written; None for all that a stored value reaches."""
+    certain: bool = True
+    """Whether every one of them is known to exist."""
+    versions: tuple[Indexes, Indexes] | None = None
+    """(bytes, number) of each of the source's objects as they were listed, where what is read is held against
+    that: of `sources`, or of `indexes` where there are none."""
+
+    def held(self, keys: Callable[[], Iterable[str]]) -> ListedVersions | None:
+        """The versions of the source's objects, by the keys that `keys` gives; None where nothing is held."""
+        if self.versions is None:
+            return None
+        indexes = self.indexes if self.sources is None else self.sources
+        return ListedVersions(indexes, self.versions, keys)
+
+
+class Parts:
+    """The chunks of one array that are there, cut into tasks."""
+
+    def __init__(
+        self,
+        move: Move,
+        present: Indexes,
+        bounds: Sequence[int],
+        *,
+        versions: tuple[Indexes, Indexes] | None = None,
+        leaves: Indexes | None = None,
+    ) -> None:
+        """`versions` are those of the chunks that are `present`, as `Task` has them.
+
+        `leaves` are the only ones of the destination that may be written; None for all.
+        """
+        self._move = move
+        self._present = present
+        self._versions = versions
+        self._leaves = leaves
+        self._blocks: Grid | None = None
+        self._indexes = present
+        if move.block_shape is not None:
+            self._blocks = Grid(move.source.shape, move.block_shape)
+            self._indexes = touched(present, move.source.objects, self._blocks)
+        self._cuts = np.searchsorted(self._indexes, bounds)
+
+    def task(self, number: int, *, certain: bool) -> Task:
+        """The task of a number."""
+        part = self._indexes[self._cuts[number] : self._cuts[number + 1]]
+        sources = leaves = None
+        if self._blocks is not None:
+            if self._leaves is not None:
+                inside = _touching(part, self._blocks, self._move.destination.grid)
+                leaves = among(inside, self._leaves)
+            sources = among(_touching(part, self._blocks, self._move.source.objects), self._present)
+        versions = None
+        if self._versions is not None:
+            at = np.searchsorted(self._present, part if sources is None else sources)
+            versions = self._versions[0][at], self._versions[1][at]
+        return Task(
+            move=self._move,
+            number=number,
+            indexes=part,
+            sources=sources,
+            leaves=leaves,
+            certain=certain,
+            versions=versions,
+        )
+
+
+def _touching(blocks: Indexes, of: Grid, grid: Grid) -> Indexes:
+    """Linear indexes, ascending, of the cells of a grid that some blocks of another one touch."""
+    near = [touching(of.coordinates(block), of, grid) for block in blocks.tolist()]
+    return np.unique(np.concatenate(near))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """The tasks of one pass. Those of a first pass have numbers below 0."""
+
+    numbers: range
+    parts: Parts
+    certain: bool
+
+    def task(self, number: int) -> Task:
+        """The task of a number."""
+        place = number if number >= 0 else -1 - number
+        return replace(self.parts.task(place, certain=self.certain), number=number)
+
+
+def tasks_of(
+    plan: ArrayPlan, inventory: Inventory, source: Storage, destination: Storage, *, first_pass: bool
+) -> Tasks:
+    """The tasks of an array; `inventory` is the source's.
+
+    StorageError and ChunkError while looking at what lies between, and at the source's shards.
+    """
+    versions = _versions(inventory, source)
+    if plan.between is None:
+        parts = Parts(plan.move, inventory.indexes, plan.bounds, versions=versions)
+        return Tasks(numbers=range(plan.tasks), parts=parts, certain=inventory.certain)
+    if first_pass:
+        parts = Parts(first_move(plan), inventory.indexes, plan.between.bounds, versions=versions)
+        count = max(len(plan.between.bounds) - 1, 0)
+        return Tasks(numbers=range(-1, -1 - count, -1), parts=parts, certain=inventory.certain)
+    with holding(source, _held(plan, inventory, versions)):
+        leaves = leaves_reached(plan, inventory, source)
+    between = take_inventory(destination, plan.path, plan.between.layout)
+    parts = Parts(second_move(plan), between.indexes, plan.bounds, leaves=leaves)
+    return Tasks(numbers=range(plan.tasks), parts=parts, certain=True)
+
+
+def _versions(inventory: Inventory, source: Storage) -> tuple[Indexes, Indexes] | None:
+    """What each chunk that is read is held against."""
+    if not source.tells_versions or inventory.sizes is None or inventory.versions is None:
+        return None
+    return inventory.sizes, inventory.versions
+
+
+def _held(
+    plan: ArrayPlan, inventory: Inventory, versions: tuple[Indexes, Indexes] | None
+) -> ListedVersions | None:
+    """The versions of shards, of which `leaves_reached` reads the indexes."""
+    if versions is None or not isinstance(plan.source.frame, Shards):
+        return None
+    whole = Task(move=plan.move, number=0, indexes=inventory.indexes, versions=versions)
+    return whole.held(lambda: object_keys(plan.source, plan.path, inventory.indexes))
+
+
+def leaves_reached(plan: ArrayPlan, inventory: Inventory, source: Storage) -> Indexes | None:
+    """The destination's leaves that a stored leaf of the source reaches, ascending; None for all of them.
+
+    Only those are written, whatever the chunks between reach.
+    """
+    layout, target = plan.source, plan.destination.grid
+    if not isinstance(layout.frame, Shards):
+        if len(inventory.indexes) == layout.objects.total:
+            return None
+        return touched(inventory.indexes, layout.objects, target)
+    shards = ShardReader(source, plan.path, layout)
+    found, count = [], 0
+    for number in shards.in_turn(inventory.indexes.tolist()):
+        try:
+            there = shards.present(number)
+        except MissingShard:
+            continue  # listed, and gone: the first pass has told, or there was no listing
+        except ZarrstackError as error:
+            raise error.at(key=shards.key(number)) from None
+        count += len(there)
+        found.append(touched(there, layout.grid, target))
+    if count == layout.grid.total:
+        return None
+    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+
+
+def first_move(plan: ArrayPlan) -> Move:
+    """From the source into the intermediate array: values as they are."""
+    assert plan.between is not None
+    return Move(
+        path=plan.path,
+        source=plan.source,
+        destination=plan.between.layout,
+        route=Route(name="regrid", shared=0, reason="chunk shape"),
+        allow_pickle=plan.move.allow_pickle,
+        block_shape=plan.between.block_shape,
+        piece_shape=plan.between.piece_shape,
+        run_shape=plan.between.run_shape,
+    )
+
+
+def second_move(plan: ArrayPlan) -> Move:
+    """From there into the result."""
+    assert plan.between is not None
+    return replace(plan.move, source=plan.between.layout, within=True)
+
+
+def sweep_known(
+    plans: Sequence[ArrayPlan], destination: Storage, record: Callable[[], None]
+) -> dict[str, Problem]:
+    """`sweep` for arrays whose objects are all made, which `record` makes known to a resume first.
+
+    Else a run that is killed meanwhile would be followed by one that makes them anew, of what is left.
+    Gives a problem by the path of each array of which something is left.
+    """
+    staged = [plan for plan in plans if plan.between is not None]
+    if staged:
+        record()
+    problems = {}
+    for plan in staged:
+        try:
+            sweep(plan, destination)
+        except StorageError as error:
+            problems[plan.path] = error.at(node=plan.path).problem
+    return problems
+
+
+def sweep(plan: ArrayPlan, destination: Storage) -> None:
+    """Delete the intermediate array; StorageError. What hides in it belongs to the job alone."""
+    if plan.between is None:
+        return
+    root = plan.between.layout.root
+    assert root is not None
+    if isinstance(destination, LocalStorage):
+        try:
+            shutil.rmtree(destination.path(root))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise storage_error("cannot delete", root, error) from error
+        with contextlib.suppress(OSError):  # those of other arrays are still in it
+            while root := root.rpartition("/")[0]:
+                os.rmdir(destination.path(root))
+        return
+    for key in list(destination.list_prefix(f"{root}/")):
+        destination.delete(key)

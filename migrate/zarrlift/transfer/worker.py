@@ -1,0 +1,151 @@
+"""What runs a task: the same in a thread, a process or on another machine."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pickle
+import threading
+from dataclasses import dataclass
+
+from zarrstack.core.errors import WorkerError, ZarrstackError
+
+from ..jobs.checks.checks import unforeseen
+from ..storage.base import Storage
+from ..storage.local.writer import Writer, writer_for
+from ..storage.open_storage import open_storage
+from ..storage.transformer_stack import through
+from ..version import __version__
+from .counts import Counts, Moved
+from .mover import Mover
+from .tasks import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSpec:
+    """How a worker reaches both ends of a job; hashable and picklable.
+
+    The options are JSON text. They may hold credentials, so this is never stored.
+    """
+
+    job_id: str
+    run: str
+    """Differs for each run: what a worker knows of the destination is true for one run."""
+    source: str
+    destination: str
+    source_options: str = "{}"
+    destination_options: str = "{}"
+    source_through: str | None = None
+    destination_through: str | None = None
+    fsync: bool = False
+    hard_links: bool = False
+    recheck: bool = True
+
+
+class Worker:
+    """Runs tasks of one job in one process; compiles each array once."""
+
+    def __init__(
+        self, source: Storage, writer: Writer, *, hard_links: bool = False, recheck: bool = True
+    ) -> None:
+        self._source = source
+        self._writer = writer
+        self._hard_links = hard_links
+        self._recheck = recheck
+        self._movers: dict[str, Mover] = {}
+        self._running: dict[int, Counts] = {}
+        """By thread."""
+
+    def forked(self) -> None:
+        """Called in a process made by `fork`, before it runs a task."""
+        self._writer.forked()
+
+    def run(self, task: Task) -> Moved:
+        """Move the chunks of a task; raises DestinationError, the rest is in the result."""
+        mover = self._movers.get(task.move.path)
+        if mover is None or mover.move != task.move:
+            mover = self._movers[task.move.path] = Mover(
+                task.move,
+                self._writer.storage if task.move.within else self._source,
+                self._writer,
+                hard_links=self._hard_links,
+                recheck=self._recheck,
+            )
+        counts = Counts(task.move.path, certain=task.certain, leaves=task.leaves)
+        self._running[threading.get_ident()] = counts
+        try:
+            return mover(task, counts)
+        finally:
+            del self._running[threading.get_ident()]
+
+    def under_way(self) -> dict[str, tuple[int, int]]:
+        """(chunks, bytes) of the source that the tasks which still run have read, by the array's path."""
+        found: dict[str, tuple[int, int]] = {}
+        for counts in list(self._running.values()):
+            chunks, nbytes = found.get(counts.path, (0, 0))
+            found[counts.path] = (chunks + counts.chunks, nbytes + counts.bytes_in)
+        return found
+
+
+def end_with_coordinator() -> None:
+    """Start watching the process that started this one, and end at once when it is gone.
+
+    The workers of a killed coordinator would wait for ever, or go on writing beside whoever
+    resumes the job. What they leave half-written lies in the job's own directory.
+    """
+    from multiprocessing import connection, parent_process
+
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="zarrlift-parent", daemon=True).start()
+
+
+def sent(spec: WorkerSpec, task: Task) -> tuple[str, bytes]:
+    """What `move` is called with elsewhere: the version, and what only that version can read."""
+    return __version__, pickle.dumps((spec, task))
+
+
+def move(version: str, errand: bytes) -> Moved:
+    """Run a task wherever this is called; both ends are opened once per process.
+
+    WorkerError for an errand of another version, which is not unpickled: Dask's workers do not survive
+    arguments that cannot be. Unforeseen errors are in the result, so that any that are raised come from the
+    executor.
+    """
+    if version != __version__:
+        raise WorkerError(
+            "a worker has another version of zarrlift",
+            found=__version__,
+            expected=version,
+            advice="Install the same version everywhere, then resume.",
+        )
+    spec, task = pickle.loads(errand)  # noqa: S301 - of our own coordinator, whose calls are pickled anyway
+    try:
+        return _worker(spec).run(task)
+    except ZarrstackError:
+        raise
+    except Exception as error:  # noqa: BLE001 - see `unforeseen`
+        return Moved(problems=(unforeseen(task.move.path, error),))
+
+
+@functools.lru_cache(maxsize=4)
+def _worker(spec: WorkerSpec) -> Worker:
+    source = open_storage(spec.source, storage_options=json.loads(spec.source_options))
+    destination = open_storage(
+        spec.destination, storage_options=json.loads(spec.destination_options), mode="w"
+    )
+    source = through(source, spec.source_through)
+    destination = through(destination, spec.destination_through, written=True)
+    return Worker(
+        source,
+        writer_for(destination, spec.job_id, fsync=spec.fsync),
+        hard_links=spec.hard_links,
+        recheck=spec.recheck,
+    )

@@ -1,0 +1,236 @@
+"""Two archives compared: structure, attributes, data types, fill values and values."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from math import prod
+from typing import Final, Protocol
+
+from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.paths import parents
+
+from ..archive.nodes import Archive, ArrayNode, GroupNode, Node
+from ..conventions.apply import Applied, apply_conventions
+from ..planning.regrid.blocks import memory_budget
+from ..recipe.recipe import Recipe
+from ..storage.base import Storage
+from ..transfer.extra_files import difference
+from .arrays import ArrayComparison
+from .node_differences import Differences, compare_attributes
+from .report import VerificationReport
+from .v3_tree import FoundNode, consolidated_problems, find_nodes, key_below
+
+_NO_RESULT: Final = "Is this the result? The source is named first."
+
+
+class Watcher(Protocol):
+    """Who is told how far the comparison is; the migration's `Progress` fits."""
+
+    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
+        """The comparison begins."""
+
+    def advance(self, chunks: int, bytes: int) -> None:
+        """So many more chunks were compared, and so many bytes of values; missing chunks are bytes alone."""
+
+
+def verify_archives(
+    archive: Archive,
+    source: Storage,
+    destination: Storage,
+    *,
+    full: bool = False,
+    recipe: Recipe | None = None,
+    progress: Watcher | None = None,
+) -> VerificationReport:
+    """Every difference between a described archive and its v3 counterpart.
+
+    The source's values are decoded by our code as `archive` describes them, the destination is read
+    by zarr-python; nothing that the migration recorded is believed. `recipe` says which changes
+    were asked for (a cast, attributes or conventions kept, nodes left out). Differences do not end
+    the comparison, and a chunk that cannot be read is one. In place both storages are the same.
+    Memory: a few blocks of 16 MB, or of one chunk where that is larger, for each thread. Where all of an
+    array is compared, as much as the recipe's `memory` allows the migration, or what one thread needs.
+    """
+    wanted = Recipe() if recipe is None else recipe
+    paths = [node.path for node in archive.nodes]
+    found = find_nodes(
+        destination, paths, strict_json=lambda path: wanted.for_array(path).attributes == "strict"
+    )
+    if not found and destination.can_list and next(iter(destination.list_dir("")), None) is None:
+        raise UsageError(f"there is no result to compare: {destination.url} is empty")
+    above = {line for path in paths if wanted.selects(path) for line in parents(path)}
+    applied = apply_conventions(archive, source, wanted)
+    comparison = _Comparison(source, destination, wanted, applied, above, full=full, progress=progress)
+    if progress is not None:
+        progress.start(sum(map(_size, archive.nodes)) if full else None, None)
+    threads = min(os.cpu_count() or 1, 8)
+    with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift-verify") as pool:
+        for node in map(applied.described, archive.nodes):
+            before = comparison.bytes
+            comparison.compare(node, found.get(node.path), pool)
+            if progress is not None and full:  # what is not stored, or cannot be compared, is done too
+                progress.advance(0, max(_size(node) - (comparison.bytes - before), 0))
+    comparison.files(applied)
+    comparison.unexpected(found, {node.path: node for node in archive.nodes})
+    consolidate = archive.consolidated if wanted.consolidate is None else wanted.consolidate
+    comparison.add("", consolidated_problems(found, wanted=consolidate))
+    return comparison.report(archive.url, destination.url)
+
+
+class _Comparison:
+    """What is gathered on the way through an archive."""
+
+    def __init__(
+        self,
+        source: Storage,
+        destination: Storage,
+        recipe: Recipe,
+        applied: Applied,
+        above: set[str],
+        *,
+        full: bool,
+        progress: Watcher | None,
+    ) -> None:
+        self.source = source
+        self.destination = destination
+        self.recipe = recipe
+        self.applied = applied
+        self._above = above
+        self.full = full
+        self.progress = progress
+        self.arrays = self.groups = self.chunks = self.bytes = 0
+        self.differences: dict[str, Differences] = {}
+
+    def add(self, path: str, problems: list[Problem]) -> None:
+        """Take differences of one node."""
+        if problems:
+            self.differences.setdefault(path, Differences(path)).add(problems)
+
+    def count(self, chunks: int, read: int) -> None:
+        """So much more was compared."""
+        self.chunks += chunks
+        self.bytes += read
+        if self.progress is not None:
+            self.progress.advance(chunks, read)
+
+    def compare(self, node: Node, found: FoundNode | None, pool: ThreadPoolExecutor) -> None:
+        """Compare one node of the source with what lies at its path."""
+        path = node.path
+        if not self.recipe.selects(path) and not self._leads_to_selected(path):
+            if found is not None and not self.in_place:
+                self.add(path, [_structure(path, "a node the recipe leaves out is there", "a node", "none")])
+            return
+        kind = "an array" if isinstance(node, ArrayNode) else "a group"
+        told = (*node.problems, *self.applied.told(path))
+        reasons = [problem for problem in told if problem.severity == "refusal"]
+        if node.refused or reasons:
+            reason = str(reasons[0]) if reasons else None
+            self.add(
+                path,
+                [
+                    Problem(
+                        kind="verify-refused",
+                        message=f"{kind} that cannot be migrated is not compared",
+                        node=path,
+                        found="nothing" if found is None else "a node",
+                        expected=reason,
+                    )
+                ],
+            )
+            return
+        if found is None:
+            missing = _structure(path, "a node is missing", "nothing", kind)
+            self.add(path, [missing if path else replace(missing, advice=_NO_RESULT)])
+            return
+        if found.problems:
+            self.add(path, list(found.problems))
+            return
+        if found.is_array != isinstance(node, ArrayNode):
+            other = "an array" if found.is_array else "a group"
+            self.add(path, [_structure(path, "a node is of another kind", other, kind)])
+            return
+        if isinstance(node, GroupNode):
+            self.groups += 1
+            differences = Differences(path)
+            change = self.applied.change(path)
+            compare_attributes(differences, node, found, change, self.recipe.for_array(path))
+            self.keep(differences)
+            return
+        self.arrays += 1
+        array = ArrayComparison(self.source, node, self.destination, found, self.recipe.for_array(path))
+        if array.compare_metadata(self.applied.change(path)):
+            budget = memory_budget(self.recipe.memory)
+            array.compare_values(full=self.full, pool=pool, budget=budget, count=self.count)
+        self.keep(array.differences)
+
+    def files(self, applied: Applied) -> None:
+        """Compare the files that go along with groups, byte by byte."""
+        for path, keys in applied.files.items():
+            if self.in_place or not (self.recipe.selects(path) or self._leads_to_selected(path)):
+                continue
+            wrong = ((key, difference(self.source, self.destination, key)) for key in keys)
+            self.add(
+                path,
+                [
+                    replace(_structure(path, "a file that goes along differs", text, "the source's"), key=key)
+                    for key, text in wrong
+                    if text is not None
+                ],
+            )
+
+    def keep(self, differences: Differences) -> None:
+        """Remember a node's differences, if there are any."""
+        if differences.count:
+            self.differences[differences.node] = differences
+
+    @property
+    def in_place(self) -> bool:
+        """Whether both sides are one place."""
+        return self.source.url == self.destination.url
+
+    def _leads_to_selected(self, path: str) -> bool:
+        """Whether a node that is left out has to be there as the group above one that is not."""
+        return path in self._above
+
+    def unexpected(self, found: Mapping[str, FoundNode], nodes: Mapping[str, Node]) -> None:
+        """Nodes of the destination that the source does not have."""
+        for path in found:
+            if path not in nodes:
+                message = "a node is there that the source does not have"
+                self.add(path, [_structure(path, message, "a node", "none")])
+
+    def report(self, source: str, destination: str) -> VerificationReport:
+        """All of it, as frozen data."""
+        ordered = [self.differences[path] for path in sorted(self.differences)]
+        return VerificationReport(
+            source=source,
+            destination=destination,
+            full=self.full,
+            arrays=self.arrays,
+            groups=self.groups,
+            chunks=self.chunks,
+            bytes=self.bytes,
+            differences=tuple((item.node, item.count) for item in ordered),
+            problems=tuple(problem for item in ordered for problem in item.listed),
+        )
+
+
+def _size(node: Node) -> int:
+    """Bytes of all of an array's values; 0 where that is not known."""
+    if not isinstance(node, ArrayNode) or node.layout is None:
+        return 0
+    return prod(node.layout.shape) * (node.layout.data_type.itemsize or 0)
+
+
+def _structure(path: str, message: str, found: str, expected: str) -> Problem:
+    return Problem(
+        kind="verify-structure",
+        message=message,
+        node=path,
+        key=key_below(path),
+        found=found,
+        expected=expected,
+    )

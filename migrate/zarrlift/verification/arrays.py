@@ -1,0 +1,144 @@
+"""One array of two archives, compared from what lies in both; no plan is believed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.errors import ZarrstackError
+
+from ..archive.nodes import ArrayNode, Layout
+from ..conventions.base import Change
+from ..planning.chunk_advice import pointed_out
+from ..recipe.recipe import ArrayRecipe
+from ..storage.base import Storage
+from .array_values import ArrayValues
+from .documents import VARIABLE, fill_difference, type_difference
+from .node_differences import Differences, compare_attributes
+from .sampling import a_missing_chunk, first_look
+from .v3_tree import FoundNode
+from .zarr_python_reader import data_type_name
+
+if TYPE_CHECKING:
+    from ..archive.chunk_inventory import Indexes
+
+_SAMPLED: Final = 5
+"""Random chunks of an array that a sample looks at besides the first, the last and an edge."""
+Count = Callable[[int, int], None]
+
+
+class ArrayComparison:
+    """Everything of one array that `verify` compares.
+
+    Metadata first; values only where shape and data type allow it.
+    """
+
+    def __init__(
+        self,
+        source: Storage,
+        node: ArrayNode,
+        destination: Storage,
+        found: FoundNode,
+        recipe: ArrayRecipe,
+    ) -> None:
+        assert node.layout is not None
+        assert found.metadata is not None
+        self.path = node.path
+        self.layout: Layout = node.layout
+        self.metadata = found.metadata
+        self.node = node
+        self.found = found
+        self.recipe = recipe
+        self.source = source
+        self.destination = destination
+        self.differences = Differences(node.path)
+
+    def compare_metadata(self, change: Change) -> bool:
+        """Compare all but values; whether values can be compared."""
+        say = self.differences.say
+        compare_attributes(self.differences, self.node, self.found, change, self.recipe)
+        names = self.layout.dimension_names if change.dimension_names is None else change.dimension_names
+        mine = self.metadata.dimension_names
+        if _named(mine) != _named(names):
+            say("list of dimension names", _named(mine), _named(names))
+        if tuple(self.metadata.shape) != self.layout.shape:
+            say("shape", list(self.metadata.shape), list(self.layout.shape))
+            return False
+        wanted = self._wanted_type()
+        if differs := type_difference(self.metadata, wanted):
+            say("data type", *differs)
+            return False
+        if wanted == self.layout.data_type and (
+            differs := fill_difference(self.metadata, wanted, self.layout.fill_value)
+        ):
+            say("fill value", *differs)
+        return True
+
+    def _wanted_type(self) -> DataType:
+        """The data type that must be found: the source's, or what the recipe makes of it."""
+        if self.recipe.dtype is not None:
+            return DataType.from_json(self.recipe.dtype)
+        source = self.layout.data_type
+        if VARIABLE.get(source.name) == "object":
+            # Values that are all str become `string`; the others are JSON texts on request.
+            return DataType(data_type_name(self.metadata))
+        return source
+
+    def compare_values(self, *, full: bool, pool: ThreadPoolExecutor, budget: int, count: Count) -> None:
+        """Compare values region by region; `count` is told (chunks, decoded bytes).
+
+        `budget` is what the process may take, in bytes, where all of an array is compared.
+        """
+        if not self.layout.grid.total:
+            return
+        try:
+            values = ArrayValues(
+                self.source,
+                self.layout,
+                self.destination,
+                self.found.document,
+                self.metadata,
+                self.path,
+                casting=self.recipe.casting,
+                objects=self.recipe.objects,
+                allow_pickle=self.recipe.allow_pickle,
+                fill_is_null=self.node.fill_is_null,
+            )
+            wanted = self._wanted(values, full=full)
+        except ZarrstackError as error:
+            self.differences.add([error.problem])
+            return
+        compare = partial(values.whole, budget=budget) if full else values.objects
+        for compared in compare(wanted, pool=pool):
+            self.differences.add(pointed_out(problem, self.source) for problem in compared.problems)
+            count(compared.regions, compared.bytes)
+
+    def _wanted(self, values: ArrayValues, *, full: bool) -> Indexes:
+        """Objects of the destination that are stored on either side; or some of them and one that is not."""
+        grid, rng = values.grid, random.Random(self.path)
+        if not values.listed:
+            everything = np.arange(grid.total, dtype=np.int64)
+            if full:
+                return everything
+            last = grid.total - 1
+            return np.unique([0, last, *(rng.randint(0, last) for _ in range(_SAMPLED))])
+        stored = values.stored()
+        wanted = np.union1d(*stored)
+        if full:
+            return wanted
+        some = first_look(grid, wanted, rng, random_leaves=_SAMPLED)
+        if values.aligned:  # what is stored on one side only is the likeliest to be wrong
+            some += [int(index) for index in np.setxor1d(*stored)[:_SAMPLED]]
+        some += a_missing_chunk(grid, wanted, rng)
+        return np.unique(some).astype(np.int64)
+
+
+def _named(names: Any) -> tuple[str | None, ...] | None:
+    """No names and only nulls say the same."""
+    return None if names is None or all(name is None for name in names) else tuple(names)

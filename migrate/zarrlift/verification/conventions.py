@@ -1,0 +1,160 @@
+"""What zarrlift's own conventions promise, held against the result alone.
+
+Written apart from the code that makes the change, from what the applications read, so that the
+two can disagree. A witness gives (what differs, found, expected) for a node.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from zarrstack.core.data_types.compare import same
+from zarrstack.core.json_text import JSON, canonical
+
+from ..archive.nodes import ArrayNode, Node
+from ..recipe.convention_names import AUTO, parse_conventions
+from ..recipe.recipe import ArrayRecipe
+from .attributes import lost_values
+from .conventions_hdmf import hdmf
+from .v3_tree import FoundNode
+from .zarr_python_reader import native
+
+Finding: TypeAlias = tuple[str, str, str]
+Witness: TypeAlias = Callable[[Node, FoundNode], Iterator[Finding]]
+
+
+def findings(node: Node, found: FoundNode, recipe: ArrayRecipe) -> Iterator[Finding]:
+    """What the witnesses of the conventions that are asked for say of a node."""
+    yield from netcdf(node, found)
+    names = parse_conventions(recipe.conventions)
+    for name, witness in WITNESSES.items():
+        if name == "ome" and recipe.multiscale is not None:
+            continue  # what stands under `ome` is made of other words
+        if name in names or AUTO in names:
+            yield from witness(node, found)
+
+
+def netcdf(node: Node, found: FoundNode) -> Iterator[Finding]:
+    """What netcdf-c keeps in `.zgroup` and `.zarray` is among the attributes; the reader moved it there.
+
+    Source: netcdf-c 4.10.1, `libnczarr/zsync.c` (`getnczarrkey`: an attribute of that name counts first).
+    """
+    documents = {document.key.rpartition("/")[2]: document.content for document in node.documents}
+    for name in (".zgroup", ".zarray"):
+        content = documents.get(name, b"")
+        if b"_nczarr_" not in content.lower():
+            continue
+        held, stated = json.loads(content), json.loads(documents.get(".zattrs", b"{}"))
+        for attribute in {"_nczarr_superblock", "_nczarr_group", "_nczarr_array"} - stated.keys():
+            member = attribute if attribute in held else attribute.upper()
+            result = {member: found.attributes.get(attribute)}
+            for place, text in lost_values(
+                {member: held[member]} if member in held else {}, result, None, None, ()
+            ):
+                yield f"attribute at {place}", "nothing that holds its value", text
+
+
+def xarray(node: Node, found: FoundNode) -> Iterator[Finding]:
+    """Dimensions are named, and what the fill value masked is masked.
+
+    Source: xarray 2026.9.0, `xarray/backends/zarr.py` (`FillValueCoder.decode`, `open_store_variable`).
+    """
+    metadata = found.metadata
+    if not isinstance(node, ArrayNode) or metadata is None or node.layout is None:
+        return
+    labels = node.attributes.get("_ARRAY_DIMENSIONS")
+    if not isinstance(labels, list) or "_ARRAY_DIMENSIONS" in found.attributes:
+        return
+    if labels == [] and node.layout.shape == (1,):
+        labels = ["_scalar_"]  # netcdf-c 4.9.0 names no axis of a scalar, which 4.9.4 does
+    names = metadata.dimension_names or (None,) * len(labels)
+    if list(names) != labels:
+        yield "list of dimension names", canonical(list(names)), canonical(labels)
+    dtype = native(metadata)
+    if dtype.names is not None or dtype.kind not in "biufc":
+        if "_FillValue" in found.attributes and dtype.kind in "TUO":
+            yield "mask of texts", "_FillValue, which xarray cannot read", "missing_value, or none"
+        return
+    stated = found.attributes.get("_FillValue")
+    if node.fill_is_null and "_FillValue" not in node.attributes:
+        if stated is not None:
+            yield "mask", canonical(stated), "none: the source states no fill value"
+        return
+    masks = _decoded(stated, dtype)
+    wanted = _number(node.attributes["_FillValue"], dtype) if node.fill_is_null else metadata.fill_value
+    if masks is None or wanted is None or not _alike(masks, dtype.type(wanted)):
+        yield "mask", canonical(stated), repr(wanted)
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """The same bits, or both NaN: a signalling NaN becomes a quiet one on its way through a double."""
+    return same(one, other) or bool(np.isnan(one) and np.isnan(other))
+
+
+def _decoded(stated: JSON, dtype: np.dtype[Any]) -> Any:
+    """The value that xarray masks by an attribute `_FillValue`, as the array's type; None for none."""
+    try:
+        if dtype.kind == "f":
+            return dtype.type(_double(stated))
+        if dtype.kind == "c":
+            return dtype.type(complex(_double(stated[0]), _double(stated[1])))
+        return dtype.type(stated) if isinstance(stated, int) else None
+    except (TypeError, ValueError, IndexError, OverflowError, struct.error):
+        return None
+
+
+def _double(text: str) -> float:
+    return float(struct.unpack("<d", base64.standard_b64decode(text))[0])
+
+
+def _number(stated: JSON, dtype: np.dtype[Any]) -> Any:
+    """The number that a legacy attribute states."""
+    value = stated[0] if isinstance(stated, list) and len(stated) == 1 else stated
+    try:
+        return dtype.type(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def ome(node: Node, found: FoundNode) -> Iterator[Finding]:
+    """What stood in OME's attributes stands under `ome`, but for its versions and forbidden empty lists.
+
+    Source: OME-Zarr 0.5, https://ngff.openmicroscopy.org/0.5/index.html
+    """
+    block = found.attributes.get("ome")
+    if isinstance(node, ArrayNode) or not isinstance(block, dict) or "ome" in node.attributes:
+        return
+    if block.get("version") != "0.5":
+        yield "version of ome", canonical(block.get("version")), '"0.5"'
+    for name, value in block.items():
+        if name == "version":
+            continue
+        if name in found.attributes:
+            yield f"attribute {name!r}", "twice, in ome and beside it", "once"
+        if name not in node.attributes:
+            yield f"attribute ome/{name}", canonical(value), "nothing"
+        elif canonical(_of_05(value)) != canonical(_of_05(node.attributes[name])):
+            yield f"attribute ome/{name}", canonical(value), canonical(node.attributes[name])
+        elif canonical(_of_05(value)) != canonical(value):
+            yield f"attribute ome/{name}", canonical(value), canonical(_of_05(value))
+
+
+def _of_05(value: JSON) -> JSON:
+    """An entry, or a list of entries, without what 0.5 does not have: versions, and lists without items."""
+    if isinstance(value, list):
+        return [_of_05(item) if isinstance(item, dict) else item for item in value]
+    if not isinstance(value, dict):
+        return value
+    empty = {name for name in ("coordinateTransformations", "colors", "properties") if value.get(name) == []}
+    gone = empty | ({"version"} if value.get("version") == "0.4" else set())
+    return {name: item for name, item in value.items() if name not in gone}
+
+
+WITNESSES: Final[Mapping[str, Witness]] = {"hdmf": hdmf, "xarray": xarray, "ome": ome}
+"""By the name of the convention."""

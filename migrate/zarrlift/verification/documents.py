@@ -1,0 +1,200 @@
+"""Whether an array's new `zarr.json` says what its planned layout says, as zarr-python reads it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.data_types.compare import Values, kind, mismatch
+from zarrstack.core.data_types.v3 import DataType, fill_from_json
+from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.identity_cache import Remembered, RememberedMembers
+from zarrstack.core.json_text import JSON, JSONObject, canonical
+
+from ..archive.nodes import Layout
+from ..planning.zarr_json import stored_chain
+from .zarr_python_reader import chunk_shape, data_type_name, native, parse, words
+
+if TYPE_CHECKING:
+    from zarr.core.metadata.v3 import ArrayV3Metadata
+
+    from ..planning.plans import ArrayPlan
+
+VARIABLE: Final = {
+    "string": "string",
+    "bytes": "bytes",
+    "variable_length_bytes": "bytes",
+    "object": "object",
+}
+"""Names of variable-length data types -> what their values are."""
+_PER_ARRAY: Final = frozenset({"shape", "attributes"})
+"""Members of a document that do not decide how zarr-python reads the others."""
+_MOST_REMEMBERED: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    what: str
+    found: str
+    expected: str
+
+
+_remembered: dict[tuple[str, ...], tuple[_Difference, ...]] = {}
+_lock: Final = threading.Lock()
+
+
+def document_problems(plan: ArrayPlan) -> tuple[Problem, ...]:
+    """What zarr-python reads differently in `plan.document` than `plan.destination` says; empty if nothing.
+
+    Compared are shape, chunk shape, data type, fill value (its bits), dimension names, chunk
+    key encoding and codecs. What documents that are alike but for shape and attributes cost is
+    paid once.
+    """
+    document, layout = plan.document, plan.destination
+    differences = _shape(document, layout)
+    try:
+        head = {name: member for name, member in document.items() if name not in _PER_ARRAY}
+        key = (_head(head), _text(layout), str(len(layout.shape)))
+        known = _remembered.get(key)
+        if known is None:
+            known = tuple(head_differences(document, layout))
+            with _lock:
+                if len(_remembered) >= _MOST_REMEMBERED:
+                    _remembered.clear()
+                _remembered[key] = known
+        differences.extend(known)
+    except ZarrstackError as error:
+        return (error.at(node=plan.path, key=_key(plan.path)).problem,)
+    return tuple(
+        Problem(
+            kind="verify-document",
+            message=f"the {item.what} in zarr.json is not what the plan says",
+            node=plan.path,
+            key=_key(plan.path),
+            found=item.found,
+            expected=item.expected,
+        )
+        for item in differences
+    )
+
+
+def _key(path: str) -> str:
+    return f"{path}/zarr.json" if path else "zarr.json"
+
+
+_head: Final = RememberedMembers(canonical)
+
+
+@Remembered
+def _text(layout: Layout) -> str:
+    """One text per layout but for its shape; cheaper than canonical JSON of every part."""
+    return repr(
+        (
+            layout.data_type,
+            layout.fill_value,
+            layout.chunk_shape,
+            layout.chain,
+            layout.keys,
+            layout.frame,
+            layout.dimension_names,
+        )
+    )
+
+
+def _shape(document: JSONObject, layout: Layout) -> list[_Difference]:
+    shape = document.get("shape")
+    if shape is None or list(shape) != list(layout.shape):
+        return [_Difference("shape", str(shape), str(list(layout.shape)))]
+    return []
+
+
+def head_differences(document: JSONObject, layout: Layout) -> list[_Difference]:
+    """What zarr-python reads in a document against a layout, shape and attributes aside.
+
+    Raises MetadataError where zarr-python does not read the document at all.
+    """
+    metadata = parse(document)
+    found: list[_Difference] = []
+
+    def compare(what: str, mine: object, theirs: object) -> None:
+        if mine != theirs:
+            found.append(_Difference(what, str(mine), str(theirs)))
+
+    compare("chunk shape", chunk_shape(metadata), layout.object_shape)
+    compare("codec chain", _decoding(Chain.from_json(document["codecs"])), _decoding(stored_chain(layout)))
+    stored = [codec["name"] for codec in document["codecs"]]
+    compare("order of codecs", [str(codec.to_dict()["name"]) for codec in metadata.codecs], stored)
+    compare("dimension names", _names(metadata.dimension_names), _names(layout.dimension_names))
+    encoding = metadata.chunk_key_encoding.to_dict()
+    compare("chunk key encoding", canonical(encoding), canonical(layout.keys.to_json()))
+    # zarr-python refuses these only when it opens the array (3.1.6, 3.4.2), not when it parses.
+    compare("list of storage transformers", list(document.get("storage_transformers", ())), [])
+    if differs := type_difference(metadata, layout.data_type):
+        found.append(_Difference("data type", *differs))
+    elif differs := fill_difference(metadata, layout.data_type, layout.fill_value):
+        found.append(_Difference("fill value", *differs))
+    return found
+
+
+def _decoding(chain: Chain) -> str:
+    """What decides how a chain decodes: names, byte order and axes.
+
+    Levels do not; a document may hold other ones, where readers would not take the stored ones.
+    What else decides (an element size, say) shows in the chunks that are compared.
+    """
+    return " > ".join(map(_decoding_of, chain.codecs))
+
+
+def _decoding_of(codec: CodecSpec) -> str:
+    said = codec.configuration
+    if codec.name != "sharding_indexed":
+        return canonical([codec.name, said.get("endian"), said.get("order")])
+    index = {name: said.get(name) for name in ("index_codecs", "index_location")}
+    inner = _decoding(Chain.from_json(said["codecs"]))
+    return canonical([codec.name, list(said["chunk_shape"]), inner, index])
+
+
+def _names(names: Any) -> tuple[str | None, ...] | None:
+    """No names and only nulls say the same."""
+    return None if names is None or all(name is None for name in names) else tuple(names)
+
+
+def type_difference(metadata: ArrayV3Metadata, data_type: DataType) -> tuple[str, str] | None:
+    """(found, expected) where zarr-python reads values of another type; names alone do not count."""
+    variable = VARIABLE.get(data_type.name)
+    name = data_type_name(metadata)
+    if variable is not None or name in VARIABLE:
+        found = VARIABLE.get(name, name)
+        if variable in {"object", found}:
+            return None
+        return found, variable or data_type.name
+    found, expected = kind(native(metadata)), kind(data_type.numpy)
+    return None if found == expected else (found, expected)
+
+
+def fill_difference(
+    metadata: ArrayV3Metadata, data_type: DataType, fill_value: JSON
+) -> tuple[str, str] | None:
+    """(found, expected) where zarr-python reads another fill value, bit for bit."""
+    try:
+        expected = scalar_array(fill_from_json(fill_value, data_type), data_type.numpy)
+        found = scalar_array(metadata.fill_value, native(metadata))
+    except Exception as error:  # noqa: BLE001 - whatever zarr-python makes of a fill value
+        return words(error), canonical(fill_value)
+    if data_type.name == "object":
+        return None
+    differs = mismatch(found, expected)
+    return None if differs is None else (differs.found, differs.expected)
+
+
+def scalar_array(value: Any, dtype: np.dtype[Any]) -> Values:
+    """A 0-d array that holds one value, its type unchanged."""
+    if dtype.kind in "OT":
+        result: Values = np.empty((), dtype=object)
+        result[()] = value
+        return result
+    return np.asarray(value, dtype=dtype)

@@ -1,0 +1,88 @@
+"""`migrate --verify full`: every value of an array, before the array appears."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from zarrstack.core.errors import Problem, ZarrstackError
+
+from .array_values import ArrayValues
+from .zarr_python_reader import parse
+
+if TYPE_CHECKING:
+    from ..planning.plans import ArrayPlan
+    from ..storage.base import Storage
+
+_MOST_THREADS: Final = 8
+_MOST_PROBLEMS: Final = 999
+"""An array with so many has failed; what else is wrong with it is not looked for."""
+
+
+def compare_all(
+    plan: ArrayPlan, source: Storage, destination: Storage, *, budget: int
+) -> tuple[Problem, ...]:
+    """What differs between an array's source and all that was written of it; empty if nothing does.
+
+    `plan.document` stands for the `zarr.json` that is not written yet. Both sides are listed anew. An object
+    that is stored although nothing of it is in the source is a difference whatever it holds. A chunk that
+    is missing reads as the source's fill value, where that is defined. `budget` is what this
+    process may take, in bytes. A chunk that cannot be read on either side is a problem, not an exception.
+    """
+    try:
+        values = both_sides(plan, source, destination)
+        problems: list[Problem] = []
+        for more in _problems(values, budget):
+            problems += more
+            if len(problems) >= _MOST_PROBLEMS:
+                return (*problems[:_MOST_PROBLEMS], _enough(plan.path))
+    except ZarrstackError as error:
+        return (error.at(node=plan.path).problem,)
+    return tuple(problems)
+
+
+def both_sides(plan: ArrayPlan, source: Storage, destination: Storage) -> ArrayValues:
+    """An array's source and what was written of it, to be compared; ZarrstackError."""
+    return ArrayValues(
+        source,
+        plan.source,
+        destination,
+        plan.document,
+        parse(plan.document),
+        plan.path,
+        casting=plan.move.casting,
+        objects=plan.move.objects,
+        allow_pickle=plan.move.allow_pickle,
+        fill_is_null=plan.fill_is_null,
+        stays_missing=True,
+    )
+
+
+def _problems(values: ArrayValues, budget: int) -> Iterator[list[Problem]]:
+    grid = values.grid
+    wanted = np.arange(0, dtype=np.int64)
+    if values.listed:
+        there, wanted = values.stored()
+        surplus = np.setdiff1d(there, wanted, assume_unique=True)[:_MOST_PROBLEMS]
+        yield [values.surplus(grid.region(grid.coordinates(index))) for index in map(int, surplus)]
+    elif grid.total:
+        wanted = np.arange(grid.total, dtype=np.int64)
+    if not len(wanted):
+        return
+    with ThreadPoolExecutor(
+        min(os.cpu_count() or 1, _MOST_THREADS), thread_name_prefix="zarrlift-check"
+    ) as pool:
+        for compared in values.whole(wanted, budget=budget, pool=pool):
+            yield compared.problems
+
+
+def _enough(path: str) -> Problem:
+    return Problem(
+        kind="verify-values",
+        message=f"{_MOST_PROBLEMS} differences were found, and no more were looked for",
+        node=path,
+    )

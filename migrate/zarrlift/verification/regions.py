@@ -1,0 +1,79 @@
+"""Regions of an array, and the chunks that are stored of it: which parts `verify` looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrstack.core.grid.chunk_keys import ChunkKeys
+from zarrstack.core.grid.grid import Grid
+
+from ..storage.base import Storage
+
+Region: TypeAlias = tuple[slice, ...]
+"""One slice with start and stop per axis, in the array's coordinates."""
+
+
+def corner(region: Region) -> tuple[int, ...]:
+    """The place of a region's first value."""
+    return tuple(axis.start for axis in region)
+
+
+def overlapping(region: Region, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Grid positions of the chunks that a region touches."""
+    sides = zip(region, shape, strict=True)
+    return product(*(range(axis.start // length, -(-axis.stop // length)) for axis, length in sides))
+
+
+def within(part: Region, whole: Region) -> Region:
+    """A region in the coordinates of another that contains it."""
+    return tuple(slice(a.start - b.start, a.stop - b.start) for a, b in zip(part, whole, strict=True))
+
+
+def common(one: Region, other: Region) -> Region:
+    """What lies in both of two regions that overlap."""
+    return tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
+
+
+def parts(region: Region, itemsize: int, leaf: tuple[int, ...], most_bytes: int) -> Iterator[Region]:
+    """A region, cut along its first axes into parts of at most `most_bytes`, on leaf boundaries."""
+    size = itemsize * prod(axis.stop - axis.start for axis in region)
+    if size > most_bytes:
+        for axis, (extent, step) in enumerate(zip(region, leaf, strict=True)):
+            middle = (extent.stop - extent.start) // step // 2 * step
+            if middle > 0:
+                cut = extent.start + middle
+                for half in (slice(extent.start, cut), slice(cut, extent.stop)):
+                    smaller = (*region[:axis], half, *region[axis + 1 :])
+                    yield from parts(smaller, itemsize, leaf, most_bytes)
+                return
+    yield region
+
+
+def list_chunks(storage: Storage, prefix: str, keys: ChunkKeys, grid: Grid) -> npt.NDArray[np.int64]:
+    """Linear indexes of the stored objects of an array, ascending; their keys begin with `prefix`.
+
+    Listed apart from the migration's own listing: a chunk that one overlooked, the other finds.
+    """
+    ndim = len(grid.shape)
+    found: list[int] = []
+    waiting = [""]
+    deepest = keys.depth(ndim)
+    while waiting:
+        above = waiting.pop()
+        for entry in storage.list_dir((prefix + above).rstrip("/")):
+            name = above + entry.name
+            if entry.is_dir:
+                if name.count("/") + 1 < deepest and (entry.name.removeprefix("c").isdigit() or name == "c"):
+                    waiting.append(name + "/")
+                continue
+            place = keys.coordinates(name, ndim)
+            index = None if place is None else grid.index(place)
+            if index is not None:
+                found.append(index)
+    return np.array(sorted(found), dtype=np.int64)

@@ -1,0 +1,53 @@
+"""What `verify` found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zarrstack.core.errors import Problem
+from zarrstack.core.json_text import JSONObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationReport:
+    """Every difference between two archives, and how much was looked at."""
+
+    source: str
+    destination: str
+    full: bool
+    """Whether every value was compared, rather than a sample of chunks."""
+    groups: int = 0
+    """Groups present on both sides."""
+    arrays: int = 0
+    """Arrays present on both sides."""
+    chunks: int = 0
+    """Chunks, or blocks of them, whose values were compared."""
+    bytes: int = 0
+    """Decoded bytes compared."""
+    differences: tuple[tuple[str, int], ...] = ()
+    """(node, number of differences) of the nodes that differ; `problems` lists the first of each."""
+    problems: tuple[Problem, ...] = ()
+    """Differences with node, key, what was found in the destination and what was expected."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing differs."""
+        return not self.differences
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What was compared, for people."""
+        return {"arrays": self.arrays, "groups": self.groups, "chunks": self.chunks, "bytes": self.bytes}
+
+    def to_json(self) -> JSONObject:
+        """For machines; member names are stable."""
+        return {
+            "source": self.source,
+            "destination": self.destination,
+            "full": self.full,
+            "ok": self.ok,
+            "compared": dict(self.counts),
+            "differences": dict(self.differences),
+            "problems": [problem.to_json() for problem in self.problems],
+        }

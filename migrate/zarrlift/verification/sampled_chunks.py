@@ -1,0 +1,302 @@
+"""Some objects of a job, compared before their array appears: our decoder against zarr-python's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from zarrstack.core.codecs.pipeline import Pipeline
+from zarrstack.core.data_types.compare import (
+    Values,
+    kind,
+    matches_json_text,
+    mismatch,
+    part_of,
+    region_text,
+    shown,
+)
+from zarrstack.core.data_types.v3 import DataType, fill_from_json
+from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.overlap import touching
+from zarrstack.core.grid.overlap import within as leaves_within
+
+from ..archive.decoder import ObjectDecoder, object_bound, object_decoder
+from ..archive.nodes import Layout
+from ..storage.base import Storage
+from ..transfer.recode import inside_shard
+from ..transfer.shard_reader import MissingShard, ShardReader
+from .documents import VARIABLE, scalar_array
+from .regions import Region, common, corner
+from .sampling import object_bytes, read_bytes
+from .zarr_python_reader import open_array, parse, read_regions, reading_store, words
+
+if TYPE_CHECKING:
+    from ..archive.chunk_inventory import Indexes
+    from ..planning.plans import ArrayPlan
+    from ..recipe.recipe import Casting
+
+_BATCH_BYTES: Final = 8 << 20
+"""Decoded bytes of the destination in memory at a time, unless one object is more."""
+_WHOLE_BYTES: Final = 32 << 20
+"""Decoded bytes of a shard up to which all of it is compared."""
+KeyOf: TypeAlias = Callable[[tuple[int, ...]], str]
+"""The key of the destination's object that the value at a place of the array lies in."""
+_LEAVES: Final = 4
+"""Leaves looked at in a larger one."""
+
+
+class SourceObjects:
+    """The stored objects of one array in the source, decoded by our own code."""
+
+    def __init__(self, storage: Storage, path: str, layout: Layout, *, allow_pickle: bool = False) -> None:
+        self.storage = storage
+        self.path = path
+        self.layout = layout
+        self.grid = layout.objects
+        self._allow_pickle = allow_pickle
+        self._shards = ShardReader(storage, path, layout) if isinstance(layout.frame, Shards) else None
+        self._bound = object_bound(layout)
+        self._leaf: Pipeline | None = None
+        if self._shards is not None:
+            self._leaf = Pipeline(
+                layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=allow_pickle
+            )
+        self._fill = scalar_array(fill_from_json(layout.fill_value, layout.data_type), layout.data_type.numpy)
+
+    @cached_property
+    def _decoder(self) -> ObjectDecoder:
+        # An array without chunks may have codecs that could make none.
+        return object_decoder(self.layout, allow_pickle=self._allow_pickle)
+
+    def key(self, coordinates: tuple[int, ...]) -> str:
+        """The storage key of an object."""
+        return self.layout.key(self.path, coordinates)
+
+    def read(self, coordinates: tuple[int, ...]) -> Values | None:
+        """An object's values inside the array, or None if it is missing; ChunkError, StorageError."""
+        data = self.storage.get(self.key(coordinates), self._bound)
+        if data is None:
+            return None
+        return part_of(self._decoder.decode(data), self.grid.valid(coordinates))
+
+    def pieces(self, coordinates: tuple[int, ...]) -> list[tuple[tuple[slice, ...], Values | None]]:
+        """Regions of an object and their values: all of it, or a few leaves of a large shard."""
+        frame, grid = self.layout.frame, self.layout.grid
+        if not isinstance(frame, Shards) or object_bytes(self.layout) <= _WHOLE_BYTES:
+            return [(self.grid.region(coordinates), self.read(coordinates))]
+        numbers = touching(coordinates, self.grid, grid)
+        wanted = np.unique(numbers[np.linspace(0, len(numbers) - 1, _LEAVES).astype(np.int64)])
+        leaves = self._leaves(coordinates, wanted)
+        return [(grid.region(grid.coordinates(number)), values) for number, values in leaves]
+
+    def within(self, coordinates: tuple[int, ...], region: Region) -> Iterator[tuple[Region, Values | None]]:
+        """Regions of one object that touch `region`, and their values: None for what is missing.
+
+        Of a shard only those leaves are decoded. ChunkError, StorageError.
+        """
+        if self._shards is None:
+            yield self.grid.region(coordinates), self.read(coordinates)
+            return
+        grid, whole = self.layout.grid, self.grid.region(coordinates)
+        wanted = leaves_within(common(region, whole), grid)
+        missing = set(wanted.tolist())
+        try:
+            for number, values in self._leaves(coordinates, wanted):
+                missing.remove(number)
+                yield grid.region(grid.coordinates(number)), values
+        except MissingShard:
+            pass
+        for number in sorted(missing):
+            yield grid.region(grid.coordinates(number)), None
+
+    def _leaves(self, coordinates: tuple[int, ...], wanted: Indexes) -> Iterator[tuple[int, Values]]:
+        """(linear index, values inside the array) of those leaves of a shard that are there."""
+        assert self._shards is not None
+        assert self._leaf is not None
+        grid = self.layout.grid
+        for number, payload in self._shards.leaves(self.grid.index(coordinates) or 0, wanted):
+            try:
+                values = self._leaf.decode(payload)
+            except ZarrstackError as error:
+                raise inside_shard(error, self._shards.inner(number)) from error
+            yield number, part_of(values, grid.valid(grid.coordinates(number)))
+
+    def fill(self, shape: tuple[int, ...]) -> Values:
+        """What a missing chunk reads as."""
+        return np.broadcast_to(self._fill, shape)
+
+
+def compare_chunks(
+    plan: ArrayPlan, source: Storage, destination: Storage, indexes: Sequence[int]
+) -> tuple[Problem, ...]:
+    """What differs in the chunks with these linear indexes; empty if nothing does.
+
+    The source is decoded by our pipeline. The destination is read by zarr-python through an
+    array made from `plan.document` in memory, since its `zarr.json` is not written yet. Values are
+    compared bit for bit, after the cast the recipe asks for. A chunk that is missing in the
+    source must read as its fill value and must not be stored in the destination; where the source
+    defines no fill value only its absence is looked at. A chunk that cannot be read on either
+    side is a problem, not an exception.
+    """
+    if not indexes:
+        return ()
+    try:
+        leaves = SourceObjects(source, plan.path, plan.source, allow_pickle=plan.move.allow_pickle)
+        array = open_array(parse(plan.document), reading_store(destination), plan.path)
+    except ZarrstackError as error:
+        return (error.at(node=plan.path).problem,)
+    expect = Expectation(
+        plan.source.data_type,
+        plan.destination.data_type.name,
+        plan.destination.data_type.numpy,
+        casting=plan.move.casting,
+        objects=plan.move.objects,
+    )
+    one_to_one = plan.source.object_shape == plan.destination.object_shape
+
+    def key_of(place: tuple[int, ...]) -> str:
+        return plan.destination.key(plan.path, _object_at(plan.destination, place))
+
+    problems: list[Problem] = []
+    places = [plan.source.objects.coordinates(index) for index in indexes]
+    for batch in _batches(places, read_bytes(plan)):
+        sources: list[tuple[tuple[int, ...], tuple[slice, ...], Values | None]] = []
+        for place in batch:
+            # Ours come first: they are bounded, and a payload that we refuse is shown to nobody else.
+            try:
+                sources += [(place, region, values) for region, values in leaves.pieces(place)]
+            except ZarrstackError as error:
+                problems.append(error.at(node=plan.path, key=leaves.key(place)).problem)
+        read = read_regions(array, [region for _, region, _ in sources])
+        for (place, region, values), found in zip(sources, read, strict=True):
+            key = key_of(corner(region))
+            try:
+                if values is None and plan.fill_is_null:
+                    continue
+                if values is None and one_to_one and destination.size(key) is not None:
+                    problems.append(
+                        value_problem(plan.path, key, region, "a stored chunk", "none, as in the source")
+                    )
+                    continue
+                if values is None:
+                    shape = tuple(axis.stop - axis.start for axis in region)
+                    expected = expect.missing(leaves.fill(shape))
+                else:
+                    expected = values
+            except ZarrstackError as error:
+                problems.append(error.at(node=plan.path, key=leaves.key(place)).problem)
+                continue
+            problems += expect.compare(found, expected, plan.path, key_of, region)
+    return tuple(problems)
+
+
+def _object_at(layout: Layout, place: tuple[int, ...]) -> tuple[int, ...]:
+    """Place of the object that a value lies in."""
+    return tuple(at // length for at, length in zip(place, layout.object_shape, strict=True))
+
+
+def _batches(places: list[tuple[int, ...]], each: int) -> list[list[tuple[int, ...]]]:
+    """Places whose comparing takes `each` bytes, some of them at a time."""
+    step = max(_BATCH_BYTES // max(each, 1), 1)
+    return [places[start : start + step] for start in range(0, len(places), step)]
+
+
+class Expectation:
+    """What source values must be found as, given what the recipe asks for."""
+
+    def __init__(
+        self,
+        source: DataType,
+        target_name: str,
+        target: np.dtype[Any],
+        *,
+        casting: Casting,
+        objects: Literal["refuse", "json"],
+    ) -> None:
+        mine, theirs = VARIABLE.get(source.name), VARIABLE.get(target_name)
+        to_text = theirs == "string" and mine != "string"
+        self._texts = to_text and objects == "json"
+        self._blank = to_text and objects != "json"
+        self._casting: Casting | None = casting
+        if to_text or (mine is not None and mine == theirs) or kind(source.numpy) == kind(target):
+            self._casting = None
+        self._target = target
+
+    def missing(self, fill: Values) -> Values:
+        """The fill values of a missing chunk as they must be found.
+
+        Object arrays that were given none have 0, which is no text and becomes the empty one.
+        """
+        if self._blank and fill.size and not isinstance(fill.flat[0], str):
+            return np.broadcast_to(np.array("", dtype=object), fill.shape)
+        return fill
+
+    def compare(
+        self, found: Values | Exception, values: Values, path: str, key: KeyOf, region: Region
+    ) -> list[Problem]:
+        """What is wrong with what was found for source values; nothing, or one problem."""
+        if isinstance(found, Exception):
+            return [
+                Problem(
+                    kind="verify-unreadable",
+                    message=f"zarr-python cannot read {region_text(region)}",
+                    node=path,
+                    key=key(corner(region)),
+                    found=words(found),
+                )
+            ]
+        if self._texts:
+            return _compare_texts(found, values, path, key(corner(region)), region)
+        if self._casting is not None:
+            from zarrstack.core.data_types.cast import cast
+
+            try:
+                values = cast(values, self._target, self._casting)
+            except ZarrstackError as error:
+                return [error.at(node=path, key=key(corner(region))).problem]
+        differs = mismatch(found, values)
+        if differs is None:
+            return []
+        if len(differs.index) != len(region):  # shapes or types: they differ as a whole
+            return [value_problem(path, key(corner(region)), region, differs.found, differs.expected)]
+        place = tuple(axis.start + offset for axis, offset in zip(region, differs.index, strict=True))
+        where = f"at {list(place)}"
+        if differs.count > 1:
+            where = f"{differs.count} of them, first {where}"
+        return [value_problem(path, key(place), region, differs.found, differs.expected, where)]
+
+
+def _compare_texts(
+    found: Values, values: Values, path: str, key: str, region: tuple[slice, ...]
+) -> list[Problem]:
+    """`--objects json`: every value stands as its JSON text."""
+    texts = found.astype(object).reshape(-1)
+    wrong = [
+        (text, value)
+        for text, value in zip(texts, values.reshape(-1), strict=True)
+        if not matches_json_text(text, value)
+    ]
+    if not wrong:
+        return []
+    text, value = wrong[0]
+    where = f"in {len(wrong)} places"
+    return [value_problem(path, key, region, shown(text), f"JSON text of {shown(value)}", where)]
+
+
+def value_problem(
+    path: str, key: str, region: tuple[slice, ...], found: str, expected: str, where: str = ""
+) -> Problem:
+    """Values of a region are not what they must be."""
+    place = f" ({where})" if where else ""
+    return Problem(
+        kind="verify-values",
+        message=f"values differ in {region_text(region)}{place}",
+        node=path,
+        key=key,
+        found=found,
+        expected=expected,
+    )

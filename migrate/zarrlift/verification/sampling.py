@@ -1,0 +1,143 @@
+"""Which chunks of a job are read again before its arrays appear."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from zarrstack.core.grid.grid import Grid
+
+from ..archive.nodes import Layout
+
+if TYPE_CHECKING:
+    from ..planning.plans import ArrayPlan
+
+MOST_LEAVES: Final = 64
+"""Leaves a job reads again, but for one of every kind it meets after that."""
+MOST_BYTES: Final = 256 << 20
+"""Decoded bytes a job reads again, in the same sense."""
+_RANDOM_PER_KIND: Final = 3
+_FOLLOWERS: Final = 16
+"""Arrays of a kind already sampled of which one random leaf is taken."""
+_TRIES: Final = 8
+"""Chunks whose edge neighbour is looked for before giving up."""
+
+
+class Sampler:
+    """Chooses the leaves one job reads again; bounded for the job, the same for the same job id.
+
+    A *kind* is a route with the chains, the data type and the memory order on both sides:
+    what is right for one leaf of a kind is right for all but for the leaf's own bytes and
+    place. So the first array of a kind shows its first, its last, an edge and a few random
+    chunks, later ones a random chunk while there is room. Calls in the same order choose
+    the same chunks. Threads may share it.
+    """
+
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
+        self._lock = threading.Lock()
+        self._kinds: dict[str, int] = {}
+        self._leaves = 0
+        self._bytes = 0
+
+    def choose(self, plan: ArrayPlan, present: npt.NDArray[np.int64]) -> tuple[int, ...]:
+        """Linear indexes of chunks to compare, ascending; one of them may be missing in the source.
+
+        `present` are the chunks in the source, ascending. A missing chunk is chosen only where the
+        source's fill value is defined: there it must read as that.
+        """
+        rng = random.Random(f"{self._job_id}/{plan.path}")
+        weight = read_bytes(plan)
+        key = _kind(plan)
+        with self._lock:
+            seen = self._kinds.get(key, 0)
+            self._kinds[key] = seen + 1
+            room = min(MOST_LEAVES - self._leaves, (MOST_BYTES - self._bytes) // max(weight, 1))
+            if seen == 0:
+                chosen = first_look(plan.source.objects, present, rng, random_leaves=_RANDOM_PER_KIND)
+                if not plan.fill_is_null:
+                    chosen += a_missing_chunk(plan.source.objects, present, rng)
+                chosen = chosen[: max(room, 1)]
+            elif seen <= _FOLLOWERS and room > 0 and len(present):
+                chosen = [int(present[rng.randrange(len(present))])]
+            else:
+                chosen = []
+            self._leaves += len(chosen)
+            self._bytes += len(chosen) * weight
+        return tuple(sorted(chosen))
+
+
+def _kind(plan: ArrayPlan) -> str:
+    return repr(
+        (
+            plan.route.name,
+            plan.source.chain,
+            plan.destination.chain,
+            plan.source.data_type,
+            plan.destination.data_type,
+            plan.source.keys,
+            plan.destination.keys,
+            plan.source.frame,
+            plan.destination.frame,
+        )
+    )
+
+
+def object_bytes(layout: Layout) -> int:
+    """Decoded bytes of one stored object; a guess of 16 per element where their length varies."""
+    items = 1
+    for length in layout.object_shape:
+        items *= length
+    return items * (layout.data_type.itemsize or 16)
+
+
+def read_bytes(plan: ArrayPlan) -> int:
+    """Decoded bytes read to compare one object of the source: its own, or those of all that it touches."""
+    source, target = plan.source, plan.destination
+    items = 1
+    for length, chunk, leaf in zip(source.shape, source.object_shape, target.chunk_shape, strict=True):
+        reach = -(-min(chunk, max(length, 1)) // leaf) + (chunk % leaf != 0)
+        items *= reach * leaf
+    return max(object_bytes(source), items * (target.data_type.itemsize or 16))
+
+
+def first_look(grid: Grid, present: npt.NDArray[Any], rng: random.Random, *, random_leaves: int) -> list[int]:
+    """The first, the last, an edge chunk and some random ones of those present, the telling ones first."""
+    if len(present) == 0:
+        return []
+    chosen = [int(present[0]), int(present[-1])]
+    chosen += _an_edge(grid, present, rng)
+    chosen += [int(present[rng.randrange(len(present))]) for _ in range(random_leaves)]
+    return list(dict.fromkeys(chosen))
+
+
+def _an_edge(grid: Grid, present: npt.NDArray[Any], rng: random.Random) -> list[int]:
+    """A chunk that reaches past the array's end along one axis, if one is found cheaply."""
+    axes = [axis for axis, (n, c) in enumerate(zip(grid.shape, grid.chunk_shape, strict=True)) if n % c]
+    if not axes:
+        return []
+    axis = rng.choice(axes)
+    for position in (present[-1], *(present[rng.randrange(len(present))] for _ in range(_TRIES))):
+        coordinates = list(grid.coordinates(int(position)))
+        coordinates[axis] = grid.counts[axis] - 1
+        index = grid.index(tuple(coordinates))
+        assert index is not None
+        place = int(np.searchsorted(present, index))
+        if place < len(present) and present[place] == index:
+            return [index]
+    return []
+
+
+def a_missing_chunk(grid: Grid, present: npt.NDArray[Any], rng: random.Random) -> list[int]:
+    """One chunk of the grid that is not present, if there is one."""
+    missing = grid.total - len(present)
+    if missing <= 0:
+        return []
+    # The k-th missing index: `present[i] - i` missing ones stand before present[i].
+    k = rng.randrange(missing)
+    before = present - np.arange(len(present))
+    return [k + int(np.searchsorted(before, k, side="right"))]

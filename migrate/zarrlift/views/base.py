@@ -1,0 +1,174 @@
+"""What views have in common: a layer that describes what lies below it once, and shows it in another form."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer.core import default_buffer_prototype
+
+from zarrstack.base.byte_ranges import cut
+from zarrstack.core.paths import prefix_of
+from zarrstack.layers.readonly import Unwritable
+
+from .hierarchy import Held, ShownHierarchy
+
+if TYPE_CHECKING:
+    from ..archive.nodes import Layout
+    from ..storage.base import Storage
+
+H = TypeVar("H", bound=ShownHierarchy[Any])
+
+
+class HierarchyView(Unwritable, Generic[H]):
+    """A hierarchy in another form; described when something is first asked for, and kept as it was then."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        super().__init__(store)
+        self._described: H | None = None
+        self._lock = threading.Lock()
+
+    @abstractmethod
+    def _describe(self) -> H:
+        """Describe what lies below; UsageError where there is no archive, StorageError."""
+
+    @abstractmethod
+    def _chunks(self, shown: H, path: str) -> AsyncIterator[str]:
+        """The keys of an array's chunks, as they are found."""
+
+    def _shown(self) -> H:
+        with self._lock:
+            if self._described is None:
+                self._described = self._describe()
+            return self._described
+
+    async def _ready(self) -> H:
+        described = self._described
+        return await asyncio.to_thread(self._shown) if described is None else described
+
+    # -- one value ------------------------------------------------------------------------------
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """A document, or a chunk as it is shown; None where there is none. ChunkError, StorageError."""
+        shown = await self._ready()
+        found = shown.find(key)
+        result: bytes | None
+        if found is None or isinstance(found, bytes):
+            result = found
+        elif not found.alone:
+            result = await asyncio.to_thread(found.read, shown.storage)
+        else:
+            span = _span(byte_range, found.bound.most) if found.as_it_lies and not found.header else None
+            data = await _stored(shown.storage, found, span)
+            if data is None:
+                return None
+            if span is not None:
+                return prototype.buffer.from_bytes(data)
+            result = await asyncio.to_thread(found.shown, data)
+        return None if result is None else cut(prototype.buffer.from_bytes(result), byte_range)
+
+    def get_sync(
+        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """As `get`, without an event loop (zarr 3.3+)."""
+        shown = self._shown()
+        found = shown.find(key)
+        result = found if found is None or isinstance(found, bytes) else found.read(shown.storage)
+        kind = (prototype or default_buffer_prototype()).buffer
+        return None if result is None else cut(kind.from_bytes(result), byte_range)
+
+    async def exists(self, key: str) -> bool:
+        """Whether the key has a value; no chunk is decoded for it."""
+        shown = await self._ready()
+        found = shown.find(key)
+        if found is None or isinstance(found, bytes):
+            return found is not None
+        if not found.alone:
+            return await asyncio.to_thread(found.stored_size, shown.storage) is not None
+        return await shown.store.exists(found.key)
+
+    async def getsize(self, key: str) -> int:
+        """Length of the value in bytes; what is shown as it lies is not read for it."""
+        shown = await self._ready()
+        found = shown.find(key)
+        if found is None or isinstance(found, bytes) or not found.as_it_lies:
+            return await super().getsize(key)
+        if found.alone:
+            return len(found.header) + await shown.store.getsize(found.key)
+        size = await asyncio.to_thread(found.stored_size, shown.storage)
+        if size is None:
+            raise FileNotFoundError(key)
+        return len(found.header) + size
+
+    # -- names ----------------------------------------------------------------------------------
+
+    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Every key that starts with this text: documents, then chunks as they are found."""
+        return self._list_prefix(prefix)
+
+    async def _list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
+        shown = await self._ready()
+        for key in shown.fixed:
+            if key.startswith(prefix):
+                yield key
+        for path in shown.arrays:
+            below = prefix_of(path)
+            if below.startswith(prefix) or prefix.startswith(below):
+                async for key in self._chunks(shown, path):
+                    if key.startswith(prefix):
+                        yield key
+
+    def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """The names right below a path; chunks are listed only where an array has them."""
+        return self._names(prefix.strip("/"))
+
+    async def _names(self, path: str) -> AsyncGenerator[str, None]:
+        shown = await self._ready()
+        seen = dict.fromkeys(shown.children.get(path, ()))
+        for name in seen:
+            yield name
+        if shown.array_above(path) is not None:
+            async for name in self._list_dir(path):
+                if name not in seen:
+                    yield name
+
+
+def _span(part: ByteRequest | None, most: int) -> tuple[int, int] | None:
+    """(start, stop) of an object, as `Soon.parts` takes them; None where the whole has to be read.
+
+    So it has for what names no length, or one of which the bound of the object would have to be told.
+    """
+    match part:
+        case RangeByteRequest(start, stop) if start < stop <= start + most:
+            return start, stop
+        case SuffixByteRequest(size) if 0 < size <= most:
+            return -size, 0
+    return None
+
+
+async def _stored(storage: Storage, held: Held, span: tuple[int, int] | None) -> bytes | None:
+    """A stored object, or a part of it, and no more than its bound; ChunkError, StorageError."""
+    soon = storage.soon
+    if span is None:
+        if soon is None:
+            return await asyncio.to_thread(held.stored, storage)
+        return await asyncio.wrap_future(soon.get([held.key], held.bound)[0])
+    if soon is None:
+        return await asyncio.to_thread(storage.get_part, held.key, span[0], span[1] - span[0])
+    return await asyncio.wrap_future(soon.parts(held.key, [span])[0])
+
+
+async def stored_objects(store: Store, path: str, layout: Layout) -> AsyncGenerator[tuple[int, ...], None]:
+    """Where in its grid of objects the array at a path has any, as they are listed."""
+    ndim, grid, prefix = len(layout.shape), layout.objects, layout.prefix(path)
+    async for key in store.list_prefix(prefix):
+        place = layout.keys.coordinates(key.removeprefix(prefix), ndim)
+        if place is not None and grid.index(place) is not None:
+            yield place

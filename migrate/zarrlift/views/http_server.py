@@ -1,0 +1,244 @@
+"""A view of an archive over HTTP, so that readers elsewhere (browsers mostly) read it as it lies.
+
+Whole objects and byte ranges (RFC 9110, section 14), `HEAD`, and, for the origins that are allowed, the
+headers by which a browser lets a page of another origin read them
+(https://fetch.spec.whatwg.org/#http-cors-protocol). Nothing can be written, and no path leads anywhere but
+to keys of the view. A server that only this machine reaches answers only to names of this machine: a page
+whose own name suddenly leads here (DNS rebinding) would be of the same origin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import re
+import signal
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
+
+from .http_connections import Connections, logger
+
+if TYPE_CHECKING:
+    from aiohttp import web
+    from zarr.abc.store import ByteRequest, Store
+
+_ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\s]+")
+"""Every origin, that of pages without one (files, say), and scheme, host and port of a page."""
+_CORS: Final = {
+    "Access-Control-Allow-Methods": "GET, HEAD, OPTIONS",
+    "Access-Control-Allow-Headers": "Range, If-None-Match, Cache-Control",
+    "Access-Control-Expose-Headers": "Content-Range, Content-Length, Accept-Ranges",
+    "Access-Control-Max-Age": "86400",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A view, and what it is to people and programs."""
+
+    view: Store
+    url: str
+    """Names the archive to people."""
+    shown_as: str = "Zarr v3"
+    documents: frozenset[str] = frozenset({"zarr.json"})
+    """What metadata documents are called, which are JSON."""
+
+    origins: frozenset[str] = frozenset()
+    """Whose pages may read it in a browser; "*" for all."""
+
+    def __post_init__(self) -> None:
+        for origin in self.origins:
+            if _ORIGIN.fullmatch(origin) is None:
+                raise UsageError(
+                    "not an origin", found=origin, expected="https://host, https://host:port or *"
+                )
+
+    def is_document(self, key: str) -> bool:
+        """Whether a key is that of metadata."""
+        return key.rpartition("/")[2] in self.documents
+
+
+def application(served: Served, *, host: str = "", middlewares: tuple[Any, ...] = ()) -> web.Application:
+    """An aiohttp application that serves a view at its root.
+
+    `host` is the address that it listens on. Where that is one of this machine alone, requests must be for a
+    name of this machine.
+    """
+    from aiohttp import web
+
+    only_here = is_loopback(host)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        wanted = _name(request.headers.get("Host", ""))
+        if only_here and wanted and wanted != host and not is_loopback(wanted):
+            text = f"{wanted} is no name of this machine; listen on an address of the network with --host\n"
+            return web.Response(status=421, text=text)
+        response = await _answered(served, request)
+        response.headers.update(_cors(served, request))
+        return response
+
+    app = web.Application(middlewares=middlewares)
+    app.router.add_route("*", "/{key:.*}", answer)
+    return app
+
+
+async def _answered(served: Served, request: web.Request) -> web.Response:
+    from aiohttp import web
+
+    if request.method == "OPTIONS":
+        return web.Response(status=204)
+    if request.method not in ("GET", "HEAD"):
+        return web.Response(status=405, headers={"Allow": "GET, HEAD, OPTIONS"})
+    key = request.match_info["key"].strip("/")
+    if not key:
+        names = " and ".join(sorted(served.documents))
+        return web.Response(text=f"{served.url} as {served.shown_as}, by zarrlift: see {names}\n")
+    try:
+        return await _object(served, key, request)
+    except ZarrstackError as error:
+        # A node that is refused is not there; a chunk that is damaged is no missing chunk.
+        status = 404 if served.is_document(key) else 500
+        return web.Response(status=status, text=f"{error}\n")
+
+
+def _cors(served: Served, request: web.Request) -> dict[str, str]:
+    """What a browser wants to see before a page of another origin may read the answer."""
+    if "*" in served.origins:
+        return {"Access-Control-Allow-Origin": "*", **_CORS}
+    origin = request.headers.get("Origin")
+    if origin in served.origins:
+        return {"Access-Control-Allow-Origin": origin, "Vary": "Origin", **_CORS}
+    return {"Vary": "Origin"} if served.origins else {}
+
+
+def _name(host: str) -> str:
+    """The name or address in a `Host` header (RFC 9110, section 7.2), without the port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].rstrip(".").lower()
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name or address is this machine's own, and leads to no other (RFC 6761, section 6.3)."""
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+async def _object(served: Served, key: str, request: web.Request) -> web.Response:
+    from aiohttp import web
+    from zarr.core.buffer.core import default_buffer_prototype
+
+    view = served.view
+    kind = "application/json" if served.is_document(key) else "application/octet-stream"
+    headers = {"Accept-Ranges": "bytes", "Cache-Control": "no-cache"}
+    prototype = default_buffer_prototype()
+    wanted = _range(request)
+    if wanted is None:
+        value = await view.get(key, prototype)
+        if value is None:
+            return web.Response(status=404)
+        return web.Response(body=value.to_bytes(), headers=headers, content_type=kind)
+    try:
+        size = await view.getsize(key)
+    except FileNotFoundError:
+        return web.Response(status=404)
+    start, stop = _within(wanted, size)
+    if start >= stop:
+        return web.Response(status=416, headers={**headers, "Content-Range": f"bytes */{size}"})
+    value = await view.get(key, prototype, _request(start, stop))
+    if value is None:
+        return web.Response(status=404)
+    headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
+    return web.Response(status=206, body=value.to_bytes(), headers=headers, content_type=kind)
+
+
+def _range(request: web.Request) -> slice | None:
+    """What is asked for; None for all of it, and for a range that cannot be understood, as RFC 9110 says."""
+    try:
+        wanted: slice = request.http_range
+    except ValueError:  # several ranges too, which a server need not give
+        return None
+    return None if wanted.start is None and wanted.stop is None else wanted
+
+
+def _within(wanted: slice, size: int) -> tuple[int, int]:
+    start, stop, _ = wanted.indices(size)
+    return start, stop
+
+
+def _request(start: int, stop: int) -> ByteRequest:
+    from zarr.abc.store import RangeByteRequest
+
+    return RangeByteRequest(start, stop)
+
+
+async def serve(served: Served, *, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve until the task is cancelled; `ready` is told the address. StorageError where it is taken."""
+    from aiohttp import web
+
+    connections = Connections()
+    app = application(served, host=host, middlewares=(connections.middleware(),))
+    runner = web.AppRunner(app, access_log=None, logger=logger())
+    await runner.setup()
+    assert runner.server is not None
+    loop = asyncio.get_running_loop()
+    try:
+        try:
+            listening = await loop.create_server(connections.protocol(runner.server), host, port)
+        except OSError as error:
+            raise StorageError(
+                "cannot listen there",
+                found=f"{host}:{port} ({error.strerror or error})",
+                advice="Choose another --port; 0 takes any that is free.",
+            ) from error
+        try:
+            address = listening.sockets[0].getsockname()
+            ready(f"http://{_bracketed(address[0])}:{address[1]}/")
+            await asyncio.Event().wait()
+        finally:
+            listening.close()
+    finally:
+        await runner.cleanup()
+
+
+def run(served: Served, *, host: str, port: int, ready: Callable[[str], None]) -> None:
+    """`serve`, until Ctrl-C or SIGTERM."""
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
+        asyncio.run(_until_stopped(serve(served, host=host, port=port, ready=ready)))
+
+
+async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """The work, cancelled by a signal between two steps of the loop.
+
+    Raised in the middle of one, KeyboardInterrupt would end in a traceback of whatever was being sent.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread
+                loop.add_signal_handler(number, task.cancel)
+    await task
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def require_server() -> None:
+    """UsageError where the package that serves is not installed."""
+    try:
+        import aiohttp.web  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            "serving needs a package that is not installed",
+            found=str(error),
+            advice="Install it: pip install 'zarrlift[serve]'.",
+        ) from error

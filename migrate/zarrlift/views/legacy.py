@@ -1,0 +1,146 @@
+"""Any legacy archive, read through zarr-python 3 as it lies: a migration that is never written down.
+
+`LegacyView` is a storage transformer. It describes the archive below it once, and from then on serves
+the `zarr.json` documents that a migration would write, and under v3 chunk keys what a migration
+would store there: most objects as they are, others changed one by one when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from zarr.abc.store import Store
+
+from zarrstack.core.errors import UsageError
+from zarrstack.core.paths import join
+
+from ..archive.read_options import ReadOptions
+from ..recipe.recipe import Recipe
+from ..storage.open_storage import Place, open_storage
+from .base import HierarchyView, stored_objects
+from .legacy_hierarchy import DOCUMENT, ViewedArchive
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import zarr
+
+    from ..archive.nodes import Format
+    from ..archive.read_options import Axes
+    from ..planning.plans import Plan
+    from ..storage.base import Storage
+
+
+def open(  # noqa: A001 - what readers of archives expect it to be called
+    url: Place,
+    *,
+    path: str = "",
+    storage_options: Mapping[str, Any] | None = None,
+    format: Format | None = None,
+    axes: Axes | None = None,
+    allow_fallback: bool = False,
+    follow_links: bool = False,
+    max_document_size: int | None = None,
+    recipe: Recipe | None = None,
+) -> zarr.Group | zarr.Array[Any]:
+    """A group or array of any archive as zarr-python 3 shows it, at once and read-only.
+
+    Nothing is converted or listed beforehand. Values are those that `migrate` with the same `recipe`
+    would give. `path` is a node's in the archive; the other arguments are `inspect`'s. An archive that
+    is Zarr v3 already is opened as it is.
+
+    Raises UsageError where there is no archive, or no such node; UnsupportedError or MetadataError, with
+    the reason, for a node that would be refused; StorageError. Reading raises ChunkError for a chunk
+    that is damaged.
+    """
+    import zarr
+
+    reading = ReadOptions.asked(
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+    )
+    storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
+    view = view_of(storage, format=format, reading=reading, recipe=recipe)
+    place = path.strip("/")
+    view.require_node(place)
+    return zarr.open(view, path=place, mode="r", zarr_format=3)
+
+
+def view_of(
+    storage: Storage,
+    *,
+    format: Format | None = None,
+    reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
+    recipe: Recipe | None = None,
+) -> LegacyView:
+    """A view over a place, described already; UsageError where there is no archive, StorageError."""
+    options: dict[str, Any] = {**reading.to_json()}
+    if format is not None:
+        options["format"] = format
+    if recipe is not None:
+        options["recipe"] = recipe.to_json()
+    view = LegacyView(storage.zarr_store(), **options)
+    view.use(ViewedArchive.of(storage, format, reading, recipe or Recipe()))
+    return view
+
+
+class LegacyView(HierarchyView[ViewedArchive]):
+    """A legacy archive as Zarr v3; read-only.
+
+    Options: `format` (found out unless it is given), `axes` ("reversed" or "kept"), `allow_fallback`,
+    `follow_links`, `max_document_size` in bytes, and `recipe`, a `Recipe` as JSON. The archive is described
+    when something is first asked for, and kept as it was then: a view does not follow changes of metadata.
+    """
+
+    name = "legacy-view"
+    to_write: ClassVar[str] = "A view of an archive cannot be written: migrate it first."
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        format: Format | None = None,
+        axes: Axes = "reversed",
+        allow_fallback: bool = False,
+        follow_links: bool = False,
+        max_document_size: int | None = None,
+        recipe: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(store)
+        self._format = format
+        self._reading = ReadOptions.asked(
+            follow_links=follow_links,
+            axes=axes,
+            allow_fallback=allow_fallback,
+            max_document_size=max_document_size,
+        )
+        self._recipe = Recipe() if recipe is None else Recipe.from_json(dict(recipe))
+
+    def use(self, described: ViewedArchive) -> None:
+        """Take a description that was made elsewhere, from the same place."""
+        self._described = described
+
+    @property
+    def plan(self) -> Plan:
+        """What a migration would make of the archive; nothing in it is about chunks."""
+        return self._shown().plan
+
+    def require_node(self, path: str) -> None:
+        """UsageError where the archive has no such node; the reason where it would be refused."""
+        view = self._shown()
+        if join(path, DOCUMENT) not in view.documents:
+            view.refuse(path)
+            raise UsageError(
+                "no such node", node=path, found=", ".join(view.children.get("", ())) or "an empty archive"
+            )
+
+    def _describe(self) -> ViewedArchive:
+        return ViewedArchive.of(open_storage(self._store), self._format, self._reading, self._recipe)
+
+    async def _chunks(self, shown: ViewedArchive, path: str) -> AsyncGenerator[str, None]:
+        plan = shown.arrays[path].plan
+        async for place in stored_objects(shown.store, path, plan.source):
+            yield plan.destination.key(path, place)

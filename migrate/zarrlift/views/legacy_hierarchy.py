@@ -1,0 +1,161 @@
+"""An archive that is viewed: its documents, and where the bytes of each object come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Self
+
+from zarrstack.core.codecs.base import OBJECT_LIMIT, memory
+from zarrstack.core.errors import Problem, UsageError, ZarrstackError
+from zarrstack.core.json_text import document
+from zarrstack.core.paths import join
+
+from ..archive.decoder import object_bound
+from ..archive.read_options import ReadOptions
+from ..formats.describe import describe
+from ..planning.chunk_advice import not_fetched
+from ..planning.planner import make_plan
+from ..planning.plans import ArrayPlan, Plan
+from ..planning.zarr_json import consolidate
+from ..recipe.recipe import Recipe
+from ..storage.local.files import Bound
+from ..transfer.recode import Change, Tally, change_for, look_at
+from .hierarchy import Held, ShownHierarchy, refusal_error
+
+if TYPE_CHECKING:
+    from ..archive.nodes import Format
+    from ..storage.base import Storage
+    from ..storage.local.writer import Look
+
+DOCUMENT: Final = "zarr.json"
+_ANY: Final = Bound(OBJECT_LIMIT)
+"""Of files that are no Zarr."""
+
+
+class ViewedArray:
+    """An array, and how its objects are changed; compiled when one is first asked for."""
+
+    def __init__(self, plan: ArrayPlan) -> None:
+        self.plan = plan
+        self._compiled: Change | Look | None = None
+
+    @property
+    def change(self) -> Change | None:
+        """What is done to each object; None where they are shown as they lie."""
+        ready = self._ready()
+        return ready if isinstance(ready, Change) else None
+
+    def _ready(self) -> Change | Look:
+        """What changes objects; what looks at them where nothing changes."""
+        if self._compiled is None:
+            self._compiled = change_for(self.plan.move, recheck=False) or look_at(self.plan.move)
+        return self._compiled
+
+    def changed(self, index: int, key: str, data: bytes) -> bytes | None:
+        """The object as it would be stored; ChunkError and CastError with their place."""
+        try:
+            ready = self._ready()
+            if not isinstance(ready, Change):
+                ready.check_whole(data)
+                return data
+            result = ready(index, data, Tally())
+        except ZarrstackError as error:
+            raise (not_fetched(data) or error).at(node=self.plan.path, key=key) from None
+        return None if result is None else bytes(memory(result))
+
+
+class HeldObject(Held):
+    """An object that a migration would store, or a file that is no Zarr and goes along."""
+
+    def __init__(self, key: str, array: ViewedArray | None = None, number: int = 0) -> None:
+        self.key = key
+        self._array = array
+        self._number = number
+
+    @property
+    def as_it_lies(self) -> bool:
+        """Whether it is shown without a change."""
+        return self._array is None or self._array.change is None
+
+    @property
+    def bound(self) -> Bound:
+        """What is read of the object at most."""
+        return _ANY if self._array is None else object_bound(self._array.plan.source)
+
+    def shown(self, data: bytes) -> bytes | None:
+        """What is shown for it; ChunkError and CastError with their place."""
+        return data if self._array is None else self._array.changed(self._number, self.key, data)
+
+
+@dataclass(slots=True, kw_only=True)
+class ViewedArchive(ShownHierarchy[ViewedArray]):
+    """An archive, described once: every document, and where each object's bytes come from."""
+
+    plan: Plan
+    refused: dict[str, tuple[Problem, ...]]
+    files: frozenset[str]
+    """Keys of files that are no Zarr and go along."""
+
+    @classmethod
+    def of(cls, storage: Storage, format: Format | None, reading: ReadOptions, recipe: Recipe) -> Self:
+        """Describe a place; UsageError where there is no archive, StorageError."""
+        archive = describe(storage, format=format, options=reading)
+        plan, _ = make_plan(archive, storage, recipe, destination="a view", reading=reading, listing=False)
+        for array in plan.arrays:
+            if array.move.block_shape is not None:
+                raise UsageError(
+                    "a view shows the chunks that there are, one by one",
+                    node=array.path,
+                    found=f"a recipe with other objects ({array.route.reason})",
+                    advice="Leave chunks and shards out of the recipe, or migrate the archive.",
+                )
+        nodes = {node.path: node.document for node in plan.published}
+        if plan.consolidate:
+            nodes[""] = consolidate(nodes)
+        children: dict[str, list[str]] = {}
+        for path in nodes:
+            children.setdefault(path, []).append(DOCUMENT)
+            if path:
+                above, _, name = path.rpartition("/")
+                children.setdefault(above, []).append(name)
+        return cls(
+            storage=storage,
+            store=storage.zarr_store(),
+            plan=plan,
+            documents={join(path, DOCUMENT): document(content) for path, content in nodes.items()},
+            arrays={array.path: ViewedArray(array) for array in plan.arrays},
+            children=children,
+            refused={refusal.path: refusal.problems for refusal in plan.refusals},
+            files=frozenset(key for group in plan.groups for key in group.files),
+            follow_links=reading.follow_links,
+        )
+
+    @property
+    def fixed(self) -> Iterator[str]:
+        """Documents, and files that go along."""
+        yield from (*self.documents, *self.files)
+
+    def _held(self, key: str) -> HeldObject | None:
+        if key in self.files:
+            return HeldObject(key)
+        above, _, name = key.rpartition("/")
+        if name == DOCUMENT:
+            self.refuse(above)
+            return None
+        array = self.array_above(above)
+        if array is None:
+            return None
+        target, source = array.plan.destination, array.plan.source
+        rest = key.removeprefix(target.prefix(array.plan.path))
+        place = target.keys.coordinates(rest, len(target.shape))
+        index = None if place is None else target.objects.index(place)
+        if place is None or index is None:
+            return None
+        return HeldObject(source.key(array.plan.path, place), array, index)
+
+    def refuse(self, path: str) -> None:
+        """Raise what keeps a node back, if something does."""
+        for problem in self.refused.get(path, ()):
+            if problem.severity == "refusal":
+                raise refusal_error(replace(problem, node=path))

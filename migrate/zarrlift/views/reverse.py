@@ -1,0 +1,180 @@
+"""A Zarr v3 hierarchy for readers that know Zarr v2 or N5 only: the reverse of `LegacyView`.
+
+`ReverseView` is a storage transformer. It describes the hierarchy below it once, and from then on
+serves the older format's documents, and under its chunk keys what a reader of it expects there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from zarr.abc.store import Store
+
+from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.n5.blocks import Axes
+
+from ..archive.read_options import AXES, ReadOptions
+from ..formats.describe import describe
+from ..storage.local.files import WRITTEN
+from ..storage.open_storage import Place, open_storage
+from .base import HierarchyView, stored_objects
+from .legacy import LegacyView, view_of
+from .reverse_arrays import Showing
+from .reverse_hierarchy import DOCUMENTS, SHOWN, Reversed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from zarrstack.core.grid.chunk_keys_v3 import Separator
+
+    from ..archive.nodes import Format
+    from ..recipe.recipe import Recipe
+    from ..storage.base import Storage
+    from .reverse_arrays import Shown
+
+
+def present(
+    url: Place,
+    shown: Shown,
+    *,
+    separator: Separator = ".",
+    axes: Axes | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    format: Format | None = None,
+    allow_fallback: bool = False,
+    follow_links: bool = False,
+    max_document_size: int | None = None,
+    recipe: Recipe | None = None,
+) -> ReverseView:
+    """A read-only store that shows any archive as Zarr v2 (`shown="zarr2"`) or N5 (`"n5"`), at once.
+
+    For readers that do not know Zarr v3 yet. An archive in an older format, or one given a `recipe`, is
+    first seen as Zarr v3, as `open` shows it. `separator` stands in v2's chunk keys; `axes` is how N5's
+    axes and the array's relate, on either side. Larger documents than `max_document_size` (64 MiB unless
+    it is given, in bytes) are refused. What cannot be shown is left out, and is listed, with
+    the reason, in the store's `problems`.
+
+    Raises UsageError where there is no archive, StorageError. Reading raises UnsupportedError for the
+    documents of a node that is left out, ChunkError for a chunk that is damaged.
+    """
+    storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
+    reading = ReadOptions.asked(
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+    )
+    return presented(storage, shown, separator=separator, format=format, reading=reading, recipe=recipe)
+
+
+def presented(
+    storage: Storage,
+    shown: Shown,
+    *,
+    separator: Separator = ".",
+    format: Format | None = None,
+    reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
+    recipe: Recipe | None = None,
+) -> ReverseView:
+    """As `present`, over a storage, described already."""
+    from ..formats.detect import detect
+
+    below: Place = storage
+    most = reading.max_document_size
+    storage.document_bound = reading.document_bound
+    if recipe is not None or detect(storage, format=format) != "zarr3":
+        below = view_of(storage, format=format, reading=reading, recipe=recipe)
+        storage = open_storage(below)
+        most = max(most, WRITTEN.most)  # of documents that the view made of those which were bounded
+    store = below if isinstance(below, Store) else storage.zarr_store()
+    view = ReverseView(
+        store,
+        format=shown,
+        separator=separator,
+        axes=reading.axes,
+        follow_links=reading.follow_links,
+        max_document_size=most,
+    )
+    view.use(storage)
+    return view
+
+
+class ReverseView(HierarchyView[Reversed]):
+    """A Zarr v3 hierarchy as Zarr v2 or N5; read-only.
+
+    Options: `format` ("zarr2" or "n5"), `separator` ("." or "/", in v2's chunk keys), `axes`
+    ("reversed" or "kept", of N5), `follow_links`, and `max_document_size` in bytes. The hierarchy is
+    described when something is first asked for, and kept as it was then.
+    """
+
+    name = "reverse-view"
+    to_write: ClassVar[str] = "A view of a hierarchy cannot be written: write to the hierarchy."
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        format: Shown = "zarr2",
+        separator: Separator = ".",
+        axes: Axes = "reversed",
+        follow_links: bool = False,
+        max_document_size: int | None = None,
+    ) -> None:
+        super().__init__(store)
+        for value, allowed, what in (
+            (format, tuple(SHOWN), "format"),
+            (separator, (".", "/"), "separator"),
+            (axes, AXES, "order of axes"),
+        ):
+            if value not in allowed:
+                raise UsageError(f"unknown {what}", found=repr(value), expected=", ".join(allowed))
+        self._showing = Showing(format=format, separator=separator, axes=axes)
+        self._reading = ReadOptions.asked(
+            follow_links=follow_links, axes=axes, allow_fallback=False, max_document_size=max_document_size
+        )
+        self._storage: Storage | None = None
+
+    def use(self, storage: Storage) -> None:
+        """Describe the hierarchy now, out of a storage that leads to the same place as the store below."""
+        self._storage = storage
+        self._shown()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is left out and why, what is to be said besides, and what the view below leaves out."""
+        below = self.inner(LegacyView)
+        return (*(() if below is None else below.plan.all_problems()), *self._shown().problems)
+
+    @property
+    def shown_as(self) -> str:
+        """The format's name for people."""
+        return SHOWN[self._showing.format]
+
+    @property
+    def document_names(self) -> frozenset[str]:
+        """What metadata documents are called."""
+        return DOCUMENTS[self._showing.format]
+
+    @property
+    def supports_consolidated_metadata(self) -> bool:
+        """True for Zarr v2."""
+        return self._showing.format == "zarr2"
+
+    def _describe(self) -> Reversed:
+        storage, store = self._storage, self._store
+        if storage is None:
+            storage = open_storage(store, follow_links=self._reading.follow_links)
+            store = storage.zarr_store()  # bound to no event loop but its own
+        archive = describe(storage, format="zarr3", options=self._reading)
+        return Reversed.of(archive, storage, store, self._showing, follow_links=self._reading.follow_links)
+
+    async def _chunks(self, shown: Reversed, path: str) -> AsyncGenerator[str, None]:
+        array = shown.arrays[path]
+        async for place in stored_objects(shown.store, path, array.layout):
+            if array.shards is None:
+                yield array.key(place)
+                continue
+            for leaf in await asyncio.to_thread(lambda at: list(array.leaves_in(at)), place):
+                yield array.key(leaf)

@@ -1,0 +1,169 @@
+"""How the chunks of a Zarr v3 array are shown under older keys: as they lie, or encoded anew one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from zarrstack.core.codecs.base import memory
+from zarrstack.core.codecs.zstd import is_sized_frame
+from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding, Separator
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.n5.blocks import Axes, BlockHeader, N5Keys, turned
+from zarrstack.core.paths import prefix_of
+
+from ..planning.plans import Move
+from ..planning.routes import route_between
+from ..transfer.recode import LeafChange, inside_shard
+from ..transfer.shard_reader import MissingShard, ShardReader
+
+if TYPE_CHECKING:
+    from zarrstack.core.chain.chain import Chain
+
+    from ..archive.nodes import Layout
+    from ..storage.base import Storage
+
+Shown: TypeAlias = Literal["zarr2", "n5"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Showing:
+    """What a hierarchy is shown as."""
+
+    format: Shown
+    separator: Separator = "."
+    """In v2's chunk keys; N5 knows "/" only."""
+    axes: Axes = "reversed"
+    """How N5's axes relate to the array's: its shape the other way round, or the same."""
+
+    def keys(self) -> KeyEncoding | N5Keys:
+        """How chunks are named."""
+        return KeyEncoding("v2", self.separator) if self.format == "zarr2" else N5Keys(self.axes)
+
+
+class ShownArray:
+    """An array and how its chunks are shown; what that needs is compiled when one is first asked for."""
+
+    def __init__(self, storage: Storage, path: str, layout: Layout, chain: Chain, showing: Showing) -> None:
+        self.path = path
+        self.layout = layout
+        leaf = replace(layout, frame=None)
+        target = replace(leaf, chain=chain)
+        route = route_between(leaf, target, same_place=False)
+        self._zstd = chain.codecs[-1].name == "zstd"
+        self.as_is = not route.decodes and not self._zstd
+        """Whether payloads are shown as they lie, every one of them."""
+        self._move = Move(
+            path=path,
+            source=leaf,
+            destination=target,
+            route=route if route.decodes else replace(route, name="reframe"),
+        )
+        self._keys = showing.keys()
+        self.header = b""
+        """What stands before each payload."""
+        if showing.format == "n5":
+            # Every block has the length of its cell, edges too, as zarr-python's N5Store and tensorstore
+            # write them: v3 chunks are whole, and need not be decoded for a header.
+            self.header = BlockHeader.of(turned(layout.chunk_shape, showing.axes)).to_bytes()
+        self.shards = ShardReader(storage, path, layout) if isinstance(layout.frame, Shards) else None
+        """What reads the shards that the chunks lie in; None where each chunk is an object."""
+
+    @property
+    def _prefix(self) -> str:
+        return prefix_of(self.path)
+
+    def place(self, key: str) -> tuple[int, ...] | None:
+        """The leaf that a key of the shown hierarchy names; None if it names none."""
+        if not key.startswith(self._prefix):
+            return None
+        place = self._keys.coordinates(key.removeprefix(self._prefix), len(self.layout.shape))
+        return place if place is not None and self.layout.grid.index(place) is not None else None
+
+    def key(self, place: tuple[int, ...]) -> str:
+        """The key under which a leaf is shown."""
+        return self._prefix + self._keys.key(place)
+
+    def source_key(self, place: tuple[int, ...]) -> str:
+        """The key of the object that a leaf lies in."""
+        return self.layout.key(self.path, self._object(place))
+
+    def payload(self, place: tuple[int, ...], data: Any) -> bytes:
+        """A leaf's stored payload as it is shown; ChunkError with its place."""
+        index = self.layout.grid.index(place)
+        assert index is not None
+        try:
+            result = self._leaf(index, data)
+            if result is not None and self._zstd and not is_sized_frame(result):
+                # Older readers cannot unpack these; streaming encoders write them, tensorstore's for one.
+                last = len(self._move.destination.chain.codecs) - 1
+                writer = self._leaf.writer
+                result = writer.apply(writer.undo(result, last), last)
+        except ZarrstackError as error:
+            if self.shards is not None:
+                error = inside_shard(error, self.shards.inner(index))
+            raise error.at(node=self.path, key=self.source_key(place)) from None
+        assert result is not None
+        return self.header + bytes(memory(result))
+
+    def stored(self, place: tuple[int, ...]) -> bytes | None:
+        """A leaf's payload out of its shard, as it lies; None for no leaf there. ChunkError, StorageError."""
+        shards, leaf = self._in_shard(place)
+        try:
+            for _, payload in shards.leaves(self._number(place), np.array([leaf])):
+                return bytes(payload)
+        except MissingShard:
+            return None
+        except ZarrstackError as error:
+            raise error.at(node=self.path, key=self.source_key(place)) from None
+        return None
+
+    def stored_size(self, place: tuple[int, ...]) -> int | None:
+        """The length of what `stored` gives, by the shard's index alone."""
+        shards, leaf = self._in_shard(place)
+        try:
+            index = shards.index(self._number(place))
+        except ZarrstackError as error:
+            raise error.at(node=self.path, key=self.source_key(place)) from None
+        found = None if index is None else index.get(shards.inner(leaf))
+        return None if found is None else found.stop - found.start
+
+    def leaves_in(self, place: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """The leaves that the shard at `place` (in the grid of shards) has within the array."""
+        assert self.shards is not None
+        number = self.layout.objects.index(place)
+        index = None if number is None else self.shards.index(number)
+        if index is None:
+            return
+        counts = self.shards.frame.chunks_per_shard
+        there = np.argwhere(index.present) if counts else np.empty((int(index.present), 0), dtype=int)
+        for inner in there.tolist():
+            leaf = tuple(p * n + i for p, n, i in zip(place, counts, inner, strict=True))
+            if self.layout.grid.index(leaf) is not None:
+                yield leaf
+
+    @cached_property
+    def _leaf(self) -> LeafChange:
+        return LeafChange(self._move, recheck=False)
+
+    def _in_shard(self, place: tuple[int, ...]) -> tuple[ShardReader, int]:
+        leaf = self.layout.grid.index(place)
+        assert self.shards is not None
+        assert leaf is not None
+        return self.shards, leaf
+
+    def _object(self, place: tuple[int, ...]) -> tuple[int, ...]:
+        if self.shards is None:
+            return place
+        counts = self.shards.frame.chunks_per_shard
+        return tuple(a // b for a, b in zip(place, counts, strict=True))
+
+    def _number(self, place: tuple[int, ...]) -> int:
+        number = self.layout.objects.index(self._object(place))
+        assert number is not None
+        return number

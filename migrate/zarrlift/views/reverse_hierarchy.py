@@ -1,0 +1,318 @@
+"""A Zarr v3 hierarchy as Zarr v2 or N5 has it: documents, keys, and what happens to each chunk.
+
+The reverse of planning a migration: the source is described as always, and each array is given the
+nearest layout that the older format can state. Where that is the array's own, payloads are shown as
+they lie (an inner chunk of a shard as a chunk, an N5 block with a header before it); where it is not,
+they are encoded anew one by one. What no layout of the older format can hold is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.json_text import JSON, JSONObject, document
+from zarrstack.core.n5 import writer as write_n5
+from zarrstack.core.n5.dataset import STANDARD, VERSION
+from zarrstack.core.paths import join
+from zarrstack.core.zarr_v2 import writer as write_v2
+
+from ..archive.chunk_inventory import take_inventory
+from ..archive.decoder import object_bound
+from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
+from ..transfer.shard_reader import ShardReader
+from .hierarchy import Held, ShownHierarchy, refusal_error
+from .reverse_arrays import Showing, Shown, ShownArray
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+
+    from zarrstack.core.chain.chain import Chain
+
+    from ..storage.base import Storage
+    from ..storage.local.files import Bound
+
+SHOWN: Final[Mapping[Shown, str]] = {"zarr2": "Zarr v2", "n5": "N5"}
+"""Formats that are shown, and their names for people."""
+DOCUMENTS: Final[Mapping[Shown, frozenset[str]]] = {
+    "zarr2": frozenset({".zarray", ".zgroup", ".zattrs", ".zmetadata"}),
+    "n5": frozenset({"attributes.json"}),
+}
+
+_DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
+"""Where xarray keeps the names of an array's axes in Zarr v2."""
+
+
+class HeldChunk(Held):
+    """A chunk of a Zarr v3 array: an object, or a part of a shard."""
+
+    def __init__(self, array: ShownArray, place: tuple[int, ...]) -> None:
+        self.key = array.source_key(place)
+        self.header = array.header
+        self._array = array
+        self._place = place
+
+    @property
+    def as_it_lies(self) -> bool:
+        """Whether its payload is shown without a change."""
+        return self._array.as_is
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is no part of a shard."""
+        return self._array.shards is None
+
+    @property
+    def bound(self) -> Bound:
+        """What is read of the object at most."""
+        return object_bound(self._array.layout)
+
+    def shown(self, data: bytes) -> bytes:
+        """The payload as the older format has it; ChunkError with its place."""
+        return self._array.payload(self._place, data)
+
+    def stored(self, storage: Storage) -> bytes | None:
+        """The stored payload; ChunkError, StorageError."""
+        return super().stored(storage) if self.alone else self._array.stored(self._place)
+
+    def stored_size(self, storage: Storage) -> int | None:
+        """Its length; of a shard only the index is read for it."""
+        return super().stored_size(storage) if self.alone else self._array.stored_size(self._place)
+
+
+@dataclass(slots=True, kw_only=True)
+class Reversed(ShownHierarchy[ShownArray]):
+    """A hierarchy as it is shown, and what is left out."""
+
+    names: frozenset[str]
+    """What metadata documents are called."""
+    problems: tuple[Problem, ...]
+    """The archive's own, and why nodes are left out."""
+
+    @classmethod
+    def of(
+        cls, archive: Archive, storage: Storage, store: Store, showing: Showing, *, follow_links: bool = False
+    ) -> Self:
+        """Show what was described; nothing is raised for nodes that cannot be shown. StorageError."""
+        named = any(
+            isinstance(node, ArrayNode) and node.layout is not None and bool(node.layout.dimension_names)
+            for node in archive.nodes
+        )
+        work = _Work(storage=storage, showing=showing, named=named, problems=list(archive.problems))
+        for node in archive.nodes:
+            work.problems.extend(node.problems)
+            if node.refused:
+                continue
+            if isinstance(node, GroupNode):
+                work.group(node)
+            else:
+                work.array(node)
+        if showing.format == "zarr2" and ".zgroup" in work.documents:
+            work.documents[".zmetadata"] = write_v2.consolidated(work.documents)
+        children: dict[str, dict[str, None]] = {}
+        for key in work.documents:
+            while key:
+                key, _, name = key.rpartition("/")  # noqa: PLW2901
+                children.setdefault(key, {})[name] = None
+        return cls(
+            storage=storage,
+            store=store,
+            follow_links=follow_links,
+            names=DOCUMENTS[showing.format],
+            documents={key: document(content) for key, content in work.documents.items()},
+            arrays=work.arrays,
+            children={path: list(names) for path, names in children.items()},
+            problems=tuple(work.problems),
+        )
+
+    def _held(self, key: str) -> HeldChunk | None:
+        above, _, name = key.rpartition("/")
+        if name in self.names:
+            for problem in self.problems:
+                if problem.node == above and problem.severity == "refusal":
+                    raise refusal_error(problem)
+            return None
+        array = self.array_above(above)
+        place = None if array is None else array.place(key)
+        return None if array is None or place is None else HeldChunk(array, place)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Work:
+    storage: Storage
+    showing: Showing
+    named: bool
+    """Whether axes have names in this hierarchy."""
+    problems: list[Problem]
+    documents: dict[str, JSONObject] = field(default_factory=dict)
+    arrays: dict[str, ShownArray] = field(default_factory=dict)
+
+    def group(self, node: GroupNode) -> None:
+        attributes = dict(node.attributes)
+        if self.showing.format == "zarr2":
+            self._put(node.path, ".zgroup", {"zarr_format": 2})
+            if attributes:
+                self._put(node.path, ".zattrs", attributes)
+            return
+        found: list[Problem] = []
+        _try(found, lambda: write_n5.require_own_names(attributes, dataset=False))
+        if not self._refused(node.path, found):
+            self._put(node.path, "attributes.json", {**self._version(node.path), **attributes})
+
+    def array(self, node: ArrayNode) -> None:
+        assert node.layout is not None
+        if self.showing.format == "zarr2":
+            self._array_v2(node, node.layout)
+        else:
+            self._array_n5(node, node.layout)
+
+    def _array_v2(self, node: ArrayNode, layout: Layout) -> None:
+        found: list[Problem] = []
+        fill: JSON = None
+        chain = _try(found, lambda: write_v2.chain_for_v2(layout.chain, len(layout.shape)))
+        if chain is not None:
+            fill = self._fill(
+                node.path,
+                layout,
+                lambda: write_v2.fill_for_v2(layout.fill_value, layout.data_type, chain),
+                found,
+            )
+        if self._refused(node.path, found):
+            return
+        if fill is not None and _for_xarray(node.attributes, layout):
+            if self._whole(node.path, layout):
+                fill = None
+            else:
+                self.problems.append(_MASK.at(node=node.path))
+        self._put(
+            node.path,
+            ".zarray",
+            write_v2.array_document(
+                shape=layout.shape,
+                chunks=layout.chunk_shape,
+                data_type=layout.data_type,
+                chain=chain,
+                fill=fill,
+                separator=self.showing.separator,
+            ),
+        )
+        if attributes := _with_dimensions(node.attributes, layout, named=self.named):
+            self._put(node.path, ".zattrs", attributes)
+        self._show(node.path, layout, chain)
+
+    def _array_n5(self, node: ArrayNode, layout: Layout) -> None:
+        found: list[Problem] = []
+        axes, attributes = self.showing.axes, dict(node.attributes)
+        _try(found, lambda: write_n5.require_own_names(attributes, dataset=True))
+        chain = _try(
+            found,
+            lambda: write_n5.chain_for_n5(layout.chain, layout.data_type, len(layout.shape), axes),
+        )
+        members: JSONObject = {}
+        if chain is not None:
+            made = _try(
+                found,
+                lambda: write_n5.dataset_members(
+                    shape=layout.shape,
+                    chunks=layout.chunk_shape,
+                    data_type=layout.data_type,
+                    chain=chain,
+                    axes=axes,
+                ),
+            )
+            members = made or {}
+        if layout.data_type.name in STANDARD:
+            self._fill(
+                node.path,
+                layout,
+                lambda: write_n5.require_zero_fill(layout.fill_value, layout.data_type),
+                found,
+            )
+        if not self._refused(node.path, found):
+            self._put(node.path, "attributes.json", {**self._version(node.path), **members, **attributes})
+            self._show(node.path, layout, chain)
+
+    def _fill(self, path: str, layout: Layout, write: Callable[[], JSON], found: list[Problem]) -> JSON:
+        """What a fill value becomes; null where the format cannot say it and no chunk is missing."""
+        own: list[Problem] = []
+        fill = _try(own, write)
+        if own and not self._whole(path, layout):
+            found += [replace(own[0], advice="It could be shown if no chunk were missing.")]
+        return fill
+
+    def _whole(self, path: str, layout: Layout) -> bool:
+        """Whether every chunk of an array is there, so that its fill value is nowhere to be seen."""
+        inventory = take_inventory(self.storage, path, layout)
+        if not inventory.certain or len(inventory.indexes) < layout.objects.total:
+            return False
+        if not isinstance(layout.frame, Shards):
+            return True
+        reader, objects = ShardReader(self.storage, path, layout), layout.objects
+        counts = layout.frame.chunks_per_shard
+        try:
+            for number in range(objects.total):
+                index = reader.index(number)
+                first = [p * n for p, n in zip(objects.coordinates(number), counts, strict=True)]
+                inside = tuple(slice(n - a) for n, a in zip(layout.grid.counts, first, strict=True))
+                if index is None or not index.present[inside].all():
+                    return False
+        except ZarrstackError:
+            return False  # the shard itself says what is wrong, when it is read
+        return True
+
+    def _refused(self, path: str, found: list[Problem]) -> bool:
+        shown = SHOWN[self.showing.format]
+        key = join(path, "zarr.json")
+        self.problems += [
+            replace(p, message=f"not shown as {shown}: {p.message}").at(node=path, key=key) for p in found
+        ]
+        return bool(found)
+
+    def _show(self, path: str, layout: Layout, chain: Chain) -> None:
+        self.arrays[path] = ShownArray(self.storage, path, layout, chain, self.showing)
+
+    def _put(self, path: str, name: str, content: JSONObject) -> None:
+        self.documents[join(path, name)] = content
+
+    def _version(self, path: str) -> JSONObject:
+        """At the root, and only there."""
+        return {} if path else {VERSION: write_n5.WRITTEN_VERSION}
+
+
+def _for_xarray(attributes: Mapping[str, JSON], layout: Layout) -> bool:
+    """Whether xarray reads this array, and would take its fill value in v2 for a mask that it has not.
+
+    In v3 a mask is the attribute `_FillValue`; in v2 it is the fill value itself (xarray 2026.9).
+    """
+    return bool(layout.dimension_names or not layout.shape) and "_FillValue" not in attributes
+
+
+_MASK: Final = Problem(
+    kind="convention",
+    severity="warning",
+    message="xarray takes the fill value of Zarr v2 for a mask, and chunks are missing",
+    advice="Open it with mask_and_scale=False, or use_zarr_fill_value_as_mask=False where xarray has that.",
+)
+
+
+def _with_dimensions(attributes: Mapping[str, JSON], layout: Layout, *, named: bool) -> JSONObject:
+    """Attributes, and xarray's names of dimensions where every axis has one and none are given.
+
+    An array without axes has an empty list of them, which v3 documents leave out and xarray wants.
+    """
+    names = () if named and not layout.shape else layout.dimension_names
+    if names is None or _DIMENSIONS in attributes or not all(isinstance(name, str) for name in names):
+        return dict(attributes)
+    return {**attributes, _DIMENSIONS: list(names)}
+
+
+def _try(found: list[Problem], step: Callable[[], Any]) -> Any:
+    """What a step gives, or None where it fails; the problem is kept."""
+    try:
+        return step()
+    except ZarrstackError as error:
+        found.append(error.problem)
+    return None

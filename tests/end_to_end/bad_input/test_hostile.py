@@ -1,0 +1,192 @@
+"""Objects that are larger than they should be: of none more is read than a document or a chunk can hold."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.damaged_archives import (
+    GOOD,
+    assert_good,
+    measured,
+    migrate,
+    read,
+    write_archive,
+    write_array,
+)
+
+from zarrlift.formats.tree.documents import parse_object
+from zarrlift.storage.local.files import BadObjectError, Bound
+from zarrlift.storage.open_storage import open_storage
+from zarrstack.core.errors import ChunkError, MetadataError
+
+MIB = 1 << 20
+MOST = 300
+"""MiB for a whole command: Python with numpy and zarr, and a document of 64 MiB as bytes and as text."""
+SHARDED = {
+    "zarr_format": 3, "node_type": "array", "shape": [1 << 20], "data_type": "int32", "fill_value": 0,
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [1 << 16]}},
+    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+    "codecs": [{"name": "sharding_indexed", "configuration": {
+        "chunk_shape": [1 << 10], "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}]}}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """`good`, and `bad`, of which one object is made hostile."""
+    path = write_archive(tmp_path / "source.zarr")
+    write_array(path / "bad", {"0": bytes(16), "1": bytes(16)})
+    return path
+
+
+def sparse(path: Path) -> None:
+    """A file of 1 TiB that takes no room."""
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+def members(path: Path) -> None:
+    """JSON whose lists and objects take thirty times as much memory as its text."""
+    path.write_bytes(b'{"a":[' + b"{}," * (8 * MIB) + b"1]}")
+
+
+def nested(path: Path) -> None:
+    """JSON that is deeper than any reader goes."""
+    path.write_bytes(b'{"a":' + b"[" * MIB)
+
+
+def in_text(path: Path) -> None:
+    """An array of text, whose chunks have no size of their own."""
+    text = {"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": ""}
+    write_array(path.parent, {}, **text)
+    sparse(path)
+
+
+CASES: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "a document of 1 TiB": (".zattrs", sparse, "the document is too large"),
+    "too many members": (".zattrs", members, "the document has too many members"),
+    "too many levels": (".zarray", nested, "the document is nested too deeply"),
+    "a chunk of 1 TiB": ("0", sparse, "the object is larger than a chunk of this array can be"),
+    "text of 1 TiB": ("0", in_text, "the object is larger than a chunk of this array can be"),
+}
+
+
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize(("key", "make", "message"), CASES.values(), ids=CASES)
+def test_what_is_too_large_is_refused_by_node_and_not_read(
+    source: Path, tmp_path: Path, key: str, make: Callable[[Path], None], message: str
+) -> None:
+    make(source / "bad" / key)
+    ran, peak = measured("migrate", source, tmp_path / "out.zarr")
+    told = [(p["node"], p["key"], p["message"]) for p in ran.refusals]
+    assert (ran.code, told) == (1, [("bad", f"bad/{key}", message)])
+    assert peak < MOST
+    assert_good(tmp_path / "out.zarr")
+
+
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("key", ["bad/.zattrs", "bad/0"])
+def test_a_member_of_a_zip_file_unpacks_to_no_more(source: Path, tmp_path: Path, key: str) -> None:
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for file in sorted(source.rglob("*")):
+            if file.is_file() and file != source / key:
+                archive.write(file, file.relative_to(source))
+        with archive.open(key, "w") as member:
+            for _ in range(512):
+                member.write(bytes(MIB))
+    ran, peak = measured("migrate", tmp_path / "bomb.zip", tmp_path / "out.zarr")
+    assert (ran.code, [(p["node"], p["key"]) for p in ran.refusals]) == (1, [("bad", key)])
+    assert peak < MOST
+    assert_good(tmp_path / "out.zarr")
+
+
+def test_a_leaf_of_a_shard_is_no_larger_than_a_chunk(tmp_path: Path) -> None:
+    path = tmp_path / "bad.zarr"
+    (path / "c").mkdir(parents=True)
+    (path / "zarr.json").write_text(json.dumps(SHARDED))
+    sparse(path / "c/0")
+    index = np.full((64, 2), 2**64 - 1, "<u8")
+    index[0] = 0, 1 << 39
+    with (path / "c/0").open("r+b") as file:
+        file.seek((1 << 40) - index.nbytes)
+        file.write(index.tobytes())
+    ran = migrate(path, tmp_path / "out.zarr")
+    assert [(p["key"], p["message"]) for p in ran.refusals] == [
+        ("c/0", "the object is larger than a chunk of this array can be")
+    ]
+
+
+def test_a_legal_stream_may_hold_more_than_an_encoder_needs(source: Path, tmp_path: Path) -> None:
+    """Skippable frames (RFC 8878, 3.1.2) before the frame of 16 bytes."""
+    import numcodecs
+
+    padding = struct.pack("<II", 0x184D2A50, 40_000) + bytes(40_000)
+    padded = padding + numcodecs.Zstd().encode(GOOD[:4].tobytes())
+    write_array(source / "bad", {"0": padded}, compressor={"id": "zstd", "level": 1})
+    (source / "bad/1").unlink()
+    assert migrate(source, tmp_path / "out.zarr").code == 0
+    assert read(tmp_path / "out.zarr/bad")[:4].tolist() == GOOD[:4].tolist()
+
+
+class _Endless(BaseHTTPRequestHandler):
+    """Sends zeros until the other side has enough: as they are, or packed to a thousandth."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+        packed = self.path.startswith("/packed")
+        if packed:
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        try:
+            while True:
+                piece = packer.compress(bytes(MIB)) if packed else bytes(MIB)
+                if piece:
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+        except OSError:
+            self.close_connection = True
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def endless() -> Iterator[str]:
+    """The address of a server whose answers do not end."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Endless) as server:
+        server.daemon_threads = True
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("how", ["plain", "packed"])
+def test_an_answer_over_http_that_does_not_end_is_read_up_to_its_bound(endless: str, how: str) -> None:
+    storage = open_storage(f"{endless}/{how}")
+    with pytest.raises(ChunkError, match="larger than a chunk of this array can be; found more than"):
+        storage.get("0", Bound(4 * MIB))
+    with pytest.raises(BadObjectError, match=r"too large.*--max-document-size"):
+        storage.get(".zattrs", Bound(4 * MIB, "document"))
+    assert storage.get_part("0", 5, 10) == bytes(10)
+
+
+def test_members_within_texts_are_not_counted() -> None:
+    """A table as text in an attribute is one value, whatever it holds."""
+    text = "1,2,{},[]," * MIB
+    assert parse_object(json.dumps({"table": text}).encode(), ".zattrs") == {"table": text}
+    with pytest.raises(MetadataError, match="too many members"):
+        parse_object(b'{"a":"\\"",' + b",".join(b'"%x":1' % i for i in range(6 * MIB)) + b"}", ".zattrs")

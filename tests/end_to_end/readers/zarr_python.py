@@ -1,0 +1,21 @@
+"""zarr-python, with its own codec pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import zarr
+from tests.end_to_end.readers.base import Seen, plain
+
+
+def read(root: Path, path: str) -> Seen:
+    array = zarr.open_array(root / path, mode="r", zarr_format=3)
+    metadata = array.metadata
+    return Seen(
+        reader="zarr-python",
+        dtype=str(metadata.data_type),
+        values=plain(array[...], array.shape, array.dtype),
+        attributes=dict(metadata.attributes),
+        fill=metadata.fill_value,
+        dimension_names=metadata.dimension_names,
+    )

@@ -1,0 +1,155 @@
+"""N5 archives where they lie: `zarr.json` names the registered codec `n5_default`, and no block is touched.
+
+zarr-python reads the result with the package zarr-n5, whose decoder is none of ours. What the codec
+has no name for is refused by name; block headers are looked at, since zarr-n5 looks at no mode.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+from tests.end_to_end.readers import zarr_python
+from tests.end_to_end.test_fixtures_migrate import assert_seen, refused
+from tests.support.damaged_archives import copied, migrate, run, tree
+from tests.support.every import try_each
+from tests.support.fixtures_index import ExpectedArchive, ExpectedArray, archive, archives, bad_cases
+
+import zarrlift
+from zarrlift.planning import n5_in_place
+from zarrlift.planning.plans import Plan
+from zarrstack.core.errors import UsageError
+
+NO_NAME = "n5_default has no name for this compression"
+KEPT_BACK: tuple[tuple[str, str], ...] = (
+    (r"[/:](bzip2|bz2)\w*$", f"{NO_NAME}: .* found bzip2"),
+    (r"[/:](xz|lzma)\w*$", f"{NO_NAME}: .* found xz"),
+    (r"[/:]lz4\w*$", f"{NO_NAME}: .* found lz4"),
+    (r"[/:]zlib\w*(-1)?$", f"{NO_NAME}: .* found gzip with useZlib"),
+    (r"[/:]blosc_snappy", "cname is 'snappy'"),
+    (r"[/:]bool$", "no such data type"),
+    (r"edges:too_large$", "larger than its dataset's block size"),
+    (r"tree:parent/child$", "lies inside an array"),
+    (r"modes:(object|string)/", "are not read: their blocks are of variable length"),
+    (r"[/:]varlength", r"variable length \(mode 1\)"),
+    (r"multiscale:paintera/labels", "label multisets"),
+)
+"""Arrays (by a pattern in their id) that cannot stay in place, and what is said of them."""
+
+
+@cache
+def _in_place(root: Path, name: str) -> tuple[Path, zarrlift.Outcome]:
+    place = root / name.replace("/", "_")
+    shutil.copytree(archive(name).path, place)
+    return place, zarrlift.migrate(place, in_place=True)
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory):
+    root = tmp_path_factory.mktemp("n5_in_place")
+    return lambda name: _in_place(root, name)
+
+
+@pytest.mark.slow(one_in=4)
+@pytest.mark.parametrize("one", [one for one in archives("n5") if one.arrays], ids=str)
+def test_arrays_in_place_read_as_their_writer_read_them(one: ExpectedArchive, results) -> None:
+    place, outcome = results(one.name)
+
+    def check(array: ExpectedArray) -> None:
+        document = place / array.path / "zarr.json"
+        expected = next((words for pattern, words in KEPT_BACK if re.search(pattern, array.id)), None)
+        reason = refused(outcome, array.path)
+        assert (reason is None) == (expected is None), reason
+        if expected is not None:
+            assert re.search(expected, reason), reason
+            assert not document.exists()
+            return
+        found = json.loads(document.read_text())
+        assert found["chunk_key_encoding"] == {"name": "v2", "configuration": {"separator": "/"}}
+        (codec,) = found["codecs"]
+        assert codec["name"] == "n5_default"
+        transpose, packing = codec["configuration"]["codecs"][:2]
+        assert transpose["configuration"]["order"] == list(reversed(range(len(array.shape))))
+        assert packing == {"name": "bytes", "configuration": {"endian": "big"}}
+        assert_seen(array, zarr_python.read(place, array.path), exactly=True, axes="kept")
+
+    try_each(one.arrays.values(), check)
+
+
+@pytest.mark.slow(one_in=5)
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("one", archives("n5"), ids=str)
+def test_only_documents_are_added_and_undo_takes_them_away(one: ExpectedArchive, tmp_path: Path) -> None:
+    place = copied(one.path, tmp_path / "archive")
+    before = tree(place)
+    outcome = zarrlift.migrate(place, in_place=True)
+    after = tree(place)
+    assert {array.route.name for array in outcome.plan.arrays} <= {"stay"}
+    assert {name: after.get(name) for name in before} == before
+    assert {name.rpartition("/")[2] for name in after.keys() - before.keys()} <= {"zarr.json"}
+    report = zarrlift.verify(place, full=True)
+    assert report.ok == outcome.ok
+    zarrlift.undo(place)
+    assert tree(place) == before
+
+
+def test_finish_takes_the_old_documents_away_and_the_blocks_stay_readable(tmp_path: Path) -> None:
+    expected = archive("n5/java-3.5.1/types")
+    place = copied(expected.path, tmp_path / "types")
+    assert zarrlift.migrate(place, in_place=True).ok
+    assert zarrlift.verify(place, full=True).ok
+    zarrlift.finish(place)
+    assert not [name for name in tree(place) if name.endswith("attributes.json")]
+    for array in expected.arrays.values():
+        assert_seen(array, zarr_python.read(place, array.path), exactly=True, axes="kept")
+
+
+def test_the_plan_says_what_the_reader_needs(tmp_path: Path) -> None:
+    place = copied(archive("n5/java-3.5.1/types").path, tmp_path / "types")
+    ran = run("plan", place, "--in-place")
+    assert ran.code == 0
+    assert "n5_default" in ran.out
+    assert "pip install zarr-n5" in ran.out
+
+
+def test_axes_cannot_be_reversed_in_place(tmp_path: Path) -> None:
+    place = copied(archive("n5/java-3.5.1/types").path, tmp_path / "types")
+    before = tree(place)
+    ran = migrate(place, "--in-place", "--axes", "reversed")
+    assert ran.code == 2
+    assert tree(place) == before
+    assert migrate(place, "--in-place", "--axes", "kept").code == 0
+
+
+def test_without_the_codec_nothing_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = copied(archive("n5/java-3.5.1/types").path, tmp_path / "types")
+    monkeypatch.setattr(n5_in_place, "CODEC", "a_codec_that_nobody_has")
+    with pytest.raises(UsageError, match="not installed here"):
+        zarrlift.migrate(place, in_place=True)
+    assert not list(place.rglob("zarr.json"))
+
+
+def test_a_plan_in_place_is_saved_and_read_without_loss(tmp_path: Path) -> None:
+    place = copied(archive("n5/java-3.5.1/edges").path, tmp_path / "edges")
+    plan = zarrlift.plan(place, in_place=True)
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+
+BLOCKS = [case for case in bad_cases("n5") if case.name.startswith("block_")]
+
+
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("case", BLOCKS, ids=str)
+def test_a_header_that_lies_keeps_its_array_back_in_place_too(case, tmp_path: Path) -> None:
+    place = copied(case.path, tmp_path / "source.n5")
+    ran = migrate(place, "--in-place")
+    assert (place / "good/zarr.json").exists()
+    if case.readable and not ran.refusals:
+        return
+    assert not (place / "bad/zarr.json").exists()
+    assert {problem["key"] for problem in ran.refusals} & set(case.keys)
+    assert ran.code == 1

@@ -1,0 +1,90 @@
+"""What `go.py test` runs, with `--all` and with `--random`, and what it says of the rest."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tests.support.choosing import Choice, quick
+
+GO = Path(__file__).parents[2] / "go.py"
+MARKED = {"quick": set(), "wide": {"slow"}, "drawn": {"hypothesis"}, "drawn and wide": {"hypothesis", "slow"}}
+
+
+class Item:
+    def __init__(self, name, nodeid="", **options):
+        self.name, self.nodeid, self.options = name, nodeid, options
+
+    def get_closest_marker(self, mark):
+        return getattr(pytest.mark, mark)(**self.options).mark if mark in MARKED[self.name] else None
+
+
+def choose(every=False, seed=None, args=("tests",)):
+    """The names that are taken, the names that are not, and the last lines of the run."""
+    lines, left = [], []
+
+    def leave(items):
+        left.extend(items)
+
+    config = SimpleNamespace(
+        args=args,
+        getoption={"--all": every, "--random": seed}.__getitem__,
+        hook=SimpleNamespace(pytest_deselected=leave),
+    )
+    choice, items = Choice(config), [Item(name) for name in MARKED]
+    choice.pytest_collection_modifyitems(config, items)
+    choice.pytest_terminal_summary(SimpleNamespace(write_line=lines.append))
+    return [item.name for item in items], [item.name for item in left], "\n".join(lines)
+
+
+def test_slow_tests_are_left_out_which_is_said_with_the_command_that_runs_them():
+    taken, left, said = choose()
+    assert (taken, left) == (["quick", "drawn"], ["wide", "drawn and wide"])
+    assert said.startswith("2 slow tests were not run")
+    assert said.endswith("python3 go.py test --all")
+
+
+def test_one_in_so_many_cases_of_a_slow_test_is_quick():
+    items = [Item("wide", f"{test}[{case}]", one_in=3) for test in ("a", "b") for case in range(5)]
+    assert [item.nodeid for item in quick(items)] == ["a[0]", "a[3]", "b[0]", "b[3]"]
+
+
+@pytest.mark.parametrize("options", [{"every": True}, {"args": ["tests/test_a.py::test_b"]}], ids=str)
+def test_with_all_and_by_name_they_run(options):
+    assert choose(**options) == (list(MARKED), [], "")
+
+
+def test_random_examples_are_drawn_for_what_draws_them_slow_or_not():
+    taken, left, said = choose(seed="77")
+    assert (taken, left) == (["drawn", "drawn and wide"], ["quick", "wide"])
+    assert said.endswith("python3 go.py test --random 77")
+
+
+MANY = ["-q", "-n", "auto", "--dist", "worksteal"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given"),
+    [
+        ([], MANY),
+        (["--all"], ["--all", *MANY]),
+        (["--random", "77"], ["--random", "77", *MANY]),
+        (["-k", "foo", "--all"], ["--all", "-k", "foo"]),
+        (["tests/zarrstack/core", "--random", "77", "-x"], ["--random", "77", "tests/zarrstack/core", "-x"]),
+        (["--random", "-x"], ["--random", "5", "-x"]),
+        (["--random"], ["--random", "5", *MANY]),
+    ],
+    ids=" ".join,
+)
+def test_other_arguments_go_to_pytest(arguments, given, monkeypatch):
+    spec = importlib.util.spec_from_file_location("go", GO)
+    go = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(go)
+    ran = []
+    monkeypatch.setattr(go, "install", lambda extra: None)
+    monkeypatch.setattr(go, "run", lambda python, *words: ran.append(list(words)))
+    monkeypatch.setattr(go.random, "randrange", lambda end: 5)
+    go.test(*arguments)
+    assert ran == [["-m", "pytest", *given]]

@@ -1,0 +1,280 @@
+"""Every command and code block in README.md and docs/ does what the page says.
+
+A page is run from top to bottom in an empty folder, with `zarrlift` and `python` on PATH and
+FIXTURES naming the folder of the people's fixtures. What a fence means:
+
+    ```console              `$ command` and what it prints; `...` stands for anything;
+                            `$ command  # exits 1` where it is meant to fail
+    ```bash  ```python      a script that must succeed
+    ```text                 right after a script: what it prints; elsewhere just text
+    ```toml  ```json        must parse; with title="name" it is written to that file
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "fixtures" / "zarr_v2" / "zarr-2.18" / "people"
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+
+FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<language>\w*)(?P<options>[^\n]*)\n(?P<body>.*?)^(?P=indent)``` *$",
+    re.DOTALL | re.MULTILINE,
+)
+SETUP = re.compile(r"^python3 go\.py \w+( --\w+)*$|^\.ci/run$|^make \w+$")
+"""Commands that set up an environment: .ci/run runs them, since a test runs inside one."""
+
+OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeStatus", "NodeRow", "Requirement"}
+"""Calls whose `kind` is not that of a problem."""
+
+OTHERS_OPTIONS = {"--help", "--write", "--random", "--durations", "--at", "--failing", "--runs"}
+"""Options on the pages that are not in the tables of commands: `--help`, and of benchmarks and of tests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One fenced block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    title: str | None
+    body: str
+    follows: bool
+    """Nothing but blank lines between it and the block before."""
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """The fenced blocks of a page, from top to bottom."""
+    text, end = page.read_text(), 0
+    for match in FENCE.finditer(text):
+        indent = match["indent"]
+        title = re.search(r'title="([^"]+)"', match["options"])
+        yield Block(
+            page=page,
+            line=text.count("\n", 0, match.start()) + 1,
+            language=match["language"],
+            title=title and title[1],
+            body="".join(line.removeprefix(indent) for line in match["body"].splitlines(keepends=True)),
+            follows=end > 0 and not text[end : match.start()].strip(),
+        )
+        end = match.end()
+
+
+def steps(block: Block) -> Iterator[tuple[str, int, str]]:
+    """Command, expected exit code and expected output of each `$ ` line of a console block."""
+    for part in re.split(r"^\$ ", block.body, flags=re.MULTILINE)[1:]:
+        first, _, output = part.partition("\n")
+        while first.endswith("\\"):
+            more, _, output = output.partition("\n")
+            first += "\n" + more
+        command, _, code = first.partition("  # exits ")
+        yield command, int(code or 0), output
+
+
+def check_output(found: str, expected: str, place: str) -> None:
+    """Compare, with `...` for anything, white space taken as one kind."""
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    if not doctest.OutputChecker().check_output(expected, found, flags):
+        pytest.fail(f"{place} prints something else\n--- the page says\n{expected}\n--- printed\n{found}")
+
+
+class Runner:
+    """Runs the blocks of one page in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        self.environment = {
+            **os.environ,
+            "PATH": path,
+            "FIXTURES": str(FIXTURES),
+            "HOME": str(folder),
+            "COLUMNS": "110",
+            "NO_COLOR": "1",
+            "PYTHONWARNINGS": "error::DeprecationWarning:__main__",
+            # A page's own pytest would otherwise clear away what whole runs of this suite have left.
+            "PYTEST_DEBUG_TEMPROOT": str(folder),
+        }
+        self.printed: str | None = None
+
+    def call(self, words: list[str], place: str, code: int = 0) -> str:
+        done = subprocess.run(
+            words,
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode != code:
+            pytest.fail(f"{place} exits {done.returncode}, not {code}\n{words[-1]}\n{done.stdout}")
+        return done.stdout
+
+    def run(self, block: Block) -> None:
+        printed, self.printed = self.printed, None
+        match block.language:
+            case "console":
+                for command, code, expected in steps(block):
+                    if not SETUP.match(command):
+                        found = self.call(["bash", "-c", command], block.place, code)
+                        check_output(found, expected, f"{block.place} `{command}`")
+            case "bash":
+                lines = [line for line in block.body.splitlines() if not SETUP.match(line)]
+                self.printed = self.call(["bash", "-euo", "pipefail", "-c", "\n".join(lines)], block.place)
+            case "python":
+                self.printed = self.call([sys.executable, "-c", block.body], block.place)
+            case "text":
+                if block.follows and printed is not None:
+                    check_output(printed, block.body, block.place)
+            case "toml":
+                tomllib.loads(block.body)
+            case "json":
+                json.loads(block.body)
+            case _:
+                pytest.fail(f"{block.place}: a block of language {block.language!r} is not run by any test")
+        if block.title:
+            (self.folder / block.title).write_text(block.body)
+
+
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.slow(one_in=25)
+def test_a_page_does_what_it_says(page: Path) -> None:
+    # Not pytest's folder, whose long name is broken into lines by what is printed.
+    with tempfile.TemporaryDirectory(prefix="page") as folder:
+        runner = Runner(Path(folder))
+        for block in blocks(page):
+            runner.run(block)
+
+
+def test_the_commands_that_set_up_are_run_by_ci() -> None:
+    ci = (ROOT / ".ci" / "run").read_text()
+    lines = [line for block in blocks(ROOT / "README.md") for line in block.body.splitlines()]
+    commands = [line for line in lines if SETUP.match(line)]
+    assert commands == ["python3 go.py demo", "python3 go.py test"]
+    assert [command for command in commands if f"\ntry {command}\n" not in ci] == []
+
+
+def kinds() -> set[str]:
+    """Every `kind` that the source can give a Problem or an error."""
+    found = set()
+    for path in (*(ROOT / "migrate").rglob("*.py"), *(ROOT / "transformers").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            match node:
+                case ast.Call(func=f, keywords=words) if ast.unparse(f).split(".")[-1] not in OTHER_KINDS:
+                    values = [word.value for word in words if word.arg == "kind"]
+                case ast.FunctionDef(args=ast.arguments(kwonlyargs=names, kw_defaults=defaults)):
+                    values = [
+                        value for name, value in zip(names, defaults, strict=True) if name.arg == "kind"
+                    ]
+                case ast.ClassDef(body=body):
+                    values = [
+                        item.value
+                        for item in body
+                        if isinstance(item, ast.Assign | ast.AnnAssign)
+                        and re.match(r"kind\b", ast.unparse(item))
+                    ]
+                case _:
+                    continue
+            found |= {value.value for value in values if isinstance(value, ast.Constant)}
+    return found
+
+
+def test_every_kind_of_problem_is_in_the_catalogue() -> None:
+    catalogue = set(re.findall(r"^### `([\w-]+)`", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE))
+    assert sorted(kinds()) == sorted(catalogue)
+
+
+def test_the_exit_codes_of_the_docs_are_those_of_the_code() -> None:
+    from zarrlift.cli import session as cli_session
+
+    rows = re.findall(r"^\| `(\d+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)
+    codes = (cli_session.DONE, cli_session.PARTLY, cli_session.USAGE, cli_session.INTERRUPTED)
+    assert [int(row) for row in rows] == sorted(codes)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if page not in navigation] == []
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    import zarrlift.models
+    import zarrstack
+
+    pages = "".join(path.read_text() for path in (ROOT / "docs" / "reference").glob("*.md"))
+    for module in (zarrlift, zarrlift.models, zarrstack):
+        names = [name for name in module.__all__ if not re.search(rf"\b{name}\b", pages)]
+        assert names == [], f"of {module.__name__}"
+
+
+def test_every_option_that_a_page_names_is_one() -> None:
+    import typer
+
+    from zarrlift.cli import model_commands
+    from zarrlift.cli import parser as named
+
+    apps = [typer.main.get_command(app) for app in (named.app(*named.COMMANDS), model_commands.app)]
+    commands = [*apps, *(command for group in apps for command in group.commands.values())]
+    known = {
+        name for command in commands for item in command.params for name in (*item.opts, *item.secondary_opts)
+    }
+    wrong = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in PAGES
+        for name in re.findall(r"(?<![\w-])--[a-z][a-z-]+", page.read_text())
+        if name not in known | OTHERS_OPTIONS
+    ]
+    assert wrong == []
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *(text for texts in extras.values() for text in texts)]
+    names = {re.match(r"[\w-]+", text)[0] for text in wanted} - {"zarrlift"}
+    page = (ROOT / "docs" / "design" / "dependencies.md").read_text()
+    assert sorted(name for name in {*names, *extras} if not re.search(rf"\b{name}\b", page)) == []
+
+
+def test_the_table_of_readers_is_that_of_the_code() -> None:
+    from zarrstack.core.chain.readers import CODECS, DATA_TYPES, READERS, Row
+
+    def answers(row: Row) -> tuple[str, ...]:
+        return tuple("yes" if reader in row.readers else "no" for reader in READERS)
+
+    rows = (*DATA_TYPES.values(), *CODECS.values())
+    page = (ROOT / "docs" / "readers.md").read_text()
+    lines = re.findall(r"^\| (`.*) \|$", page, re.MULTILINE)
+    found = [tuple(cell.strip("`") for cell in line.split(" | ")) for line in lines]
+    assert found == [(row.name, row.register or "nowhere", *answers(row)) for row in rows]
+
+
+def test_every_tolerated_deviation_is_among_the_known_bad_writers() -> None:
+    from zarrlift.formats.zarr_v2.deviations import DEVIATIONS, DTYPE_DEVIATIONS
+
+    page = (ROOT / "docs" / "known-bad-writers.md").read_text()
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*?) \| ", page, re.MULTILINE)
+    assert rows == [(row.name, row.writer) for row in (*DTYPE_DEVIATIONS, *DEVIATIONS)]

@@ -1,0 +1,229 @@
+"""The fixtures are there, unchanged, and cover what they promise."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import numcodecs
+import numpy as np
+import pytest
+from tests.support.fixtures_index import (
+    FORMATS,
+    ExpectedArchive,
+    Format,
+    archive,
+    archives,
+    arrays,
+    bad_cases,
+    make_bad_links,
+    same,
+)
+from tests.support.unpacking import FIXTURES, packing
+
+DTYPES = (
+    ["|b1", "|i1", "|u1"]
+    + [f"{order}{kind}" for kind in ("i2", "i4", "i8", "u2", "u4", "u8") for order in "<>"]
+    + [f"{order}{kind}" for kind in ("f2", "f4", "f8", "c8", "c16") for order in "<>"]
+    + ["|S6", "<U7", ">U7", "|V5", "<M8[ns]", ">M8[ns]", "<M8[D]", "<m8[s]", ">m8[ns]", "<M8[25s]", "|O"]
+)
+
+COMPRESSORS = ("zlib", "gzip", "bz2", "lzma", "lz4", "zstd", "blosc")
+FILTERS = (
+    *("delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "shuffle", "categorize"),
+    *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3"),
+    *("vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", "pickle"),
+)
+
+
+def name_of(path: Path) -> str:
+    """A fixture below the folder of all."""
+    return path.relative_to(FIXTURES).as_posix()
+
+
+@cache
+def documents() -> tuple[dict[str, Any], ...]:
+    """Every `.zarray` in the fixtures that lie as folders."""
+    folders = (one.path for one in archives() if one.kind == "directory")
+    return tuple(json.loads(file.read_bytes()) for folder in folders for file in folder.rglob(".zarray"))
+
+
+@pytest.mark.needs_reader("once")
+def test_no_fixture_changed_unnoticed() -> None:
+    assert packing.entries() == packing.read_manifest()
+
+
+@pytest.mark.parametrize("file", [*filter(packing.is_packed, packing.fixtures())], ids=name_of)
+@pytest.mark.slow(one_in=16)
+def test_what_is_unpacked_and_packed_again_is_the_same_zip(file: Path, tmp_path: Path) -> None:
+    packing.extract(file, tmp_path / "folder")
+    assert packing.zipped(packing.members(tmp_path / "folder")) == file.read_bytes()
+
+
+def test_empty_folders_and_names_of_any_kind_survive_packing(tmp_path: Path) -> None:
+    content = {"a": b"1", "A": b"2", "b/\u00e4 \U0001f600\\c:": b"", "b/.zgroup": b"{}", "empty/deep/": b""}
+    (tmp_path / "a.zip").write_bytes(packing.zipped(content))
+    packing.extract(tmp_path / "a.zip", tmp_path / "a")
+    assert packing.members(tmp_path / "a") == content
+
+
+def test_links_are_not_packed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(SystemExit, match="is a link"):
+        packing.members(tmp_path)
+
+
+def test_no_fixture_is_a_folder_but_those_that_the_readme_shows() -> None:
+    folders = [path for path in packing.fixtures() if path.is_dir()]
+    assert sorted(map(name_of, folders)) == sorted(packing.FOLDERS)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_data_type_has_an_array_in_c_and_f_order(dtype: str) -> None:
+    orders = {d.get("order") for d in documents() if d["dtype"] == dtype}
+    assert orders >= {"C", "F"}
+
+
+@pytest.mark.parametrize("codec", COMPRESSORS + FILTERS)
+def test_every_codec_has_an_array(codec: str) -> None:
+    used = (c for d in documents() for c in (d.get("compressor"), *(d.get("filters") or ())) if c)
+    assert codec in {c["id"] for c in used}
+
+
+@pytest.mark.parametrize("one", archives(), ids=str)
+def test_expectations_load_and_have_the_shape_of_their_array(one: ExpectedArchive) -> None:
+    assert one.path.exists()
+    for array in one.arrays.values():
+        if array.unreadable is None:
+            assert array.values.shape == array.shape
+            assert array.values.dtype == array.little
+
+
+def test_awkward_values_keep_their_bits() -> None:
+    floats = archive("zarr-2.18/dtypes")["C/be_f4"].values.reshape(-1)
+    assert floats.view("<u4")[1] == 0x7FC0BEEF
+    assert np.signbit(floats[6])
+    assert floats[6] == 0
+
+
+def test_equality_is_by_bits_not_by_value() -> None:
+    assert same(np.array([np.nan, 1], "<f4"), np.array([np.nan, 1], ">f4"))
+    assert not same(np.array([0.0]), np.array([-0.0]))
+
+
+def test_every_damaged_archive_is_there_with_its_sound_array() -> None:
+    for case in bad_cases():
+        assert case.path.is_dir(), case.name
+        assert case.name == "nothing" or (case.path / "good" / ".zarray").is_file()
+
+
+def test_no_archive_lies_in_the_folder_of_damaged_ones_without_a_word() -> None:
+    folders = {path.stem for path in packing.held(FIXTURES / "zarr_v2" / "bad" / "archives.zip")}
+    assert folders == {case.name for case in bad_cases()}
+
+
+def test_damaged_archives_stay_small_on_disk() -> None:
+    held = packing.held(FIXTURES / "zarr_v2" / "bad" / "archives.zip")
+    assert max(len(data) for members in held.values() for data in members.values()) < 100_000
+
+
+def test_links_are_made_in_a_folder_of_the_test(tmp_path: Path) -> None:
+    made = make_bad_links(tmp_path)
+    assert (made["inside"] / "linked" / ".zarray").is_file()
+    assert (made["loop"] / "group" / "again" / "group" / "again" / "top").is_dir()
+
+
+def test_no_two_arrays_share_an_id() -> None:
+    ids = [array.id for array in arrays()]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("one", [a for f in FORMATS[1:] for a in archives(f)], ids=str)
+def test_expectations_of_the_other_formats_load_too(one: ExpectedArchive) -> None:
+    assert one.path.exists()
+    for array in one.arrays.values():
+        if array.unreadable is None:
+            assert array.values.shape == array.shape
+            assert array.in_axes("kept").shape in {array.shape, array.shape[::-1]}
+
+
+def test_zarr_1_writes_column_major_chunks_under_blosc_only() -> None:
+    one = archive("zarr_v1/zarr-1.1/arrays")
+    orders: tuple[tuple[str, Literal["C", "F"]], ...] = (("none", "C"), ("zlib", "C"), ("default", "F"))
+    for name, order in orders:
+        array = one[f"compressions/F/{name}"]
+        assert json.loads((one.path / array.path / "meta").read_bytes())["order"] == "F"
+        stored = (one.path / array.path / "0.0").read_bytes()
+        chunk = array.values[:4, :3].tobytes(order)
+        decoded = {"none": bytes, "zlib": zlib.decompress, "default": numcodecs.Blosc().decode}[name](stored)
+        assert bytes(decoded) == chunk
+
+
+SOUND = {
+    "n5": ("good/attributes.json",),
+    "zarr_v1": ("good/meta",),
+    "zarr_v3_draft": ("meta/good.array.json", "meta/root/good.array.json"),
+}
+
+
+@pytest.mark.parametrize("form", FORMATS[1:])
+def test_every_damaged_archive_of_the_other_formats_has_its_sound_array_too(form: Format) -> None:
+    cases = bad_cases(form)
+    folders = {path.stem for path in packing.held(FIXTURES / form / "bad" / "archives.zip")}
+    assert folders == {case.name for case in cases}
+    for case in cases:
+        assert case.name == "nothing" or any((case.path / key).is_file() for key in SOUND[form]), case.name
+
+
+@cache
+def n5_documents() -> tuple[tuple[str, dict[str, Any]], ...]:
+    """(writer, `attributes.json`) of every N5 dataset."""
+    return tuple(
+        (one.writer["name"], json.loads((one.path / path / "attributes.json").read_bytes()))
+        for one in archives("n5")
+        for path in one.arrays
+    )
+
+
+@pytest.mark.parametrize(
+    "data_type", [*(f"{k}{n}" for k in ("int", "uint") for n in (8, 16, 32, 64)), "float32", "float64"]
+)
+@pytest.mark.parametrize("writer", ["n5 (Java)", "z5py", "tensorstore", "zarr-python"])
+def test_every_n5_writer_wrote_every_data_type(writer: str, data_type: str) -> None:
+    assert any(name == writer and d["dataType"] == data_type for name, d in n5_documents())
+
+
+@pytest.mark.parametrize("compression", ["raw", "gzip", "bzip2", "xz", "lz4", "blosc", "zstd"])
+def test_java_wrote_every_compression(compression: str) -> None:
+    types = (
+        d["compression"]["type"] for name, d in n5_documents() if name == "n5 (Java)" and "compression" in d
+    )
+    assert compression in set(types)
+
+
+def test_n5_blocks_have_every_mode_and_edges_cut_padded_and_mixed() -> None:
+    modes = archive("n5/java-3.5.1/modes").path
+    for name, mode in (("varlength", 1), ("object", 2)):
+        assert int.from_bytes((modes / name / "raw" / "0" / "0").read_bytes()[:2], "big") == mode
+    sizes = {}
+    for edges in ("cut", "padded", "mixed"):
+        blocks = archive("n5/java-3.5.1/edges").path / edges / "all_raw"
+        last = ((blocks / "1" / str(y) / "0").read_bytes() for y in range(3))
+        sizes[edges] = {int.from_bytes(block[4:8], "big") for block in last}
+    assert sizes == {"cut": {3}, "padded": {4}, "mixed": {3, 4}}
+
+
+def test_what_cannot_be_an_array_has_its_blocks_instead_of_values() -> None:
+    found = arrays(lambda array: bool(array.blocks), format="n5")
+    assert {array.path.split("/")[0] for array in found} >= {"varlength", "object", "string", "paintera"}
+    assert all(array.unreadable is not None for array in found)
+    assert archive("n5/java-3.5.1/modes")["object/raw"].blocks == {"0/0": b"serialised object"}
+
+
+def test_a_fallback_is_needed_only_for_data_types_of_extensions() -> None:
+    for array in arrays(lambda array: array.needs is not None, format="zarr_v3_draft"):
+        document = json.loads((array.archive.path / "meta" / f"{array.path}.array.json").read_bytes())
+        assert isinstance(document["data_type"], dict)

@@ -1,0 +1,63 @@
+"""Small archives made in memory, for tests of conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
+from zarrlift.conventions.apply import Applied, apply_conventions
+from zarrlift.recipe.recipe import ArrayRecipe, Recipe
+from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.paths import parents
+
+
+def array(path: str, ndim: int, names: tuple[str | None, ...] | None = None) -> ArrayNode:
+    """An array of `ndim` dimensions, each two long."""
+    layout = Layout(
+        shape=(2,) * ndim,
+        data_type=DataType("uint16"),
+        fill_value=0,
+        chunk_shape=(2,) * ndim,
+        chain=Chain((CodecSpec("bytes"),)),
+        keys=KeyEncoding("v2", "."),
+        dimension_names=names,
+    )
+    return ArrayNode(path=path, layout=layout)
+
+
+def archive(groups: Mapping[str, Mapping[str, Any]], *arrays: ArrayNode) -> Archive:
+    """An archive of groups (attributes by path) and arrays; the groups above them come by themselves."""
+    nodes: dict[str, Node] = {path: GroupNode(path=path, attributes=dict(a)) for path, a in groups.items()}
+    nodes.update({node.path: node for node in arrays})
+    for path in list(nodes):
+        for parent in parents(path):
+            nodes.setdefault(parent, GroupNode(path=parent))
+    return Archive(url="x", format="zarr2", nodes=tuple(nodes[path] for path in sorted(nodes)))
+
+
+class Storage:
+    """A place with these files and nothing else."""
+
+    can_list = True
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self.keys = tuple(keys)
+
+    def list_prefix(self, prefix: str) -> Iterator[str]:
+        return (key for key in self.keys if key.startswith(prefix))
+
+
+def applied(
+    one: Archive, conventions: str = "auto", *, files: Iterable[str] = (), **sections: str
+) -> Applied:
+    """What conventions make of an archive; `sections` choose others below a path ("/" as "__")."""
+    recipe = Recipe(
+        base=ArrayRecipe(conventions=conventions),
+        sections=tuple(
+            (path.replace("__", "/") + "/**", (("conventions", names),)) for path, names in sections.items()
+        ),
+    )
+    return apply_conventions(one, Storage(files), recipe)

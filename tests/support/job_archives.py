@@ -1,0 +1,60 @@
+"""Small archives with a bit of everything that a job has to carry, and what to look at afterwards."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import zarr
+from numcodecs import Blosc, Delta, Zlib
+from tests.support.fixtures_index import archive
+
+OTHERS = {
+    "zarr_v1": ("zarr_v1/zarr-1.1/arrays", "shapes"),
+    "zarr_v3_draft": ("zarr_v3_draft/may-2022/tree", ""),
+}
+"""Of each format but Zarr v2: a fixture and a group in it that serves as an archive of its own."""
+
+
+def other_archive(format: str, path: Path) -> Path:
+    """A copy of the small archive of a format."""
+    name, group = OTHERS[format]
+    shutil.copytree(archive(name).path / group, path)
+    return path
+
+
+def write_archive(path: Path) -> Path:
+    """blosc (relink), zlib (recode), Delta (rewrite); missing chunks; consolidated metadata."""
+    rng = np.random.default_rng(7)
+    root = zarr.open_group(str(path), mode="w", zarr_format=2, attributes={"title": "a job's archive"})
+    relinked = root.create_array(
+        "g/relink", shape=(60, 70), chunks=(8, 9), dtype="<u2", compressors=Blosc("lz4")
+    )
+    relinked[...] = rng.integers(0, 50, (60, 70))
+    recoded = root.create_array("g/recode", shape=(400,), chunks=(7,), dtype=">i4", compressors=Zlib(1))
+    recoded[:300] = rng.integers(0, 1000, 300)
+    rewritten = root.create_array(
+        "h/rewrite", shape=(30, 20), chunks=(7, 7), dtype="<i4", filters=[Delta("<i4")], compressors=None
+    )
+    rewritten[...] = rng.integers(0, 1000, (30, 20))
+    root.create_array("empty", shape=(4,), chunks=(2,), dtype="<f8")
+    zarr.consolidate_metadata(str(path), zarr_format=2)
+    return path
+
+
+def tree(path: Path) -> dict[str, bytes]:
+    """Every file below a path, by relative name."""
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def values(path: Path, version: int) -> dict[str, object]:
+    """Every array's values, as zarr-python reads them."""
+    root = zarr.open_group(str(path), mode="r", zarr_format=version, use_consolidated=False)
+    with warnings.catch_warnings():
+        # In place, zarr-python wonders about the documents of the other format.
+        warnings.filterwarnings("ignore", message="Object at")
+        nodes = list(root.members(max_depth=None))
+    arrays = ((name, node) for name, node in nodes if isinstance(node, zarr.Array))
+    return {name: np.asarray(array[...]).tolist() for name, array in arrays}

@@ -1,0 +1,250 @@
+"""An archive, a plan and outcomes as small data, for the tests of reports and of the command line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout
+from zarrlift.jobs.outcome import Outcome
+from zarrlift.jobs.status import NodeStatus, Status
+from zarrlift.planning.plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
+from zarrlift.planning.routes import route_between
+from zarrlift.recipe.recipe import Recipe
+from zarrlift.verification.report import VerificationReport
+from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.errors import Problem
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.shard_index import IndexFormat
+
+LITTLE = CodecSpec("bytes", {"endian": "little"})
+BLOSC = CodecSpec("blosc", {"cname": "lz4", "clevel": 5, "shuffle": "shuffle", "typesize": 2, "blocksize": 0})
+ZLIB = CodecSpec("numcodecs.zlib", {"level": 1})
+GZIP = CodecSpec("gzip", {"level": 1})
+V2 = KeyEncoding("v2", ".")
+DEFAULT = KeyEncoding("default", "/")
+
+
+def layout(dtype="uint16", tail=(BLOSC,), shape=(512, 512, 512), chunk=(64, 64, 64), keys=V2) -> Layout:
+    return Layout(
+        shape=shape,
+        data_type=DataType.from_json(dtype),
+        fill_value=0,
+        chunk_shape=chunk,
+        chain=Chain((LITTLE, *tail)),
+        keys=keys,
+    )
+
+
+IMAGE = layout()
+TABLE = layout("float64", (ZLIB,), (365, 180), (30, 90))
+
+UNKNOWN = Problem(
+    kind="unsupported",
+    node="objects",
+    key="objects/.zarray",
+    message="objects are stored with pickle",
+    found="filter 'pickle'",
+    expected="a codec that runs no code",
+    advice="Use --allow-pickle if you trust the archive.",
+)
+NULL_FILL = Problem(
+    kind="fill-null", severity="note", node="temperature", message="fill_value null becomes 0.0"
+)
+RENAMED = Problem(
+    kind="name", severity="warning", node="__meta", message="names beginning with '__' are reserved"
+)
+
+ARCHIVE = Archive(
+    url="/data/old.zarr",
+    format="zarr2",
+    consolidated=True,
+    nodes=(
+        GroupNode(path="", attributes={"title": "x", "Conventions": "CF-1.8"}),
+        GroupNode(path="a", implicit=True),
+        ArrayNode(path="a/image", layout=IMAGE, attributes={"unit": "m"}),
+        ArrayNode(path="objects", problems=(UNKNOWN,)),
+        ArrayNode(path="temperature", layout=TABLE, fill_is_null=True, problems=(NULL_FILL,)),
+    ),
+)
+
+
+def array_plan(
+    path: str, source: Layout, destination: Layout, chunks=512, size=134_000_000, **more
+) -> ArrayPlan:
+    route = route_between(source, destination, same_place=False)
+    return ArrayPlan(
+        move=Move(path=path, source=source, destination=destination, route=route),
+        document={"zarr_format": 3, "node_type": "array"},
+        chunks=chunks,
+        bytes_in=size,
+        bytes_out=size,
+        bytes_out_known=route.name == "relink",
+        bounds=(0, chunks),
+        reads=chunks,
+        **{"objects_out": chunks, **more},
+    )
+
+
+PLAN = Plan(
+    source="/data/old.zarr",
+    destination="/data/new.zarr",
+    in_place=False,
+    format="zarr2",
+    recipe=Recipe(),
+    arrays=(
+        array_plan("a/image", IMAGE, replace(IMAGE, keys=DEFAULT)),
+        array_plan(
+            "temperature",
+            TABLE,
+            replace(TABLE, keys=DEFAULT, chain=Chain((LITTLE, GZIP))),
+            chunks=26,
+            size=1_230_000,
+            problems=(NULL_FILL,),
+        ),
+    ),
+    groups=(GroupPlan(path="", document={}), GroupPlan(path="a", document={}, problems=(RENAMED,))),
+    refusals=(Refusal(path="objects", kind="array", problems=(UNKNOWN,)),),
+    excluded=("raw", "raw/0"),
+    free_bytes=98_000_000_000,
+)
+
+CUT_ANEW = replace(
+    PLAN,
+    arrays=(
+        array_plan(
+            "a/image",
+            IMAGE,
+            replace(
+                IMAGE,
+                keys=DEFAULT,
+                chunk_shape=(32, 32, 32),
+                frame=Shards((4, 4, 4), IndexFormat()),
+            ),
+            objects_out=64,
+            times_read=1.25,
+            memory=412_000_000,
+        ),
+    ),
+    refusals=(),
+    excluded=(),
+)
+MANY = replace(
+    PLAN,
+    arrays=tuple(
+        array_plan(f"t/{i:04}", IMAGE, replace(IMAGE, keys=DEFAULT), chunks=3, size=1000) for i in range(1500)
+    ),
+    refusals=tuple(
+        Refusal(
+            path=f"bad/{i}",
+            kind="array",
+            problems=(replace(UNKNOWN, node=f"bad/{i}", key=f"bad/{i}/.zarray"),),
+        )
+        for i in range(40)
+    ),
+    excluded=(),
+)
+
+DONE = Outcome(
+    job="/data/new.zarr.zarrlift.db",
+    state="done",
+    arrays_done=2,
+    arrays_total=2,
+    groups_done=2,
+    chunks=538,
+    bytes_in=135_230_000,
+    bytes_out=135_000_000,
+    seconds=0.71,
+    plan=replace(PLAN, refusals=()),
+)
+PARTLY = replace(DONE, arrays_total=3, problems=(UNKNOWN,), plan=PLAN)
+FAILED = replace(
+    DONE,
+    state="incomplete",
+    arrays_done=1,
+    problems=(
+        Problem(
+            kind="chunk",
+            node="temperature",
+            key="temperature/3.1",
+            message="the zlib stream is damaged",
+            found="incorrect header check",
+        ),
+    ),
+)
+IN_PLACE = replace(
+    DONE,
+    job="/data/old archive.zarr.zarrlift.db",
+    chunks=0,
+    bytes_in=0,
+    bytes_out=0,
+    plan=replace(PLAN, in_place=True, destination=PLAN.source, refusals=()),
+)
+NOTHING = Outcome(job=DONE.job, state="nothing to do", arrays_done=2, arrays_total=2, groups_done=2)
+FINISHED = Outcome(job=IN_PLACE.job, state="finished", removed=7, seconds=0.01)
+UNDONE = Outcome(job=IN_PLACE.job, state="undone", removed=5, restored=7, seconds=0.01)
+
+STATUS = Status(
+    job=DONE.job,
+    source=PLAN.source,
+    destination=PLAN.destination,
+    state="incomplete",
+    in_place=False,
+    nodes=(
+        NodeStatus(path="", kind="group", route=None, state="pending"),
+        NodeStatus(
+            path="a/image",
+            kind="array",
+            route="relink",
+            state="done",
+            tasks_done=4,
+            tasks_total=4,
+            bytes_done=134_000_000,
+            bytes_total=134_000_000,
+        ),
+        NodeStatus(
+            path="temperature",
+            kind="array",
+            route="recode",
+            state="failed",
+            tasks_total=1,
+            bytes_total=1_230_000,
+            error="key 'temperature/3.1': the zlib stream is damaged",
+        ),
+        NodeStatus(path="objects", kind="refusal", route=None, state="refused", error=UNKNOWN.message),
+    ),
+    created=1_790_000_000.0,
+    updated=1_790_000_060.0,
+    activity="stopped",
+    host="storm",
+    process=4242,
+    began=1_790_000_000.0,
+    bytes_done=134_000_000,
+    bytes_total=135_230_000,
+)
+RUNNING = replace(STATUS, activity="running", rate=2_230_000.0, seconds_left=0.55)
+
+EQUAL = VerificationReport(
+    source=PLAN.source,
+    destination=PLAN.destination,
+    full=False,
+    groups=2,
+    arrays=2,
+    chunks=9,
+    bytes=4_700_000,
+)
+DIFFERENT = replace(
+    EQUAL,
+    full=True,
+    differences=(("temperature", 3),),
+    problems=(
+        Problem(
+            kind="values",
+            node="temperature",
+            message="3 values differ, the first at (0, 17)",
+            found="1.5",
+            expected="1.25",
+        ),
+    ),
+)

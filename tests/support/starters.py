@@ -1,0 +1,60 @@
+"""Sixteen processes that claim one destination at the same moment."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+MANY = 16
+BEATEN = {
+    "another job is writing to this destination",
+    "another process claims this destination at the same time",
+}
+"""What those say that do not have it."""
+
+SCRIPT = """
+import json, os, sys
+from pathlib import Path
+from zarrlift.jobs.claim import claimed
+from zarrlift.storage.open_storage import open_storage
+from zarrstack.core.errors import JobError
+destination, jobs, options = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+if options:
+    import obstore.store, zarr.storage  # once, not in each process
+begin, begun = os.pipe()
+end, ended = os.pipe()
+told, tell = os.pipe()
+for number in range(int(sys.argv[4])):
+    if os.fork() == 0:
+        os.close(begun), os.close(ended)
+        place = open_storage(destination, storage_options=options, mode="w")
+        os.read(begin, 1)
+        try:
+            with claimed(place, jobs / f"{number}.db"):
+                os.write(tell, b"won\\n")
+                os.read(end, 1)
+        except JobError as error:
+            os.write(tell, error.problem.message.encode() + b"\\n")
+        os._exit(0)
+os.close(begun)
+os.close(tell)
+lines = open(told)
+print("".join(lines.readline() for _ in range(number + 1)), end="")
+os.close(ended)
+for _ in range(number + 1):
+    os.wait()
+"""
+"""They begin when a pipe is closed. Whichever wins holds its claim until all have said how it went."""
+
+
+def start_together(
+    destination: str, jobs: Path, options: dict[str, Any] | None = None
+) -> tuple[int, set[str]]:
+    """How many of them had the destination, and what the others said."""
+    words = [sys.executable, "-c", SCRIPT, destination, str(jobs), json.dumps(options or {}), str(MANY)]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(told) == MANY
+    return told.count("won"), set(told) - {"won"}

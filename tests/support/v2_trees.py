@@ -1,0 +1,61 @@
+"""Small Zarr v2 trees for tests: documents as data, put into any storage."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode
+from zarrlift.formats.zarr_v2 import reader as zarr_v2
+from zarrlift.storage.base import LocalStorage
+
+GROUP: dict[str, Any] = {"zarr_format": 2}
+ARRAY: dict[str, Any] = {
+    "zarr_format": 2,
+    "shape": [4, 6],
+    "chunks": [2, 3],
+    "dtype": "<i4",
+    "compressor": None,
+    "fill_value": 0,
+    "order": "C",
+    "filters": None,
+    "dimension_separator": ".",
+}
+
+
+def array(*, without: str = "", **changes: Any) -> dict[str, Any]:
+    """A `.zarray` that differs from a plain one."""
+    document = {**ARRAY, **changes}
+    return {name: value for name, value in document.items() if name != without}
+
+
+def tree(root: Path, entries: dict[str, Any]) -> LocalStorage:
+    """Files below `root`: JSON for objects, bytes as they are."""
+    for key, content in entries.items():
+        path = root / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+    return LocalStorage(root)
+
+
+def read(root: Path, entries: dict[str, Any], **options: Any) -> Archive:
+    """The archive that those files make."""
+    return zarr_v2.read(tree(root, entries), **options)
+
+
+def node(archive: Archive, path: str = "") -> ArrayNode | GroupNode:
+    """The node at a path."""
+    return next(node for node in archive.nodes if node.path == path)
+
+
+def one(root: Path, document: Any, chunks: tuple[str, ...] = ()) -> ArrayNode:
+    """The array at the root that this `.zarray` makes."""
+    found = node(read(root, {".zarray": document, **dict.fromkeys(chunks, b"x")}))
+    assert isinstance(found, ArrayNode)
+    return found
+
+
+def messages(found: ArrayNode | GroupNode | Archive, severity: str = "refusal") -> str:
+    """What is said with this severity, for `in`."""
+    return "\n".join(str(problem) for problem in found.problems if problem.severity == severity)

@@ -1,0 +1,447 @@
+"""Every command ends with its report or one clear error, as text or as JSON, and the right exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from dataclasses import replace
+
+import pytest
+from tests.support import report_examples as examples
+
+import zarrlift
+from zarrlift.cli import main
+from zarrlift.cli.parser import app
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.errors import ChunkError, JobError, UsageError
+
+COMMANDS = ("inspect", "plan", "migrate", "resume", "status", "verify", "finish", "undo")
+
+
+class Recorder:
+    """Stands for one of zarrlift's functions: keeps the call, gives or raises what it was told."""
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.args = ()
+        self.kwargs = {}
+
+    def __call__(self, *args, **kwargs):
+        self.args, self.kwargs = args, kwargs
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+ANSWERS = {
+    "inspect": examples.ARCHIVE,
+    "plan": examples.PLAN,
+    "migrate": examples.DONE,
+    "resume": examples.DONE,
+    "status": examples.STATUS,
+    "verify": examples.EQUAL,
+    "finish": examples.FINISHED,
+    "undo": examples.UNDONE,
+}
+ARGUMENTS = {
+    **{name: [name, "old.zarr"] for name in COMMANDS},
+    "migrate": ["migrate", "old.zarr", "new.zarr"],
+    "verify": ["verify", "old.zarr", "new.zarr"],
+}
+
+
+@pytest.fixture
+def fakes(monkeypatch):
+    recorders = {name: Recorder(answer) for name, answer in ANSWERS.items()}
+    for name, recorder in recorders.items():
+        # Set, not patched: looking at the real function would load it.
+        monkeypatch.setitem(vars(zarrlift), name, recorder)
+    return recorders
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "code"),
+    [
+        pytest.param("inspect", examples.ARCHIVE, 1, id="inspect-with-a-refused-node"),
+        pytest.param("inspect", replace(examples.ARCHIVE, nodes=examples.ARCHIVE.nodes[:3]), 0, id="inspect"),
+        pytest.param("plan", examples.PLAN, 1, id="plan-with-a-refusal"),
+        pytest.param("plan", replace(examples.PLAN, refusals=()), 0, id="plan"),
+        pytest.param("migrate", examples.DONE, 0, id="migrate-done"),
+        pytest.param("migrate", examples.NOTHING, 0, id="migrate-nothing-to-do"),
+        pytest.param("migrate", examples.PARTLY, 1, id="migrate-some-refused"),
+        pytest.param("resume", examples.FAILED, 1, id="resume-failed"),
+        pytest.param("status", examples.STATUS, 0, id="status"),
+        pytest.param("verify", examples.EQUAL, 0, id="verify-equal"),
+        pytest.param("verify", examples.DIFFERENT, 1, id="verify-different"),
+        pytest.param("finish", examples.FINISHED, 0, id="finish"),
+        pytest.param("undo", examples.UNDONE, 0, id="undo"),
+        pytest.param("migrate", JobError("the destination exists"), 1, id="job-error"),
+        pytest.param("migrate", UsageError("no such archive"), 2, id="usage-error"),
+        pytest.param("migrate", RuntimeError("a bug"), 1, id="bug"),
+        pytest.param("migrate", KeyboardInterrupt(), 130, id="interrupted"),
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_exit_code_says_how_it_went(name, answer, code, as_json, fakes, capsys):
+    fakes[name].answer = answer
+    arguments = [*ARGUMENTS[name], "--json"] if as_json else ARGUMENTS[name]
+    assert main(arguments) == code
+    out, err = capsys.readouterr()
+    assert "Traceback" not in out + err
+    if as_json:
+        document = json.loads(out)
+        assert document["exit_code"] == code
+        assert document["command"] == name
+        assert ("error" in document) is isinstance(answer, BaseException)
+        assert all(line.startswith("zarrlift: ") for line in err.splitlines())
+        assert bool(err) is (code != 0), "what went wrong is said where it is seen"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_report_goes_to_standard_output(name, fakes, capsys):
+    code = main(ARGUMENTS[name])
+    out, err = capsys.readouterr()
+    assert out
+    assert err == ("" if code == 0 else "zarrlift: 1 node is refused.\n")
+
+
+def test_a_terminal_that_shows_the_report_needs_no_second_word(fakes, capsys, monkeypatch):
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda _self: True, raising=False)
+    fakes["verify"].answer = examples.DIFFERENT
+    for name in ("inspect", "plan", "verify"):
+        assert main(ARGUMENTS[name]) == 1
+        assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("answer", [examples.PARTLY, examples.FAILED], ids=["refused", "failed"])
+def test_what_went_wrong_goes_to_standard_error_and_is_said_once(answer, fakes, capsys):
+    fakes["migrate"].answer = answer
+    assert main(ARGUMENTS["migrate"]) == 1
+    out, err = capsys.readouterr()
+    (problem,) = answer.problems
+    assert problem.message in err
+    assert problem.message not in out
+    assert re.search("1 (refusal|failure)", out)
+
+
+def test_json_is_whole_and_standard_error_gets_short_lines(fakes, capsys):
+    many = tuple(replace(examples.FAILED.problems[0], key=f"temperature/{i}") for i in range(25))
+    fakes["migrate"].answer = replace(examples.FAILED, problems=many)
+    assert main([*ARGUMENTS["migrate"], "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)["result"]["problems"]) == 25
+    first, *others, last = err.splitlines()
+    assert first.startswith("zarrlift: Incomplete: 1 of 2 arrays")
+    assert len(others) == 10
+    assert last == "zarrlift: and 15 more"
+
+
+def test_an_error_is_one_message_with_its_place(fakes, capsys):
+    fakes["verify"].answer = ChunkError(
+        "truncated", node="a", key="a/0.0", found="3 bytes", expected="8 bytes", advice="Copy it again."
+    )
+    assert main(["verify", "old.zarr", "new.zarr"]) == 1
+    assert capsys.readouterr() == (
+        "",
+        "zarrlift: /a, key 'a/0.0': truncated; found 3 bytes; expected 8 bytes. Copy it again.\n",
+    )
+
+
+def test_a_bug_says_how_to_get_its_traceback(fakes, capsys, monkeypatch):
+    fakes["plan"].answer = RuntimeError("line one\nline two")
+    assert main(["plan", "x"]) == 1
+    err = capsys.readouterr().err
+    assert "unexpected RuntimeError: line one line two" in err
+    assert "ZARRLIFT_DEBUG=1" in err
+    monkeypatch.setenv("ZARRLIFT_DEBUG", "1")
+    assert main(["plan", "x"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_interruption_says_how_to_go_on(fakes, capsys):
+    fakes["migrate"].answer = KeyboardInterrupt()
+    fakes["status"].answer = replace(examples.STATUS, job="/tmp/my job.db")
+    assert main(["migrate", "old.zarr", "new.zarr"]) == 130
+    assert capsys.readouterr().err == "zarrlift: interrupted. Go on with: zarrlift resume '/tmp/my job.db'\n"
+    assert fakes["status"].args == ("new.zarr",)
+
+
+def test_an_interruption_before_there_is_a_job_says_so(fakes, capsys):
+    fakes["migrate"].answer = KeyboardInterrupt()
+    fakes["status"].answer = JobError("no job")
+    assert main(["migrate", "old.zarr", "new.zarr"]) == 130
+    assert "No job had been started yet" in capsys.readouterr().err
+
+
+def test_an_interruption_while_modules_are_loaded_is_no_traceback(fakes, capsys):
+    """numpy cannot be loaded a second time once its loading was cut short."""
+    fakes["migrate"].answer = KeyboardInterrupt()
+    fakes["status"].answer = ImportError("cannot load module more than once per process")
+    assert main(["migrate", "old.zarr", "new.zarr"]) == 130
+    assert capsys.readouterr().err == "zarrlift: interrupted. Nothing was changed.\n"
+
+
+def test_an_interruption_that_knows_its_job_asks_nobody(fakes, capsys):
+    fakes["resume"].answer = zarrlift.Interrupted("/jobs/1.db")
+    fakes["status"].answer = RuntimeError("asked")
+    assert main(["resume", "old.zarr"]) == 130
+    assert "zarrlift resume /jobs/1.db" in capsys.readouterr().err
+
+
+def test_quiet_says_nothing_when_all_is_well_and_what_went_wrong_otherwise(fakes, capsys):
+    assert main(["migrate", "old.zarr", "new.zarr", "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+    fakes["migrate"].answer = examples.PARTLY
+    assert main(["migrate", "old.zarr", "new.zarr", "-q"]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert "objects are stored with pickle" in err
+
+
+def test_every_option_of_migrate_arrives(fakes):
+    words = (
+        "migrate s3://b/old.zarr new.zarr --codecs zstd:3 --dtype float32 --clamp --round --endian big"
+        " --order F --key-encoding v2 --separator / --chunks 64,-1 --shards 4x --shard-index crc32c"
+        " --shard-index-location start --memory 2GB --include a/* --include b"
+        " --exclude c --drop-empty --objects json --allow-pickle --attributes keep --conventions none"
+        " --multiscale ome --from zarr2 --job j.db"
+        " --workers 3 --processes --verify full --fsync --link hard --overwrite --take-over --follow-links"
+        " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
+        ' --dest-storage-options {"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
+        " --axes kept --allow-fallback --max-document-size 1GiB"
+    )
+    assert main(words.split()) == 0
+    call = fakes["migrate"]
+    assert call.args == ("s3://b/old.zarr", "new.zarr")
+    recipe = call.kwargs.pop("recipe")
+    call.kwargs.pop("progress").close()
+    assert call.kwargs == {
+        "in_place": False,
+        "format": "zarr2",
+        "job": "j.db",
+        "workers": 3,
+        "processes": True,
+        "verify": "full",
+        "fsync": True,
+        "link": "hard",
+        "overwrite": True,
+        "take_over": True,
+        "follow_links": True,
+        "storage_options": {"anon": True, "endpoint_url": "http://x"},
+        "dest_storage_options": {"a": {"b": 1}},
+        "source_through": "retry",
+        "dest_through": "log:x.jsonl",
+        "axes": "kept",
+        "allow_fallback": True,
+        "max_document_size": 1 << 30,
+    }
+    assert recipe == zarrlift.Recipe(
+        base=zarrlift.ArrayRecipe(
+            codecs="zstd:3",
+            dtype="float32",
+            casting="clamp+round",
+            endian="big",
+            order="F",
+            key_encoding="v2",
+            separator="/",
+            chunks="64,-1",
+            shards="4x",
+            shard_index="crc32c",
+            shard_index_location="start",
+            drop_empty=True,
+            objects="json",
+            allow_pickle=True,
+            attributes="keep",
+            conventions="none",
+            multiscale="ome",
+        ),
+        include=("a/*", "b"),
+        exclude=("c",),
+        consolidate=False,
+        memory=2_000_000_000,
+    )
+
+
+def test_plan_and_migrate_take_the_same_recipe(fakes):
+    words = ["--codecs", "gzip:6", "--exclude", "x", "--drop-empty", "--consolidate"]
+    main(["plan", "a", "b", *words])
+    main(["migrate", "a", "b", *words])
+    assert fakes["plan"].kwargs["recipe"] == fakes["migrate"].kwargs["recipe"]
+
+
+@pytest.mark.parametrize("name", ["inspect", "plan", "migrate", "verify"])
+def test_how_an_archive_is_read_may_be_said_to_every_command_that_reads_one(name, fakes):
+    main([*ARGUMENTS[name], "--from", "n5", "--follow-links", "--axes", "reversed", "--allow-fallback"])
+    said = {"format": "n5", "follow_links": True, "axes": "reversed", "allow_fallback": True}
+    assert {option: fakes[name].kwargs[option] for option in said} == said
+    main(ARGUMENTS[name])
+    assert fakes[name].kwargs["axes"] is None, "the default depends on whether work is done in place"
+
+
+def test_a_model_becomes_part_of_the_recipe(fakes, tmp_path):
+    (tmp_path / "model.json").write_text('{"properties": {}}')
+    for words in (["plan", "a"], ["migrate", "a", "b"]):
+        main([*words, "--model", str(tmp_path / "model.json")])
+        model = fakes[words[0]].kwargs["recipe"].model
+        assert (model.name, model.content) == (str(tmp_path / "model.json"), '{"properties":{}}')
+    assert main(["plan", "a", "--model", str(tmp_path / "nowhere.json")]) == 2
+
+
+def test_nothing_asked_is_the_default_recipe(fakes):
+    main(["plan", "a"])
+    assert fakes["plan"].kwargs["recipe"] == zarrlift.Recipe()
+    assert fakes["plan"].kwargs["storage_options"] is None
+
+
+def test_options_change_the_general_part_of_a_recipe_file(fakes, tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text('codecs = "zstd:3"\norder = "F"\nexclude = ["x"]\n')
+    assert main(["plan", "a", "--recipe", str(path), "--order", "C"]) == 1
+    recipe = fakes["plan"].kwargs["recipe"]
+    assert (recipe.base.codecs, recipe.base.order, recipe.exclude) == ("zstd:3", "C", ("x",))
+
+
+def test_codecs_may_be_v3_json(fakes):
+    chain = Chain.from_json([{"name": "bytes", "configuration": {"endian": "little"}}])
+    assert main(["migrate", "a", "b", "--codecs", json.dumps(chain.to_json())]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param("migrate old.zarr", "destination", id="no-destination"),
+        pytest.param("migrate old.zarr new.zarr --in-place", "not both", id="destination-and-in-place"),
+        pytest.param("migrate a b --codecs zstdd", "zstdd", id="unknown-codec"),
+        pytest.param("plan a --clamp", "--dtype", id="clamp-without-dtype"),
+        pytest.param("plan a --storage-options secret", "KEY=VALUE", id="options-without-value"),
+        pytest.param("plan a --storage-options {x", "not JSON", id="options-broken-json"),
+        pytest.param("plan a --recipe no-such.toml", "no-such.toml", id="no-recipe-file"),
+        pytest.param("plan a --endian middle", "middle", id="unknown-choice"),
+        pytest.param("plan", "SRC", id="no-source"),
+        pytest.param("plan a --shard-index-location middle", "middle", id="no-end"),
+        pytest.param("plan a --memory much", "--memory", id="no-size"),
+        pytest.param("plan a --workers 2", "--workers", id="unknown-option"),
+        pytest.param("migrate a b --workers 0", "--workers", id="no-workers"),
+        pytest.param("lift a b", "lift", id="unknown-command"),
+    ],
+)
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "json"])
+def test_a_request_that_makes_no_sense_exits_2_and_touches_nothing(words, message, as_json, fakes, capsys):
+    assert main([*words.split(), *(["--json"] if as_json else [])]) == 2
+    out, err = capsys.readouterr()
+    if as_json:
+        error = json.loads(out)["error"]
+        assert error["kind"] == "usage"
+        assert len(err.splitlines()) == 1
+        out = ""
+    assert not out
+    assert message in err
+    assert "Traceback" not in err
+    assert all(not recorder.args for recorder in fakes.values())
+
+
+def test_a_word_that_may_be_a_secret_is_not_repeated(fakes, capsys):
+    main(["plan", "a", "--storage-options", "hunter2"])
+    assert "hunter2" not in capsys.readouterr().err
+
+
+def test_json_is_strict_even_where_attributes_hold_nan(fakes, capsys):
+    root = examples.GroupNode(path="", attributes={"x": [float("nan"), float("-inf")], "y": float("inf")})
+    fakes["inspect"].answer = replace(examples.ARCHIVE, nodes=(root,))
+    main(["inspect", "a", "--json"])
+    document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert document["result"]["nodes"][0]["attributes"] == {"x": ["NaN", "-Infinity"], "y": "Infinity"}
+
+
+def test_the_members_of_json_documents_are_stable(fakes, capsys):
+    members = {}
+    for name in ("inspect", "plan", "migrate", "status", "verify"):
+        main([*ARGUMENTS[name], "--json"])
+        document = json.loads(capsys.readouterr().out)
+        assert set(document) == {"zarrlift", "command", "exit_code", "result"}
+        members[name] = set(document["result"])
+        if name == "inspect":
+            kinds = {node["kind"]: set(node) for node in document["result"]["nodes"]}
+    common = {"path", "kind", "refused", "attributes", "documents", "problems"}
+    assert kinds == {
+        "group": common | {"implicit"},
+        "array": common | {"layout", "fill_is_null", "extra"},
+    }
+    assert members["inspect"] == {"url", "format", "consolidated", "conventions", "nodes", "problems"}
+    assert members["plan"] >= {"source", "destination", "in_place", "format", "arrays", "groups", "refusals"}
+    assert members["plan"] >= {"totals", "problems", "free_bytes", "excluded", "consolidate"}
+    assert members["migrate"] >= {"job", "state", "arrays_done", "arrays_total", "problems", "seconds"}
+    assert members["status"] >= {"job", "source", "destination", "state", "nodes"}
+    assert members["verify"] >= {"ok", "full", "compared", "differences", "problems"}
+
+
+def test_json_totals_of_a_plan_count_what_moves(fakes, capsys):
+    main(["plan", "old.zarr", "new.zarr", "--json"])
+    assert json.loads(capsys.readouterr().out)["result"]["totals"] == {
+        "arrays": 2,
+        "groups": 2,
+        "refused": 1,
+        "chunks": 538,
+        "objects_out": 542,
+        "bytes_in": 135_230_000,
+        "bytes_read": 135_230_000,
+        "bytes_in_known": True,
+        "bytes_out": 135_230_000,
+        "bytes_out_known": False,
+    }
+
+
+def test_help_names_every_command_and_exit_code(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(f"\n  {name} " in text for name in COMMANDS)
+    assert all(f"\n    {code} " in text for code in ("0", "1", "2", "130"))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_a_description(name):
+    import typer
+
+    command = typer.main.get_command(app(name)).commands[name]
+    assert command.help
+    assert [parameter.name for parameter in command.params if not getattr(parameter, "help", None)] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_description_speaks_of_options_that_the_command_has(name):
+    import typer
+
+    params = typer.main.get_command(app(name)).commands[name].params
+    known = {word for parameter in params for word in (*parameter.opts, *parameter.secondary_opts)}
+    told = {
+        (parameter.name, word) for parameter in params for word in re.findall(r"--[a-z-]+", parameter.help)
+    }
+    assert {(parameter, word) for parameter, word in told if word not in known} == set()
+    general = {parameter.name for parameter in params if "Options given here" in parameter.help}
+    assert general <= ({"recipe_file"} if name in ("plan", "migrate") else set())
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("zarrlift ")
+
+
+@pytest.mark.parametrize("words", [["--version", "--verbose"], ["--verbose", "--version"]], ids=" ".join)
+@pytest.mark.parametrize(("library", "line"), [("libdeflate", "libdeflate (deflate "), (None, "zlib ")])
+def test_version_names_the_library_of_each_codec(capsys, monkeypatch, words, library, line):
+    from zarrstack.core.codecs import deflate
+
+    if library is None:
+        monkeypatch.setattr(deflate, "library", None)
+    assert main(words) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith("zarrlift ")
+    assert f"gzip, zlib  {line}" in "\n".join(others)
+    assert [text.split("  ")[0] for text in others] == ["gzip, zlib", "zstd", "blosc", "crc32c", "all else"]
+
+
+def test_verbose_is_of_no_use_alone(capsys):
+    assert main(["--verbose"]) == 2
+    assert main(["--verbose", "plan", "x"]) == 2
+    assert "--version" in capsys.readouterr().err

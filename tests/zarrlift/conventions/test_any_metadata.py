@@ -1,0 +1,142 @@
+"""Whatever an archive's attributes hold, a convention answers, and never half-converts."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tests.support.convention_trees import applied, archive, array
+from xarray.backends.zarr import FillValueCoder
+
+from zarrlift.archive.nodes import ArrayNode
+from zarrlift.conventions.xarray import encoded
+from zarrlift.verification.attributes import lost_values
+from zarrstack.core.data_types.v3 import DataType, fill_from_json, fill_to_json
+
+WORDS = st.sampled_from(["0", "1", "x", "y", "0.4", "0.3", "", "..", "../im/0", "labels", "é", "scale"])
+LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(allow_nan=True), WORDS)
+KEYS = st.sampled_from(
+    "version axes name datasets path coordinateTransformations type scale wells images rowIndex ome".split()
+)
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+NEARLY = st.fixed_dictionaries(
+    {},
+    optional={
+        "version": JSON | st.just("0.4"),
+        "axes": JSON | st.just([{"name": "y"}, {"name": "x"}]),
+        "datasets": JSON
+        | st.just([{"path": "0"}])
+        | st.lists(st.fixed_dictionaries({"path": JSON}), max_size=2),
+    },
+)
+GROUP = st.fixed_dictionaries(
+    {},
+    optional={
+        "multiscales": JSON | st.lists(NEARLY, max_size=3),
+        "plate": JSON,
+        "well": JSON,
+        "labels": JSON | st.lists(WORDS, max_size=2),
+        "omero": JSON,
+        "image-label": JSON,
+        "bioformats2raw.layout": JSON,
+        "series": JSON,
+        "ome": JSON,
+        "mine": JSON,
+    },
+)
+
+
+@given(GROUP, GROUP, GROUP)
+def test_any_groups_are_lifted_left_or_refused(
+    image: Mapping[str, Any], labels: Mapping[str, Any], xml: Mapping[str, Any]
+) -> None:
+    groups = {"": xml, "im": image, "im/labels": labels, "OME": xml}
+    before = copy.deepcopy(groups)
+    found = applied(archive(groups, array("im/0", 2), array("im/1", 3)), files=("OME/a.xml",))
+    assert repr(groups) == repr(before)
+    for path, attributes in groups.items():
+        change = found.change(path).attributes
+        refused = any(problem.severity == "refusal" for problem in found.told(path))
+        if change is None:
+            continue
+        assert not refused
+        assert change["ome"]["version"] == "0.5"
+        moved = set(change["ome"]) - {"version"}
+        assert moved <= set(attributes)
+        assert set(change) == (set(attributes) - moved) | {"ome"}
+        assert lost_values(attributes, dict(change), None, None, found.change(path).replaced) == []
+
+
+@example({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": False}, "int16", False)
+@example({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": [3.4028235677973366e38]}, "float32", True)
+@example({"_ARRAY_DIMENSIONS": ["x"], "_FillValue": [3.4028235677973366e38]}, "float32", False)
+@given(
+    st.fixed_dictionaries(
+        {"_ARRAY_DIMENSIONS": st.just(["x"]) | JSON},
+        optional={"_FillValue": JSON, "missing_value": JSON, "units": JSON},
+    ),
+    st.sampled_from(["int16", "float32", "complex64", "bool", "string"]),
+    st.booleans(),
+)
+def test_any_attributes_of_an_array_are_answered(attributes: dict[str, Any], name: str, null: bool) -> None:
+    template = array("a", 1)
+    data_type = DataType(name)
+    fill: Any = "" if name == "string" else fill_to_json(np.zeros((), data_type.numpy)[()], data_type)
+    layout = template.layout
+    assert layout is not None
+    changed = type(layout)(
+        **{
+            field: getattr(layout, field)
+            for field in layout.__slots__
+            if field not in ("data_type", "fill_value")
+        },
+        data_type=data_type,
+        fill_value=fill,
+    )
+    node = ArrayNode(path="a", attributes=attributes, layout=changed, fill_is_null=null)
+    found = applied(archive({}, node), "xarray")
+    change = found.change("a")
+    if change.attributes is not None:
+        kept = {key for key in attributes if key != "_ARRAY_DIMENSIONS"}
+        assert kept - set(change.attributes) <= {"_FillValue"}
+        assert (
+            lost_values(attributes, dict(change.attributes), change.dimension_names, 1, change.replaced) == []
+        )
+
+
+FLOATS = {"float16": 16, "float32": 32, "float64": 64}
+
+
+@given(st.data())
+@pytest.mark.parametrize("name", [*FLOATS, "complex64", "int8", "uint64", "bool"])
+def test_xarray_reads_the_mask_as_the_fill_value(name: str, data: Any) -> None:
+    data_type = DataType(name)
+    if name in FLOATS:
+        value = data.draw(st.floats(width=FLOATS[name]))
+    elif name == "complex64":
+        value = complex(data.draw(st.floats(width=32)), data.draw(st.floats(width=32)))
+    elif name == "bool":
+        value = data.draw(st.booleans())
+    else:
+        limits = np.iinfo(data_type.numpy)
+        value = data.draw(st.integers(int(limits.min), int(limits.max)))
+    fill = fill_from_json(fill_to_json(data_type.numpy.type(value), data_type), data_type)
+    read = FillValueCoder.decode(encoded(fill, data_type), data_type.numpy)
+    bits = (
+        np.asarray(read, dtype=data_type.numpy).tobytes(),
+        np.asarray(fill, dtype=data_type.numpy).tobytes(),
+    )
+    nan = name not in ("bool", "int8", "uint64") and (
+        math.isnan(complex(read).real) or math.isnan(complex(read).imag)
+    )
+    assert bits[0] == bits[1] or nan

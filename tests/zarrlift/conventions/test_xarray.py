@@ -1,0 +1,182 @@
+"""xarray: `_ARRAY_DIMENSIONS` becomes `dimension_names`, a fill value that masked becomes `_FillValue`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from zarrlift.archive.nodes import Archive, ArrayNode, Document, Layout
+from zarrlift.conventions import Change
+from zarrlift.conventions.apply import apply_conventions
+from zarrlift.recipe.recipe import ArrayRecipe, Recipe
+from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.errors import Problem
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+
+NAMED = {"_ARRAY_DIMENSIONS": ["x"]}
+
+
+def node(
+    ndim: int,
+    attributes: dict[str, Any],
+    present: Any = None,
+    *,
+    data_type: str | dict[str, Any] = "int8",
+    fill: Any = 0,
+    stated: Any = ...,
+) -> ArrayNode:
+    """An array; `stated` is what its document says of the fill value, `fill` what that means."""
+    document = json.dumps({"fill_value": fill if stated is ... else stated}).encode()
+    layout = Layout(
+        shape=(2,) * ndim,
+        data_type=DataType.from_json(data_type),
+        fill_value=fill,
+        chunk_shape=(2,) * ndim,
+        chain=Chain((CodecSpec("bytes"),)),
+        keys=KeyEncoding("v2", "."),
+        dimension_names=present,
+    )
+    return ArrayNode(
+        path="a",
+        attributes=attributes,
+        layout=layout,
+        fill_is_null=stated is None,
+        documents=(Document(key="a/.zarray", content=document),),
+    )
+
+
+def recognise(node: ArrayNode, **recipe: Any) -> tuple[Change, tuple[Problem, ...]]:
+    """What becomes of an array that is an archive of its own, and what is said of it."""
+    archive = Archive(url="x", format="zarr2", nodes=(node,))
+    applied = apply_conventions(archive, None, Recipe(base=ArrayRecipe(**recipe)))
+    return applied.change(node.path), applied.told(node.path)
+
+
+# ----- names
+
+
+@pytest.mark.parametrize("names", [["y", "x"], ["y", None], [None, None], ["x", "x"]])
+def test_one_name_or_null_per_dimension_moves(names: list[Any]) -> None:
+    change, told = recognise(node(2, {"units": "m", "_ARRAY_DIMENSIONS": names}, stated=None))
+    assert change.attributes == {"units": "m"}
+    assert change.dimension_names == tuple(names)
+    assert told == ()
+
+
+@pytest.mark.parametrize("names", ["yx", ["y"], ["z", "y", "x"], ["y", 1], [["y"], "x"], None, {"y": 1}])
+def test_anything_else_stays_an_attribute_with_a_warning(names: Any) -> None:
+    change, told = recognise(node(2, {"_ARRAY_DIMENSIONS": names}))
+    assert change == Change()
+    assert [problem.severity for problem in told] == ["warning"]
+
+
+def test_a_0d_array_loses_its_empty_list() -> None:
+    change, told = recognise(node(0, {"_ARRAY_DIMENSIONS": []}, stated=None))
+    assert (change.attributes, told) == ({}, ())
+
+
+def test_other_names_that_the_array_has_already_win() -> None:
+    change, told = recognise(node(2, {"_ARRAY_DIMENSIONS": ["y", "x"]}, ("lat", "lon")))
+    assert change == Change()
+    assert [problem.severity for problem in told] == ["warning"]
+
+
+@pytest.mark.parametrize("present", [("y", "x"), (None, None)])
+def test_the_same_names_or_none_do_not_stand_in_the_way(present: Any) -> None:
+    change, told = recognise(node(2, {"_ARRAY_DIMENSIONS": ["y", "x"]}, present, stated=None))
+    assert (change.attributes, change.dimension_names, told) == ({}, ("y", "x"), ())
+
+
+@pytest.mark.parametrize(
+    ("attributes", "conventions"),
+    [({"_ARRAY_DIMENSIONS": ["y", "x"]}, "none"), ({"units": "m"}, "auto"), ({}, "auto")],
+)
+def test_without_the_attribute_or_the_wish_nothing_changes(attributes: Any, conventions: str) -> None:
+    assert recognise(node(2, attributes), conventions=conventions) == (Change(), ())
+
+
+# ----- masks
+
+
+@pytest.mark.parametrize(
+    ("data_type", "fill", "expected"),
+    [
+        ("int16", -32768, {"_FillValue": -32768}),
+        ("uint64", 2**64 - 1, {"_FillValue": 2**64 - 1}),
+        ("bool", False, {"_FillValue": False}),
+        ("float64", "NaN", {"_FillValue": "AAAAAAAA+H8="}),
+        ("float32", 0.0, {"_FillValue": "AAAAAAAAAAA="}),
+        ("float16", "-Infinity", {"_FillValue": "AAAAAAAA8P8="}),
+        ("complex64", [0.0, 1.0], {"_FillValue": ["AAAAAAAAAAA=", "AAAAAAAA8D8="]}),
+        ("string", "", {"missing_value": ""}),
+        ("string", "n/a", {"missing_value": "n/a"}),
+    ],
+)
+def test_a_fill_value_that_masked_is_written_as_xarray_reads_it(
+    data_type: str, fill: Any, expected: dict[str, Any]
+) -> None:
+    change, told = recognise(node(1, {**NAMED, "units": "m"}, data_type=data_type, fill=fill))
+    assert change.attributes == {"units": "m", **expected}
+    assert told == ()
+
+
+def test_null_masks_nothing() -> None:
+    change, told = recognise(node(1, NAMED, stated=None))
+    assert (change.attributes, told) == ({}, ())
+
+
+def test_0_masks_no_text() -> None:
+    """zarr-python 2 states 0 for objects that were given no fill value."""
+    change, told = recognise(node(1, NAMED, data_type="string", fill="", stated=0))
+    assert (change.attributes, told) == ({}, ())
+
+
+def test_a_cast_changes_the_form() -> None:
+    change, _ = recognise(node(1, NAMED, data_type="int16", fill=-1), dtype="float32")
+    assert change.attributes == {"_FillValue": "AAAAAAAA8L8="}
+
+
+@pytest.mark.parametrize(
+    ("data_type", "fill", "there"),
+    [("float32", -1.0, -1.0), ("float64", "NaN", "NaN"), ("int8", 7, [7])],
+)
+def test_an_attribute_that_says_the_same_takes_the_new_form(data_type: str, fill: Any, there: Any) -> None:
+    attributes = {**NAMED, "_FillValue": there}
+    change, told = recognise(node(1, attributes, data_type=data_type, fill=fill))
+    assert change.attributes is not None
+    assert change.attributes["_FillValue"] != there
+    assert change.replaced == ("/_FillValue",)
+    assert told == ()
+
+
+def test_an_attribute_that_says_otherwise_gives_way_with_a_warning() -> None:
+    change, told = recognise(node(1, {**NAMED, "_FillValue": -9}, fill=0))
+    assert change.attributes == {"_FillValue": 0}
+    assert [(problem.severity, problem.found, problem.expected) for problem in told] == [
+        ("warning", "-9", "0")
+    ]
+
+
+def test_without_a_fill_value_the_attribute_alone_masks() -> None:
+    change, told = recognise(
+        node(1, {**NAMED, "_FillValue": -1.0}, data_type="float32", fill=0.0, stated=None)
+    )
+    assert (change.attributes, told) == ({"_FillValue": "AAAAAAAA8L8="}, ())
+
+
+BYTES = {"name": "null_terminated_bytes", "configuration": {"length_bytes": 3}}
+
+
+def test_bytes_are_masked_no_more_which_is_said() -> None:
+    change, told = recognise(node(1, NAMED, data_type=BYTES, fill=""))
+    assert change.attributes == {}
+    assert [problem.severity for problem in told] == ["warning"]
+
+
+def test_an_attribute_that_xarray_cannot_read_is_named() -> None:
+    change, told = recognise(node(1, {**NAMED, "_FillValue": "x"}, data_type=BYTES, fill="", stated=None))
+    assert change.attributes == {"_FillValue": "x"}
+    assert ["cannot open" in problem.message for problem in told] == [True]

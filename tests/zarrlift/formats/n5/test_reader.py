@@ -1,0 +1,337 @@
+"""N5 containers: what is a dataset, what is a group, and what is said of the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import fsspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.v2_trees import messages, node, tree
+
+from zarrlift.archive.nodes import ArrayNode, GroupNode
+from zarrlift.formats.n5 import reader as n5
+from zarrlift.planning.planner import make_plan
+from zarrlift.recipe.recipe import Recipe
+from zarrlift.storage.open_storage import open_storage
+from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.errors import UsageError, ZarrstackError
+from zarrstack.core.grid.frames import N5Blocks
+from zarrstack.core.n5.blocks import N5Keys
+
+DATASET = {
+    "dimensions": [7, 5, 3],
+    "blockSize": [4, 2, 2],
+    "dataType": "uint16",
+    "compression": {"type": "gzip", "useZlib": False, "level": -1},
+}
+ROOT = {"n5": "4.0.0"}
+
+
+def dataset(*, without="", **changes):
+    """An `attributes.json` that differs from a plain dataset's."""
+    return {name: value for name, value in {**DATASET, **changes}.items() if name != without}
+
+
+def read(root, entries, **options):
+    """The archive that these files make."""
+    return n5.read(tree(root, entries), **options)
+
+
+def one(root, document, **options):
+    """The array at the root that this document makes."""
+    return node(read(root, {"attributes.json": document}, **options))
+
+
+# ----- one dataset
+
+
+def test_axes_are_shown_reversed(tmp_path):
+    layout = one(tmp_path, DATASET).layout
+    assert (layout.shape, layout.chunk_shape) == ((3, 5, 7), (2, 2, 4))
+    assert layout.chain.codecs == (CodecSpec("bytes", {"endian": "big"}), CodecSpec("gzip", {"level": 6}))
+    assert (layout.keys, layout.frame) == (N5Keys("reversed"), N5Blocks("reversed"))
+    assert layout.key("", (0, 1, 2)) == "2/1/0"
+    assert layout.fill_value == 0
+
+
+def test_axes_kept_need_a_transpose(tmp_path):
+    layout = one(tmp_path, DATASET, axes="kept").layout
+    assert (layout.shape, layout.chunk_shape) == ((7, 5, 3), (4, 2, 2))
+    assert layout.chain.codecs[0] == CodecSpec("transpose", {"order": [2, 1, 0]})
+    assert (layout.keys, layout.frame) == (N5Keys("kept"), N5Blocks("kept"))
+    assert layout.key("", (2, 1, 0)) == "2/1/0"
+
+
+PER_AXIS = {
+    "resolution": [4.0, 4.0, 40.0],
+    "pixelResolution": {"dimensions": [1, 1, 2], "unit": "nm"},
+    "factors": [[1, 1, 1], [2, 2, 2]],
+    "units": ["nm", "nm", "nm"],
+}
+OF_NO_AXIS = {
+    "window": [0, 255],
+    "name": "xyz",
+    "flags": [True, False, True],
+    "transform": {"axes": ["z", "y", "x"], "ordering": "C", "scale": [5.24, 4.0, 4.0]},
+    "list": [],
+}
+
+
+def test_attributes_that_are_per_axis_stay_and_are_told(tmp_path):
+    array = one(tmp_path, {**DATASET, **PER_AXIS, **OF_NO_AXIS})
+    assert array.attributes == {**PER_AXIS, **OF_NO_AXIS}
+    (note,) = array.problems
+    assert (note.kind, note.severity) == ("axes", "note")
+    assert note.found == "factors, pixelResolution, resolution, units"
+
+
+def test_with_axes_kept_they_are_as_the_array_is(tmp_path):
+    assert one(tmp_path, {**DATASET, **PER_AXIS}, axes="kept").problems == ()
+
+
+def test_groups_have_them_too(tmp_path):
+    entries = {
+        "attributes.json": {**ROOT, "scales": [[1, 1], [2, 2]], "mine": [1, 2]},
+        "a/attributes.json": DATASET,
+    }
+    group = node(read(tmp_path, entries))
+    assert [(problem.kind, problem.found) for problem in group.problems] == [("axes", "scales")]
+
+
+@pytest.mark.parametrize("member", ["dimensions", "blockSize", "dataType", "compression"])
+def test_a_dataset_that_lost_a_member_is_a_broken_array_not_a_group(member, tmp_path):
+    array = one(tmp_path, dataset(without=member))
+    assert isinstance(array, ArrayNode)
+    assert array.layout is None
+    assert member in messages(array)
+    assert {problem.key for problem in array.problems} == {"attributes.json"}
+
+
+REFUSED = {
+    "lengths that differ": (dataset(blockSize=[4, 2]), "blockSize"),
+    "an unknown compression": (dataset(compression={"type": "snappy"}), "unknown N5 compression 'snappy'"),
+    "jpeg": (dataset(compression={"type": "jpeg", "quality": 90}), "jpeg"),
+    "objects": (dataset(dataType="object"), "variable length"),
+    "text": (dataset(dataType="string"), "variable length"),
+    "label multisets": ({**DATASET, "isLabelMultiset": True}, "label multisets"),
+    "a block of nothing": (dataset(blockSize=[4, 0, 2]), "blockSize"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_described_is_refused_by_name(case, tmp_path):
+    document, says = REFUSED[case]
+    array = one(tmp_path, document)
+    assert array.refused
+    assert says in messages(array)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+    | st.sampled_from(["uint8", "gzip", "lz4", "blosc", "raw"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["type", "level", "blockSize", "x"]), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=80)
+@given(
+    st.dictionaries(st.sampled_from([*DATASET, "n5", "x"]), JSON, max_size=3),
+    st.sampled_from(["kept", "reversed"]),
+)
+def test_nothing_escapes_whatever_a_document_holds(tmp_path, changes, axes):
+    with contextlib.suppress(ZarrstackError):
+        found = one(tmp_path, json.dumps(dataset(**changes)).encode(), axes=axes)
+        if isinstance(found, ArrayNode):
+            assert (found.layout is None) == found.refused
+
+
+# ----- trees
+
+
+def test_every_directory_is_a_group_whether_it_says_so_or_not(tmp_path):
+    (tmp_path / "empty").mkdir()
+    entries = {
+        "attributes.json": {**ROOT, "title": "a"},
+        "silent/inner/array/attributes.json": DATASET,
+        "silent/inner/array/0/0/0": b"x",
+        "spoken/attributes.json": {"comment": 1, "dataType": "uint16"},
+    }
+    archive = read(tmp_path, entries)
+    assert [(type(found), found.path) for found in archive.nodes] == [
+        (GroupNode, ""),
+        (GroupNode, "empty"),
+        (GroupNode, "silent"),
+        (GroupNode, "silent/inner"),
+        (ArrayNode, "silent/inner/array"),
+        (GroupNode, "spoken"),
+    ]
+    assert node(archive).attributes == {"title": "a"}
+    assert node(archive, "spoken").attributes == {"comment": 1, "dataType": "uint16"}
+    assert [found.path for found in archive.nodes if isinstance(found, GroupNode) and found.implicit] == [
+        "empty",
+        "silent",
+        "silent/inner",
+    ]
+    assert [document.key for document in node(archive, "spoken").documents] == ["spoken/attributes.json"]
+
+
+def test_a_root_that_says_nothing_is_a_group_too(tmp_path):
+    archive = read(tmp_path, {"a/b/attributes.json": DATASET})
+    assert [found.path for found in archive.nodes] == ["", "a", "a/b"]
+
+
+def test_numbers_name_groups_and_datasets_as_well_as_blocks(tmp_path):
+    archive = read(tmp_path, {"attributes.json": ROOT, "0/attributes.json": DATASET, "0/0/0/0": b"x",
+                              "1/2/attributes.json": DATASET})  # fmt: skip
+    assert {found.path: type(found) for found in archive.nodes} == {
+        "": GroupNode,
+        "0": ArrayNode,
+        "1": GroupNode,
+        "1/2": ArrayNode,
+    }
+    assert not any(found.refused for found in archive.nodes)
+
+
+@pytest.mark.parametrize("name", ["inner", "9"])
+def test_a_dataset_below_a_dataset_is_refused_and_the_outer_one_is_not(name, tmp_path):
+    archive = read(tmp_path, {"a/attributes.json": DATASET, f"a/{name}/attributes.json": DATASET})
+    assert not node(archive, "a").refused
+    assert "lies inside an array" in messages(node(archive, f"a/{name}"))
+    assert node(archive, f"a/{name}").problems[0].key == f"a/{name}/attributes.json"
+
+
+def test_no_document_anywhere_is_no_archive(tmp_path):
+    with pytest.raises(UsageError, match="no N5"):
+        read(tmp_path, {"notes.txt": b"mine", "a/b.txt": b"mine"})
+
+
+def test_one_broken_array_does_not_stop_the_others(tmp_path):
+    archive = read(tmp_path, {
+        "good/attributes.json": DATASET, "bad/attributes.json": b"{", "bad/0/0/0": b"x",
+        "worse/attributes.json": b"\xff", "list/attributes.json": b"[]",
+    })  # fmt: skip
+    assert not node(archive, "good").refused
+    for path in ("bad", "worse", "list"):
+        assert node(archive, path).refused
+        assert isinstance(node(archive, path), ArrayNode)
+        assert node(archive, path).problems[0].key == f"{path}/attributes.json"
+    assert {found.path for found in archive.nodes} == {"", "good", "bad", "worse", "list"}
+
+
+def test_a_broken_document_above_datasets_is_a_groups(tmp_path):
+    archive = read(tmp_path, {"group/attributes.json": b"{", "group/a/attributes.json": DATASET})
+    assert isinstance(node(archive, "group"), GroupNode)
+    assert node(archive, "group").refused
+    assert not node(archive, "group/a").refused
+
+
+def test_blocks_whose_document_is_lost_are_an_array_that_is_refused(tmp_path):
+    archive = read(
+        tmp_path,
+        {"good/attributes.json": DATASET, "lost/0/0/0": b"x", "lost/0/1/0": b"x", "lost/1/0/0": b"x"},
+    )
+    assert "blocks without an array" in messages(node(archive, "lost"))
+    assert {found.path for found in archive.nodes} == {"", "good", "lost"}
+
+
+@pytest.mark.parametrize("name", [".zarray", ".zgroup", "zarr.json"])
+def test_two_formats_at_one_node_are_refused_unless_n5_was_asked_for(name, tmp_path):
+    entries = {"attributes.json": DATASET, name: {"zarr_format": 2}}
+    assert "two formats" in messages(node(read(tmp_path, entries)))
+    assert not node(read(tmp_path, entries, only=True)).refused
+
+
+def test_a_node_of_another_format_is_named(tmp_path):
+    archive = read(tmp_path, {"a/attributes.json": DATASET, "other/.zarray": {"zarr_format": 2}})
+    assert "another format, zarr2" in messages(node(archive, "other"))
+
+
+@pytest.mark.parametrize(
+    ("version", "severity"),
+    [
+        ("4.0.0", None),
+        ("1.0", None),
+        ("3.1.2-SNAPSHOT", None),
+        ("5.0.0", "refusal"),
+        (4, "warning"),
+        ("x", "warning"),
+    ],
+)
+def test_the_version_counts_at_the_root(version, severity, tmp_path):
+    entries = {"attributes.json": {"n5": version}, "a/attributes.json": {**DATASET, "n5": version}}
+    archive = read(tmp_path, entries)
+    assert [problem.severity for problem in node(archive).problems] == (
+        [] if severity is None else [severity]
+    )
+    assert node(archive, "a").problems == ()
+
+
+def test_strays_are_told(tmp_path):
+    others = {"notes.txt": b"", ".DS_Store": b"", "._attributes.json": b""}
+    archive = read(tmp_path, {"attributes.json": ROOT, "a/attributes.json": DATASET, **others})
+    assert [(problem.kind, problem.key) for problem in archive.problems] == [("stray", "notes.txt")]
+
+
+def test_links_are_judged(tmp_path):
+    storage = tree(tmp_path / "root", {"attributes.json": ROOT, "a/attributes.json": DATASET})
+    outside = tree(tmp_path / "outside", {"attributes.json": DATASET})
+    (tmp_path / "root/away").symlink_to(outside.root)
+    (tmp_path / "root/loop").symlink_to(tmp_path / "root")
+    archive = n5.read(storage)
+    assert "leads out of the archive" in messages(node(archive, "away"))
+    assert "leads back" in messages(node(archive, "loop"))
+    assert not node(n5.read(storage, follow_links=True), "away").refused
+
+
+# ----- what only a listing shows
+
+
+def planned(root, entries):
+    """The plan for these files as a copy."""
+    storage = tree(root, entries)
+    return make_plan(n5.read(storage), storage, Recipe(), destination="memory://nowhere")[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "files", "key"),
+    [
+        ({}, {"a/0/0/0/x": b""}, "a/0/0/0"),
+        ({}, {"a/0": b""}, "a/0"),
+        ({"dimensions": [], "blockSize": []}, {"a/0/0/0": b""}, "a/0"),
+    ],
+    ids=["a folder for a block", "a file for a row", "no axes, and blocks of three"],
+)
+def test_what_stands_in_the_place_of_a_block_is_refused_not_read_as_zeros(changes, files, key, tmp_path):
+    plan = planned(tmp_path, {"a/attributes.json": dataset(**changes), **files})
+    (refusal,) = plan.refusals
+    assert (refusal.path, refusal.problems[0].key) == ("a", key)
+
+
+def test_blocks_outside_the_grid_are_strays(tmp_path):
+    plan = planned(
+        tmp_path, {"a/attributes.json": DATASET, "a/0/0/0": b"x", "a/2/0/0": b"x", "a/0/3/0": b"x"}
+    )
+    (note,) = plan.arrays[0].problems
+    assert note.severity == "note"
+    assert "2 objects belong to no chunk" in note.message
+    assert plan.arrays[0].chunks == 1
+
+
+# ----- other storages
+
+
+def test_a_store_that_lists_shows_the_same_nodes(tmp_path):
+    entries = {"attributes.json": ROOT, "silent/a/attributes.json": DATASET, "silent/a/0/0/0": b"x"}
+    local = read(tmp_path, entries)
+    memory = fsspec.filesystem("memory")
+    for key, content in entries.items():
+        memory.pipe(
+            f"/n5-reader/{key}", content if isinstance(content, bytes) else json.dumps(content).encode()
+        )
+    there = n5.read(open_storage("memory://n5-reader"))
+    assert there.nodes == local.nodes

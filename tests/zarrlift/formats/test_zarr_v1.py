@@ -1,0 +1,285 @@
+"""Zarr v1: documents put in v2's terms, and trees of them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.v2_trees import messages, node, tree
+
+from zarrlift.archive.nodes import ArrayNode, GroupNode
+from zarrlift.formats import zarr_v1
+from zarrlift.formats.zarr_v1 import in_v2_terms
+from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+
+# All members that the section "Metadata" of the specification asks for.
+META = {
+    "chunks": [50, 30],
+    "compression": "blosc",
+    "compression_opts": {"clevel": 7, "cname": "zstd", "shuffle": 1},
+    "dtype": "<f8",
+    "fill_value": None,
+    "order": "C",
+    "shape": [600, 90],
+    "zarr_format": 1,
+}
+
+
+def meta(*, without: str = "", **changes):
+    """A `meta` document that differs from the one above."""
+    return {name: value for name, value in {**META, **changes}.items() if name != without}
+
+
+def read(root, entries, **options):
+    """The archive that these files make."""
+    return zarr_v1.read(tree(root, entries), **options)
+
+
+def one(root, document):
+    """The array at the root that this `meta` makes."""
+    return node(read(root, {"meta": document, "attrs": {}}))
+
+
+# ----- one document
+
+
+def test_lzma_filters_are_said_for_raw_streams_only():
+    """Other streams name their filters themselves, and numcodecs decodes none that are said twice."""
+    filters = [{"id": 3, "dist": 4}, {"id": 33, "preset": 1}]
+    for number, kept in ((1, None), (2, None), (3, filters)):
+        options = {"format": number, "check": 0, "preset": None, "filters": filters}
+        document = in_v2_terms(meta(compression="lzma", compression_opts=options))
+        assert document["compressor"]["filters"] == kept
+
+
+def test_a_sound_document(tmp_path):
+    array = one(tmp_path, META)
+    assert array.problems == ()
+    layout = array.layout
+    assert (layout.shape, layout.chunk_shape) == ((600, 90), (50, 30))
+    assert layout.data_type.name == "float64"
+    blosc = {"cname": "zstd", "clevel": 7, "shuffle": "shuffle", "typesize": 8, "blocksize": 0}
+    assert layout.chain.codecs == (CodecSpec("bytes", {"endian": "little"}), CodecSpec("blosc", blosc))
+    assert layout.keys == KeyEncoding("v2", ".")
+    assert array.fill_is_null
+
+
+COMPRESSIONS = {
+    "blosc": (
+        META["compression_opts"],
+        {"id": "blosc", "cname": "zstd", "clevel": 7, "shuffle": 1, "blocksize": 0},
+    ),
+    "zlib": (1, {"id": "zlib", "level": 1}),
+    "gzip": (4, {"id": "zlib", "level": 4}),
+    "bz2": (9, {"id": "bz2", "level": 9}),
+    "lzma": (
+        {"check": 0, "filters": None, "format": 1, "preset": 1},
+        {"id": "lzma", "check": 0, "filters": None, "format": 1, "preset": 1},
+    ),
+    "none": (None, None),
+    None: (None, None),
+}
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS, ids=str)
+def test_compressions_in_v2_terms(compression, tmp_path):
+    options, compressor = COMPRESSIONS[compression]
+    document = meta(compression=compression, compression_opts=options)
+    assert in_v2_terms(document)["compressor"] == compressor
+    assert one(tmp_path, document).problems == ()
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS, ids=str)
+def test_only_blosc_chunks_lie_in_order_f(compression, tmp_path):
+    document = meta(compression=compression, compression_opts=COMPRESSIONS[compression][0], order="F")
+    names = [codec.name for codec in one(tmp_path, document).layout.chain.codecs]
+    assert ("transpose" in names) == (compression == "blosc")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill", "v3"),
+    [
+        ("<i4", 7, 7),
+        ("<f8", -0.0, -0.0),
+        ("<f4", float("inf"), "Infinity"),
+        ("<f8", float("nan"), "NaN"),
+        ("|b1", True, True),
+        ("|S3", "ab", base64.b64encode(b"ab").decode()),
+        # Four characters that v2 would take for base64 of three bytes.
+        ("|S4", "abcd", base64.b64encode(b"abcd").decode()),
+        ("|S3", "", ""),
+        ("<U3", "é", "é"),
+        ([["r", "|u1"], ["g", "<u2"]], [1, 2], base64.b64encode(b"\1\2\0").decode()),
+        (
+            [["p", [["x", "|u1"], ["y", "|u1"]]], ["q", "|u1"]],
+            [[1, 2], 3],
+            base64.b64encode(b"\1\2\3").decode(),
+        ),
+    ],
+    ids=str,
+)
+def test_fill_values_stand_as_python_writes_them(dtype, fill, v3, tmp_path):
+    array = one(tmp_path, meta(dtype=dtype, fill_value=fill))
+    assert not array.refused, array.problems
+    assert repr(array.layout.fill_value) == repr(v3)  # which tells -0.0 from 0.0
+    assert not array.fill_is_null
+
+
+REFUSED = {
+    "another version": (meta(zarr_format=2), "zarr_format is not 1"),
+    "no version": (meta(without="zarr_format"), "zarr_format is not 1"),
+    "no shape": (meta(without="shape"), "shape is missing"),
+    "no chunks": (meta(without="chunks"), "chunks is missing"),
+    "no dtype": (meta(without="dtype"), "dtype is missing"),
+    "no compression": (meta(without="compression"), "compression is missing"),
+    "no options": (meta(without="compression_opts"), "compression_opts is missing"),
+    "no fill value": (meta(without="fill_value"), "fill_value is missing"),
+    "no order": (meta(without="order"), "order is missing"),
+    "an unknown compression": (meta(compression="snappy"), '"compression":"snappy"'),
+    "a compression that is a list": (meta(compression=["zlib"]), "unknown compression"),
+    "a level of 12": (meta(compression="zlib", compression_opts=12), "are a level"),
+    "a level of 0 for bz2": (meta(compression="bz2", compression_opts=0), "are a level"),
+    "a level as text": (meta(compression="zlib", compression_opts="1"), "are a level"),
+    "options for none": (meta(compression="none", compression_opts=1), "no options"),
+    "options of another kind": (meta(compression_opts=5), "are an object"),
+    "unknown options": (meta(compression_opts={"cname": "lz4", "speed": 1}), "unknown compression_opts"),
+    "an unknown blosc compressor": (meta(compression_opts={"cname": "lz5"}), "lz5"),
+    "order A": (meta(order="A"), "order"),
+    "an object dtype": (meta(dtype="|O"), "object"),
+    "a negative shape": (meta(shape=[-1, 2]), "shape"),
+    "a chunk of 0": (meta(chunks=[0, 2]), "length 0"),
+    "a fill value of another type": (meta(dtype="<i4", fill_value="x"), "fill_value"),
+    "a list that is no struct": (meta(fill_value=[1, 2]), "fill"),
+    "a struct's list of another length": (meta(dtype=[["r", "|u1"]], fill_value=[1, 2]), "fill"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_described_is_refused_by_name(case, tmp_path):
+    document, says = REFUSED[case]
+    array = one(tmp_path, document)
+    assert array.refused
+    assert says in messages(array)
+    assert all(problem.key == "meta" for problem in array.problems if problem.severity == "refusal")
+
+
+def test_a_compression_that_is_wrong_says_so():
+    with pytest.raises(UnsupportedError):
+        in_v2_terms(meta(compression="lzo"))
+    with pytest.raises(MetadataError):
+        in_v2_terms(meta(compression="zlib", compression_opts=True))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+    | st.sampled_from(["<f8", "|S3", "F", "zlib", "blosc", "lzma", "none"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["cname", "format", "filters", "x"]), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture], max_examples=60)
+@given(st.dictionaries(st.sampled_from([*META, "x"]), JSON, max_size=3))
+def test_nothing_escapes_whatever_a_document_holds(tmp_path, changes):
+    document = meta(**changes)
+    with contextlib.suppress(ZarrstackError):
+        in_v2_terms(document)
+    array = one(tmp_path, json.dumps(document).encode())
+    assert (array.layout is None) == array.refused
+
+
+# ----- trees
+
+SMALL = meta(shape=[4, 6], chunks=[2, 3], dtype="<i4", fill_value=0)
+
+
+def test_directories_that_hold_arrays_are_implicit_groups(tmp_path):
+    archive = read(tmp_path, {"a/b/meta": SMALL, "a/b/attrs": {"foo": 42}, "a/b/0.0": b"x", "c/meta": SMALL,
+                              "c/attrs": {}, "empty/notes.txt": b"mine"})  # fmt: skip
+    assert [(type(found), found.path) for found in archive.nodes] == [
+        (GroupNode, ""),
+        (GroupNode, "a"),
+        (ArrayNode, "a/b"),
+        (ArrayNode, "c"),
+    ]
+    assert all(found.implicit for found in archive.nodes if isinstance(found, GroupNode))
+    assert node(archive, "a/b").attributes == {"foo": 42}
+    assert [document.key for document in node(archive, "a/b").documents] == ["a/b/meta", "a/b/attrs"]
+    assert [problem.key for problem in archive.problems] == ["empty/notes.txt"]
+
+
+def test_no_array_is_no_archive(tmp_path):
+    with pytest.raises(UsageError, match="no Zarr v1"):
+        read(tmp_path, {"attrs": {}})
+
+
+def test_nodes_of_other_formats_are_not_left_behind_unsaid(tmp_path):
+    entries = {"a/meta": META, "a/attrs": {}, "b/.zgroup": {"zarr_format": 2}, "c/zarr.json": {}}
+    archive = read(tmp_path, entries)
+    for path, key in (("b", ".zgroup"), ("c", "zarr.json")):
+        (problem,) = node(archive, path).problems
+        assert problem.severity == "refusal"
+        assert problem.key == f"{path}/{key}"
+        assert "lies in a Zarr v1 archive" in problem.message
+    assert [one.path for one in read(tmp_path, entries, only=True).nodes] == ["", "a"]
+
+
+def test_one_broken_array_does_not_stop_the_others(tmp_path):
+    archive = read(
+        tmp_path, {"good/meta": SMALL, "bad/meta": b"{", "worse/meta": b"\xff", "list/meta": b"[]"}
+    )
+    assert not node(archive, "good").refused
+    for path in ("bad", "worse", "list"):
+        assert node(archive, path).refused
+        assert node(archive, path).problems[0].key == f"{path}/meta"
+
+
+def test_chunks_whose_document_is_lost_are_an_array_that_is_refused(tmp_path):
+    archive = read(tmp_path, {"good/meta": SMALL, "lost/attrs": {}, "lost/0.0": b"x"})
+    assert "chunks without an array" in messages(node(archive, "lost"))
+
+
+def test_broken_attributes_keep_an_array_back(tmp_path):
+    assert "not JSON" in messages(node(read(tmp_path, {"meta": SMALL, "attrs": b"{,}"})))
+
+
+def test_missing_attributes_are_none(tmp_path):
+    array = node(read(tmp_path, {"meta": SMALL}))
+    assert (array.attributes, array.refused) == ({}, False)
+
+
+def test_an_array_inside_an_array_is_named(tmp_path):
+    archive = read(tmp_path, {"a/meta": SMALL, "a/inner/meta": SMALL})
+    assert "lies inside an array" in messages(node(archive, "a/inner"))
+
+
+def test_two_formats_at_one_node_are_refused_unless_v1_was_asked_for(tmp_path):
+    entries = {"meta": SMALL, ".zarray": {"zarr_format": 2}}
+    assert "two formats" in messages(node(read(tmp_path, entries)))
+    assert not node(read(tmp_path, entries, only=True)).refused
+
+
+def test_an_array_of_zarr_0_is_refused_by_name(tmp_path):
+    archive = read(
+        tmp_path, {"new/meta": SMALL, "old/__zmeta__": b"\x80\x03}", "old/__zdata__/0.0.blosc": b"x"}
+    )
+    assert "zarr 0.x" in messages(node(archive, "old"))
+    assert not node(archive, "new").refused
+
+
+def test_members_that_are_not_known_are_kept_aside(tmp_path):
+    array = one(tmp_path, {**SMALL, "colour": "red"})
+    assert (array.extra, array.refused) == ({"colour": "red"}, False)
+
+
+def test_an_array_without_axes_has_no_chunk(tmp_path):
+    array = one(tmp_path, meta(shape=[], chunks=[], compression="none", compression_opts=None))
+    assert not array.refused
+    assert "without axes" in messages(array, "note")

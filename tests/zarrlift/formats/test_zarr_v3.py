@@ -1,0 +1,400 @@
+"""Zarr v3 as a source: described strictly, sharded or not, and given other codecs in a new place."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from tests.support.tiny_arrays import document, write
+from tests.support.v2_trees import node, tree
+from zarr.codecs import BytesCodec, Crc32cCodec, ShardingCodec
+
+import zarrlift
+import zarrstack
+from zarrlift.archive.nodes import ArrayNode
+from zarrlift.formats.zarr_v3 import reader as zarr_v3
+from zarrlift.formats.zarr_v3.array import Describer
+from zarrlift.storage.open_storage import open_storage
+from zarrstack.base.array_documents import GUARD
+from zarrstack.core.errors import UsageError
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.shard_index import IndexFormat
+
+GROUP: dict[str, Any] = {"zarr_format": 3, "node_type": "group"}
+ARRAY: dict[str, Any] = {
+    "zarr_format": 3,
+    "node_type": "array",
+    "shape": [4, 6],
+    "data_type": "int32",
+    "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 3]}},
+    "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+    "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+    "fill_value": 0,
+}
+SHARDING: dict[str, Any] = {
+    "name": "sharding_indexed",
+    "configuration": {
+        "chunk_shape": [1, 3],
+        "codecs": [{"name": "bytes", "configuration": {"endian": "big"}}],
+        "index_codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}],
+        "index_location": "start",
+    },
+}
+CHUNK = bytes(24)
+
+
+def array(*, without: str = "", **changes: Any) -> dict[str, Any]:
+    """An array's document that differs from a plain one."""
+    return {name: value for name, value in {**ARRAY, **changes}.items() if name != without}
+
+
+def read(root: Path, entries: dict[str, Any], **options: Any):
+    return zarr_v3.read(tree(root, entries), **options)
+
+
+def refused(archive) -> dict[str, str]:
+    """Path -> the first reason, of nodes that are refused."""
+    return {
+        found.path: next(str(p) for p in found.problems if p.severity == "refusal")
+        for found in archive.nodes
+        if found.refused
+    }
+
+
+# ----- documents
+
+
+def test_an_array_is_described_as_it_lies(tmp_path):
+    document = array(
+        chunk_key_encoding={"name": "v2", "configuration": {"separator": "/"}},
+        codecs=[
+            {"name": "transpose", "configuration": {"order": [1, 0]}},
+            {"name": "bytes", "configuration": {"endian": "big"}},
+            {"name": "gzip", "configuration": {"level": 5}},
+        ],
+        attributes={"a": 1},
+        dimension_names=["y", None],
+        fill_value=7,
+    )
+    archive = read(tmp_path, {"zarr.json": GROUP, "g/a/zarr.json": document, "g/a/0/1": CHUNK})
+    assert archive.all_problems() == ()
+    assert [found.path for found in archive.nodes] == ["", "g", "g/a"]
+    assert node(archive, "g").implicit
+    found = node(archive, "g/a")
+    layout = found.layout
+    assert (layout.shape, layout.chunk_shape, layout.fill_value) == ((4, 6), (2, 3), 7)
+    assert str(layout.chain) == "transpose > bytes:big > gzip:5"
+    assert layout.keys == KeyEncoding("v2", "/")
+    assert layout.dimension_names == ("y", None)
+    assert found.attributes == {"a": 1}
+
+
+def test_a_shard_is_a_frame_around_its_inner_chunks(tmp_path):
+    layout = node(read(tmp_path, {"zarr.json": array(codecs=[SHARDING])})).layout
+    assert layout.frame == Shards((2, 1), IndexFormat(location="start"))
+    assert (layout.chunk_shape, layout.object_shape) == ((1, 3), (2, 3))
+    assert str(layout.chain) == "bytes:big"
+
+
+INNER = SHARDING["configuration"]
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (array(zarr_format=4), "zarr_format is not 3; found 4"),
+        (array(node_type="table"), "node_type is neither array nor group"),
+        (array(without="node_type"), "node_type is neither"),
+        (array(without="shape"), "shape is missing"),
+        (array(without="fill_value"), "fill_value is missing"),
+        (array(shape=[-1, 6]), "shape is no list of lengths"),
+        (array(data_type="int128"), "int128"),
+        (array(chunk_grid={"name": "rectilinear", "configuration": {}}), "unknown chunk grid"),
+        (array(chunk_grid={"name": "regular"}), "malformed chunk grid"),
+        (array(chunk_grid={"name": "regular", "configuration": {"chunk_shape": [2]}}), "number of axes"),
+        (array(chunk_grid={"name": "regular", "configuration": {"chunk_shape": [0, 3]}}), "length 0"),
+        (array(chunk_key_encoding={"name": "hash"}), "unknown chunk key encoding"),
+        (array(codecs="gzip"), "codecs are a list"),
+        (array(codecs=[]), "exactly one array-to-bytes codec"),
+        (array(codecs=[{"name": "bytes"}, {"name": "snappy"}]), "snappy"),
+        (
+            array(codecs=[{"name": "bytes"}, {"name": "gzip", "configuration": {"level": "high"}}]),
+            "'level' makes no sense",
+        ),
+        (array(fill_value="NaN"), "bad fill value"),
+        (array(fill_value=None), "bad fill value"),
+        (array(dimension_names=["x"]), "dimension_names are a name, or null, for each axis"),
+        (array(attributes=[]), "attributes are an object"),
+        (array(storage_transformers=[{"name": "encrypt"}]), "storage transformers are not read here"),
+        (array(**{GUARD: {"must_understand": True}}), f"the member '{GUARD}' is not known"),
+        (array(comment="hello"), "the member 'comment' is not known"),
+        (array(extension={"must_understand": True}), "the member 'extension' is not known"),
+        (array(codecs=[SHARDING, {"name": "crc32c"}]), "a shard is stored through other codecs"),
+        (
+            array(codecs=[{**SHARDING, "configuration": {**INNER, "chunk_shape": [2, 2]}}]),
+            "inner chunks do not fill the shard",
+        ),
+        (
+            array(codecs=[{**SHARDING, "configuration": {**INNER, "codecs": [SHARDING]}}]),
+            "shards in shards are not read",
+        ),
+        (
+            array(codecs=[{**SHARDING, "configuration": {**INNER, "index_codecs": [{"name": "gzip"}]}}]),
+            "unknown index codecs",
+        ),
+        (array(codecs=[{**SHARDING, "configuration": {}}]), "chunk_shape is no list"),
+        (b"{", "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b"", "the document is empty"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_not_understood_is_refused_at_its_document(tmp_path, document, said):
+    entries = {"zarr.json": GROUP, "bad/zarr.json": document, "good/zarr.json": ARRAY}
+    archive = read(tmp_path, entries)
+    assert said in refused(archive)["bad"]
+    assert "bad/zarr.json" in refused(archive)["bad"]
+    assert refused(archive).keys() == {"bad"}
+
+
+def test_members_that_need_not_be_understood_are_told_and_kept_apart(tmp_path):
+    optional = {"must_understand": False, "level": 1}
+    archive = read(
+        tmp_path, {"zarr.json": {**GROUP, "later": optional}, "a/zarr.json": array(later=optional)}
+    )
+    assert refused(archive) == {}
+    assert [(p.severity, p.node) for p in archive.all_problems()] == [("warning", ""), ("warning", "a")]
+    assert node(archive, "a").extra == {"later": optional}
+
+
+def test_every_problem_of_an_array_comes_at_once(tmp_path):
+    document = array(without="shape", data_type="int128", comment="hello", codecs=[])
+    assert len(node(read(tmp_path, {"zarr.json": document})).problems) == 4
+
+
+# ----- hierarchies
+
+
+def test_chunks_whose_document_is_gone_are_refused(tmp_path):
+    entries = {"zarr.json": GROUP, "a/c/0/1": CHUNK, "b/0.1": CHUNK, "d/c.0.0": CHUNK, "e/zarr.json": ARRAY}
+    archive = read(tmp_path, entries)
+    assert {path: reason.split("; ")[0] for path, reason in refused(archive).items()} == {
+        "a": "/a: chunks without an array",
+        "b": "/b: chunks without an array",
+        "d": "/d: chunks without an array",
+    }
+
+
+def test_a_node_inside_an_array_is_refused(tmp_path):
+    archive = read(tmp_path, {"zarr.json": ARRAY, "c/0/0": CHUNK, "inner/zarr.json": ARRAY})
+    assert refused(archive).keys() == {"inner"}
+    assert not node(archive).refused
+
+
+def test_a_node_of_two_formats_is_refused_unless_v3_is_asked_for(tmp_path):
+    entries = {"zarr.json": GROUP, "a/zarr.json": ARRAY, "a/.zarray": {}}
+    assert "two formats" in refused(read(tmp_path, entries))["a"]
+    assert refused(read(tmp_path, entries, only=True)) == {}
+
+
+def test_strays_are_named(tmp_path):
+    archive = read(tmp_path, {"zarr.json": GROUP, "README.txt": b"", ".DS_Store": b""})
+    assert [(p.severity, p.key) for p in archive.problems] == [("note", "README.txt")]
+
+
+def test_without_documents_there_is_no_archive(tmp_path):
+    with pytest.raises(UsageError, match=r"no Zarr v3 archive is here"):
+        read(tmp_path, {"a.txt": b""})
+
+
+def test_documents_win_over_consolidated_metadata(tmp_path):
+    stale = {"a": array(fill_value=9), "ghost": ARRAY}
+    root = {**GROUP, "consolidated_metadata": {"kind": "inline", "metadata": stale}}
+    archive = read(tmp_path, {"zarr.json": root, "a/zarr.json": ARRAY, "b/zarr.json": ARRAY})
+    assert archive.consolidated
+    assert node(archive, "a").layout.fill_value == 0
+    assert {(p.kind, p.node) for p in archive.problems} == {
+        ("consolidated", "a"),
+        ("consolidated", "b"),
+        ("consolidated", "ghost"),
+    }
+
+
+@pytest.fixture
+def source(tmp_path) -> Path:
+    """What zarr-python writes: plain, sharded, transposed, big-endian, text; consolidated."""
+    path = tmp_path / "old.zarr"
+    root = zarr.create_group(path, attributes={"title": "old"})
+    values = np.arange(120).reshape(10, 12)
+    options: dict[str, Any] = {"shape": (10, 12), "dtype": "uint16", "fill_value": 5}
+    root.create_array("plain", chunks=(3, 5), **options)[:7] = values[:7]
+    root.create_array("g/shards", chunks=(2, 3), shards=(4, 6), **options)[:5] = values[:5]
+    start = ShardingCodec(
+        chunk_shape=(2, 3),
+        codecs=[BytesCodec(endian="big")],
+        index_codecs=[BytesCodec(endian="little")],
+        index_location="start",
+    )
+    root.create_array("g/start", chunks=(4, 6), serializer=start, compressors=None, **options)[...] = values
+    keys = {"name": "v2", "separator": "."}
+    root.create_array("v2", chunks=(4, 4), chunk_key_encoding=keys, **options)[...] = values
+    root.create_array("named", chunks=(4, 4), dimension_names=["y", "x"], **options)[...] = values
+    checked = {"compressors": [Crc32cCodec()], "serializer": BytesCodec(endian="big")}
+    root.create_array("checked", chunks=(4, 4), **checked, **options)[...] = values
+    root.create_array("scalar", shape=(), dtype="float64")[...] = 3.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that consolidated metadata has no specification
+        zarr.consolidate_metadata(path)
+    return path
+
+
+def values(path: Path) -> dict[str, tuple[Any, ...]]:
+    root = zarr.open_group(path, mode="r", zarr_format=3)
+    return {
+        name: (np.asarray(array[...]).tolist(), array.metadata.dimension_names, array.attrs.asdict())
+        for name, array in root.members(max_depth=None)
+        if isinstance(array, zarr.Array)
+    }
+
+
+def test_what_zarr_python_writes_is_described(source):
+    archive = zarr_v3.read(open_storage(source))
+    assert archive.all_problems() == ()
+    assert archive.consolidated
+    assert {n.path for n in archive.nodes if isinstance(n, ArrayNode)} == values(source).keys()
+
+
+@pytest.mark.parametrize("codecs", ["portable", "keep", "zstd:3", "none"])
+@pytest.mark.parametrize("index", [None, "bytes", "crc32c"])
+def test_a_copy_holds_every_value(source, tmp_path, codecs, index):
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs=codecs, shard_index=index))
+    outcome = zarrlift.migrate(source, tmp_path / "new.zarr", recipe=recipe)
+    assert outcome.ok, outcome.problems
+    assert values(tmp_path / "new.zarr") == values(source)
+    assert zarrlift.verify(source, tmp_path / "new.zarr", full=True).ok
+    (codec,) = json.loads((tmp_path / "new.zarr/g/start/zarr.json").read_text())["codecs"]
+    assert codec["configuration"]["index_location"] == "start"
+
+
+def test_what_asks_for_no_change_is_copied_as_it_is(source, tmp_path):
+    plan = zarrlift.plan(source, tmp_path / "new.zarr")
+    assert {array.route.name for array in plan.arrays} == {"relink"}
+    zarrlift.migrate(source, tmp_path / "new.zarr")
+    shard = "g/shards/c/0/1"
+    assert (tmp_path / "new.zarr" / shard).read_bytes() == (source / shard).read_bytes()
+    assert zarrlift.inspect(tmp_path / "new.zarr").format == "zarr3"
+
+
+@pytest.fixture
+def layered(tmp_path) -> Path:
+    """An archive of an array that zarrstack stores through transformers; consolidated."""
+    path = tmp_path / "layered.zarr"
+    sharding = zarrstack.Sharding(chunks_per_shard=[2, 2])
+    array = zarrstack.create_array(
+        path, name="a", shape=(8, 8), chunks=(2, 2), dtype="i4", storage_transformers=[sharding]
+    )
+    array[...] = np.arange(64).reshape(8, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(array.store)
+    return path
+
+
+@pytest.mark.parametrize("can_list", [True, False])
+def test_an_array_with_storage_transformers_is_refused_in_one_sentence(layered, can_list):
+    storage = open_storage(layered)
+    storage.can_list = can_list
+    archive = zarr_v3.read(storage)
+    (problem,) = archive.all_problems()
+    assert (problem.node, problem.kind) == ("a", "unsupported")
+    assert "--source-through per-array" in problem.advice
+
+
+def test_an_array_with_storage_transformers_is_migrated_through_them(layered, tmp_path):
+    outcome = zarrlift.migrate(layered, tmp_path / "new.zarr", source_through="per-array")
+    assert outcome.ok, outcome.problems
+    assert outcome.problems == ()
+    assert (zarr.open_array(tmp_path / "new.zarr", path="a")[...].ravel() == np.arange(64)).all()
+
+
+def test_in_place_there_is_nothing_to_do(source):
+    with pytest.raises(UsageError, match="this is Zarr v3 already"):
+        zarrlift.migrate(source, in_place=True)
+    with pytest.raises(UsageError, match="this is Zarr v3 already"):
+        zarrlift.verify(source, source)
+
+
+def test_a_damaged_shard_is_refused_at_its_key(source, tmp_path):
+    shard = source / "g/shards/c/0/1"
+    content = bytearray(shard.read_bytes())
+    content[-6] ^= 1
+    shard.write_bytes(content)
+    outcome = zarrlift.migrate(source, tmp_path / "new.zarr")
+    (problem,) = (problem for problem in outcome.problems if problem.severity == "refusal")
+    assert (problem.node, problem.key) == ("g/shards", "g/shards/c/0/1")
+    assert "checksum" in problem.message
+    assert not (tmp_path / "new.zarr/g/shards/zarr.json").exists()
+
+
+def test_of_many_faulty_keys_of_consolidated_metadata_the_first_are_named_and_the_others_counted(tmp_path):
+    faulty = {f"/{number}": GROUP for number in range(250)}
+    root = {**GROUP, "consolidated_metadata": {"kind": "inline", "metadata": {"a": ARRAY, **faulty}}}
+    storage = open_storage(tree(tmp_path / "many", {"zarr.json": root, "a/zarr.json": ARRAY}).root)
+    *named, last = zarr_v3.read(storage).problems
+    assert [problem.found for problem in named] == [f'the key "/{number}"' for number in range(100)]
+    assert last.message == "150 more times: consolidated metadata has a key that is no node"
+
+
+def test_a_store_that_cannot_list_is_read_by_its_consolidated_metadata(source, tmp_path):
+    storage = open_storage(source)
+    known = zarr_v3.read(storage)
+    storage.can_list = False
+    found = zarr_v3.read(storage)
+    assert [n.path for n in found.nodes] == [n.path for n in known.nodes]
+    layouts = [[n.layout for n in side.nodes if isinstance(n, ArrayNode)] for side in (found, known)]
+    assert layouts[0] == layouts[1]
+    bare = open_storage(tree(tmp_path / "bare", {"zarr.json": GROUP, "a/zarr.json": ARRAY}).root)
+    bare.can_list = False
+    with pytest.raises(UsageError, match="cannot be found"):
+        zarr_v3.read(bare)
+
+
+STRUCT = {
+    "name": "struct",
+    "configuration": {"fields": [{"name": "a", "data_type": "int32"}, {"name": "b", "data_type": "float64"}]},
+}
+"""As zarr-python 3.4.2 writes it; 3.1.6 knows `structured` alone."""
+
+
+@pytest.mark.parametrize(
+    ("codecs", "route"), [("portable", "relink"), ("keep", "relink"), ("gzip:1", "recode")]
+)
+@pytest.mark.parametrize(("fill", "missing"), [({"a": 1, "b": 2.5}, (1, 2.5)), ("", (0, 0.0))])
+def test_structs_are_written_under_the_name_that_every_zarr_python_reads(
+    codecs: str, route: str, fill: Any, missing: tuple[int, float], tmp_path: Path
+) -> None:
+    stored = np.array([(3, 0.5), (-1, 1e9)], "<i4,<f8")
+    chunk = document((2,), STRUCT, [{"name": "bytes", "configuration": {"endian": "little"}}], fill)
+    write(tmp_path / "old", {**chunk, "shape": [3]}, stored.tobytes())
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs=codecs))
+    outcome = zarrlift.migrate(tmp_path / "old", tmp_path / "new", recipe=recipe)
+    assert outcome.ok, outcome.problems
+    assert outcome.plan is not None
+    assert [array.route.name for array in outcome.plan.arrays] == [route]
+    assert json.loads((tmp_path / "new/zarr.json").read_bytes())["data_type"]["name"] == "structured"
+    assert zarr.open_array(tmp_path / "new", mode="r")[...].tolist() == [*stored.tolist(), missing]
+    assert zarrlift.verify(tmp_path / "old", tmp_path / "new", full=True).ok
+
+
+def test_bytes_of_variable_length_are_too() -> None:
+    found = Describer().describe(
+        {**ARRAY, "data_type": "variable_length_bytes", "codecs": [{"name": "vlen-bytes"}], "fill_value": ""}
+    )
+    assert found.layout is not None
+    assert found.layout.data_type.name == "bytes"

@@ -1,0 +1,427 @@
+"""What a `.zarray` says, and each way in which one can be wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.v2_trees import array, messages, node, one, read
+
+from zarrlift.archive.nodes import Layout
+from zarrlift.formats.zarr_v2.array import Describer
+from zarrlift.formats.zarr_v2.deviations import DEVIATIONS, DTYPE_DEVIATIONS
+from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.data_types.v3 import DataType
+
+BLOSC = {"id": "blosc", "cname": "zstd", "clevel": 3, "shuffle": 1, "blocksize": 0}
+
+
+def chain(tmp_path, **changes):
+    found = one(tmp_path, array(**changes))
+    assert found.layout is not None, found.problems
+    return [codec.to_json() for codec in found.layout.chain.codecs]
+
+
+def blosc(**changes):
+    sane = {"cname": "zstd", "clevel": 3, "shuffle": "shuffle", "typesize": 4, "blocksize": 0}
+    return {"name": "blosc", "configuration": {**sane, **changes}}
+
+
+LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}
+BIG = {"name": "bytes", "configuration": {"endian": "big"}}
+PLAIN = {"name": "bytes"}
+STRUCT = [["a", "<i4"], ["b", ">f8"]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    {
+        "plain": ({}, [LITTLE]),
+        "big-endian": ({"dtype": ">i4"}, [BIG]),
+        "one byte has no order": ({"dtype": "|u1"}, [PLAIN]),
+        "S has no order": ({"dtype": "|S4", "fill_value": ""}, [PLAIN]),
+        "text has one": ({"dtype": ">U4", "fill_value": ""}, [BIG]),
+        "times have one": ({"dtype": ">M8[ns]"}, [BIG]),
+        "little-endian struct": ({"dtype": [["a", "<i4"]], "fill_value": None}, [LITTLE]),
+        "mixed struct": (
+            {"dtype": STRUCT, "fill_value": None},
+            [{"name": "numpy_bytes", "configuration": {"dtype": STRUCT}}],
+        ),
+        "order F": ({"order": "F"}, [{"name": "transpose", "configuration": {"order": [1, 0]}}, LITTLE]),
+        "order F of one axis": ({"order": "F", "shape": [4], "chunks": [2]}, [LITTLE]),
+        "blosc": ({"compressor": BLOSC}, [LITTLE, blosc()]),
+        "blosc, all defaults": ({"compressor": {"id": "blosc"}}, [LITTLE, blosc(cname="lz4", clevel=5)]),
+        "automatic shuffle": ({"compressor": {**BLOSC, "shuffle": -1}}, [LITTLE, blosc()]),
+        "automatic shuffle of bytes": (
+            {"dtype": "|u1", "compressor": {**BLOSC, "shuffle": -1}},
+            [PLAIN, blosc(shuffle="bitshuffle", typesize=1)],
+        ),
+        "blosc takes large items for bytes": (
+            {"dtype": "|V300", "fill_value": None, "compressor": {**BLOSC, "shuffle": -1}},
+            [PLAIN, blosc(shuffle="shuffle", typesize=1)],
+        ),
+        "blosc sees what a filter leaves": (
+            {"filters": [{"id": "delta", "dtype": "<i4", "astype": "<i2"}], "compressor": BLOSC},
+            [
+                LITTLE,
+                {"name": "numcodecs.delta", "configuration": {"dtype": "<i4", "astype": "<i2"}},
+                blosc(typesize=2),
+            ],
+        ),
+        "blosc sees bytes behind a checksum": (
+            {"filters": [{"id": "crc32"}], "compressor": BLOSC},
+            [LITTLE, {"name": "numcodecs.crc32"}, blosc(typesize=1)],
+        ),
+        "zstd": (
+            {"compressor": {"id": "zstd", "level": 1}},
+            [LITTLE, {"name": "zstd", "configuration": {"level": 1, "checksum": False}}],
+        ),
+        "gzip's default level": (
+            {"compressor": {"id": "gzip", "level": -1}},
+            [LITTLE, {"name": "gzip", "configuration": {"level": 6}}],
+        ),
+        "crc32c at the end": ({"filters": [{"id": "crc32c"}]}, [LITTLE, {"name": "crc32c"}]),
+        "crc32c at the start": (
+            {"filters": [{"id": "crc32c", "location": "start"}]},
+            [LITTLE, {"name": "numcodecs.crc32c", "configuration": {"location": "start"}}],
+        ),
+        "zlib": (
+            {"compressor": {"id": "zlib", "level": 1}},
+            [LITTLE, {"name": "numcodecs.zlib", "configuration": {"level": 1}}],
+        ),
+        "objects": (
+            {"dtype": "|O", "fill_value": "", "filters": [{"id": "vlen-utf8"}], "compressor": BLOSC},
+            [{"name": "vlen-utf8"}, blosc(typesize=1)],
+        ),
+        "objects in order F": (
+            {"dtype": "|O", "fill_value": None, "order": "F", "filters": [{"id": "vlen-bytes"}]},
+            [{"name": "transpose", "configuration": {"order": [1, 0]}}, {"name": "vlen-bytes"}],
+        ),
+        "pickle is described": (
+            {"dtype": "|O", "fill_value": None, "filters": [{"id": "pickle", "protocol": 4}]},
+            [{"name": "numcodecs.pickle", "configuration": {"protocol": 4}}],
+        ),
+    }.values(),
+    ids=lambda value: "",
+)
+def test_order_filters_and_compressor_become_a_chain(tmp_path, changes, expected):
+    assert chain(tmp_path, **changes) == expected
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        (array(shape=[-1, 6]), "shape is no list of lengths"),
+        (array(shape=[4.0, 6]), "shape is no list of lengths"),
+        (array(shape=[True, 6]), "shape is no list of lengths"),
+        (array(shape=[2**62, 4]), "shape has too many elements"),
+        (array(shape=[0, 2**64]), "shape has too many elements"),
+        (array(shape=[1] * 40, chunks=[1] * 40), "shape has too many axes"),
+        (array(chunks=[0, 3]), "a chunk has length 0"),
+        (array(chunks=[2]), "another number of axes"),
+        (array(chunks=[2**40, 2**40]), "chunks has too many elements"),
+        (array(without="shape"), "shape is missing"),
+        (array(without="dtype"), "dtype is missing"),
+        (array(without="zarr_format"), "zarr_format"),
+        (array(zarr_format=1), "zarr_format"),
+        (array(dtype="|V2000000000", fill_value=None), "an element is too large"),
+        (array(dtype="<q7"), "not a Zarr v2 dtype"),
+        (array(dtype="|O", fill_value=None), "without an object codec"),
+        (array(dtype=[["a", "|O"]], fill_value=None, filters=[{"id": "pickle"}]), "object fields"),
+        (array(fill_value=2**40), "fill"),
+        (array(fill_value="NaN"), "fill"),
+        (array(order="A"), "order"),
+        (array(dimension_separator="-"), "dimension_separator"),
+        (array(filters={"id": "zlib"}), "filters"),
+        (array(compressor={"level": 1}), "compressor"),
+        (array(compressor={"id": "zlib", "strength": 1}), "compressor.strength"),
+        (array(compressor={"id": "zfpy", "mode": 4}), "unknown codec 'zfpy'"),
+        (array(filters=[{"id": "vlen-utf8"}]), "stands where no objects are"),
+        (
+            array(dtype="|O", fill_value="", filters=[{"id": "vlen-utf8"}, {"id": "pickle"}]),
+            "filters[1]: the object codec 'pickle'",
+        ),
+        (
+            array(dtype="|O", fill_value="", filters=[{"id": "vlen-utf8"}], compressor={"id": "pickle"}),
+            "compressor: the object codec 'pickle'",
+        ),
+        (
+            array(dtype="|O", fill_value=None, order="F", filters=[{"id": "json2"}]),
+            "what zarr-python reads is not what was written",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_described_is_refused_by_name(tmp_path, document, said):
+    found = one(tmp_path, document)
+    assert found.refused
+    assert found.layout is None
+    assert said in messages(found)
+    assert all(problem.node == "" and problem.key for problem in found.problems)
+
+
+def test_every_problem_of_a_document_comes_at_once(tmp_path):
+    wrong = array(shape=[-1], dtype="<x9", order="Z", compressor={"id": "zlib", "level": 99})
+    said = messages(one(tmp_path, wrong))
+    assert all(word in said for word in ("shape", "'<x9'".strip("'"), "order", "level"))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "an empty file"),
+        (b"\xef\xbb\xbf{}", "byte order mark"),
+        (b'{"a": "\xff"}', "not UTF-8; found byte 0xff at position 7"),
+        (b'{"zarr_format": 2,', "not JSON"),
+        (b"[]", "not a JSON object; found []"),
+        (b'{"a": 1, "a": 2}', "there twice"),
+        (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
+        (b'{"a": ' + b"9" * 10_000 + b"}", "cannot be read"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+@pytest.mark.parametrize("key", [".zarray", ".zattrs"])
+def test_a_document_that_is_no_document_is_one_clear_problem(tmp_path, key, content, said):
+    found = node(read(tmp_path, {".zarray": array(), key: content}))
+    refusals = [problem for problem in found.problems if problem.severity == "refusal"]
+    assert len(refusals) == 1
+    assert said in str(refusals[0])
+    assert refusals[0].key == key
+
+
+def test_non_finite_numbers_in_attributes_are_handed_on(tmp_path):
+    found = node(read(tmp_path, {".zarray": array(), ".zattrs": b'{"a": [NaN, -Infinity]}'}))
+    assert repr(found.attributes) == "{'a': [nan, -inf]}"
+    assert not found.refused
+
+
+def test_a_fill_value_of_null_is_the_types_zero_and_is_told_apart(tmp_path):
+    found = one(tmp_path, array(fill_value=None))
+    assert found.fill_is_null
+    assert found.layout is not None
+    assert found.layout.fill_value == 0
+
+
+def test_unknown_members_are_kept_aside_with_a_note(tmp_path):
+    found = one(tmp_path, array(lab_id={"number": 7}))
+    assert found.extra == {"lab_id": {"number": 7}}
+    assert "lab_id" in messages(found, "note")
+    assert not found.refused
+
+
+DEVIANT = {
+    "dtype-without-byte-order": (array(dtype="=i4"), array()),
+    "text-of-bytes": (
+        array(dtype="<U1", fill_value="", _NCZARR_ARRAY={"dimrefs": ["/x", "/y"]}),
+        array(dtype="|S1", fill_value=""),
+    ),
+    "format-as-text": (array(zarr_format="2"), array()),
+    "blosc-nthreads": (array(compressor={**BLOSC, "nthreads": 1}), array(compressor=BLOSC)),
+    "lzma-delta": (
+        array(compressor={"id": "lzma", "preset": 6, "delta": 1}),
+        array(compressor={"id": "lzma", "preset": 6}),
+    ),
+    "missing-filters": (array(without="filters"), array()),
+    "missing-order": (array(without="order"), array()),
+    "missing-compressor": (array(without="compressor"), array()),
+    "missing-fill-value": (array(without="fill_value"), array(fill_value=None)),
+    "zero-length-chunk": (array(shape=[0, 6], chunks=[0, 3]), array(shape=[0, 6], chunks=[1, 3])),
+    "zero-for-bytes": (array(dtype="|S4", fill_value=0), array(dtype="|S4", fill_value="")),
+    "zero-for-objects": (
+        array(dtype="|O", filters=[{"id": "vlen-utf8"}], fill_value=0),
+        array(dtype="|O", filters=[{"id": "vlen-utf8"}], fill_value=""),
+    ),
+    "text-too-long": (array(dtype="<U2", fill_value="longer"), array(dtype="<U2", fill_value="lo")),
+    "text-for-bytes": (array(dtype="|S4", fill_value="a-b"), array(dtype="|S4", fill_value="YS1iAA==")),
+    "float-for-integer": (array(fill_value=7.0), array(fill_value=7)),
+    "number-for-bool": (array(dtype="|b1", fill_value=1), array(dtype="|b1", fill_value=True)),
+    "number-for-complex": (array(dtype="<c8", fill_value=2.5), array(dtype="<c8", fill_value=[2.5, 0.0])),
+    "number-as-text": (array(dtype="<f8", fill_value="1.5"), array(dtype="<f8", fill_value=1.5)),
+    "object-for-struct": (
+        array(dtype=[["a", "<i2"]], fill_value={"a": 258}),
+        array(dtype=[["a", "<i2"]], fill_value="AgE="),
+    ),
+}
+
+
+@pytest.mark.parametrize("row", [*DTYPE_DEVIATIONS, *DEVIATIONS], ids=lambda row: row.name)
+def test_a_tolerated_deviation_reads_as_its_normal_form_and_is_noted(tmp_path, row):
+    deviant, normal = DEVIANT[row.name]
+    found, plain = one(tmp_path / "deviant", deviant), one(tmp_path / "normal", normal)
+    assert found.layout is not None, found.problems
+    assert found.layout == plain.layout
+    assert found.fill_is_null == plain.fill_is_null
+    assert f"{row.name}: " in messages(found, row.severity)
+
+
+def test_the_format_of_a_group_may_be_text_too(tmp_path):
+    archive = read(tmp_path, {".zgroup": {"zarr_format": "2"}})
+    (problem,) = archive.nodes[0].problems
+    assert (problem.kind, problem.severity, problem.key) == ("deviation", "note", ".zgroup")
+
+
+def test_every_tolerated_deviation_has_a_case_here():
+    assert {row.name for row in (*DTYPE_DEVIATIONS, *DEVIATIONS)} == DEVIANT.keys()
+
+
+@pytest.mark.parametrize(
+    ("named", "meant"),
+    [
+        ({"id": "delta", "dtype": "u1"}, {"id": "delta", "dtype": "|u1"}),
+        ({"id": "delta", "dtype": "i4", "astype": "=i2"}, {"id": "delta", "dtype": "<i4", "astype": "<i2"}),
+        (
+            {"id": "astype", "encode_dtype": "int16", "decode_dtype": "int32"},
+            {"id": "astype", "encode_dtype": "<i2", "decode_dtype": "<i4"},
+        ),
+    ],
+    ids=lambda item: item["id"],
+)
+def test_data_types_of_filters_without_a_byte_order_are_taken_like_the_arrays(tmp_path, named, meant):
+    dtype = "|u1" if named.get("dtype") == "u1" else "<i4"
+    found = one(tmp_path / "named", array(dtype=dtype, filters=[named]))
+    plain = one(tmp_path / "meant", array(dtype=dtype, filters=[meant]))
+    assert found.layout is not None, found.problems
+    assert found.layout == plain.layout
+    assert "dtype-without-byte-order: " in messages(found, "warning")
+    assert "dtype-without-byte-order: " not in messages(plain, "warning")
+
+
+@pytest.mark.parametrize(("text", "second"), [("YQ==", "base64 of \"b'a'\""), ("ab!", "broken base64")])
+def test_a_text_as_fill_value_of_bytes_is_refused_with_both_readings(tmp_path, text, second):
+    found = one(tmp_path, array(dtype="|O", filters=[{"id": "vlen-bytes"}], fill_value=text))
+    assert found.refused
+    (problem,) = (p for p in found.problems if p.severity == "refusal")
+    assert problem.found == f'"{text}": the text as it stands (zarr-python 2), or {second} (zarr-python 3)'
+
+
+BEYOND_V3 = {
+    "long double": ("<f16", 0.5, "5.0e-01"),
+    "long complex": (">c32", [0.5, "NaN"], ["5.0e-01", "NaN"]),
+    "sub-array": ([["a", "<i2", [2]], ["b", "|u1"]], "AQACAAU=", {"a": [1, 2], "b": 5}),
+    "no fill value": ([["a", "<i2", [2]], ["b", "<f16"]], None, {"a": [0, 0], "b": "0.0e+00"}),
+}
+
+
+@pytest.mark.parametrize(("dtype", "fill", "described"), BEYOND_V3.values(), ids=BEYOND_V3)
+def test_items_that_no_v3_type_holds_are_described_as_objects(tmp_path, dtype, fill, described):
+    found = one(tmp_path, array(dtype=dtype, fill_value=fill))
+    assert found.layout is not None, found.problems
+    assert found.layout.data_type == DataType("object")
+    assert found.layout.chain.codecs[0] == CodecSpec("numpy_bytes", {"dtype": dtype})
+    assert found.layout.fill_value == described
+
+
+LYING_FILTERS = {
+    "floats of another size": ("<i4", {"id": "delta", "dtype": "<f8"}),
+    "floats over whole numbers": ("<i4", {"id": "delta", "dtype": "<f4"}),
+    "another size": ("<i4", {"id": "delta", "dtype": "<i2"}),
+    "scaled whole numbers": ("<i4", {"id": "fixedscaleoffset", "dtype": "<f4", "scale": 1, "offset": 0}),
+    "digits of whole numbers": ("<i4", {"id": "quantize", "dtype": "<f4", "digits": 1}),
+    "decoded to another type": ("<i4", {"id": "astype", "decode_dtype": "<f4", "encode_dtype": "<f8"}),
+}
+
+
+@pytest.mark.parametrize(("dtype", "codec"), LYING_FILTERS.values(), ids=LYING_FILTERS)
+def test_a_filter_for_another_type_than_the_arrays_is_refused(tmp_path, dtype, codec):
+    found = one(tmp_path, array(dtype=dtype, filters=[codec]))
+    assert found.refused
+    assert "is not what the filter is given" in messages(found, "refusal")
+
+
+@pytest.mark.parametrize("dtype", ["<M8[ns]", "<u8", ">i8", "<f8"])
+def test_differences_of_the_same_bits_as_whole_numbers_are_fine(tmp_path, dtype):
+    assert not one(tmp_path, array(dtype=dtype, filters=[{"id": "delta", "dtype": "<i8"}])).refused
+
+
+def test_times_without_unit_stay_without_unit(tmp_path):
+    found = one(tmp_path, array(dtype="<m8"))
+    assert found.layout is not None
+    assert found.layout.data_type.configuration["unit"] == "generic"
+
+
+# ----- whatever a document says
+
+
+lengths = st.lists(st.integers(-1, 2**65) | st.just(0) | st.floats(), max_size=3)
+codecs = st.one_of(
+    st.none(),
+    st.fixed_dictionaries(
+        {
+            "id": st.sampled_from(
+                ["blosc", "zlib", "delta", "astype", "categorize", "vlen-utf8", "json2", "x"]
+            )
+        },
+        optional={
+            "level": st.integers(-2, 30),
+            "shuffle": st.integers(-2, 3) | st.booleans(),
+            "typesize": st.none() | st.integers(-1, 300),
+            "dtype": st.sampled_from(["<i4", "i4", "|O", 3, None, "f4,f4"]),
+            "astype": st.sampled_from(["<i2", "u1", [], None]),
+            "labels": st.sampled_from([["a"], [1], None]),
+        },
+    ),
+)
+dtypes = st.recursive(
+    st.sampled_from(
+        ["<i4", ">f8", "|b1", "|O", "<M8", "<M8[ns]", "|S3", "<U2", "<U0", "|V5", "<f16", "=i4", 3]
+    ),
+    lambda inner: st.lists(
+        st.tuples(st.sampled_from(["a", "b", ""]), inner) | st.tuples(st.just("c"), inner, lengths),
+        max_size=3,
+    ),
+    max_leaves=5,
+)
+fills = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.just([1, "NaN"]),
+    st.just({}),
+)
+documents = st.fixed_dictionaries(
+    {},
+    optional={
+        "zarr_format": st.sampled_from([2, 2, 2, "2", 3]),
+        "shape": st.just([4, 6]) | lengths,
+        "chunks": st.just([2, 3]) | lengths,
+        "dtype": dtypes,
+        "compressor": codecs | fills,
+        "filters": st.none() | st.lists(codecs, max_size=3) | fills,
+        "fill_value": fills,
+        "order": st.sampled_from(["C", "F", "K", 1]),
+        "dimension_separator": st.sampled_from([".", "/", None, 0]),
+        "attributes": fills,
+    },
+)
+
+
+@given(documents)
+def test_any_document_gives_a_layout_or_problems_never_another_error(document):
+    document = json.loads(json.dumps(document))
+    found = Describer().describe(document)
+    if found.refused:
+        return
+    assert found.shape is not None
+    assert found.chunk_shape is not None
+    assert found.data_type is not None
+    assert found.chain is not None
+    assert all(length > 0 for length in found.chunk_shape)
+    assert len(found.shape) == len(found.chunk_shape)
+
+
+@given(documents)
+def test_a_document_read_twice_says_the_same(document):
+    document = json.loads(json.dumps(document))
+    describer = Describer()
+    first, second = describer.describe(document), describer.describe(document)
+    assert repr(first) == repr(second) == repr(Describer().describe(document))
+
+
+def test_layouts_are_plain_data(tmp_path):
+    layout = one(tmp_path, array()).layout
+    assert isinstance(layout, Layout)
+    assert layout.dimension_names is None

@@ -1,0 +1,160 @@
+"""What is taken for right at first sight, zarr-metadata takes for right too."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zarrlift.formats.zarr_v2.array import strict_problems
+from zarrlift.formats.zarr_v2.fast_path import plainly_right
+
+NUMBERS = ["|b1", "|i1", "|u1", *(f"{order}{kind}" for order in "<>" for kind in
+           ("i2", "i4", "i8", "u2", "u4", "u8", "f2", "f4", "f8"))]  # fmt: skip
+OTHERS = ["|O", "<U3", ">U1", "|S4", "<M8[s]", ">m8[ns]", "<M8[D]", "<m8[Y]"]
+ODD = [
+    *("<c8", "<f16", ">b1", "|i2", "i4", "<i3", "<f1", "", "|U3", "<S4", "|S0", "<U0", "<S", "|O8", "O"),
+    *("<M8", "<M8[10s]", "<M8[fs]", "|M8[s]", "<M8[ns]x", "<U3\n", "<U99999"),
+    *([["a", "<i4"]], None, 3),
+]
+FILLS = [
+    *(None, False, True, 0, 1, -1, 127, 128, -128, -129, 255, 256, 2**31),
+    *(2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 10**400),
+    *(0.0, -0.0, 1.5, 65504.0, 65519.0, 65520.0, 1e39, 1e308, float("nan"), float("inf")),
+    *("NaN", "Infinity", "-Infinity", "nan", "", "0x7fc00000", "AAAA", "NaT", [0.0, 0.0], {}),
+]
+PLAIN = {
+    "zarr_format": 2, "shape": [1], "chunks": [1], "dtype": "<i4",
+    "compressor": None, "fill_value": 0, "order": "C", "filters": None,
+}  # fmt: skip
+
+levels = st.one_of(st.integers(-3, 25), st.sampled_from([None, True, 1.0, "1", 2**40]))
+compressors = st.one_of(
+    st.none(),
+    st.fixed_dictionaries(
+        {
+            "id": st.just("blosc"),
+            "cname": st.sampled_from(["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd", "LZ4", 1]),
+            "clevel": levels,
+            "shuffle": levels,
+        },
+        optional={"blocksize": levels, "typesize": levels},
+    ),
+    st.fixed_dictionaries(
+        {"id": st.sampled_from(["gzip", "zlib", "bz2", "zstd", "lz4", "lzma", "", None])},
+        optional={"level": levels, "acceleration": levels, "checksum": st.booleans()},
+    ),
+)
+JSON2 = {
+    "id": "json2", "encoding": "utf-8", "skipkeys": False, "ensure_ascii": True, "check_circular": True,
+    "allow_nan": True, "sort_keys": True, "indent": None, "separators": [",", ":"], "strict": True,
+}  # fmt: skip
+object_codec = st.one_of(
+    st.sampled_from([JSON2, {**JSON2, "more": 1}, {"id": "pickle"}, {"id": "pickle", "protocol": 5}]),
+    st.fixed_dictionaries(
+        {"id": st.sampled_from(["vlen-utf8", "vlen-bytes", "vlen-array", "json2", "msgpack2", None])},
+        optional={"dtype": st.just("<i4"), "x": st.just(1)},
+    ),
+)
+fills = st.one_of(st.sampled_from(FILLS), st.integers(), st.floats(), st.text(max_size=3))
+documents = st.fixed_dictionaries(
+    {
+        **{name: st.just(PLAIN[name]) for name in ("shape", "chunks")},
+        "zarr_format": st.sampled_from([2, 2, 2, 2.0, 3, "2", True]),
+        "dtype": st.sampled_from([*NUMBERS, *OTHERS, *OTHERS, *ODD]),
+        "compressor": compressors,
+        "fill_value": fills,
+        "order": st.sampled_from(["C", "F", "C", "c", "A", None, 0]),
+        "filters": st.one_of(
+            st.sampled_from([None, None, None, [], [{"id": "shuffle", "elementsize": 4}]]),
+            st.lists(object_codec, min_size=1, max_size=2),
+        ),
+    },
+    optional={"dimension_separator": st.sampled_from([".", "/", "", None, 1]), "other": st.just(1)},
+)
+
+
+def agrees(document):
+    """Whether a document is judged right, or left to zarr-metadata to judge."""
+    return not plainly_right(document) or strict_problems(document, known_dtype=True) == []
+
+
+@settings(max_examples=500, deadline=None)
+@given(document=documents)
+def test_nothing_is_taken_for_right_that_zarr_metadata_refuses(document):
+    assert agrees(document)
+
+
+@pytest.mark.parametrize("dtype", [*NUMBERS, *OTHERS, *(word for word in ODD if isinstance(word, str))])
+def test_no_fill_value_is_either(dtype):
+    filters = [{"id": "vlen-utf8"}] if dtype == "|O" else None
+    plain = {**PLAIN, "dtype": dtype, "filters": filters}
+    assert [fill for fill in FILLS if not agrees({**plain, "fill_value": fill})] == []
+    assert plainly_right({**plain, "fill_value": None}) is (dtype in (*NUMBERS, *OTHERS))
+
+
+@pytest.mark.parametrize(
+    "codec", [JSON2, {"id": "pickle", "protocol": 5}, {"id": "vlen-utf8"}, {"id": "vlen-bytes"}]
+)
+def test_objects_are_right_with_the_one_codec_that_makes_bytes_of_them(codec):
+    objects = {**PLAIN, "dtype": "|O"}
+    assert plainly_right({**objects, "filters": [codec]})
+    assert agrees({**objects, "filters": [codec]})
+    for filters in (None, [], [codec, codec], [{**codec, "more": 1}], codec, [codec["id"]]):
+        assert not plainly_right({**objects, "filters": filters})
+    assert not plainly_right({**PLAIN, "filters": [codec]})
+
+
+def test_no_codec_is_either():
+    blosc = [
+        {"id": "blosc", "cname": cname, "clevel": level, "shuffle": shuffle, "blocksize": size}
+        for cname, level, shuffle, size in itertools.product(
+            ["blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"],
+            (-1, 0, 5, 9, 10),
+            (-1, 0, 1, 2, 3),
+            (0, 256),
+        )
+    ]
+    others = [
+        {"id": name, member: level}
+        for name in ("gzip", "zlib", "bz2", "zstd", "lz4")
+        for member in ("level", "acceleration")
+        for level in (-1, 0, 1, 9, 10, 22, 23)
+    ]
+    others += [
+        {"id": name, "level": level, "checksum": checksum}
+        for name in ("gzip", "zstd")
+        for level in (0, 22)
+        for checksum in (False, True, 0, None)
+    ]
+    assert [codec for codec in (*blosc, *others) if not agrees({**PLAIN, "compressor": codec})] == []
+
+
+def test_a_member_too_few_or_too_many_is_left_to_be_judged():
+    for name in PLAIN:
+        assert not plainly_right({key: value for key, value in PLAIN.items() if key != name})
+    assert plainly_right(PLAIN)
+    assert not plainly_right({**PLAIN, "more": 1})
+
+
+MOVE = """
+import sys, zarrlift
+assert zarrlift.plan(sys.argv[1]).refusals == ()
+print("zarr_metadata" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(("dtype", "loaded"), [("<u2", "False"), ("<U3", "False"), ("<c8", "True")])
+def test_what_most_archives_hold_is_read_without_loading_zarr_metadata(dtype, loaded, tmp_path):
+    zarr.create_array(tmp_path / "a", shape=(4,), chunks=(2,), dtype=np.dtype(dtype), zarr_format=2)[:] = 1
+    document = json.loads((tmp_path / "a" / ".zarray").read_text())
+    assert plainly_right(document) is (loaded == "False")
+    words = [sys.executable, "-c", MOVE, str(tmp_path / "a")]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() == loaded

@@ -1,0 +1,434 @@
+"""The hierarchy of an archive: nodes, names, links, strays, and what is consolidated."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+from tests.support.v2_trees import ARRAY, GROUP, array, messages, node, one, read, tree
+
+from zarrlift.archive.nodes import ArrayNode, GroupNode
+from zarrlift.formats.describe import describe
+from zarrlift.formats.zarr_v2 import reader as zarr_v2
+from zarrlift.storage.base import LocalStorage
+from zarrstack.core.errors import MetadataError, StorageError, UsageError
+
+
+def paths(archive):
+    return [found.path for found in archive.nodes]
+
+
+def test_nodes_come_sorted_with_the_root_first_and_implicit_groups_too(tmp_path):
+    archive = read(tmp_path, {"b/c/.zarray": ARRAY, "b/c/0.0": b"x", "a/.zgroup": GROUP})
+    assert paths(archive) == ["", "a", "b", "b/c"]
+    assert [found.implicit for found in archive.nodes if isinstance(found, GroupNode)] == [True, False, True]
+
+
+def test_an_array_may_be_the_root(tmp_path):
+    assert paths(read(tmp_path, {".zarray": ARRAY, "0.0": b"x"})) == [""]
+
+
+def test_documents_are_kept_as_they_lie(tmp_path):
+    archive = read(tmp_path, {".zgroup": GROUP, ".zattrs": b'{"a":  1}', "x/.zarray": ARRAY})
+    assert [(d.key, d.content) for d in node(archive).documents] == [
+        (".zgroup", b'{"zarr_format": 2}'),
+        (".zattrs", b'{"a":  1}'),
+    ]
+    assert [d.key for d in node(archive, "x").documents] == ["x/.zarray"]
+
+
+def test_a_refused_node_never_stops_the_others(tmp_path):
+    archive = read(
+        tmp_path, {".zgroup": GROUP, "bad/.zarray": b"{", "good/.zarray": ARRAY, "g/.zgroup": b"7"}
+    )
+    assert [found.path for found in archive.nodes if found.refused] == ["bad", "g"]
+    assert node(archive, "good").layout is not None
+
+
+def test_a_directory_is_listed_once_and_those_of_chunks_never(tmp_path, monkeypatch):
+    storage = tree(tmp_path, {".zgroup": GROUP, "a/.zarray": array(dimension_separator="/"), "a/0/0": b"x"})
+    listed = []
+    real = LocalStorage.scandir
+    monkeypatch.setattr(
+        LocalStorage, "scandir", lambda self, prefix: listed.append(prefix) or real(self, prefix)
+    )
+    zarr_v2.read(storage)
+    assert sorted(listed) == ["", "a"]
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"n/.zgroup": GROUP}, "both an array and a group"),
+        ({"n/zarr.json": {"zarr_format": 3}}, "zarr2 (.zarray) and zarr3 (zarr.json)"),
+        ({"n/attributes.json": {"n5": "2.0.0"}}, "zarr2 (.zarray) and n5 (attributes.json)"),
+    ],
+    ids=["zgroup", "zarr.json", "n5"],
+)
+def test_two_documents_of_one_node_are_refused_with_both_named(tmp_path, other, said):
+    archive = read(tmp_path, {".zgroup": GROUP, "n/.zarray": ARRAY, **other})
+    assert said in messages(node(archive, "n"))
+    assert node(archive, "n").layout is None
+
+
+def test_asking_for_zarr2_decides_between_two_formats(tmp_path):
+    archive = describe(tree(tmp_path, {".zarray": ARRAY, "zarr.json": {"zarr_format": 3}}), format="zarr2")
+    assert not node(archive).refused
+
+
+# ----- names
+
+
+@pytest.mark.parametrize("name", ["zarr.json", "..."])
+def test_names_v3_cannot_hold_are_refused_by_name(tmp_path, name):
+    archive = read(tmp_path, {".zgroup": GROUP, f"{name}/.zarray": ARRAY})
+    found = node(archive, name)
+    assert isinstance(found, ArrayNode)
+    assert found.refused
+    assert repr(name) in messages(found)
+
+
+def test_reserved_names_are_warned_of(tmp_path):
+    archive = read(tmp_path, {".zgroup": GROUP, "__x/.zarray": ARRAY})
+    assert not node(archive, "__x").refused
+    assert "reserved" in messages(node(archive, "__x"), "warning")
+
+
+def test_names_that_differ_only_by_case_are_warned_of(tmp_path):
+    archive = read(tmp_path, {".zgroup": GROUP, "a/.zarray": ARRAY, "A/.zarray": ARRAY})
+    assert "/A too" in messages(node(archive, "a"), "warning")
+
+
+# ----- what belongs to no node
+
+
+def test_files_of_operating_systems_are_passed_over_and_others_noted(tmp_path):
+    strays = {"._x": b"", ".DS_Store": b"", "README": b"hi", "docs/page.txt": b"hi"}
+    archive = read(tmp_path, {".zgroup": GROUP, "a/.zarray": ARRAY, **strays})
+    assert [problem.key for problem in archive.problems] == ["README", "docs/page.txt"]
+    assert {problem.severity for problem in archive.problems} == {"note"}
+    assert paths(archive) == ["", "a"]
+
+
+@pytest.mark.parametrize("chunk", ["a/0.0", "a/0/0", "a/b/0"])
+def test_chunks_without_their_document_are_a_refused_array(tmp_path, chunk):
+    archive = read(tmp_path, {".zgroup": GROUP, chunk: b"x", "good/.zarray": ARRAY})
+    refused = [found for found in archive.nodes if found.refused]
+    assert [found.path for found in refused] == ["a/b" if "b" in chunk else "a"]
+    assert chunk in messages(refused[0])
+
+
+def test_a_node_inside_an_array_is_refused_by_name(tmp_path):
+    archive = read(tmp_path, {".zgroup": GROUP, "a/.zarray": ARRAY, "a/0.0": b"", "a/in/.zarray": ARRAY})
+    assert [found.path for found in archive.nodes if found.refused] == ["a/in"]
+    assert "inside an array; found /a is an array" in messages(node(archive, "a/in"))
+
+
+def test_attributes_without_a_node_make_a_group_with_a_warning(tmp_path):
+    archive = read(tmp_path, {".zgroup": GROUP, "g/.zattrs": {"a": 1}})
+    assert node(archive, "g").attributes == {"a": 1}
+    assert "attributes without a node" in messages(node(archive, "g"), "warning")
+
+
+# ----- separators
+
+
+@pytest.mark.parametrize(
+    ("declared", "chunks", "chosen"),
+    [
+        (None, (), "."),
+        (None, ("0.0",), "."),
+        (None, ("1/0",), "/"),
+        (".", ("0.0",), "."),
+        ("/", ("0/1",), "/"),
+        (".", ("0.0", "0/0"), "."),
+        ("/", (), "/"),
+    ],
+)
+def test_the_keys_decide_where_the_document_does_not_say(tmp_path, declared, chunks, chosen):
+    document = (
+        array(without="dimension_separator") if declared is None else array(dimension_separator=declared)
+    )
+    found = one(tmp_path, document, chunks)
+    assert found.layout is not None, found.problems
+    assert found.layout.keys.separator == chosen
+
+
+@pytest.mark.parametrize(
+    ("declared", "chunks", "said"),
+    [
+        (".", ("0/0",), "keys such as '0/'; expected keys with '.'"),
+        ("/", ("0.1",), "keys such as '0.1'; expected keys with '/'"),
+        (None, ("0.1", "0/0"), "of both kinds"),
+    ],
+)
+def test_keys_that_contradict_the_document_refuse_the_array(tmp_path, declared, chunks, said):
+    document = (
+        array(without="dimension_separator") if declared is None else array(dimension_separator=declared)
+    )
+    assert said in messages(one(tmp_path, document, chunks))
+
+
+# ----- links and unreadable files
+
+
+def test_links_inside_the_root_are_followed(tmp_path):
+    storage = tree(tmp_path / "z", {".zgroup": GROUP, "a/.zarray": ARRAY})
+    (tmp_path / "z/b").symlink_to("a")
+    assert paths(zarr_v2.read(storage)) == ["", "a", "b"]
+
+
+@pytest.mark.parametrize("what", ["", "/.zarray"])
+def test_a_link_out_of_the_root_is_refused_with_its_target(tmp_path, what):
+    tree(tmp_path / "elsewhere", {".zarray": ARRAY})
+    storage = tree(tmp_path / "z", {".zgroup": GROUP, "good/.zarray": ARRAY})
+    (tmp_path / "z/b").mkdir(exist_ok=True) if what else None
+    (tmp_path / f"z/b{what}").symlink_to(tmp_path / f"elsewhere{what}")
+    found = node(zarr_v2.read(storage), "b")
+    assert str(tmp_path / f"elsewhere{what}") in messages(found)
+    assert not node(zarr_v2.read(storage, follow_links=True), "b").refused
+
+
+def test_link_loops_are_refused_and_end(tmp_path):
+    storage = tree(tmp_path, {".zgroup": GROUP, "a/.zgroup": GROUP, "a/x/.zarray": ARRAY})
+    (tmp_path / "a/up").symlink_to(tmp_path)
+    (tmp_path / "a/self").symlink_to("self")
+    for follow in (False, True):
+        archive = zarr_v2.read(storage, follow_links=follow)
+        assert "leads back" in messages(node(archive, "a/up"))
+        assert "leads nowhere" in messages(node(archive, "a/self"))
+        assert not node(archive, "a/x").refused
+
+
+def test_a_document_that_is_a_dangling_link_is_an_error_not_an_absence(tmp_path):
+    storage = tree(tmp_path, {".zgroup": GROUP, "a/.zattrs": {}})
+    (tmp_path / "a/.zarray").symlink_to("nowhere")
+    assert "a link leads nowhere" in messages(node(zarr_v2.read(storage), "a"))
+
+
+def test_a_file_that_cannot_be_read_refuses_its_node_only(tmp_path, monkeypatch):
+    storage = tree(tmp_path, {".zgroup": GROUP, "bad/.zarray": ARRAY, "good/.zarray": ARRAY})
+    real = LocalStorage.get
+
+    def get(self, key, bound=None):
+        if key == "bad/.zarray":
+            raise StorageError("cannot read", key=key, found="Input/output error")
+        return real(self, key, bound)
+
+    monkeypatch.setattr(LocalStorage, "get", get)
+    archive = zarr_v2.read(storage)
+    assert "bad/.zarray" in messages(node(archive, "bad"))
+    assert not node(archive, "good").refused
+
+
+def test_a_directory_that_cannot_be_listed_refuses_its_node_only(tmp_path, monkeypatch):
+    storage = tree(tmp_path, {".zgroup": GROUP, "bad/.zgroup": GROUP, "good/.zarray": ARRAY})
+    real = LocalStorage.scandir
+
+    def scandir(self, prefix):
+        if prefix == "bad":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(self, prefix)
+
+    monkeypatch.setattr(LocalStorage, "scandir", scandir)
+    archive = zarr_v2.read(storage)
+    assert "Permission denied" in messages(node(archive, "bad"))
+    assert not node(archive, "good").refused
+
+
+def test_a_document_that_cannot_be_read_is_told_of_once(tmp_path, monkeypatch):
+    """Not as attributes without a node too, nor as what consolidated metadata has and the archive has not."""
+    both = {"bad/.zarray": ARRAY, "bad/.zattrs": {"a": 1}}
+    everything = {".zgroup": GROUP, **both}
+    consolidated = {"zarr_consolidated_format": 1, "metadata": everything}
+    storage = tree(tmp_path, {**everything, ".zmetadata": consolidated})
+    real = LocalStorage.get
+
+    def get(self, key, *args, **options):
+        if key == "bad/.zarray":
+            raise StorageError("cannot read", key=key, found="Permission denied")
+        return real(self, key, *args, **options)
+
+    monkeypatch.setattr(LocalStorage, "get", get)
+    archive = zarr_v2.read(storage)
+    assert [problem.message for problem in archive.all_problems()] == ["cannot read"]
+    assert node(archive, "bad").refused
+
+
+# ----- consolidated metadata
+
+
+def consolidated(**entries):
+    return {"zarr_consolidated_format": 1, "metadata": entries}
+
+
+def test_the_files_win_over_consolidated_metadata_and_differences_are_told(tmp_path):
+    old = array(fill_value=1)
+    entries = {".zgroup": GROUP, "a/.zarray": old, "a/.zattrs": {}, "gone/.zarray": ARRAY}
+    files = {".zgroup": GROUP, "a/.zarray": array(fill_value=2), "new/.zarray": ARRAY}
+    archive = read(tmp_path, {".zmetadata": consolidated(**entries), **files})
+    assert archive.consolidated
+    assert [document.key for document in archive.documents] == [".zmetadata"]
+    assert node(archive, "a").layout.fill_value == 2
+    told = {problem.key: str(problem) for problem in archive.problems}
+    assert told.keys() == {"a/.zarray", "gone/.zarray", "new/.zarray"}
+    assert '"fill_value":2' in told["a/.zarray"]
+    assert '"fill_value":1' in told["a/.zarray"]
+    assert {problem.severity for problem in archive.problems} == {"warning"}
+
+
+def test_equal_consolidated_metadata_is_nothing_to_tell(tmp_path):
+    # zarr-python 3.x repeats what is below a group in its entry.
+    entries = {".zgroup": GROUP, "g/.zgroup": {**GROUP, "consolidated_metadata": {}}, "g/.zattrs": {}}
+    archive = read(tmp_path, {".zmetadata": consolidated(**entries), ".zgroup": GROUP, "g/.zgroup": GROUP})
+    assert archive.problems == ()
+
+
+@pytest.mark.parametrize(
+    "key", ["../x/.zarray", "/etc/.zarray", "a//b/.zarray", "a/../../b/.zgroup", "./.zarray"]
+)
+def test_keys_that_lead_out_of_the_archive_are_refused_by_name(tmp_path, key):
+    archive = read(tmp_path, {".zgroup": GROUP, ".zmetadata": consolidated(**{key: ARRAY})})
+    assert key in messages(archive)
+    assert paths(archive) == [""]
+
+
+def test_unreadable_consolidated_metadata_is_a_warning_where_files_can_be_listed(tmp_path):
+    archive = read(tmp_path, {".zgroup": GROUP, ".zmetadata": b"{"})
+    assert not archive.consolidated
+    assert ".zmetadata" in messages(archive, "warning")
+
+
+FAULTS = {
+    "refusal": ("/%d", "consolidated metadata has a key that leads out of the archive"),
+    "note": ("%d/other", "consolidated metadata has an entry that is no document"),
+    "warning": ("%d/.zattrs", "an entry of consolidated metadata is not an object"),
+}
+
+
+@pytest.mark.parametrize(("severity", "key", "message"), [(a, *b) for a, b in FAULTS.items()], ids=FAULTS)
+def test_of_many_faulty_entries_the_first_are_named_and_the_others_counted(tmp_path, severity, key, message):
+    """A document of 64 MB may hold five million of them."""
+    entries = {key % number: 1 for number in range(250)}
+    storage = tree(tmp_path, {".zgroup": GROUP, ".zmetadata": consolidated(**entries, **{".zgroup": GROUP})})
+    *named, last = zarr_v2.read(storage).problems
+    assert [(p.severity, p.message) for p in named] == [(severity, message)] * 100
+    assert named[99].found is not None
+    assert key % 99 in named[99].found
+    assert (last.severity, last.key) == (severity, ".zmetadata")
+    assert (last.message, last.found) == (f"150 more times: {message}", None)
+
+
+def test_of_many_differences_the_first_are_named_and_the_others_counted(tmp_path):
+    entries = {f"{number:03}/.zgroup": GROUP for number in range(250)}
+    storage = tree(tmp_path, {".zgroup": GROUP, ".zmetadata": consolidated(**entries, **{".zgroup": GROUP})})
+    *named, last = zarr_v2.read(storage).problems
+    assert [problem.node for problem in named] == [f"{number:03}" for number in range(100)]
+    assert last.message == "150 more documents differ from consolidated metadata"
+
+
+class Unlisted(LocalStorage):
+    """A store that cannot list, as plain HTTP."""
+
+    can_list = False
+
+    def list_dir(self, prefix):
+        raise AssertionError("listed")
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_where_no_other_document_is_left_consolidated_metadata_is_read_with_a_warning(tmp_path, nested):
+    document = array(dimension_separator="/") if nested else ARRAY
+    entries = {".zgroup": GROUP, "g/a/.zarray": document, "g/a/.zattrs": {"u": 1}, "bare/.zarray": ARRAY}
+    chunk = "g/a/0/1" if nested else "g/a/0.1"
+    archive = read(tmp_path, {".zmetadata": consolidated(**entries), chunk: b"x"})
+    assert paths(archive) == ["", "bare", "g", "g/a"]
+    assert not any(found.refused for found in archive.nodes)
+    assert node(archive, "g/a").attributes == {"u": 1}
+    assert [(problem.severity, problem.key) for problem in archive.problems] == [("warning", ".zmetadata")]
+
+
+def test_consolidated_metadata_without_anything_it_speaks_of_is_no_archive(tmp_path):
+    with pytest.raises(UsageError, match="no Zarr v2 archive"):
+        read(tmp_path, {".zmetadata": consolidated(**{".zgroup": GROUP, "a/.zarray": ARRAY})})
+
+
+def test_an_archive_over_a_store_that_cannot_list_is_read_from_consolidated_metadata(tmp_path):
+    entries = {
+        "a/b/.zarray": array(without="dimension_separator"),
+        "a/b/.zattrs": {"u": "m"},
+        ".zgroup": GROUP,
+    }
+    tree(tmp_path, {".zmetadata": consolidated(**entries), "a/b/0/0": b"x"})
+    archive = describe(Unlisted(tmp_path))
+    assert paths(archive) == ["", "a", "a/b"]
+    assert node(archive, "a/b").attributes == {"u": "m"}
+    assert node(archive, "a/b").layout.keys.separator == "/"
+
+
+def test_an_array_at_the_root_needs_no_listing(tmp_path):
+    tree(tmp_path, {".zarray": ARRAY})
+    assert paths(describe(Unlisted(tmp_path))) == [""]
+
+
+def test_a_hierarchy_that_cannot_be_found_is_said_so(tmp_path):
+    tree(tmp_path, {".zgroup": GROUP})
+    with pytest.raises(UsageError, match=r"consolidate its metadata"):
+        describe(Unlisted(tmp_path))
+
+
+BROKEN = {
+    "no JSON": (b'{"metadata": {', "the document is not JSON"),
+    "not an object": (b"[]", "the document is not a JSON object"),
+    "a member twice": (b'{"a": 1, "a": 2}', "a member is there twice"),
+    "too deep": (b"[" * 10**6, "the document is nested too deeply"),
+    "another version": (b'{"zarr_consolidated_format": 7, "metadata": {}}', "not consolidated metadata"),
+    "no metadata": (b'{"zarr_consolidated_format": 1, "metadata": []}', "not consolidated metadata"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), BROKEN.values(), ids=BROKEN)
+def test_where_only_broken_consolidated_metadata_would_name_the_nodes_the_error_says_what_to_do(
+    tmp_path, content, message
+):
+    tree(tmp_path, {".zgroup": GROUP, "a/.zarray": ARRAY, ".zmetadata": content})
+    with pytest.raises(MetadataError, match=message) as caught:
+        describe(Unlisted(tmp_path))
+    problem = caught.value.problem
+    assert problem.key == ".zmetadata"
+    assert problem.advice is not None
+    assert problem.advice.startswith(f"{tmp_path} cannot be listed, and nothing else names its nodes")
+    assert "name one node by its own URL" in problem.advice
+    assert paths(describe(Unlisted(tmp_path / "a"))) == [""]
+
+
+@pytest.mark.parametrize(("content", "message"), BROKEN.values(), ids=BROKEN)
+def test_an_array_at_the_root_is_read_whatever_its_consolidated_metadata_is(tmp_path, content, message):
+    tree(tmp_path, {".zarray": ARRAY, ".zattrs": {"u": 1}, ".zmetadata": content})
+    archive = describe(Unlisted(tmp_path))
+    assert (paths(archive), node(archive).attributes, node(archive).refused) == ([""], {"u": 1}, False)
+    assert message in messages(archive, "warning")
+
+
+def test_of_an_archive_that_cannot_be_listed_good_entries_are_read_beside_faulty_ones(tmp_path):
+    entries = {"../out/.zarray": ARRAY, "a/.zarray": ARRAY, "b/.zarray": array(dtype="?!"), "c/.zarray": 1}
+    tree(tmp_path, {".zmetadata": consolidated(**entries)})
+    archive = describe(Unlisted(tmp_path))
+    assert [(found.path, found.refused) for found in archive.nodes] == [
+        ("", False),
+        ("a", False),
+        ("b", True),
+    ]
+    assert "../out/.zarray" in messages(archive)
+
+
+def test_a_root_that_cannot_be_listed_is_an_error(tmp_path, monkeypatch):
+    storage = tree(tmp_path, {".zgroup": GROUP})
+
+    def denied(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", denied)
+    with pytest.raises(StorageError, match="Permission denied"):
+        zarr_v2.read(storage)

@@ -1,0 +1,548 @@
+"""Hierarchies of the 2022 draft of v3: where nodes lie, what contradicts itself, what is left lying about."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from tests.support import fixtures_index
+from tests.support.draft_trees import ARRAY, CHUNK, ENTRY, GROUP, OLD_ENTRY, array, read
+from tests.support.v2_trees import node, tree
+from zarr.storage import MemoryStore
+
+from zarrlift.archive.nodes import ArrayNode, GroupNode
+from zarrlift.formats.zarr_v3_draft import reader as zarr_v3_draft
+from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.open_storage import open_storage
+from zarrstack.core.draft_v3.nodes import CONSOLIDATED
+from zarrstack.core.errors import MetadataError, StorageError, UnsupportedError, UsageError
+from zarrstack.core.grid.chunk_keys_draft import DraftKeys
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.shard_index import IndexFormat
+
+BOTH = pytest.mark.parametrize(
+    ("entry", "meta", "data"),
+    [(ENTRY, "meta/", "data/"), (OLD_ENTRY, "meta/root/", "data/root/")],
+    ids=["text", "zarr-python"],
+)
+
+
+def kinds(archive):
+    """What each path is: "array", "group", or "implied"."""
+    return {
+        found.path: "array" if isinstance(found, ArrayNode) else "implied" if found.implicit else "group"
+        for found in archive.nodes
+    }
+
+
+def told(archive):
+    """Everything that is said of an archive, for `in`."""
+    return "\n".join(str(problem) for problem in archive.all_problems())
+
+
+# ----- nodes and keys
+
+
+@BOTH
+def test_nodes_are_found_by_their_documents_and_implied_by_their_children(tmp_path, entry, meta, data):
+    archive = read(
+        tmp_path,
+        {
+            f"{meta}foo.group.json": {"attributes": {"spam": "ham"}},
+            f"{meta}foo/baz.array.json": array(attributes={"a": 1}),
+            f"{meta}foo/implied/qux.array.json": ARRAY,
+            f"{meta}bar.group.json": GROUP,
+            f"{data}foo/baz/c0/1": CHUNK,
+        },
+        entry=entry,
+    )
+    assert kinds(archive) == {
+        "": "implied",
+        "bar": "group",
+        "foo": "group",
+        "foo/baz": "array",
+        "foo/implied": "implied",
+        "foo/implied/qux": "array",
+    }
+    assert archive.format == "zarr3-draft"
+    assert archive.all_problems() == ()
+    found = node(archive, "foo/baz")
+    assert (found.attributes, node(archive, "foo").attributes) == ({"a": 1}, {"spam": "ham"})
+    assert found.layout.key("foo/baz", (0, 1)) == f"{data}foo/baz/c0/1"
+    assert [document.key for document in found.documents] == [f"{meta}foo/baz.array.json"]
+    assert [document.key for document in archive.documents] == ["zarr.json"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "key", "chunk"),
+    [(ENTRY, "meta/array.json", "data/c0/1"), (OLD_ENTRY, "meta/root.array.json", "data/root/c0/1")],
+    ids=["text", "zarr-python"],
+)
+def test_the_root_may_be_an_array(tmp_path, entry, key, chunk):
+    archive = read(tmp_path, {key: ARRAY, chunk: CHUNK}, entry=entry)
+    assert kinds(archive) == {"": "array"}
+    assert node(archive).layout.key("", (0, 1)) == chunk
+    assert archive.all_problems() == ()
+
+
+def test_a_hierarchy_without_nodes_is_an_empty_group(tmp_path):
+    assert kinds(read(tmp_path, {})) == {"": "implied"}
+
+
+def test_documents_have_the_suffix_that_the_entry_point_states(tmp_path):
+    entry = {**ENTRY, "metadata_encoding": {"type": "json", "metadata_key_suffix": ".text"}}
+    archive = read(tmp_path, {"meta/a.array.text": ARRAY, "meta/b.array.json": ARRAY}, entry=entry)
+    assert kinds(archive) == {"": "implied", "a": "array"}
+    assert [problem.key for problem in archive.problems] == ["meta/b.array.json"]
+    assert "belongs to no node" in told(archive)
+
+
+@BOTH
+@pytest.mark.parametrize("there", ["c", "c0"])
+def test_the_chunk_without_axes_is_found_under_either_name(tmp_path, entry, meta, data, there):
+    document = array(shape=[], chunk_grid={"type": "regular", "chunk_shape": [], "separator": "/"})
+    entries = {f"{meta}a.array.json": document, f"{data}a/{there}": bytes(4)}
+    archive = read(tmp_path, entries, entry=entry)
+    assert node(archive, "a").layout.key("a", ()) == f"{data}a/{there}"
+    assert archive.all_problems() == ()
+
+
+@pytest.mark.parametrize("there", ["c", "c0"])
+def test_the_chunk_without_axes_is_found_where_a_store_cannot_list(tmp_path, there):
+    document = array(shape=[], chunk_grid={"type": "regular", "chunk_shape": [], "separator": "/"})
+    tree(tmp_path, {"zarr.json": ENTRY, "meta/array.json": document, f"data/{there}": bytes(4)})
+    storage = open_storage(_copied(LocalStorage(tmp_path)))
+    storage.can_list = False
+    assert node(zarr_v3_draft.read(storage)).layout.key("", ()) == f"data/{there}"
+
+
+@BOTH
+def test_without_its_chunk_an_array_without_axes_has_the_dialects_own_key(tmp_path, entry, meta, data):
+    document = array(shape=[], chunk_grid={"type": "regular", "chunk_shape": [], "separator": "."})
+    layout = node(read(tmp_path, {f"{meta}a.array.json": document}, entry=entry), "a").layout
+    assert layout.keys == DraftKeys(".", "c" if entry is ENTRY else "c0")
+
+
+def test_shards_are_a_frame_of_the_drafts_index(tmp_path):
+    archive = read(tmp_path, {"meta/a.array.json": array(shards=[2, 1])})
+    layout = node(archive, "a").layout
+    assert layout.frame == Shards((2, 1), IndexFormat.DRAFT)
+    assert (layout.object_shape, layout.objects.counts) == ((4, 3), (1, 2))
+
+
+def test_filters_hide_in_the_attributes_of_zarr_pythons_arrays_only(tmp_path):
+    filters = [{"id": "delta", "dtype": "<i4"}]
+    document = array(attributes={"filters": filters, "mine": 1})
+    old = node(read(tmp_path / "old", {"meta/root/a.array.json": document}, entry=OLD_ENTRY), "a")
+    new = node(read(tmp_path / "new", {"meta/a.array.json": document}), "a")
+    assert (str(old.layout.chain), old.attributes) == ("bytes:little > delta", {"mine": 1})
+    assert (str(new.layout.chain), new.attributes) == ("bytes:little", {"filters": filters, "mine": 1})
+
+
+# ----- what may be passed over, and what may not
+
+
+def test_extensions_are_passed_over_where_they_may_be(tmp_path):
+    optional = {"extension": "http://example.org/foo", "must_understand": False}
+    archive = read(
+        tmp_path,
+        {"meta/a.array.json": array(extensions=[optional])},
+        entry={**ENTRY, "extensions": [optional], "later": 1},
+    )
+    assert [(p.severity, p.key) for p in archive.all_problems()] == [
+        ("warning", "zarr.json"),
+        ("warning", "zarr.json"),
+        ("warning", None),
+    ]
+    assert node(archive, "a").extra == {"extensions": [optional]}
+    assert not node(archive, "a").refused
+
+
+def test_an_extension_that_must_be_understood_refuses_its_array_by_name(tmp_path):
+    needed = {"extension": "http://example.org/foo", "must_understand": True}
+    archive = read(tmp_path, {"meta/a.array.json": array(extensions=[needed]), "meta/b.array.json": ARRAY})
+    (problem,) = node(archive, "a").problems
+    assert "the extension http://example.org/foo must be understood" in problem.message
+    assert problem.key == "meta/a.array.json"
+    assert not node(archive, "b").refused
+
+
+@pytest.mark.parametrize(
+    ("entry", "error", "said"),
+    [
+        ({**ENTRY, "zarr_format": "https://purl.org/zarr/spec/core/4.0"}, UnsupportedError, "another major"),
+        ({**ENTRY, "extensions": [{"extension": "http://a"}]}, UnsupportedError, "http://a must be"),
+        ({**OLD_ENTRY, "metadata_encoding": "http://a/cbor"}, UnsupportedError, "unknown metadata_encoding"),
+        (b"{", MetadataError, "not JSON"),
+    ],
+    ids=["version 4", "extension", "encoding", "no JSON"],
+)
+def test_nothing_is_read_behind_an_entry_point_that_cannot_be(tmp_path, entry, error, said):
+    with pytest.raises(error, match=said) as caught:
+        read(tmp_path, {"meta/a.array.json": ARRAY}, entry=entry)
+    assert caught.value.problem.key == "zarr.json"
+
+
+def test_without_an_entry_point_and_documents_there_is_no_hierarchy(tmp_path):
+    with pytest.raises(UsageError, match=r"expected zarr\.json at its root"):
+        zarr_v3_draft.read(tree(tmp_path, {"data/a/c0/0": CHUNK}))
+
+
+def test_a_fallback_is_taken_only_where_it_is_allowed(tmp_path):
+    unknown = {"extension": "http://example.org/fixed", "type": "fixed", "fallback": "int32"}
+    entries = {"meta/a.array.json": array(data_type=unknown)}
+    refused = node(read(tmp_path, entries), "a")
+    assert "--allow-fallback" in str(refused.problems[0])
+    allowed = node(read(tmp_path, entries, allow_fallback=True), "a")
+    assert allowed.layout.data_type.name == "int32"
+    assert [(p.kind, p.severity) for p in allowed.problems] == [("fallback", "warning")]
+
+
+def test_a_codec_that_is_set_wrongly_is_told_at_its_document(tmp_path):
+    gzip = {"type": "https://purl.org/zarr/spec/codecs/gzip/1.0", "configuration": {"level": "high"}}
+    archive = read(tmp_path, {"meta/a.array.json": array(codecs=[gzip])})
+    (problem,) = node(archive, "a").problems
+    assert (problem.key, problem.found) == ("meta/a.array.json", '"high"')
+
+
+# ----- contradictions
+
+
+@BOTH
+def test_a_node_that_is_an_array_and_a_group_is_refused(tmp_path, entry, meta, data):
+    entries = {f"{meta}a.array.json": ARRAY, f"{meta}a.group.json": GROUP, f"{data}a/c0/0": CHUNK}
+    (problem,) = node(read(tmp_path, entries, entry=entry), "a").problems
+    assert problem.message == "a node is both an array and a group"
+    assert problem.key == f"{meta}a.array.json"
+
+
+def test_a_node_inside_an_array_is_refused_and_the_array_is_not(tmp_path):
+    archive = read(tmp_path, {"meta/a.array.json": ARRAY, "meta/a/b/c.array.json": ARRAY})
+    assert not node(archive, "a").refused
+    (problem,) = node(archive, "a/b/c").problems
+    assert (problem.message, problem.found) == ("a node lies inside an array", "/a is an array")
+
+
+def test_a_broken_group_does_not_hide_what_is_below_it(tmp_path):
+    archive = read(tmp_path, {"meta/a.group.json": b"{", "meta/a/b.array.json": ARRAY})
+    assert node(archive, "a").refused
+    assert not node(archive, "a/b").refused
+
+
+def test_every_problem_of_an_array_comes_at_once(tmp_path):
+    document = array(without="shape", data_type="int128", comment="hello")
+    problems = node(read(tmp_path, {"meta/a.array.json": document}), "a").problems
+    assert len(problems) == 3
+    assert {problem.key for problem in problems} == {"meta/a.array.json"}
+
+
+@pytest.mark.parametrize(
+    ("key", "refused", "said"),
+    [
+        ("meta/a b.array.json", False, "the draft; Zarr v3 allows the name"),
+        ("meta/é.array.json", False, "the draft; Zarr v3 allows the name"),
+        ("meta/....array.json", True, "made of periods only"),
+        ("meta/zarr.json.array.json", True, "a node is called zarr.json"),
+        ("meta/__a.array.json", False, "names that start with __ are reserved"),
+    ],
+)
+def test_names_that_zarr_v3_does_not_allow_are_refused_others_told(tmp_path, key, refused, said):
+    archive = read(tmp_path, {key: ARRAY})
+    (found,) = (found for found in archive.nodes if isinstance(found, ArrayNode))
+    assert found.refused == refused
+    assert said in told(archive)
+
+
+def test_names_that_differ_by_case_are_told(tmp_path):
+    archive = read(tmp_path, {"meta/g/A.array.json": ARRAY, "meta/g/a.array.json": ARRAY})
+    assert "two names differ only by case" in told(archive)
+
+
+@pytest.mark.parametrize("key", ["meta/.array.json", "meta/a/.group.json"])
+def test_a_document_of_a_node_without_name_is_refused_at_its_key(tmp_path, key):
+    archive = read(tmp_path, {key: ARRAY, "meta/b.array.json": ARRAY})
+    (problem,) = archive.problems
+    assert (problem.severity, problem.key) == ("refusal", key)
+    assert not node(archive, "b").refused
+
+
+def test_a_document_of_the_other_dialect_is_not_passed_over(tmp_path):
+    archive = read(tmp_path, {"meta/a.array.json": ARRAY}, entry=OLD_ENTRY)
+    (problem,) = archive.problems
+    assert problem.message == "the key of a metadata document names no node"
+    assert problem.expected == "such as meta/root/a/b.array.json"
+
+
+# ----- chunks, and what belongs to nothing
+
+
+@BOTH
+def test_chunks_without_an_array_are_refused_at_one_of_their_keys(tmp_path, entry, meta, data):
+    entries = {
+        f"{meta}g.group.json": GROUP,
+        f"{meta}g/a.array.json": ARRAY,
+        f"{data}g/a/c0/0": CHUNK,
+        f"{data}g/lost/c0/1": CHUNK,
+        f"{data}gone/with/all/c1.2": CHUNK,
+    }
+    archive = read(tmp_path, entries, entry=entry)
+    assert [
+        (found.path, found.problems[0].key, found.problems[0].expected)
+        for found in archive.nodes
+        if getattr(found, "refused", False)
+    ] == [
+        ("g/lost", f"{data}g/lost/c0/1", f"a document '{meta}g/lost.array.json'"),
+        ("gone/with/all", f"{data}gone/with/all/c1.2", f"a document '{meta}gone/with/all.array.json'"),
+    ]
+    assert not node(archive, "g/a").refused
+
+
+def test_the_chunks_of_a_lost_root_are_refused(tmp_path):
+    archive = read(tmp_path, {"data/c0/0": CHUNK})
+    assert [found.path for found in archive.nodes if found.refused] == ["c0"]
+    archive = read(tmp_path / "dots", {"data/c0.0": CHUNK})
+    assert kinds(archive) == {"": "array"}
+    assert node(archive).problems[0].key == "data/c0.0"
+
+
+def test_a_chunk_beside_nodes_is_told(tmp_path):
+    archive = read(tmp_path, {"meta/group.json": GROUP, "meta/a.array.json": ARRAY, "data/c0.0": CHUNK})
+    (problem,) = archive.problems
+    assert (problem.message, problem.severity, problem.key) == (
+        "chunks without an array",
+        "warning",
+        "data/c0.0",
+    )
+
+
+def test_a_file_where_an_arrays_chunks_belong_refuses_it(tmp_path):
+    archive = read(tmp_path, {"meta/a.array.json": ARRAY, "data/a": b"?"})
+    (problem,) = node(archive, "a").problems
+    assert (problem.severity, problem.key) == ("refusal", "data/a")
+
+
+def test_what_belongs_to_no_node_is_named(tmp_path):
+    apple = b"\x00\x05\x16\x07" + bytes(50)
+    entries = {
+        "README.txt": b"",
+        "meta/notes.txt": b"",
+        "data/g/notes.txt": b"",
+        "meta/g/a.array.json": ARRAY,
+        "meta/g/._a.array.json": apple,
+        "meta/.DS_Store": b"",
+        "data/g/Thumbs.db": b"",
+    }
+    archive = read(tmp_path, entries)
+    assert [(p.severity, p.key) for p in archive.all_problems()] == [
+        ("note", "README.txt"),
+        ("note", "meta/notes.txt"),
+        ("note", "data/g/notes.txt"),
+    ]
+    many = read(tmp_path / "many", {f"{index}.txt": b"" for index in range(30)})
+    assert len(many.problems) == 21
+    assert many.problems[-1].message == "10 more files that belong to no node stay behind"
+
+
+# ----- consolidated metadata
+
+
+def consolidated(entries):
+    return {CONSOLIDATED: {"zarr_consolidated_format": 1, "metadata": {"zarr.json": OLD_ENTRY, **entries}}}
+
+
+GHOST = {"meta/root/consolidated.group.json": GROUP}
+
+
+def test_the_group_that_stands_for_consolidated_metadata_is_no_node(tmp_path):
+    entries = {"meta/root.group.json": GROUP, "meta/root/a.array.json": ARRAY, **GHOST}
+    archive = read(tmp_path, {**entries, **consolidated(entries)}, entry=OLD_ENTRY)
+    assert kinds(archive) == {"": "group", "a": "array"}
+    assert archive.consolidated
+    assert archive.all_problems() == ()
+    assert [document.key for document in archive.documents] == ["zarr.json", CONSOLIDATED, *GHOST]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"meta/root/consolidated/a.array.json": ARRAY},
+        {"meta/root/consolidated.group.json": {"attributes": {"mine": 1}}},
+    ],
+    ids=["children", "attributes"],
+)
+def test_a_group_of_that_name_that_is_somebodys_stays(tmp_path, more):
+    entries = {**GHOST, **more}
+    archive = read(tmp_path, {**entries, **consolidated(entries)}, entry=OLD_ENTRY)
+    assert kinds(archive)["consolidated"] == "group"
+
+
+def test_without_consolidated_metadata_the_name_means_nothing(tmp_path):
+    assert kinds(read(tmp_path, GHOST, entry=OLD_ENTRY))["consolidated"] == "group"
+
+
+def test_documents_win_over_consolidated_metadata(tmp_path):
+    entries = {"meta/root/a.array.json": ARRAY, "meta/root/b.array.json": ARRAY}
+    stale = {"meta/root/a.array.json": array(fill_value=7), "meta/root/ghost.array.json": ARRAY}
+    archive = read(tmp_path, {**entries, **consolidated(stale)}, entry=OLD_ENTRY)
+    assert node(archive, "a").layout.fill_value == 0
+    assert {(p.severity, p.node, p.key) for p in archive.problems} == {
+        ("warning", "a", "meta/root/a.array.json"),
+        ("warning", "b", "meta/root/b.array.json"),
+        ("warning", "ghost", "meta/root/ghost.array.json"),
+    }
+
+
+def test_broken_consolidated_metadata_is_a_warning(tmp_path):
+    archive = read(tmp_path, {"meta/root/a.array.json": ARRAY, CONSOLIDATED: b"{"}, entry=OLD_ENTRY)
+    (problem,) = archive.problems
+    assert (problem.kind, problem.severity, problem.key) == ("consolidated", "warning", CONSOLIDATED)
+    assert not archive.consolidated
+
+
+# ----- links, in local archives
+
+
+@pytest.fixture
+def linked(tmp_path):
+    """An archive and a place outside it."""
+    root, outside = tmp_path / "a.zarr", tmp_path / "outside"
+    tree(outside, {"c0/0": CHUNK, "b.array.json": ARRAY})
+    tree(root, {"zarr.json": ENTRY, "meta/g/a.array.json": ARRAY, "data/g/a/c0/0": CHUNK})
+    return root, outside
+
+
+def test_links_do_not_lead_out_of_the_archive_unasked(linked):
+    root, outside = linked
+    (root / "meta/g/b.array.json").symlink_to(outside / "b.array.json")
+    (root / "meta/h").symlink_to(outside, target_is_directory=True)
+    shutil.rmtree(root / "data/g/a")
+    (root / "data/g/a").symlink_to(outside, target_is_directory=True)
+    archive = zarr_v3_draft.read(LocalStorage(root))
+    assert {found.path: found.problems[0].message for found in archive.nodes if found.problems} == {
+        "g/a": "a link leads out of the archive",
+        "g/b": "a link leads out of the archive",
+        "h": "a link leads out of the archive",
+    }
+    followed = zarr_v3_draft.read(LocalStorage(root), follow_links=True)
+    assert kinds(followed)["h/b"] == "array"
+    assert not any(getattr(found, "refused", False) for found in followed.nodes)
+
+
+def test_links_that_lead_nowhere_or_back_are_refused(linked):
+    root, _ = linked
+    (root / "meta/g/again").symlink_to(root / "meta", target_is_directory=True)
+    (root / "meta/g/gone.array.json").symlink_to(root / "nowhere")
+    shutil.rmtree(root / "data/g")
+    (root / "data/g").symlink_to(root / "nowhere")
+    archive = zarr_v3_draft.read(LocalStorage(root))
+    assert {found.path: found.problems[0].message for found in archive.nodes if found.problems} == {
+        "g/a": "a link leads nowhere",
+        "g/again": "a link leads back to where it is reached from",
+        "g/gone": "a link leads nowhere",
+    }
+
+
+# ----- other stores
+
+
+def _copied(storage):
+    """The same objects in a store that is no directory."""
+    from zarr.core.buffer import default_buffer_prototype
+
+    objects = {key: storage.get(key) for key in storage.list_prefix("")}
+    make = default_buffer_prototype().buffer.from_bytes
+    return MemoryStore({key: make(content) for key, content in objects.items()})
+
+
+@pytest.mark.parametrize("name", ["zarr-2.18/tree", "zarr-2.18/consolidated", "may-2022/tree", "zarrita/all"])
+def test_any_store_holds_the_same_archive(name):
+    local = LocalStorage(fixtures_index.archive(f"zarr_v3_draft/{name}").path)
+    here = zarr_v3_draft.read(local)
+    there = zarr_v3_draft.read(open_storage(_copied(local)))
+    assert here.nodes == there.nodes
+    assert here.problems == there.problems
+
+
+def test_a_store_that_cannot_list_is_read_by_its_consolidated_metadata():
+    local = LocalStorage(fixtures_index.archive("zarr_v3_draft/zarr-2.18/consolidated").path)
+    storage = open_storage(_copied(local))
+    storage.can_list = False
+    found, known = zarr_v3_draft.read(storage), zarr_v3_draft.read(local)
+    assert kinds(found) == kinds(known)
+    assert [n.layout for n in found.nodes if isinstance(n, ArrayNode)] == [
+        n.layout for n in known.nodes if isinstance(n, ArrayNode)
+    ]
+
+
+def test_without_listing_and_consolidated_metadata_only_a_root_array_is_found(tmp_path):
+    storage = open_storage(_copied(tree(tmp_path, {"zarr.json": ENTRY, "meta/array.json": ARRAY})))
+    storage.can_list = False
+    assert kinds(zarr_v3_draft.read(storage)) == {"": "array"}
+    storage = open_storage(_copied(tree(tmp_path / "b", {"zarr.json": ENTRY, "meta/a.array.json": ARRAY})))
+    storage.can_list = False
+    with pytest.raises(UsageError, match="cannot be found"):
+        zarr_v3_draft.read(storage)
+
+
+class Failing(LocalStorage):
+    """Storage that fails for some keys."""
+
+    def __init__(self, root, *bad):
+        super().__init__(root)
+        self.bad = bad
+
+    def get(self, key, bound=None):
+        if key in self.bad:
+            raise StorageError("cannot read", key=key, found="Permission denied")
+        return super().get(key, bound)
+
+    def list_dir(self, prefix):
+        if prefix in self.bad:
+            raise StorageError("cannot list", key=prefix, found="Permission denied")
+        return super().list_dir(prefix)
+
+
+def test_what_cannot_be_read_keeps_back_its_node_alone(tmp_path):
+    entries = {
+        "zarr.json": ENTRY,
+        "meta/a.array.json": ARRAY,
+        "meta/b.array.json": ARRAY,
+        "meta/g.group.json": GROUP,
+        "meta/g/c.array.json": ARRAY,
+    }
+    tree(tmp_path, entries)
+    archive = zarr_v3_draft.read(Failing(tmp_path, "meta/a.array.json", "meta/g"))
+    refused = {found.path: found.problems[0].key for found in archive.nodes if found.refused}
+    assert refused == {"a": "meta/a.array.json", "g": "meta/g"}
+    assert isinstance(node(archive, "g"), GroupNode)
+    with pytest.raises(StorageError):
+        zarr_v3_draft.read(Failing(tmp_path, "meta"))
+
+
+def test_documents_are_asked_for_once_and_chunks_never(tmp_path):
+    entries = {"zarr.json": ENTRY, **{f"meta/g/{i}.array.json": ARRAY for i in range(5)}}
+    entries.update({f"data/g/{i}/c0/0": CHUNK for i in range(5)})
+    tree(tmp_path, entries)
+    asked = []
+
+    class Counting(LocalStorage):
+        def get(self, key, bound=None):
+            asked.append(key)
+            return super().get(key, bound)
+
+        def list_dir(self, prefix):
+            asked.append(prefix + "/")
+            return super().list_dir(prefix)
+
+    zarr_v3_draft.read(Counting(tmp_path))
+    assert sorted(asked) == sorted(
+        [
+            "zarr.json",
+            "meta/",
+            "meta/g/",
+            *(f"meta/g/{i}.array.json" for i in range(5)),
+            "data/",
+            "data/g/",
+            "/",
+        ]
+    )

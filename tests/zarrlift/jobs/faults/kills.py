@@ -1,0 +1,93 @@
+"""Disturb migrations at moments drawn at random, and say what came of it.
+
+    python tests/zarrlift/jobs/faults/kills.py --runs 500 [--seed N] [--only TEXT]
+    python tests/zarrlift/jobs/faults/kills.py --failing --runs 200 [--seed N]
+    python tests/zarrlift/jobs/faults/kills.py --only "hard links" --at "change 200" --at "call 31"
+
+A run of a scenario (`scenarios.py`) is killed with SIGKILL, process group and all, before one of the calls by
+which it touches source, destination or job; with `--failing`, such calls fail instead. The seed is printed,
+and each failure with its moments, which `--at` repeats. The exit code is 1 if anything was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[4]))
+
+from tests.support.bucket import serving
+from tests.zarrlift.jobs.faults.playground import Playground, Told
+from tests.zarrlift.jobs.faults.scenarios import SCENARIOS, Scenario
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=500, help="kills, or with --failing runs")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
+    parser.add_argument("--only", default="", help="scenarios whose id contains this")
+    parser.add_argument("--failing", action="store_true", help="calls fail, nothing is killed")
+    parser.add_argument("--at", action="append", help="this moment, in place of drawn ones")
+    asked = parser.parse_args()
+    logging.getLogger(
+        "aiohttp.server"
+    ).disabled = True  # a client that was killed is no error of the server's
+    memory = Path("/dev/shm")
+    folder = Path(tempfile.mkdtemp(prefix="zarrlift-kills-", dir=memory if memory.is_dir() else None))
+    try:
+        with serving() as bucket:
+            place = Playground(folder, bucket)
+            try:
+                return run(place, asked)
+            finally:
+                place.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(place: Playground, asked: argparse.Namespace) -> int:
+    """Scenario after scenario, until there were enough kills or runs."""
+    chosen = [scenario for scenario in SCENARIOS if asked.only in scenario.id]
+    print(f"seed {asked.seed}, {len(chosen)} scenarios", flush=True)
+    started = time.monotonic()
+    count = Counter[str]()
+    runs = 0
+    while count["failing runs" if asked.failing else "kills"] < asked.runs:
+        scenario = chosen[runs % len(chosen)]
+        told = once(place, scenario, asked, random.Random(f"{asked.seed} {runs} {scenario.id}"))
+        runs += 1
+        count["failing runs"] += asked.failing
+        count["kills"] += told.kills
+        count["failed calls"] += told.failed
+        count["wrong"] += bool(told.wrong)
+        count.update(f"exit {code}" for code in told.codes)
+        if told.wrong:
+            print(told, flush=True)
+        if asked.at:
+            break
+        if not runs % 100:
+            print(f"... {runs} runs, {count['kills']} kills", flush=True)
+    print(f"seed {asked.seed}: {runs} runs in {time.monotonic() - started:.0f} s:", end=" ")
+    print(", ".join(f"{number} {name}" for name, number in sorted(count.items()) if number))
+    return 1 if count["wrong"] else 0
+
+
+def once(place: Playground, scenario: Scenario, asked: argparse.Namespace, rng: random.Random) -> Told:
+    """One run."""
+    if asked.failing:
+        return place.failing(scenario, asked.at[0] if asked.at else rng)
+    return place.killed(scenario, asked.at or rng)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

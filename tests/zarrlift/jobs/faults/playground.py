@@ -1,0 +1,247 @@
+"""One scenario in a folder of its own: disturbed, judged at once, finished, compared with a calm run."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support.bucket import Bucket
+from tests.zarrlift.jobs.faults.commands import Commands, Ended
+from tests.zarrlift.jobs.faults.control import Control, compiled
+from tests.zarrlift.jobs.faults.judging import (
+    UPLOADS,
+    Calm,
+    is_replaced,
+    said_badly,
+    tree,
+    wrong_at_the_end,
+    wrong_bytes,
+    wrong_now,
+)
+from tests.zarrlift.jobs.faults.scenarios import RESUME, RESUME_IN_PLACE, SOURCES, Scenario, Words
+
+_KILLED = -9
+_MOST_KILLS = 3
+_SHARES = (0.0005, 0.002, 0.01, 0.05)
+
+
+@dataclass(slots=True)
+class Told:
+    """What one disturbed run showed."""
+
+    scenario: str
+    orders: list[str] = field(default_factory=list)
+    """What was done to it."""
+    then: list[str] = field(default_factory=list)
+    """Commands that went on with it."""
+    kills: int = 0
+    failed: int = 0
+    """Calls that failed."""
+    codes: list[int | str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        head = f"{self.scenario}: {'; '.join(self.orders)} ({', '.join(self.then)})"
+        return "\n".join((head, *(f"    {line}" for line in self.wrong)))
+
+
+class Playground:
+    """Where scenarios run, one after another."""
+
+    def __init__(self, folder: Path, bucket: Bucket) -> None:
+        self.folder = folder
+        self.bucket = bucket
+        self.home = folder / "home"
+        environment = {
+            "TMPDIR": str(self.home / "tmp"),
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{bucket.port}",
+            "AWS_ACCESS_KEY_ID": "user",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+        self.commands = Commands(compiled(folder), environment)
+        self.control = Control(folder / "control", self.home)
+        self._calm: dict[str, Calm] = {}
+
+    def close(self) -> None:
+        """End what was started."""
+        self.commands.close()
+
+    # What is run
+
+    def _begin(self, scenario: Scenario) -> None:
+        """The scenario's source, and nothing else."""
+        pristine = self.folder / "sources" / scenario.source
+        if not pristine.exists():
+            pristine.mkdir(parents=True)
+            SOURCES[scenario.source](pristine / "source.zarr")
+        shutil.rmtree(self.home, ignore_errors=True)
+        shutil.copytree(pristine, self.home)
+        (self.home / "tmp").mkdir()
+        self.bucket.store.objects = {"bucket": {}}
+        self.bucket.store.parts.clear()
+        if "src" in scenario.remote:
+            files = tree(self.home / "source.zarr")
+            self.bucket.put("source.zarr", {name: data for name, data in files.items() if data is not None})
+            shutil.rmtree(self.home / "source.zarr")
+
+    def _ready(self, scenario: Scenario) -> None:
+        self._begin(scenario)
+        for words in scenario.before:
+            self._calmly(scenario, words)
+
+    def run(self, scenario: Scenario, words: Words, **orders: int) -> Ended:
+        """Run one command to its end, with orders to the shim."""
+        places = {
+            "home": str(self.home),
+            "src": self._place(scenario, "src", "source.zarr"),
+            "dst": self._place(scenario, "dst", "out.zarr"),
+        }
+        filled = [word if word.startswith('{"') else word.format(**places) for word in words]
+        self.control.set(network=bool(scenario.remote - {"file"}), **orders)
+        ended = self.commands(*filled, control=self.control.path, folder=self.home, tight=scenario.tight)
+        while self.bucket.store.now:  # a request of a killed client may still be answered
+            time.sleep(0.001)
+        return ended
+
+    def _place(self, scenario: Scenario, end: Any, name: str) -> str:
+        if end in scenario.remote:
+            return f"s3://bucket/{name}"
+        return f"{'file://' if 'file' in scenario.remote else ''}{self.home / name}"
+
+    def _calmly(self, scenario: Scenario, words: Words) -> None:
+        ended = self.run(scenario, words)
+        assert ended.code == 0, str(ended)
+
+    def tree(self) -> dict[str, bytes | None]:
+        """Everything in the folder and in the bucket, and uploads that nobody ended."""
+        objects = {f"s3/{key}": data for key, data in self.bucket.store.objects["bucket"].items()}
+        return tree(self.home) | objects | {f"{UPLOADS}{name}": b"" for name in self.bucket.store.parts}
+
+    def calm(self, scenario: Scenario) -> Calm:
+        """The undisturbed run, done once."""
+        if scenario.id not in self._calm:
+            self._begin(scenario)
+            source = self.tree()
+            for words in scenario.before:
+                self._calmly(scenario, words)
+            old = self.tree()
+            self._calmly(scenario, scenario.words)
+            calls, changes = self.control.block.calls, self.control.block.changes
+            then = self.tree()
+            if scenario.words not in scenario.again:
+                self._calmly(scenario, scenario.again[0])
+            for words in scenario.after:
+                self._calmly(scenario, words)
+            whole = old if scenario.whole == "before" else then
+            self._calm[scenario.id] = Calm(calls, changes, source, old, whole, then, self.tree())
+        return self._calm[scenario.id]
+
+    # Disturbances
+
+    def killed(self, scenario: Scenario, orders: random.Random | list[str]) -> Told:
+        """Kill the command, up to three times, at drawn moments or at those given; then finish.
+
+        An order is "call 12" or "change 12", before which all processes of the command are killed; "alone"
+        behind it spares the others than the one that makes the call. "40%" counts from a calm run.
+        """
+        calm = self.calm(scenario)
+        told = Told(scenario.id)
+        self._ready(scenario)
+        drawn = isinstance(orders, random.Random)
+        rng = orders if isinstance(orders, random.Random) else random.Random(0)
+        replaced = False
+        for turn in range(_MOST_KILLS if isinstance(orders, random.Random) else len(orders)):
+            order = _moment(calm, rng) if isinstance(orders, random.Random) else orders[turn]
+            told.orders.append(order)
+            words = self._next(scenario, rng, told) if turn else scenario.words
+            ended = self.run(scenario, words, **_kill(order, calm))
+            told.codes.append(ended.code)
+            told.kills += ended.code == _KILLED
+            told.wrong += [] if ended.code == _KILLED else said_badly(ended)
+            now = self.tree()
+            told.wrong += wrong_now(now, scenario, calm, replaced=replaced)
+            replaced = replaced or is_replaced(now, calm)
+            if told.wrong or ended.code != _KILLED or (drawn and rng.random() < 0.7):
+                break
+        return told if told.wrong else self._finish(scenario, calm, rng, told)
+
+    def failing(self, scenario: Scenario, order: random.Random | str) -> Told:
+        """Let calls of the command fail; then finish without. An order is fields of the control block."""
+        calm = self.calm(scenario)
+        told = Told(scenario.id)
+        self._ready(scenario)
+        rng = order if isinstance(order, random.Random) else random.Random(0)
+        text = _failure(calm, order) if isinstance(order, random.Random) else order
+        told.orders.append(text)
+        fields = {name: int(value) for name, _, value in (word.partition("=") for word in text.split())}
+        ended = self.run(scenario, scenario.words, **fields)
+        told.codes.append(ended.code)
+        told.failed = self.control.block.failed
+        calls = self.control.failures()
+        now = self.tree()
+        told.wrong += said_badly(ended) + wrong_now(now, scenario, calm)
+        if ended.code == 0:
+            told.wrong += wrong_bytes(now, calm.then)
+        if not told.wrong:
+            self._finish(scenario, calm, rng, told)
+        if told.wrong:
+            told.wrong += [str(ended), *calls]
+        return told
+
+    # And after
+
+    def _job(self) -> bool:
+        return any(self.home.glob("*.db"))
+
+    def _next(self, scenario: Scenario, rng: random.Random, told: Told) -> Words:
+        """The command that goes on from here."""
+        if not self._job():
+            return scenario.words
+        words = rng.choice(scenario.again)
+        told.then.append(words[0])
+        if words in (RESUME, RESUME_IN_PLACE) and "--job" in scenario.words:
+            return ("resume", scenario.words[-1])
+        return words
+
+    def _finish(self, scenario: Scenario, calm: Calm, rng: random.Random, told: Told) -> Told:
+        begin = () if scenario.words in scenario.again or self._job() else (scenario.words,)
+        for words in (*begin, None, *scenario.after):
+            ended = self.run(scenario, words or self._next(scenario, rng, told))
+            if ended.code != 0 or said_badly(ended):
+                told.wrong.append(f"does not go on: {ended}")
+                return told
+        told.wrong += wrong_at_the_end(self.tree(), scenario, calm)
+        return told
+
+
+def _moment(calm: Calm, rng: random.Random) -> str:
+    unit, most = rng.choice([("call", calm.calls), ("change", calm.changes)])
+    return f"{unit} {rng.randint(1, most)}" + (" alone" if rng.random() < 0.15 else "")
+
+
+def _kill(order: str, calm: Calm) -> dict[str, int]:
+    unit, number, *alone = order.split()
+    if number.endswith("%"):
+        count = calm.calls if unit == "call" else calm.changes
+        number = str(max(count * int(number[:-1]) // 100, 1))
+    return {f"kill_{unit}": int(number), "kill_caller_only": len(alone)}
+
+
+def _failure(calm: Calm, rng: random.Random) -> str:
+    """One call, a share of all, or a disk that is full from some call on."""
+    order = f"seed={rng.randrange(1 << 32)} stats={rng.randrange(2)} "
+    kind = rng.random()
+    if kind < 0.5:
+        return f"{order}fail_call={rng.randint(1, calm.calls)}"
+    if kind < 0.65:
+        return f"{order}full_from={rng.randint(1, calm.calls)}"
+    return f"{order}share={int(rng.choice(_SHARES) * (1 << 32))}"

@@ -1,0 +1,357 @@
+"""A job has its destination to itself, from before its first object to its end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zarr
+from obstore.store import MemoryStore as ObstoreMemory
+from tests.support.job_archives import tree
+from tests.support.starters import BEATEN, start_together
+from zarr.storage import LocalStore, MemoryStore, ObjectStore, WrapperStore
+
+import zarrlift
+from zarrlift.jobs import claim as claiming
+from zarrlift.jobs.claim import Claim, Holder, claimed
+from zarrlift.jobs.run import Run
+from zarrlift.storage.base import CLAIM, LocalStorage
+from zarrlift.storage.local import partial_files
+from zarrlift.storage.local.owner_process import Owner
+from zarrlift.storage.open_storage import open_storage
+from zarrlift.storage.transformer_stack import without_layers
+from zarrstack import Retry, stack
+from zarrstack.core.errors import JobError, StorageError, UsageError
+
+HERE = Owner.of_this_process()
+ELSEWHERE = replace(HERE, host="node7", machine="another", pid=4711)
+
+
+@pytest.fixture
+def ended() -> Owner:
+    """A process that has ended."""
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    return replace(HERE, pid=done.pid)
+
+
+def hold(destination: Path, owner: Owner, job: Path, **changes: Any) -> Path:
+    """The claim of another process on a directory."""
+    holder = Holder(token="1", job="0" * 8, file=str(job), owner=owner, since=0.0, **changes)
+    file = destination.with_name(f"{destination.name}{claiming.BESIDE}")
+    file.write_bytes(holder.to_bytes())
+    return file
+
+
+def left_of(tmp_path: Path) -> set[str]:
+    """Names beside the source."""
+    return {path.name for path in tmp_path.iterdir()} - {"source.zarr"}
+
+
+# Who wins
+
+
+@pytest.mark.parametrize("before", ["nothing", "the claim of a dead process", "a take-over that was killed"])
+def test_of_sixteen_that_start_together_one_wins(before: str, tmp_path: Path, ended: Owner) -> None:
+    destination = tmp_path / "out.zarr"
+    if before != "nothing":
+        claim = hold(destination, ended, tmp_path / "gone.db")
+        if before == "a take-over that was killed":
+            behind = claim.with_name(f"{claim.name}-{claiming._digest(claim.read_bytes())}")
+            behind.write_bytes(claim.read_bytes().replace(b'"1"', b'"2"'))
+    won, others = start_together(str(destination), tmp_path)
+    assert won == 1
+    assert others <= BEATEN
+    assert left_of(tmp_path) == set()
+
+
+@contextmanager
+def running(source: Path, destination: Any, **options: Any) -> Iterator[None]:
+    """While a migration on another thread is about to publish its first array."""
+    here, there = threading.Event(), threading.Event()
+    outcomes: list[zarrlift.Outcome] = []
+    publish = Run._publish
+
+    def wait(self: Run, arrays: list[Any]) -> None:
+        here.set()
+        there.wait()
+        publish(self, arrays)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Run, "_publish", wait)
+        thread = threading.Thread(
+            target=lambda: outcomes.append(zarrlift.migrate(source, destination, **options))
+        )
+        thread.start()
+        here.wait()
+        patched.undo()
+        try:
+            yield
+        finally:
+            there.set()
+            thread.join()
+    assert [outcome.ok for outcome in outcomes] == [True]
+
+
+PLACES: dict[str, Callable[[Path], Any]] = {
+    "a directory": lambda path: path / "out.zarr",
+    "a directory under layers": lambda path: stack(LocalStore(path / "out.zarr"), Retry()),
+    "memory": lambda _: MemoryStore(),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_second_job_into_the_same_destination_is_refused(place: str, source: Path, tmp_path: Path) -> None:
+    destination = PLACES[place](tmp_path)
+    with running(source, destination, job=tmp_path / "one.db"):
+        for again in ("two.db", "one.db"):
+            with pytest.raises(JobError, match=r"another (job is writing|process is running)") as told:
+                zarrlift.migrate(source, destination, job=tmp_path / again, overwrite=True, take_over=True)
+            assert f"process {os.getpid()} on {HERE.host}, since 20" in str(told.value.problem.found)
+    storage = without_layers(open_storage(destination, mode="w"))
+    assert storage.get(CLAIM) is None
+    assert left_of(tmp_path) <= {"out.zarr", "one.db"}
+
+
+def test_in_place_the_archive_is_claimed_by_whatever_name_it_has(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.zarr").symlink_to(source)
+    before = tree(source)
+    with (
+        claimed(LocalStorage(source), tmp_path / "one.db"),
+        pytest.raises(JobError, match="another job is writing"),
+    ):
+        zarrlift.migrate(tmp_path / "link.zarr", in_place=True)
+    assert tree(source) == before
+
+
+def test_undo_and_finish_wait_for_no_one_either(source: Path, tmp_path: Path) -> None:
+    assert zarrlift.migrate(source, in_place=True).ok
+    assert zarrlift.verify(source).ok
+    job = tmp_path / "source.zarr.zarrlift.db"
+    claim = hold(source, ELSEWHERE, job)
+    for work in (zarrlift.finish, zarrlift.undo):
+        with pytest.raises(JobError, match="claimed by a process that cannot be seen"):
+            work(source)
+    assert zarrlift.finish(source, take_over=True).state == "finished"
+    assert not claim.exists()
+    assert zarrlift.undo(source).restored > 0
+
+
+# What is left behind
+
+
+def test_of_a_killed_job_the_job_itself_takes_the_claim_over(
+    source: Path, tmp_path: Path, ended: Owner
+) -> None:
+    destination = tmp_path / "out.zarr"
+    chunk = source / "g/relink/0.0"
+    good = chunk.read_bytes()
+    chunk.write_bytes(b"garbage")
+    assert not zarrlift.migrate(source, destination).ok
+    chunk.write_bytes(good)
+    hold(destination, ended, tmp_path / "out.zarr.zarrlift.db")
+    assert zarrlift.migrate(source, destination).ok
+    assert left_of(tmp_path) == {"out.zarr", "out.zarr.zarrlift.db"}
+
+
+@pytest.mark.parametrize("command", ["resume", "finish", "undo"])
+def test_a_claim_goes_also_where_nothing_else_is_left_to_do(
+    command: str, source: Path, tmp_path: Path, ended: Owner
+) -> None:
+    """The process was killed right before it gave the place back."""
+    run = {"resume": zarrlift.resume, "finish": zarrlift.finish, "undo": zarrlift.undo}[command]
+    assert zarrlift.migrate(source, in_place=True).ok
+    assert zarrlift.verify(source).ok
+    run(source)
+    claim = hold(source, ended, tmp_path / "source.zarr.zarrlift.db")
+    assert run(source).state == "nothing to do"
+    assert not claim.exists()
+
+
+def test_where_another_job_was_killed_that_one_is_named(source: Path, tmp_path: Path, ended: Owner) -> None:
+    """It may have written anything; without its job file nothing is known of it but what is there."""
+    destination, other = tmp_path / "out.zarr", tmp_path / "other.db"
+    assert zarrlift.migrate(source, tmp_path / "elsewhere.zarr", job=other).ok
+    hold(destination, ended, other)
+    with pytest.raises(JobError, match="another job was stopped while it wrote") as told:
+        zarrlift.migrate(source, destination)
+    assert told.value.problem.advice is not None
+    assert f"zarrlift resume {other}" in told.value.problem.advice
+    other.unlink()
+    assert zarrlift.migrate(source, destination).ok
+
+
+def test_a_claim_of_another_host_is_refused_with_what_is_known_of_it(source: Path, tmp_path: Path) -> None:
+    destination = tmp_path / "out.zarr"
+    claim = hold(destination, ELSEWHERE, Path("/work/out.zarr.zarrlift.db"))
+    with pytest.raises(JobError, match="claimed by a process that cannot be seen from here") as told:
+        zarrlift.migrate(source, destination)
+    assert told.value.problem.found == (
+        "process 4711 on node7, since 1970-01-01 00:00:00 UTC, job file /work/out.zarr.zarrlift.db"
+    )
+    assert "--take-over" in str(told.value.problem.advice)
+    assert not destination.exists()
+    assert zarrlift.migrate(source, destination, take_over=True).ok
+    assert not claim.exists()
+
+
+@pytest.mark.parametrize(("content", "taken"), [(b"", True), (b"\0" * 300, True), (b"something", False)])
+def test_a_claim_that_a_power_failure_emptied_is_taken_over(
+    content: bytes, taken: bool, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claiming.time, "sleep", lambda _: None)
+    (tmp_path / f"out.zarr{claiming.BESIDE}").write_bytes(content)
+    if taken:
+        assert zarrlift.migrate(source, tmp_path / "out.zarr").ok
+    else:
+        with pytest.raises(JobError, match=r"cannot be seen from here.*cannot be read: b'something'"):
+            zarrlift.migrate(source, tmp_path / "out.zarr")
+
+
+def test_what_this_process_could_not_give_back_it_may_take_again(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = tmp_path / "out.zarr"
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalStorage, "delete", _refuse_to_delete)
+        outcome = zarrlift.migrate(source, destination)
+    assert [problem.kind for problem in outcome.problems] == ["claim"]
+    assert outcome.ok
+    assert zarrlift.resume(destination).state == "nothing to do"
+    assert not (tmp_path / f"out.zarr{claiming.BESIDE}").exists()
+
+
+def _refuse_to_delete(*_: object) -> None:
+    raise StorageError("cannot delete")
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_a_refused_migration_leaves_no_directory(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="nothing to migrate"):
+        zarrlift.migrate(source, tmp_path / "a/b/out.zarr", recipe=zarrlift.Recipe(include=("none/**",)))
+    assert left_of(tmp_path) == set()
+
+
+# Where the claim is
+
+
+def test_where_no_file_may_be_made_beside_it_the_archive_holds_its_claim(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an archive whose directory belongs to another user, say; whoever may write there sees it too."""
+    link = os.link
+
+    def only_inside(before: str, after: str) -> None:
+        if after.endswith(claiming.BESIDE):
+            _refuse()
+        link(before, after)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(partial_files.os, "link", only_inside)
+        with claimed(LocalStorage(source), tmp_path / "one.db"):
+            patched.undo()
+            assert (source / CLAIM).exists()
+            assert not [problem for problem in zarrlift.inspect(source).problems if problem.kind == "stray"]
+            with pytest.raises(JobError, match="another job is writing"):
+                zarrlift.migrate(source, in_place=True)
+    assert not (source / CLAIM).exists()
+    assert left_of(tmp_path) == set()
+
+
+def test_without_hard_links_a_claim_is_exclusive_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(partial_files.os, "link", no_links)
+    file = str(tmp_path / "claim")
+    assert [partial_files.create_file(file, data) for data in (b"one", b"two")] == [True, False]
+    assert Path(file).read_bytes() == b"one"
+
+
+def test_a_claim_in_a_store_is_seen_by_no_reader(source: Path, tmp_path: Path) -> None:
+    store = MemoryStore()
+    with running(source, store, job=tmp_path / "one.db"):
+        storage = open_storage(store)
+        assert storage.get(CLAIM) is not None
+        assert CLAIM not in {entry.name for entry in storage.list_dir("")}
+        assert CLAIM not in set(storage.list_prefix(""))
+    assert zarrlift.verify(source, store, full=True).ok
+    assert sorted(zarr.open_group(store, mode="r").members())
+
+
+class Plain(WrapperStore[Any]):
+    """A store of somebody else's, which asks first and writes then."""
+
+
+def test_a_store_that_cannot_be_claimed_is_named_in_the_plan(source: Path, tmp_path: Path) -> None:
+    store = Plain(LocalStore(tmp_path / "out.zarr"))
+    noted = [problem for problem in zarrlift.plan(source, store).problems if problem.kind == "claim"]
+    assert [problem.severity for problem in noted] == ["note"]
+    for certain in (tmp_path / "out.zarr", MemoryStore()):
+        assert "claim" not in {problem.kind for problem in zarrlift.plan(source, certain).problems}
+    with running(source, store, job=tmp_path / "one.db"), pytest.raises(JobError, match="another job is"):
+        zarrlift.migrate(source, store, job=tmp_path / "two.db")
+
+
+REFUSALS: dict[str, tuple[Exception, bool | None]] = {
+    "a library without it": (NotImplementedError("mode"), True),
+    "a store without it, in obstore's words": (OSError("status code: 501 Not Implemented"), True),
+    "a store without it, in s3fs's words": (OSError(errno.ENOSYS, "A header you provided"), True),
+    "another one under way": (OSError("status code: 409 Conflict"), False),
+    "no permission": (PermissionError(errno.EACCES, "Access Denied"), None),
+}
+"""What a store says of `create` -> whether the object is written all the same; None where it is an error."""
+
+
+@pytest.mark.parametrize("said", REFUSALS)
+def test_what_a_store_says_of_an_exclusive_creation_is_understood(
+    said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error, created = REFUSALS[said]
+    storage = open_storage(ObjectStore(ObstoreMemory()), mode="w")
+
+    async def refuse(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(storage.native, "create", refuse)  # type: ignore[attr-defined]
+    if created is None:
+        with pytest.raises(StorageError, match="Access Denied"):
+            storage.create(CLAIM, b"claim")
+    else:
+        assert storage.create(CLAIM, b"claim") is created
+    assert storage.exclusive is (created is not True)
+    assert (storage.get(CLAIM) is not None) is bool(created)
+
+
+def test_a_claim_goes_with_the_job_however_that_ends(source: Path, tmp_path: Path) -> None:
+    destination = tmp_path / "out.zarr"
+    (source / "g/relink/0.0").write_bytes(b"garbage")
+    assert not zarrlift.migrate(source, destination).ok
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Run, "_arrays", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(zarrlift.Interrupted):
+            zarrlift.resume(destination)
+    with pytest.raises(JobError, match="a different job is on record"):
+        zarrlift.migrate(source / "g", destination)
+    assert left_of(tmp_path) == {"out.zarr", "out.zarr.zarrlift.db"}
+
+
+def test_a_claim_says_what_it_is_for(tmp_path: Path) -> None:
+    with claimed(LocalStorage(tmp_path / "out.zarr"), tmp_path / "one.db") as claim:
+        assert isinstance(claim, Claim)
+        content = (tmp_path / f"out.zarr{claiming.BESIDE}").read_bytes()
+        assert Holder.from_bytes(content) == claim.holder
+    assert claim.holder.owner == HERE
+    assert claim.holder.job == claim.new_id

@@ -1,0 +1,284 @@
+"""A copy: what it leaves, what it refuses, what a second call does."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from pathlib import Path
+
+import numcodecs
+import numpy as np
+import pytest
+import zarr
+from tests.support.damaged_archives import run
+from tests.support.job_archives import tree, values, write_archive
+
+import zarrlift
+from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.storage.local.writer import directory_of
+from zarrstack.core.errors import JobError, StorageError, UsageError
+
+
+def test_a_copy_holds_every_value_and_leaves_the_source_alone(source: Path, tmp_path: Path) -> None:
+    before = tree(source)
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert outcome.ok
+    assert outcome.state == "done"
+    assert (outcome.arrays_done, outcome.arrays_total, outcome.groups_done) == (4, 4, 3)
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+    assert tree(source) == before
+
+
+def test_the_finished_tree_holds_nothing_but_the_archive(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    names = {Path(name).name for name in tree(tmp_path / "out.zarr")}
+    assert all(name == "zarr.json" or name.isdigit() for name in names)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [
+        "out.zarr",
+        "out.zarr.zarrlift.db",
+        "source.zarr",
+    ]
+
+
+def test_each_array_takes_the_cheapest_route(source: Path, tmp_path: Path) -> None:
+    plan = zarrlift.plan(source, tmp_path / "out.zarr")
+    assert {array.path: array.route.name for array in plan.arrays} == {
+        "empty": "relink",
+        "g/recode": "recode",
+        "g/relink": "relink",
+        "h/rewrite": "recode",
+    }
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_payloads_that_need_no_change_are_copied_byte_for_byte(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert (tmp_path / "out.zarr/g/relink/c/3/2").read_bytes() == (source / "g/relink/3.2").read_bytes()
+
+
+def test_missing_chunks_stay_missing(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert len(list((tmp_path / "out.zarr/g/recode/c").iterdir())) == 43
+    assert not (tmp_path / "out.zarr/empty/c").exists()
+
+
+def test_consolidated_metadata_follows_the_source(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    root = json.loads((tmp_path / "out.zarr/zarr.json").read_text())
+    assert set(root["consolidated_metadata"]["metadata"]) == {
+        "empty", "g", "g/recode", "g/relink", "h", "h/rewrite",
+    }  # fmt: skip
+    (source / ".zmetadata").unlink()
+    zarrlift.migrate(source, tmp_path / "plain.zarr")
+    assert "consolidated_metadata" not in json.loads((tmp_path / "plain.zarr/zarr.json").read_text())
+
+
+def test_a_second_call_changes_nothing_and_says_so(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    before = tree(tmp_path / "out.zarr")
+    stamps = [os.stat(tmp_path / "out.zarr" / name).st_mtime_ns for name in before]
+    assert zarrlift.migrate(source, tmp_path / "out.zarr").state == "nothing to do"
+    assert zarrlift.resume(tmp_path / "out.zarr").state == "nothing to do"
+    assert tree(tmp_path / "out.zarr") == before
+    assert [os.stat(tmp_path / "out.zarr" / name).st_mtime_ns for name in before] == stamps
+
+
+@pytest.mark.parametrize("options", [{"processes": True, "workers": 2}, {"workers": 4}, {"fsync": True}])
+def test_any_way_of_running_gives_the_same_bytes(
+    options: dict[str, object], source: Path, tmp_path: Path
+) -> None:
+    zarrlift.migrate(source, tmp_path / "plain.zarr", workers=1)
+    outcome = zarrlift.migrate(source, tmp_path / "other.zarr", **options)  # type: ignore[arg-type]
+    assert outcome.ok, outcome.problems
+    assert tree(tmp_path / "other.zarr") == tree(tmp_path / "plain.zarr")
+
+
+def test_hard_links_share_the_stored_bytes(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr", link="hard")
+    assert os.path.samefile(tmp_path / "out.zarr/g/relink/c/0/0", source / "g/relink/0.0")
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+
+
+def test_an_existing_destination_is_refused(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.zarr").mkdir()
+    (tmp_path / "out.zarr/precious").write_text("do not touch")
+    with pytest.raises(UsageError, match=r"the destination exists: .*out\.zarr\. Choose .* --overwrite"):
+        zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert tree(tmp_path / "out.zarr") == {"precious": b"do not touch"}
+    assert not (tmp_path / "out.zarr.zarrlift.db").exists()
+
+
+def test_overwrite_replaces_the_old_tree_at_the_end(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.zarr").mkdir()
+    (tmp_path / "out.zarr/old").write_text("old")
+    assert zarrlift.migrate(source, tmp_path / "out.zarr", overwrite=True).ok
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+    assert not (tmp_path / "out.zarr/old").exists()
+    assert not list(tmp_path.glob("*zarrlift-old*"))
+
+
+def test_overwrite_of_an_earlier_result(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    other = write_archive(tmp_path / "other.zarr")
+    zarr.open_group(str(other), zarr_format=2).attrs["title"] = "another"
+    with pytest.raises(JobError, match="different job"):
+        zarrlift.migrate(other, tmp_path / "out.zarr")
+    assert zarrlift.migrate(other, tmp_path / "out.zarr", overwrite=True).ok
+    assert zarr.open_group(str(tmp_path / "out.zarr"), mode="r").attrs["title"] == "another"
+
+
+def test_source_and_destination_may_not_lie_in_one_another(source: Path) -> None:
+    for place in (source, source / "inner", source.parent):
+        with pytest.raises(UsageError):
+            zarrlift.migrate(source, place)
+
+
+def test_undo_of_a_copy_leaves_no_trace(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    outcome = zarrlift.undo(tmp_path / "out.zarr")
+    assert outcome.state == "undone"
+    assert not outcome.problems
+    assert not (tmp_path / "out.zarr").exists()
+    assert zarrlift.migrate(source, tmp_path / "out.zarr").state == "done"
+
+
+def test_undo_of_a_copy_keeps_what_somebody_changed(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    array = zarr.open_array(str(tmp_path / "out.zarr/g/relink"), mode="r+")
+    array[0, 0] = 999
+    (tmp_path / "out.zarr/notes.txt").write_text("mine")
+    outcome = zarrlift.undo(tmp_path / "out.zarr")
+    assert [(problem.severity, problem.key) for problem in outcome.problems] == [
+        ("refusal", "g/relink/c/0/0"),
+        ("note", "notes.txt"),
+    ]
+    assert set(tree(tmp_path / "out.zarr")) == {"g/relink/c/0/0", "notes.txt"}
+
+
+def test_undo_tells_of_files_that_are_not_its_own_and_has_done_its_part(source: Path, tmp_path: Path) -> None:
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    (tmp_path / "out.zarr/g/notes.txt").write_text("mine")
+    outcome = zarrlift.undo(tmp_path / "out.zarr")
+    assert outcome.ok
+    assert [(p.kind, p.severity, p.key) for p in outcome.problems] == [("changed", "note", "g/notes.txt")]
+    assert set(tree(tmp_path / "out.zarr")) == {"g/notes.txt"}
+
+
+def test_a_destination_that_takes_nothing_is_named(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: str, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr("zarrlift.storage.local.writer.os.makedirs", denied)
+    with pytest.raises(StorageError, match="cannot claim the destination") as told:
+        zarrlift.migrate(source, tmp_path / "out.zarr", job=tmp_path / "out.db")
+    assert str(told.value.problem.key).startswith(f"{tmp_path}/out.zarr/")
+    assert told.value.problem.found == "Permission denied"
+    assert not (tmp_path / "out.db").exists()
+
+
+@pytest.mark.parametrize("stuck", ["g/relink", "", ".zarrlift-job"])
+def test_undo_names_a_directory_that_cannot_be_removed(
+    stuck: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = tmp_path / "out.zarr"
+    job = zarrlift.migrate(source, destination).job
+    if stuck.startswith("."):
+        with Job.open(Path(job)) as opened:
+            stuck = directory_of(opened.id)
+        (destination / stuck / "inner").mkdir(parents=True)
+
+    def refuse(place: str | os.PathLike[str], *, dir_fd: int | None = None) -> None:
+        if dir_fd is not None or os.fspath(place) == str(destination / stuck):
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), place)
+        rmdir(place)
+
+    rmdir = os.rmdir
+    monkeypatch.setattr(os, "rmdir", refuse)
+    ran = run("undo", job, "--json")
+    assert ran.code == 1
+    assert [(p["kind"], p["key"]) for p in ran.problems] == [("storage", stuck or ".")]
+    assert (destination / stuck).is_dir()
+
+
+def test_undo_leaves_a_link_that_the_destination_was(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out.zarr").symlink_to("elsewhere", target_is_directory=True)
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    outcome = zarrlift.undo(tmp_path / "out.zarr")
+    assert outcome.problems == ()
+    assert tree(tmp_path / "elsewhere") == {}
+
+
+def test_undo_names_the_old_tree_that_does_not_get_its_name_back(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.zarr").mkdir()
+    (tmp_path / "out.zarr/old").write_text("old")
+    (source / "g/relink/0.0").write_bytes(b"garbage")
+    job = zarrlift.migrate(source, tmp_path / "out.zarr", overwrite=True).job
+    (tmp_path / "out.zarr/notes.txt").write_text("mine")
+    outcome = zarrlift.undo(job)
+    assert not outcome.ok
+    (told,) = (problem for problem in outcome.problems if problem.kind == "aside")
+    assert told.key is not None
+    assert tree(Path(told.key)) == {"old": b"old"}
+
+
+def test_undo_after_overwrite_was_interrupted_brings_the_old_tree_back(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "out.zarr").mkdir()
+    (tmp_path / "out.zarr/old").write_text("old")
+    (source / "g/relink/0.0").write_bytes(b"garbage")
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", overwrite=True)
+    assert not outcome.ok
+    zarrlift.undo(tmp_path / "out.zarr")
+    assert tree(tmp_path / "out.zarr") == {"old": b"old"}
+
+
+def test_an_array_at_the_root(tmp_path: Path) -> None:
+    array = zarr.create_array(str(tmp_path / "a.zarr"), shape=(5,), chunks=(2,), dtype="<i8", zarr_format=2)
+    array[...] = np.arange(5)
+    assert zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr").ok
+    assert zarr.open_array(str(tmp_path / "b.zarr"), mode="r")[...].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_stores_that_live_in_this_process(tmp_path: Path) -> None:
+    store, result = zarr.storage.MemoryStore(), zarr.storage.MemoryStore()
+    group = zarr.create_group(store, zarr_format=2)
+    group.create_array("x", shape=(5,), chunks=(2,), dtype="<i8")[...] = np.arange(5)
+    outcome = zarrlift.migrate(store, result, job=tmp_path / "memory.zarrlift.db")
+    assert outcome.ok, outcome.problems
+    assert zarr.open_group(result, mode="r")["x"][...].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_drop_empty_leaves_out_chunks_of_fill(tmp_path: Path) -> None:
+    array = zarr.create_array(
+        str(tmp_path / "a.zarr"), shape=(6, 2), chunks=(2, 2), dtype="<f8", fill_value=0, zarr_format=2,
+        config={"write_empty_chunks": True},
+    )  # fmt: skip
+    array[...] = 0.0
+    array[2, 0] = -0.0  # equal to the fill value, but not its bits
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(drop_empty=True))
+    outcome = zarrlift.migrate(tmp_path / "a.zarr", tmp_path / "b.zarr", recipe=recipe)
+    assert outcome.dropped == 2
+    assert [file.parent.name for file in (tmp_path / "b.zarr/c").rglob("*") if file.is_file()] == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "times"),
+    [(None, "zstd:3", 0.25), (numcodecs.Zstd(), "none", 4), (numcodecs.Zstd(), "gzip", 1)],
+    ids=["compressed now", "no longer compressed", "compressed otherwise"],
+)
+def test_a_plan_counts_texts_by_what_they_take_now(
+    tmp_path: Path, before: numcodecs.abc.Codec | None, after: str, times: float
+) -> None:
+    """Their number says nothing: a text may be a name, or a page."""
+    pages = [f"page {number} " * 500 for number in range(6)]
+    made = zarr.create_array(
+        tmp_path / "old", shape=(6,), chunks=(2,), dtype=str, zarr_format=2, compressors=before
+    )
+    made[:] = np.array(pages, dtype=object)
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs=after))
+    (array,) = zarrlift.plan(tmp_path / "old", tmp_path / "new", recipe=recipe).arrays
+    assert array.bytes_out == pytest.approx(array.bytes_in * times, abs=1)
+    assert not array.bytes_out_known

@@ -1,0 +1,100 @@
+"""Commands that a job advises hold the storage options that they need, and no secret."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import zarrlift
+from zarrlift.cli import main
+from zarrlift.cli.options import storage_options
+from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.jobs.option_words import option_words, remembered
+from zarrlift.report import outcome as report_outcome
+from zarrlift.report import status as report_status
+from zarrlift.report.page import Page
+
+PLACE = "http://127.0.0.1:9000"
+OPTIONS = {
+    "endpoint_url": PLACE,
+    "anon": False,
+    "key": "AKIAEXAMPLE",
+    "secret": "it's a secret",
+    "region": "12",
+}
+SHOWN = {"endpoint_url": PLACE, "anon": False, "key": "<key>", "secret": "<secret>", "region": "12"}
+
+
+def words(source: dict[str, Any], destination: dict[str, Any], job: Job, *, in_place: bool = False) -> Any:
+    job.note(**remembered(json.dumps(source), json.dumps(destination), in_place=in_place))
+    return option_words(job)
+
+
+@pytest.fixture
+def job(source: Path, tmp_path: Path) -> Any:
+    """A job that was given no options."""
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert outcome.options == ()
+    with Job.open(Path(outcome.job)) as opened:
+        yield opened
+
+
+def test_what_may_be_secret_is_a_placeholder_and_the_rest_can_be_pasted(job: Job) -> None:
+    pasted = shlex.split(shlex.join(words(OPTIONS, {}, job)))
+    assert set(pasted[::2]) == {"--storage-options"}
+    assert storage_options(pasted[1::2]) == SHOWN
+
+
+def test_nested_options_are_one_json_object(job: Job) -> None:
+    nested = {"client_kwargs": {"endpoint_url": PLACE, "aws_session_token": "x"}, "token": {"private": 1}}
+    option, text = words({}, nested, job)
+    assert option == "--dest-storage-options"
+    client = {"endpoint_url": PLACE, "aws_session_token": "<aws_session_token>"}
+    assert json.loads(text) == {"client_kwargs": client, "token": {"private": "<private>"}}
+
+
+def test_in_place_there_is_one_side(job: Job) -> None:
+    assert words({"anon": True}, {"anon": True}, job, in_place=True) == ("--storage-options", "anon=true")
+
+
+def test_a_password_within_an_address_is_not_kept(job: Job) -> None:
+    kept = words({"endpoint_url": "https://me:open-sesame@host/"}, {}, job)
+    assert kept == ("--storage-options", "endpoint_url=https://host/")
+
+
+def test_every_command_that_is_advised_holds_them(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    place = f"memory://{uuid.uuid4()}/out.zarr"
+    (source / "g/recode/3").write_bytes(b"no chunk")
+    options = ["--dest-storage-options", "key=AKIAEXAMPLE", "--dest-storage-options", "anon=true"]
+    assert main(["migrate", str(source), place, *options, "--job", "j.db"]) == 1
+    needed = "j.db --dest-storage-options 'key=<key>' --dest-storage-options anon=true"
+    assert needed in capsys.readouterr().out
+    status = zarrlift.status("j.db")
+    assert needed in list(report_status.lines(status, Page(width=300)))[-1]
+    assert b"AKIAEXAMPLE" not in Path("j.db").read_bytes()
+    outcome = zarrlift.resume("j.db", dest_storage_options={"anon": False})
+    assert outcome.options == ("--dest-storage-options", "anon=false"), "those that were given last"
+    *_, last = report_outcome.lines(outcome, Page(width=300))
+    assert last.endswith("j.db --dest-storage-options anon=false")
+
+
+def test_an_interruption_names_them_too(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("zarrlift.jobs.run.Run._arrays", stop)
+    with pytest.raises(zarrlift.Interrupted) as stopped:
+        zarrlift.migrate(
+            source, f"memory://{uuid.uuid4()}/x", job=tmp_path / "j.db", dest_storage_options={"key": "AKIA"}
+        )
+    assert stopped.value.options == ("--dest-storage-options", "key=<key>")

@@ -1,0 +1,215 @@
+"""A bar where somebody sees it, silence elsewhere, and never a failed migration."""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+
+import pytest
+
+from zarrlift.jobs.progress import Bar, Lines, Present, Silent, Ticker, progress_for
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+class Gone(Terminal):
+    """A terminal that was closed under way."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+
+def test_a_terminal_gets_a_bar_and_a_file_gets_lines():
+    assert isinstance(progress_for(Terminal()), Bar)
+    assert isinstance(progress_for(Terminal(), quiet=True), Silent)
+    assert isinstance(progress_for(io.StringIO()), Lines)
+    assert isinstance(progress_for(io.StringIO(), quiet=True), Silent)
+    closed = io.StringIO()
+    closed.close()
+    lines = progress_for(closed)
+    lines.start(1, 1)
+    lines.note("x")
+
+
+@pytest.mark.parametrize("display", [Bar, Lines])
+def test_the_log_gets_a_line_a_minute(display, caplog):
+    caplog.set_level("INFO", "zarrlift")
+    now = [1000.0]
+    shown = display(Terminal(), clock=lambda: now[0])
+    shown.start(10_000_000, 5)
+    shown.resume_at(1, 2_000_000)
+    shown.advance(1, 1_000_000)
+    now[0] += 59
+    shown.tick(Present())
+    assert caplog.messages == []
+    now[0] += 1
+    shown.tick(Present(chunks=1, bytes=1_000_000))
+    now[0] += 1
+    shown.tick(Present(chunks=1, bytes=1_000_000))
+    line = "4.00 MB of 10.0 MB (40 %), 3 of 5 chunks, 33.3 kB/s, about 3 min 0 s left"
+    assert caplog.messages == [line]
+    shown.close()
+
+
+def test_a_line_where_totals_are_not_known(caplog):
+    caplog.set_level("INFO", "zarrlift")
+    now = [0.0]
+    lines = Lines(Terminal(), clock=lambda: now[0])
+    lines.tick(Present())  # before anything is known
+    lines.start(None, None)
+    lines.advance(3, 5)
+    now[0] = 60.0
+    lines.tick(Present())
+    assert caplog.messages == ["3 chunks"]
+
+
+def drawn(stream: Terminal) -> list[str]:
+    return [part for part in re.split(r"[\r\n]", stream.getvalue()) if part.strip()]
+
+
+def test_the_bar_counts_bytes_and_shows_chunks(monkeypatch):
+    stream = Terminal()
+    bar = Bar(stream)
+    bar.start(2_000_000, 1200)
+    bar.advance(1200, 2_000_000)
+    bar._bar.refresh()
+    bar.close()
+    last = drawn(stream)[-1]
+    assert "100%" in last
+    assert "2.00M/2.00M" in last
+    assert "1,200/1,200 chunks" in last
+
+
+def test_the_bar_counts_chunks_where_bytes_are_not_known():
+    stream = Terminal()
+    bar = Bar(stream)
+    bar.start(None, 10)
+    bar.advance(10, 0)
+    bar._bar.refresh()
+    bar.close()
+    assert "10/10" in drawn(stream)[-1]
+
+
+def test_unknown_totals_are_fine():
+    stream = Terminal()
+    bar = Bar(stream)
+    bar.start(None, None)
+    bar.advance(1, 5)
+    bar.close()
+
+
+def test_a_note_stands_on_its_own_line():
+    stream = Terminal()
+    bar = Bar(stream)
+    bar.note("before the start")
+    bar.start(10, 1)
+    bar.note("trying again: a/0.0")
+    bar.close()
+    assert "trying again: a/0.0" in drawn(stream)
+    assert "before the start" in drawn(stream)
+
+
+def test_closing_twice_or_before_the_start_is_fine():
+    bar = Bar(Terminal())
+    bar.close()
+    bar.start(1, 1)
+    bar.close()
+    bar.close()
+    bar.advance(1, 1)
+
+
+def test_a_terminal_that_goes_away_silences_the_bar():
+    bar = Bar(Gone())
+    bar.start(10, 1)
+    bar.advance(1, 10)
+    bar.note("x")
+    bar.close()
+
+
+def test_a_total_that_was_guessed_too_low_gives_way():
+    stream = Terminal()
+    bar = Bar(stream)
+    bar.start(1_000_000, 2)
+    bar.advance(1, 4_000_000)
+    bar.tick(Present())
+    assert "4.00M/4.00M" in drawn(stream)[-1]
+    bar.expect(8_000_000, 2)
+    bar.tick(Present())
+    assert "50%" in drawn(stream)[-1]
+    bar.close()
+
+
+def test_a_resumed_job_begins_where_it_was_left():
+    stream = Terminal()
+    bar = Bar(stream)
+    bar.start(4_000_000, 4)
+    bar.resume_at(1, 1_000_000)
+    bar.tick(Present())
+    last = drawn(stream)[-1]
+    assert "25%" in last
+    assert "1/4 chunks" in last
+    assert "?B/s" in last, "what an earlier run did says nothing of this one's rate"
+    bar.close()
+
+
+def test_a_tick_shows_what_running_tasks_have_read_and_never_steps_back():
+    stream = Terminal()
+    bar = Bar(stream)
+    bar.start(4_000_000, 4)
+    bar.tick(Present(chunks=1, bytes=1_000_000))
+    assert "25%" in drawn(stream)[-1]
+    bar.tick(Present())  # the task has ended, and is not counted yet
+    assert "25%" in drawn(stream)[-1]
+    bar.advance(2, 2_000_000)
+    bar.tick(Present())
+    assert "50%" in drawn(stream)[-1]
+    bar.close()
+
+
+def test_a_display_is_refreshed_while_no_task_ends(monkeypatch):
+    monkeypatch.setattr("zarrlift.jobs.progress._REFRESH_SECONDS", 0.001)
+    seen = threading.Event()
+
+    class Seen(Bar):
+        def tick(self, present):
+            assert present == Present(chunks=3)
+            seen.set()
+
+    ticker = Ticker(Seen(Terminal()), lambda: Present(chunks=3))
+    assert seen.wait(60)
+    ticker.stop()
+    ticker.stop()
+
+
+def test_what_is_not_shown_needs_no_thread():
+    before = threading.active_count()
+    ticker = Ticker(Silent())
+    assert threading.active_count() == before
+    ticker.stop()
+
+
+CALLS = [
+    ("start", 1, 1), ("resume_at", 1, 1), ("expect", 1, 1), ("advance", 1, 1), ("note", "x"), ("close",)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("call", CALLS, ids=[name for name, *_ in CALLS])
+def test_silence_takes_every_call(call):
+    name, *arguments = call
+    assert getattr(Silent(), name)(*arguments) is None
+
+
+def test_the_bar_leaves_tqdm_as_it_was():
+    from tqdm import tqdm
+
+    lock, interval = getattr(tqdm, "_lock", None), tqdm.monitor_interval
+    bar = Bar(Terminal())
+    bar.start(1, 1)
+    bar.close()
+    assert getattr(tqdm, "_lock", None) is lock
+    assert tqdm.monitor_interval == interval
+    assert tqdm.monitor is None

@@ -1,0 +1,168 @@
+"""A job whose source or destination was moved goes on where they are now, or says that they are not there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.support.job_archives import tree, values
+from zarr.storage import MemoryStore
+
+import zarrlift
+from zarrlift.cli import main
+from zarrlift.jobs.run import Run
+from zarrstack.core.errors import JobError, UsageError
+
+SUFFIX = ".zarrlift.db"
+
+
+@pytest.fixture
+def stopped(source: Path, tmp_path: Path) -> Path:
+    """A copy of which one array is refused, the others are there."""
+    (source / "g/relink/0.0").rename(tmp_path / "chunk")
+    (source / "g/relink/0.0").write_bytes(b"garbage")
+    destination = tmp_path / "out.zarr"
+    assert not zarrlift.migrate(source, destination).ok
+    (source / "g/relink/0.0").unlink()
+    (tmp_path / "chunk").rename(source / "g/relink/0.0")
+    return destination
+
+
+def move(place: Path, *, job: bool = True) -> Path:
+    """Rename a directory, with the job file beside it; gives where it is now."""
+    there = place.with_name("moved") / place.name
+    there.parent.mkdir(exist_ok=True)
+    place.rename(there)
+    if job:
+        place.with_name(place.name + SUFFIX).rename(there.with_name(there.name + SUFFIX))
+    return there
+
+
+def test_a_moved_job_is_not_undone_where_nothing_of_it_is(stopped: Path) -> None:
+    there = move(stopped)
+    before = tree(there)
+    for command in (zarrlift.undo, zarrlift.resume, zarrlift.finish):
+        with pytest.raises(JobError, match="the job is of another place") as told:
+            command(there)
+        assert (told.value.problem.found, told.value.problem.expected) == (str(stopped), str(there))
+        assert told.value.problem.advice is not None
+        assert f"resume {there}{SUFFIX} --destination {there}" in told.value.problem.advice
+    with pytest.raises(JobError, match="nothing that this job wrote is there"):
+        zarrlift.undo(f"{there}{SUFFIX}")
+    assert tree(there) == before
+
+
+@pytest.mark.parametrize("by", ["resume", "migrate", "the command"])
+def test_a_moved_job_goes_on_where_its_places_are_now(
+    by: str, source: Path, stopped: Path, tmp_path: Path
+) -> None:
+    new_source, there = move(source, job=False), move(stopped)
+    if by == "resume":
+        outcome = zarrlift.resume(f"{there}{SUFFIX}", source=new_source, destination=there)
+        assert outcome.ok, outcome.problems
+        assert outcome.arrays_done == outcome.arrays_total
+    elif by == "migrate":
+        assert zarrlift.migrate(new_source, there).ok
+    else:
+        words = ["resume", str(there), "--source", str(new_source), "--destination", str(there), "--quiet"]
+        assert main(words) == 0
+    assert values(there, 3) == values(new_source, 2)
+    status = zarrlift.status(there)
+    assert (status.source, status.destination) == (str(new_source), str(there))
+    assert zarrlift.migrate(new_source, there).state == "nothing to do"
+    assert zarrlift.undo(there).problems == ()
+    assert not there.exists()
+
+
+def test_a_copy_with_times_of_its_own_is_undone_too(stopped: Path, tmp_path: Path) -> None:
+    there = tmp_path / "copied.zarr"
+    shutil.copytree(stopped, there, copy_function=shutil.copyfile)
+    assert zarrlift.resume(stopped, destination=there).ok
+    assert zarrlift.undo(there).problems == ()
+    assert not there.exists()
+    assert stopped.exists()
+
+
+def test_what_the_job_did_not_write_is_not_taken_for_its_destination(
+    source: Path, stopped: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.zarr"
+    assert zarrlift.migrate(source / "g", other).ok
+    for wrong in (other, tmp_path / "none.zarr"):
+        with pytest.raises(JobError, match="this is not what the job wrote"):
+            zarrlift.resume(stopped, destination=wrong)
+    assert zarrlift.status(stopped).destination == str(stopped)
+    assert not (tmp_path / "none.zarr").exists()
+
+
+def test_a_copy_that_was_cut_short_is_not_taken_for_the_destination(source: Path, tmp_path: Path) -> None:
+    """Arrays that are done are not looked at again: a missing chunk would read as fill values."""
+    destination, there = tmp_path / "out.zarr", tmp_path / "copied.zarr"
+    assert zarrlift.migrate(source, destination).ok
+    shutil.copytree(destination, there)
+    chunk = next((there / "g/relink/c").rglob("0"))
+    chunk.rename(tmp_path / "chunk")
+    with pytest.raises(JobError, match="not all that the job wrote is there"):
+        zarrlift.resume(destination, destination=there)
+    (tmp_path / "chunk").rename(chunk)
+    assert zarrlift.resume(destination, destination=there).state == "nothing to do"
+
+
+@pytest.mark.parametrize("there", ["chunks", "nothing"])
+def test_before_an_array_is_published_its_chunks_tell(
+    there: str, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = tmp_path / "out.zarr"
+    shutil.rmtree(source / "empty")
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "_publish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(zarrlift.Interrupted):
+            zarrlift.migrate(source, destination)
+    moved = move(destination)
+    if there == "chunks":
+        assert zarrlift.resume(f"{moved}{SUFFIX}", destination=moved).ok
+        assert values(moved, 3) == values(source, 2)
+    else:
+        shutil.rmtree(moved)
+        with pytest.raises(JobError, match=r"this is not what the job wrote.*no chunk"):
+            zarrlift.resume(f"{moved}{SUFFIX}", destination=moved)
+
+
+def test_another_source_is_another_job_also_where_the_first_one_is_gone(source: Path, tmp_path: Path) -> None:
+    """Archives of every day have the same documents: a finished job would have nothing to do."""
+    tomorrow = tmp_path / "tomorrow.zarr"
+    shutil.copytree(source, tomorrow)
+    chunk = tomorrow / "g/relink/0.0"
+    chunk.write_bytes(chunk.read_bytes())
+    destination = tmp_path / "out.zarr"
+    assert zarrlift.migrate(source, destination).ok
+    shutil.rmtree(source)
+    with pytest.raises(JobError, match="a different job is on record"):
+        zarrlift.migrate(tomorrow, destination)
+
+
+def test_a_moved_archive_goes_on_in_place(source: Path) -> None:
+    before = tree(source)
+    assert zarrlift.migrate(source, in_place=True).ok
+    there = move(source)
+    with pytest.raises(JobError, match="the job is of another place") as told:
+        zarrlift.finish(there)
+    assert f"--source {there}" in str(told.value.problem.advice)
+    with pytest.raises(UsageError, match="in place takes no destination"):
+        zarrlift.resume(f"{there}{SUFFIX}", destination=there)
+    assert zarrlift.resume(there, source=there).state == "nothing to do"
+    assert zarrlift.verify(there).ok
+    assert zarrlift.finish(there).state == "finished"
+    assert zarrlift.undo(there).restored > 0
+    assert tree(there) == before
+
+
+def test_a_store_without_a_url_is_recognised_by_what_the_job_published(source: Path, tmp_path: Path) -> None:
+    """In another process it has another name."""
+    store = MemoryStore()
+    assert zarrlift.migrate(source, store, job=tmp_path / "job.db").ok
+    again = MemoryStore(dict(store._store_dict))
+    assert zarrlift.resume(tmp_path / "job.db", destination=again).state == "nothing to do"
+    with pytest.raises(JobError, match="this is not what the job wrote"):
+        zarrlift.resume(tmp_path / "job.db", destination=MemoryStore())

@@ -1,0 +1,315 @@
+"""What a command that was stopped leaves for the next one: nothing half-done is taken for whole."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.fixtures_index import archive
+from tests.support.job_archives import tree, values
+
+import zarrlift
+from zarrlift import api
+from zarrlift.jobs import overwrite
+from zarrlift.jobs.publisher import Publisher
+from zarrlift.jobs.run import Run
+from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local import writer as writing
+from zarrlift.storage.local.scratch import LAYERED
+from zarrstack.core.errors import JobError, UsageError
+
+pytestmark = pytest.mark.needs_reader("once")
+
+
+def stop_at(number: int, owner: object, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let so many calls of a function through, and stop at the next one as Ctrl-C does."""
+    real = getattr(owner, name)
+    calls = []
+
+    def stop(*arguments: object, **more: object) -> object:
+        calls.append(arguments)
+        if len(calls) > number:
+            raise KeyboardInterrupt
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(owner, name, stop)
+
+
+def interrupted(source: Path, destination: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """A copy of which chunks are written and recorded, and no array is there yet."""
+    shutil.rmtree(source / "empty")  # it would be there before all others
+    (source / ".zmetadata").unlink()
+    with monkeypatch.context() as patched:
+        stop_at(0, Run, "_publish", patched)
+        with pytest.raises(zarrlift.Interrupted):
+            zarrlift.migrate(source, destination)
+    return tree(destination)
+
+
+@pytest.mark.parametrize("deleted", [0, 1, 20])
+def test_after_an_undo_that_was_stopped_nothing_is_written_but_undone(
+    deleted: int, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks that are recorded as written may be gone; a resume would publish their array without them."""
+    destination = tmp_path / "out.zarr"
+    interrupted(source, destination, monkeypatch)
+    with monkeypatch.context() as patched:
+        stop_at(deleted, LocalStorage, "delete", patched)
+        with pytest.raises(KeyboardInterrupt):
+            zarrlift.undo(destination)
+    for go_on in (lambda: zarrlift.resume(destination), lambda: zarrlift.migrate(source, destination)):
+        with pytest.raises(JobError, match="taken back") as told:
+            go_on()
+        assert "undo" in str(told.value.problem.advice)
+    assert not list(destination.rglob("zarr.json"))
+    assert zarrlift.undo(destination).problems == ()
+    assert not destination.exists()
+    assert zarrlift.migrate(source, destination).ok
+    assert values(destination, 3) == values(source, 2)
+
+
+# --overwrite
+
+
+@pytest.fixture
+def earlier(source: Path, tmp_path: Path) -> Path:
+    """The result of the very same migration, which another one is to replace."""
+    destination = tmp_path / "out.zarr"
+    assert zarrlift.migrate(source, destination).ok
+    return destination
+
+
+def test_undo_of_a_job_that_was_stopped_before_the_old_tree_stepped_aside(
+    source: Path, earlier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there looks like the job's own work, byte for byte, and is not."""
+    before = tree(earlier)
+    with monkeypatch.context() as patched:
+        stop_at(0, api, "set_aside", patched)
+        with pytest.raises(KeyboardInterrupt):
+            zarrlift.migrate(source, earlier, overwrite=True)
+    outcome = zarrlift.undo(earlier)
+    assert outcome.removed == 0
+    assert tree(earlier) == before
+
+
+@pytest.mark.parametrize("removed", [0, 1])
+def test_an_old_tree_whose_removal_was_stopped_does_not_come_back(
+    removed: int, source: Path, earlier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without some of its chunks it would read as fill values."""
+    with monkeypatch.context() as patched:
+        rmtree = shutil.rmtree
+
+        def stop(place: str, *, ignore_errors: bool = False) -> None:
+            if place.startswith(f"{earlier}/"):  # the job's own directory
+                return rmtree(place, ignore_errors=ignore_errors)
+            for file in [path for path in Path(place).rglob("c/*/*") if path.is_file()][:removed]:
+                file.unlink()
+            raise KeyboardInterrupt
+
+        patched.setattr(overwrite.shutil, "rmtree", stop)
+        with pytest.raises(KeyboardInterrupt):
+            zarrlift.migrate(source, earlier, overwrite=True)
+    assert values(earlier, 3) == values(source, 2)
+    zarrlift.undo(earlier)
+    assert not earlier.exists()
+    assert {path.name for path in earlier.parent.iterdir()} == {"source.zarr", "out.zarr.zarrlift.db"}
+
+
+def test_a_resume_ends_a_removal_that_was_stopped(
+    source: Path, earlier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        stop_at(0, api, "sweep_aside", patched)
+        with pytest.raises(KeyboardInterrupt):
+            zarrlift.migrate(source, earlier, overwrite=True)
+    assert zarrlift.resume(earlier).state == "nothing to do"
+    assert {path.name for path in earlier.parent.iterdir()} == {
+        "source.zarr",
+        "out.zarr",
+        "out.zarr.zarrlift.db",
+    }
+
+
+def test_a_job_that_keeps_an_old_tree_does_not_make_room(source: Path, tmp_path: Path) -> None:
+    """Without its job nobody would bring the old tree back, nor remove it."""
+    destination = tmp_path / "out.zarr"
+    destination.mkdir()
+    (destination / "old").write_text("old")
+    chunk = source / "g/relink/0.0"
+    good = chunk.read_bytes()
+    chunk.write_bytes(b"garbage")
+    assert not zarrlift.migrate(source, destination, overwrite=True).ok
+    other = zarrlift.Recipe(base=zarrlift.ArrayRecipe(endian="little"))
+    with pytest.raises(JobError, match="keeps the old tree") as told:
+        zarrlift.migrate(source, destination, overwrite=True, recipe=other)
+    assert ".zarrlift-old-" in str(told.value.problem.found)
+    chunk.write_bytes(good)
+    assert zarrlift.resume(destination).ok
+    assert zarrlift.migrate(source, destination, overwrite=True, recipe=other).ok
+    assert values(destination, 3) == values(source, 2)
+    assert not list(tmp_path.glob("*.zarrlift-old-*"))
+
+
+# Consolidated metadata
+
+
+@pytest.fixture
+def repaired(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A result with one array more than before, stopped right before its root document says so."""
+    destination = tmp_path / "out.zarr"
+    chunk = source / "g/relink/0.0"
+    good = chunk.read_bytes()
+    chunk.write_bytes(b"garbage")
+    assert not zarrlift.migrate(source, destination).ok
+    chunk.write_bytes(good)
+    with monkeypatch.context() as patched:
+        stop_at(0, Publisher, "_publish_group", patched)
+        with pytest.raises(zarrlift.Interrupted):
+            zarrlift.resume(destination)
+    assert "g/relink" not in consolidated(destination)
+    return destination
+
+
+def consolidated(path: Path) -> set[str]:
+    document = json.loads((path / "zarr.json").read_bytes())
+    return set(document["consolidated_metadata"]["metadata"])
+
+
+def test_a_resume_writes_the_root_document_that_a_stopped_run_did_not(repaired: Path) -> None:
+    outcome = zarrlift.resume(repaired)
+    assert outcome.ok, outcome.problems
+    assert "g/relink" in consolidated(repaired)
+
+
+def test_undo_knows_the_root_document_that_a_stopped_run_did_not_replace(repaired: Path) -> None:
+    assert zarrlift.undo(repaired).problems == ()
+    assert not repaired.exists()
+
+
+# In place
+
+
+def test_overwrite_means_nothing_in_place_and_loses_no_document(source: Path) -> None:
+    before = tree(source)
+    zarrlift.migrate(source, in_place=True)
+    assert zarrlift.verify(source).ok
+    assert zarrlift.finish(source).state == "finished"
+    with pytest.raises(UsageError, match="overwrite"):
+        zarrlift.migrate(source, in_place=True, overwrite=True)
+    zarrlift.undo(source)
+    assert tree(source) == before
+
+
+@pytest.mark.parametrize("restored", [0, 2])
+def test_an_undo_that_was_stopped_leaves_no_file_of_its_own(
+    restored: int, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = tree(source)
+    zarrlift.migrate(source, in_place=True)
+    assert zarrlift.verify(source).ok
+    zarrlift.finish(source)
+    with monkeypatch.context() as patched:
+        stop_at(restored, writing.os, "replace", patched)
+        with pytest.raises(KeyboardInterrupt):
+            zarrlift.undo(source)
+    assert not list(source.rglob("*.partial")), "what is not whole lies in the job's own directory"
+    zarrlift.undo(source)
+    assert tree(source) == before
+    assert not list(source.glob(".zarrlift*"))
+
+
+# What a job keeps to itself
+
+
+def test_the_directory_of_a_killed_run_is_no_node(tmp_path: Path) -> None:
+    """In N5 every directory is a group, and a resume does not go on where there is another one."""
+    place = tmp_path / "place.n5"
+    shutil.copytree(archive("n5/java-3.5.1/tree").path, place)
+    before = [node.path for node in zarrlift.inspect(place).nodes]
+    own = place / ".zarrlift-0123abcd"
+    own.mkdir()
+    (own / "zarr.json").write_text("half of a docu")
+    assert [node.path for node in zarrlift.inspect(place).nodes] == before
+
+
+@pytest.fixture
+def half_layered(source: Path, tmp_path: Path) -> Path:
+    """What a kill leaves of a copy through `checksum`: half an object, and a record of one never written."""
+    destination = tmp_path / "out.zarr"
+    chunk = source / "g/relink/0.0"
+    good = chunk.read_bytes()
+    chunk.write_bytes(b"bad")
+    assert not zarrlift.migrate(source, destination, dest_through="checksum").ok
+    chunk.write_bytes(good)
+    (destination / "g/relink/c/7/6").unlink()
+    (destination / LAYERED).mkdir()
+    (destination / LAYERED / "0123abcd").write_bytes(b"ha")
+    return destination
+
+
+def test_a_resume_removes_what_was_half_written_through_layers(half_layered: Path) -> None:
+    assert zarrlift.resume(half_layered).ok
+    assert (half_layered / "g/relink/c/7/6.crc32c").exists()
+    assert not (half_layered / LAYERED).exists()
+
+
+def test_an_undo_removes_the_records_that_layers_keep(half_layered: Path) -> None:
+    assert zarrlift.undo(half_layered).problems == ()
+    assert not half_layered.exists()
+
+
+@pytest.mark.parametrize("content", [b"", bytes(512)], ids=["begun", "done with"])
+def test_a_journal_that_a_killed_commit_left_goes(content: bytes, source: Path, tmp_path: Path) -> None:
+    """SQLite keeps one that it does not need until it writes, and a job that is done writes nothing."""
+    destination = tmp_path / "out.zarr"
+    assert zarrlift.migrate(source, destination).ok
+    journal = tmp_path / "out.zarr.zarrlift.db-journal"
+    journal.write_bytes(content)
+    assert zarrlift.resume(destination).state == "nothing to do"
+    assert not journal.exists()
+    assert zarrlift.status(destination).state == "done"
+
+
+def test_a_directory_that_could_not_be_removed_goes_with_the_next_undo(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    destination = tmp_path / "out.zarr"
+    assert zarrlift.migrate(source, destination).ok
+
+    def refuse(place: str) -> None:
+        raise OSError(errno.EIO, "Input/output error", place)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", refuse)
+        outcome = zarrlift.undo(destination)
+    assert {problem.kind for problem in outcome.problems} == {"storage"}
+    assert zarrlift.undo(destination).ok
+    assert not destination.exists()
+
+
+# What is written and not right
+
+
+def test_a_resume_writes_anew_what_was_found_wrong(source: Path, tmp_path: Path) -> None:
+    """A disk that lost a chunk, say: what is recorded as written is not asked about twice."""
+    destination = tmp_path / "out.zarr"
+    with pytest.MonkeyPatch.context() as patched:
+        verify = Run._verifying
+
+        def damage(self: Run, arrays: list[Any]) -> object:
+            for file in destination.glob("g/relink/c/*/*"):
+                file.unlink()
+            return verify(self, arrays)
+
+        patched.setattr(Run, "_verifying", damage)
+        outcome = zarrlift.migrate(source, destination, verify="full")
+    assert {problem.node for problem in outcome.problems} == {"g/relink"}
+    assert zarrlift.resume(destination, verify="full").ok
+    assert values(destination, 3) == values(source, 2)

@@ -1,0 +1,121 @@
+"""`--source-through` and `--dest-through`: a stack of storage transformers under either side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.support.job_archives import tree, values
+
+import zarrlift
+from zarrlift.cli import main
+from zarrstack.core.errors import UsageError
+
+
+def test_the_result_is_the_same_and_every_read_is_seen(source: Path, tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    plain, logged = tmp_path / "plain.zarr", tmp_path / "logged.zarr"
+    zarrlift.migrate(source, plain)
+    outcome = zarrlift.migrate(source, logged, source_through=f"retry,log:{events}")
+    assert outcome.ok, outcome.problems
+    assert tree(logged) == tree(plain)
+    keys = {json.loads(line)["key"] for line in events.read_text().splitlines()}
+    assert {"g/relink/.zarray", "g/relink/0.0"} <= keys
+
+
+def test_layers_under_the_destination_are_remembered_by_the_job(source: Path, tmp_path: Path) -> None:
+    destination = tmp_path / "out.zarr"
+    good = (source / "g/relink/0.0").read_bytes()
+    (source / "g/relink/0.0").write_bytes(b"bad")
+    assert not zarrlift.migrate(source, destination, dest_through="checksum").ok
+    (source / "g/relink/0.0").write_bytes(good)
+    assert zarrlift.resume(destination).ok
+    assert (destination / "g/relink/c/0/0.crc32c").exists()
+    assert zarrlift.verify(destination.with_name("out.zarr.zarrlift.db"), full=True).ok
+    assert values(destination, 3) == values(source, 2)
+    assert zarrlift.undo(destination).state == "undone"
+    assert not destination.exists()
+
+
+def test_processes_build_the_stack_for_themselves(source: Path, tmp_path: Path) -> None:
+    outcome = zarrlift.migrate(
+        source, tmp_path / "out.zarr", source_through="retry", dest_through="retry", processes=True, workers=2
+    )
+    assert outcome.ok, outcome.problems
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+
+
+def test_a_cache_on_disk_may_stand_over_either_side(source: Path, tmp_path: Path) -> None:
+    for side in ("source_through", "dest_through"):
+        layers = {side: f"cache:disk={tmp_path / 'cache'}"}
+        assert zarrlift.migrate(source, tmp_path / side, **layers).ok
+    assert tree(tmp_path / "source_through") == tree(tmp_path / "dest_through")
+
+
+@pytest.mark.parametrize("text", ["nonsense", "throttle:parsecs", "log,", "["])
+def test_what_is_no_stack_is_a_usage_error(text: str, source: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        zarrlift.migrate(source, tmp_path / "out.zarr", source_through=text)
+    assert not (tmp_path / "out.zarr.zarrlift.db").exists()
+
+
+def test_in_place_there_are_no_two_sides(source: Path) -> None:
+    with pytest.raises(UsageError):
+        zarrlift.migrate(source, in_place=True, source_through="retry")
+
+
+@pytest.mark.parametrize("text", ["readonly", "retry,readonly", "readonly,retry", "cache:offline=true"])
+@pytest.mark.parametrize("command", ["plan", "migrate"])
+def test_a_layer_that_refuses_writes_is_told_before_anything_is_done(
+    text: str, command: str, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    destination = tmp_path / "result"
+    assert main([command, str(source), str(destination), "--dest-through", text]) == 2
+    told = capsys.readouterr().err
+    assert "lets nothing be written" in told
+    assert f"found {text}" in told
+    assert [path.name for path in tmp_path.iterdir() if path != source] == []
+
+
+@pytest.mark.parametrize("kind", ["folder", "memory", "stack"])
+def test_a_store_that_is_read_only_is_no_destination(kind: str, source: Path, tmp_path: Path) -> None:
+    from zarr.storage import LocalStore, MemoryStore
+
+    from zarrstack import ReadOnly, stack
+
+    store = {
+        "folder": lambda: LocalStore(tmp_path / "result", read_only=True),
+        "memory": lambda: MemoryStore(read_only=True),
+        "stack": lambda: stack(LocalStore(tmp_path / "result"), ReadOnly()),
+    }[kind]()
+    for run in (zarrlift.plan, zarrlift.migrate):
+        with pytest.raises(UsageError, match="cannot be written to"):
+            run(source, store)
+    with pytest.raises(UsageError, match="cannot be written to"):
+        zarrlift.migrate(LocalStore(source, read_only=True), in_place=True)
+    assert [path.name for path in tmp_path.iterdir() if path != source] == []
+
+
+def test_a_layer_that_refuses_writes_may_stand_under_the_source(source: Path, tmp_path: Path) -> None:
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", source_through="readonly,cache")
+    assert outcome.ok, outcome.problems
+
+
+def test_the_command_line_lists_the_layers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["transformers"]) == 0
+    assert "throttle" in capsys.readouterr().out
+    assert main(["transformers", "--json"]) == 0
+    names = {row["name"] for row in json.loads(capsys.readouterr().out)["result"]["transformers"]}
+    assert {
+        "cache",
+        "checksum",
+        "draft",
+        "log",
+        "overlay",
+        "readonly",
+        "rekey",
+        "retry",
+        "sharding",
+        "throttle",
+    } <= names

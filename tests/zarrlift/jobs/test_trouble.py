@@ -1,0 +1,259 @@
+"""What goes wrong: each is one clear problem, keeps its own array back, and can be resumed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from numcodecs import CRC32
+from tests.support.job_archives import tree, values
+
+import zarrlift
+from zarrlift.jobs.checks.checks import unforeseen
+from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.storage.local import writer as writing
+
+
+def test_a_bad_chunk_keeps_back_its_array_and_no_other(source: Path, tmp_path: Path) -> None:
+    (source / "g/relink/3.3").write_bytes(b"garbage")
+    (source / "g/relink/4.4").write_bytes(b"")
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert outcome.state == "incomplete"
+    assert [(problem.node, problem.key, problem.kind) for problem in outcome.problems] == [
+        ("g/relink", "g/relink/3.3", "chunk"),
+        ("g/relink", "g/relink/4.4", "chunk"),
+    ]
+    result = zarr.open_group(str(tmp_path / "out.zarr"), mode="r")
+    assert {name for name, _ in result.members(max_depth=None)} == {
+        "empty",
+        "g",
+        "g/recode",
+        "h",
+        "h/rewrite",
+    }
+    assert not (tmp_path / "out.zarr/g/relink/zarr.json").exists()
+
+
+def test_resume_goes_on_once_the_chunk_is_repaired(source: Path, tmp_path: Path) -> None:
+    good = (source / "g/relink/3.3").read_bytes()
+    (source / "g/relink/3.3").write_bytes(good[:-5])
+    assert not zarrlift.migrate(source, tmp_path / "out.zarr").ok
+    assert not zarrlift.resume(tmp_path / "out.zarr").ok
+    (source / "g/relink/3.3").write_bytes(good)
+    outcome = zarrlift.resume(tmp_path / "out.zarr")
+    assert outcome.ok, outcome.problems
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+
+
+def test_resume_goes_on_once_the_metadata_is_repaired(source: Path, tmp_path: Path) -> None:
+    (source / ".zmetadata").unlink()
+    good = (source / "h/rewrite/.zarray").read_bytes()
+    (source / "h/rewrite/.zarray").write_bytes(good[:40])
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert outcome.arrays_done == 3
+    assert {problem.node for problem in outcome.problems} == {"h/rewrite"}
+    (source / "h/rewrite/.zarray").write_bytes(good)
+    outcome = zarrlift.resume(tmp_path / "out.zarr")
+    assert outcome.ok, outcome.problems
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+
+
+def test_in_place_no_group_is_published_while_a_node_is_refused(source: Path) -> None:
+    (source / ".zmetadata").unlink()
+    good = (source / "g/recode/.zarray").read_bytes()
+    (source / "g/recode/.zarray").write_bytes(good.replace(b'"<i4"', b'"<q9"').replace(b'">i4"', b'"<q9"'))
+    outcome = zarrlift.migrate(source, in_place=True)
+    assert outcome.state == "incomplete"
+    assert not (source / "zarr.json").exists()
+    assert not (source / "g/zarr.json").exists()
+    (source / "g/recode/.zarray").write_bytes(good)
+    assert zarrlift.resume(source).ok
+    assert values(source, 3) == values(source, 2)
+
+
+def test_a_source_that_changed_under_a_job_is_named(source: Path, tmp_path: Path) -> None:
+    (source / "g/recode/0").write_bytes(b"bad")
+    assert not zarrlift.migrate(source, tmp_path / "out.zarr").ok
+    array = zarr.open_array(str(source / "g/relink"), mode="r+", zarr_format=2)
+    array[0, 0] = 77
+    outcome = zarrlift.resume(tmp_path / "out.zarr")
+    changed = [problem for problem in outcome.plan.all_problems() if problem.kind == "source-changed"]
+    assert [problem.node for problem in changed] == ["g/relink"]
+    assert not outcome.ok
+
+
+def test_a_full_disk_stops_the_run_with_one_message(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.write
+    room = [12]
+
+    def write(descriptor: int, data: bytes) -> int:
+        room[0] -= 1
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(descriptor, data)
+
+    monkeypatch.setattr(writing.os, "write", write)
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", workers=2)
+    monkeypatch.undo()
+    assert outcome.state == "incomplete"
+    assert [problem.found for problem in outcome.problems] == [os.strerror(errno.ENOSPC)]
+    assert not (tmp_path / "out.zarr/zarr.json").exists()
+    assert zarrlift.resume(tmp_path / "out.zarr").ok
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+
+
+def test_a_link_that_leaves_the_root_is_refused_with_its_target(source: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "elsewhere"
+    (source / "g/relink/0.0").rename(outside)
+    (source / "g/relink/0.0").symlink_to(outside)
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert [(problem.kind, problem.found) for problem in outcome.problems] == [("link", str(outside))]
+    assert zarrlift.migrate(source, tmp_path / "followed.zarr", follow_links=True).ok
+    assert values(tmp_path / "followed.zarr", 3) == values(source, 2)
+
+
+def test_a_link_inside_the_root_is_followed(source: Path, tmp_path: Path) -> None:
+    (source / "g/relink/0.0").rename(source / "kept")
+    (source / "g/relink/0.0").symlink_to(source / "kept")
+    assert zarrlift.migrate(source, tmp_path / "out.zarr").ok
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+
+
+def test_a_job_is_run_by_one_process_at_a_time(source: Path, tmp_path: Path) -> None:
+    (source / "g/relink/0.0").write_bytes(b"bad")
+    zarrlift.migrate(source, tmp_path / "out.zarr")
+    with (
+        Job.open(tmp_path / "out.zarr.zarrlift.db"),
+        pytest.raises(zarrlift.jobs.ledger.ledger.JobError, match="another process"),
+    ):
+        zarrlift.resume(tmp_path / "out.zarr")
+
+
+def test_in_place_a_foreign_zarr_json_is_left_alone(source: Path) -> None:
+    (source / "h/zarr.json").write_text("{}")
+    before = tree(source)
+    outcome = zarrlift.migrate(source, in_place=True)
+    assert not outcome.ok
+    assert {problem.node for problem in outcome.problems} == {"h"}
+    assert tree(source)["h/zarr.json"] == before["h/zarr.json"]
+    assert not (source / "zarr.json").exists()
+
+
+def test_an_interrupted_run_says_where_its_job_is(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [0]
+    real = Job.record_task
+
+    def record(self: Job, *arguments: object, **named: object) -> None:
+        calls[0] += 1
+        if calls[0] == 2:
+            raise KeyboardInterrupt
+        real(self, *arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Job, "record_task", record)
+    with pytest.raises(zarrlift.Interrupted) as stopped:
+        zarrlift.migrate(source, tmp_path / "out.zarr")
+    monkeypatch.undo()
+    assert zarrlift.status(stopped.value.job).state == "incomplete"
+    assert zarrlift.resume(stopped.value.job).ok
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+
+
+def test_nodes_that_a_refused_one_hid_are_migrated_by_a_resume(source: Path, tmp_path: Path) -> None:
+    (source / ".zmetadata").unlink()
+    (source / "h").rename(tmp_path / "kept")
+    (source / "h").symlink_to("nowhere")
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert {(problem.node, problem.kind) for problem in outcome.problems} == {("h", "link")}
+    (source / "h").unlink()
+    (tmp_path / "kept").rename(source / "h")
+    outcome = zarrlift.resume(tmp_path / "out.zarr")
+    assert outcome.ok, outcome.problems
+    assert values(tmp_path / "out.zarr", 3) == values(source, 2)
+    assert zarrlift.resume(tmp_path / "out.zarr").state == "nothing to do"
+
+
+def test_a_job_may_have_any_name(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (source / "g/relink/0.0").write_bytes(b"bad")
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr", job="my.job")
+    assert outcome.job == str(tmp_path / "my.job")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert zarrlift.status(outcome.job).state == "incomplete"
+    assert not zarrlift.resume("../my.job").ok
+    assert zarrlift.undo("../my.job").state == "undone"
+
+
+def test_a_job_that_cannot_be_kept_says_where_else_it_may_lie(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    with pytest.raises(zarrlift.jobs.ledger.ledger.JobError, match="--job") as caught:
+        zarrlift.migrate(source, tmp_path / "out.zarr", job=tmp_path / "file/my.job")
+    assert caught.value.problem.found == os.strerror(errno.EEXIST)
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_a_damaged_chunk_says_what_to_do(source: Path, tmp_path: Path) -> None:
+    (source / "g/relink/3.3").write_bytes(b"garbage")
+    outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
+    assert [problem.advice for problem in outcome.problems] == [
+        "Restore the chunk from a backup and resume, or leave the array out with --exclude."
+    ]
+
+
+def _longer(payload: bytes) -> bytes:
+    return payload + b"!"
+
+
+def _flipped(payload: bytes) -> bytes:
+    return payload[:5] + bytes([payload[5] ^ 1]) + payload[6:]
+
+
+@pytest.mark.parametrize("codecs", ["zstd:3", "gzip:1", "blosc:zstd:5:shuffle"])
+@pytest.mark.parametrize(
+    ("dtype", "filters", "damage"),
+    [
+        pytest.param("<i4", None, _longer, id="longer"),
+        pytest.param(">f8", None, lambda payload: payload[:-1], id="shorter"),
+        pytest.param("<i4", [CRC32()], _flipped, id="checksum"),
+        pytest.param(object, None, lambda payload: b"!" + payload[1:], id="texts"),
+    ],
+)
+def test_a_chunk_that_only_gets_codecs_is_looked_at(
+    dtype: Any, filters: Any, damage: Callable[[bytes], bytes], codecs: str, tmp_path: Path
+) -> None:
+    """No codec is undone, so that none finds what is wrong with it; no reader could read the result."""
+    root = zarr.open_group(tmp_path / "old.zarr", mode="w", zarr_format=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # zarr-python wonders about text in Zarr v2
+        array = root.create_array(
+            "a",
+            shape=(40,),
+            chunks=(4,),
+            dtype="str" if dtype is object else dtype,
+            filters="auto" if dtype is object else filters,
+            compressors=None,
+        )
+    array[...] = np.array([f"text {n}" for n in range(40)]) if dtype is object else np.arange(40)
+    chunk = tmp_path / "old.zarr/a/7"
+    chunk.write_bytes(damage(chunk.read_bytes()))
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs=codecs))
+    outcome = zarrlift.migrate(tmp_path / "old.zarr", tmp_path / "new.zarr", recipe=recipe, verify="none")
+    assert [(problem.kind, problem.key) for problem in outcome.problems] == [("chunk", "a/7")]
+    assert not (tmp_path / "new.zarr/a/zarr.json").exists()
+
+
+def test_what_the_system_refuses_to_a_library_is_no_surprise() -> None:
+    """zarr-python reads the result, and its error has no key of ours."""
+    problem = unforeseen("a", OSError(5, "Input/output error", "/place/a/c/0"))
+    assert (problem.kind, problem.node, problem.key) == ("storage", "a", "/place/a/c/0")

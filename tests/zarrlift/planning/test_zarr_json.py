@@ -1,0 +1,185 @@
+"""The documents that are written, held against zarr-python and strict JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zarrlift.archive.nodes import Layout
+from zarrlift.planning.zarr_json import array_document, consolidate, group_document, strict_attributes
+from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.errors import MetadataError
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.json_text import document
+
+LITTLE = CodecSpec("bytes", {"endian": "little"})
+
+
+def layout(*codecs: CodecSpec, **changes: Any) -> Layout:
+    fields: dict[str, Any] = {
+        "shape": (4, 6),
+        "data_type": DataType("int32"),
+        "fill_value": 7,
+        "chunk_shape": (2, 6),
+        "chain": Chain((LITTLE, *codecs)),
+        "keys": KeyEncoding("v2", "/"),
+    }
+    return Layout(**{**fields, **changes})
+
+
+def test_an_array_document_has_its_members_in_one_order() -> None:
+    found = array_document(layout(dimension_names=("y", None)), {"a": 1})
+    assert found == {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": [4, 6],
+        "data_type": "int32",
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2, 6]}},
+        "chunk_key_encoding": {"name": "v2", "configuration": {"separator": "/"}},
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}],
+        "fill_value": 7,
+        "dimension_names": ["y", None],
+        "attributes": {"a": 1},
+    }
+    assert list(found)[:2] == ["zarr_format", "node_type"]
+    assert list(found)[-1] == "attributes"
+
+
+@pytest.mark.parametrize(
+    ("codec", "written"),
+    [
+        (CodecSpec("gzip", {"level": -1}), {"name": "gzip", "configuration": {"level": 6}}),
+        (CodecSpec("crc32c"), {"name": "crc32c"}),
+        (CodecSpec("numcodecs.adler32"), {"name": "numcodecs.adler32", "configuration": {}}),
+        (
+            CodecSpec("blosc", {"cname": "lz4", "clevel": 5}),
+            {
+                "name": "blosc",
+                "configuration": {
+                    "cname": "lz4",
+                    "clevel": 5,
+                    "shuffle": "shuffle",
+                    "typesize": 4,
+                    "blocksize": 0,
+                },
+            },
+        ),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_codecs_are_written_as_every_reader_takes_them(codec: CodecSpec, written: Any) -> None:
+    assert array_document(layout(codec), {})["codecs"][1] == written
+
+
+def test_a_0d_array_has_no_dimension_names() -> None:
+    assert "dimension_names" not in array_document(layout(shape=(), chunk_shape=(), dimension_names=()), {})
+
+
+# ----- attributes
+
+JSONS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+)
+
+
+@given(st.dictionaries(st.text(), JSONS, max_size=3))
+def test_strict_attributes_are_strict_json_and_nothing_else_changes(attributes: dict[str, Any]) -> None:
+    strict, problems = strict_attributes(attributes)
+    text = json.dumps(strict, allow_nan=False)
+    words = {"NaN": "NaN", "Infinity": "Infinity", "-Infinity": "-Infinity"}
+    loose = json.loads(json.dumps(attributes), parse_constant=words.__getitem__)
+    assert json.loads(text) == loose
+    assert len(problems) == non_finite(attributes)
+
+
+def non_finite(value: Any) -> int:
+    if isinstance(value, dict | list):
+        return sum(map(non_finite, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, float) and value - value != 0
+
+
+def test_each_place_is_named_as_a_json_pointer() -> None:
+    attributes = {"a/b": [1.0, {"~": float("-inf")}], "c": float("nan"), "d": "NaN"}
+    strict, problems = strict_attributes(attributes)
+    assert strict == {"a/b": [1.0, {"~": "-Infinity"}], "c": "NaN", "d": "NaN"}
+    assert [problem.message.split()[1] for problem in problems] == ["/a~1b/1/~0", "/c"]
+    assert {problem.severity for problem in problems} == {"note"}
+
+
+# ----- consolidated metadata
+
+
+def tree() -> dict[str, Any]:
+    """Names chosen so that sorting by letters or folded case would part siblings."""
+    array = array_document(layout(), {"x": 1})
+    groups = ("", "A", "a", "a-b", "a/deep", "a/deep/deeper", "empty")
+    arrays = ("top", "A/x", "A/y", "a/x", "a/z", "a-b/x", "a/deep/x", "a/deep/deeper/x")
+    return {
+        **dict.fromkeys(reversed(arrays), array),
+        **{path: group_document({"path": path}) for path in reversed(groups)},
+    }
+
+
+def write(root: Path, documents: dict[str, Any]) -> None:
+    for path, content in documents.items():
+        (root / path).mkdir(parents=True, exist_ok=True)
+        (root / path / "zarr.json").write_bytes(document(content))
+
+
+def below(group: Any) -> set[str]:
+    return {name for name, _ in group.members(max_depth=None)}
+
+
+def test_zarr_reads_every_node_from_the_root_document_alone(tmp_path: Path) -> None:
+    import zarr
+
+    documents = tree()
+    write(tmp_path, {**documents, "": consolidate(documents)})
+    for path in documents:
+        if path:
+            (tmp_path / path / "zarr.json").unlink()
+    group = zarr.open_consolidated(tmp_path, zarr_format=3)
+    assert below(group) == {path for path in documents if path}
+    assert below(group["a"]) == {"deep", "deep/deeper", "deep/deeper/x", "deep/x", "x", "z"}
+    assert below(group["empty"]) == set()
+    assert group["a/deep"].attrs["path"] == "a/deep"
+    assert group["a/deep/deeper/x"].metadata.fill_value == 7
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata is currently not part:UserWarning")
+def test_it_says_what_zarr_itself_would(tmp_path: Path) -> None:
+    import zarr
+
+    documents = tree()
+    write(tmp_path, documents)
+    zarr.consolidate_metadata(tmp_path, zarr_format=3)
+    theirs = json.loads((tmp_path / "zarr.json").read_text())["consolidated_metadata"]
+    ours = consolidate(documents)["consolidated_metadata"]
+    assert {key: ours[key] for key in ("kind", "must_understand")} == {
+        "kind": "inline",
+        "must_understand": False,
+    }
+    assert ours.keys() == theirs.keys()
+    assert ours["metadata"].keys() == theirs["metadata"].keys()
+    for path, mine in ours["metadata"].items():
+        other = theirs["metadata"][path]
+        assert mine.get("consolidated_metadata") == other.get("consolidated_metadata")
+        assert mine["attributes"] == other["attributes"]
+
+
+def test_consolidating_twice_equals_once() -> None:
+    once = {**tree(), "": consolidate(tree())}
+    assert consolidate(once) == once[""]
+
+
+@pytest.mark.parametrize("documents", [{}, {"": {"node_type": "array"}}])
+def test_only_a_root_that_is_a_group_is_consolidated(documents: Any) -> None:
+    with pytest.raises(MetadataError):
+        consolidate(documents)

@@ -1,0 +1,111 @@
+"""What `--chunks` and `--shards` mean for one array, and what `auto` aims at."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zarrlift.recipe.grid import (
+    LARGEST,
+    MOST_LEAVES,
+    MOST_SHARDS,
+    SMALLEST,
+    check_grid,
+    chunk_shape,
+    chunks_per_shard,
+)
+from zarrstack.core.errors import UnsupportedError, UsageError
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "expected"),
+    [
+        ("64,64", (100, 200), (64, 64)),
+        ("64, 64", (100, 200), (64, 64)),
+        ("-1,7", (100, 200), (100, 7)),
+        ("300,300", (100, 200), (100, 200)),
+        ("-1,5", (0, 3), (1, 3)),
+        ("64,64", (), ()),
+    ],
+)
+def test_a_chunk_is_no_longer_than_its_axis(text, shape, expected) -> None:
+    assert chunk_shape(text, shape) == expected
+
+
+@pytest.mark.parametrize("text", ["", "0", "64,0", "-2", "a", "1;2", "1,", "1.5", "9" * 20])
+def test_lengths_that_make_no_sense(text) -> None:
+    with pytest.raises(UsageError, match="--chunks takes lengths"):
+        check_grid(text, None)
+
+
+@pytest.mark.parametrize("text", ["", "0", "0x", "x", "-1", "2,-1", "4X", "automatic", "none,none"])
+def test_shards_that_make_no_sense(text) -> None:
+    with pytest.raises(UsageError, match="--shards takes chunks per shard"):
+        check_grid(None, text)
+
+
+@pytest.mark.parametrize("text", ["auto", "none", "4x", "8,8,8", "1"])
+def test_shards_that_make_sense(text) -> None:
+    check_grid(None, text)
+
+
+def test_another_number_of_axes_is_no_slip_of_the_pen() -> None:
+    """A recipe speaks of many arrays; where it does not fit one, that one keeps what it has."""
+    with pytest.raises(UnsupportedError, match=r"another number of axes.*expected 1 length[.]"):
+        chunk_shape("64,64", (100,))
+    with pytest.raises(UnsupportedError, match=r"another number of axes.*expected 2 lengths[.]"):
+        chunk_shape("64", (100, 100))
+    with pytest.raises(UnsupportedError, match=r"another number of axes.*expected 1 number[.]"):
+        chunks_per_shard("2,2", (4,), MIB)
+
+
+@pytest.mark.parametrize(
+    ("text", "counts", "expected"),
+    [
+        ("none", (9, 9), None),
+        ("4x", (9, 9), (4, 4)),
+        ("2,5", (9, 9), (2, 5)),
+        ("20x", (9, 9), (20, 20)),
+        ("4x", (), None),
+    ],
+)
+def test_what_is_asked_for_is_what_there_is(text, counts, expected) -> None:
+    assert chunks_per_shard(text, counts, MIB)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("counts", "leaf", "expected"),
+    [
+        pytest.param((8, 8, 8), 0.5 * MIB, (4, 4, 8), id="from half a MiB to 64"),
+        pytest.param((50, 50), 200 * MIB, None, id="large enough already"),
+        pytest.param((1,), MIB, None, id="a single chunk"),
+        pytest.param((0, 4), MIB, None, id="no chunk"),
+        pytest.param((), MIB, None, id="a scalar"),
+        pytest.param((3, 1000), MIB, (3, 32), id="no longer than the array"),
+        pytest.param((300, 300, 300), MIB, (8, 8, 16), id="few shards, as far as 1 GiB allows"),
+        pytest.param((2**40,), 3, (2**18,), id="an index that can be read"),
+    ],
+)
+def test_auto(counts, leaf, expected) -> None:
+    assert chunks_per_shard("auto", counts, leaf)[0] == expected
+
+
+@given(st.lists(st.integers(1, 5000), min_size=1, max_size=5).map(tuple), st.floats(1, 2e9))
+def test_auto_stays_within_its_limits(counts, leaf) -> None:
+    found, why = chunks_per_shard("auto", counts, leaf)
+    shard = found or (1,) * len(counts)
+    size = prod(shard) * leaf
+    number = prod(-(-n // s) for n, s in zip(counts, shard, strict=True))
+    assert why
+    assert all(1 <= s <= n for s, n in zip(shard, counts, strict=True))
+    assert size <= max(LARGEST, leaf)
+    whole = shard == counts
+    assert prod(shard) <= MOST_LEAVES
+    if not whole and size * 2 <= LARGEST and prod(shard) * 2 <= MOST_LEAVES:
+        assert size >= SMALLEST
+        assert number <= MOST_SHARDS

@@ -1,0 +1,168 @@
+"""Every report as text, on a narrow and a wide page, kept in tests/zarrlift/report/golden.
+
+A golden text changes only by hand: UPDATE_SNAPSHOTS=1 rewrites the files, and the diff is read.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support import report_examples as examples
+
+from zarrlift.jobs.status import NodeStatus
+from zarrlift.jobs.units import columns
+from zarrlift.report import archive as report_archive
+from zarrlift.report import outcome as report_outcome
+from zarrlift.report import plan as report_plan
+from zarrlift.report import status as report_status
+from zarrlift.report.page import Page
+
+GOLDEN = Path(__file__).parent / "golden" / "reports"
+REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
+    "inspect": lambda page: report_archive.lines(examples.ARCHIVE, page),
+    "plan": lambda page: report_plan.lines(examples.PLAN, page),
+    "plan-of-other-chunks": lambda page: report_plan.lines(examples.CUT_ANEW, page),
+    "plan-of-many": lambda page: report_plan.lines(examples.MANY, page),
+    "done": lambda page: report_outcome.lines(examples.DONE, page),
+    "some-refused": lambda page: report_outcome.lines(examples.PARTLY, page),
+    "failed": lambda page: report_outcome.lines(examples.FAILED, page),
+    "some-refused-problems": lambda page: report_outcome.problem_lines(examples.PARTLY, page),
+    "failed-problems": lambda page: report_outcome.problem_lines(examples.FAILED, page),
+    "failed-whole": lambda page: report_outcome.whole(examples.FAILED, page),
+    "in-place": lambda page: report_outcome.lines(examples.IN_PLACE, page),
+    "nothing-to-do": lambda page: report_outcome.lines(examples.NOTHING, page),
+    "finished": lambda page: report_outcome.lines(examples.FINISHED, page),
+    "undone": lambda page: report_outcome.lines(examples.UNDONE, page),
+    "status": lambda page: report_status.lines(examples.STATUS, page),
+    "status-running": lambda page: report_status.lines(examples.RUNNING, page),
+    "equal": lambda page: report_outcome.verification_lines(examples.EQUAL, page),
+    "different": lambda page: report_outcome.verification_lines(examples.DIFFERENT, page),
+}
+
+
+@pytest.fixture(autouse=True)
+def _utc(monkeypatch):
+    monkeypatch.setattr("time.localtime", __import__("time").gmtime)
+
+
+@pytest.mark.parametrize("width", [60, 120])
+@pytest.mark.parametrize("name", REPORTS)
+def test_report_reads_as_its_golden_text(name, width):
+    text = "".join(line + "\n" for line in REPORTS[name](Page(width=width)))
+    path = GOLDEN / f"{name}-{width}.txt"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("name", REPORTS)
+def test_no_line_is_wider_than_the_page_but_a_command_to_paste(name, width):
+    lines = REPORTS[name](Page(width=width))
+    assert [line for line in lines if columns(line) > width and not line.startswith("  zarrlift ")] == []
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_colours_change_nothing_but_colours(name):
+    coloured = [re.sub(r"\x1b\[\d+m", "", line) for line in REPORTS[name](Page(width=90, colour=True))]
+    assert coloured == list(REPORTS[name](Page(width=90)))
+
+
+def test_all_shows_every_array_and_every_place():
+    text = "\n".join(report_plan.lines(examples.MANY, Page(width=100, everything=True)))
+    assert all(f"/t/{i:04} " in text for i in range(1500))
+    assert all(f"/bad/{i}," in text for i in range(40))
+    assert "--all shows" not in text
+
+
+def test_a_total_that_is_an_estimate_is_marked_as_one():
+    figures = {"bytes_done": 5, "bytes_total": 9, "bytes_known": False}
+    going = NodeStatus(path="a", kind="array", route="relink", state="pending", **figures)
+    status = replace(examples.STATUS, nodes=(going,), **figures)
+    text = "\n".join(report_status.lines(status, Page(width=120)))
+    assert text.count("5 B of ~9 B") == 2, "in the row and in the summary"
+
+
+PENDING = (NodeStatus(path="a", kind="array", route="relink", state="pending"),)
+FAILED = (NodeStatus(path="a", kind="array", route="relink", state="failed", error="broken"),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({"activity": "stopped", "nodes": PENDING}, "Go on with: zarrlift resume", id="stopped"),
+        pytest.param({"activity": "stale", "nodes": PENDING}, "Go on with: zarrlift resume", id="killed"),
+        pytest.param({"activity": "stopped", "nodes": FAILED}, "Once the cause is gone: ", id="failed"),
+        pytest.param({"activity": "unknown"}, "If that process has ended: zarrlift resume", id="elsewhere"),
+        pytest.param({"undoing": True}, "It is being taken back. Go on", id="undone"),
+        pytest.param({"activity": "running"}, "4 nodes: ", id="running"),
+        pytest.param({"activity": None, "state": "done"}, "4 nodes: ", id="done"),
+    ],
+)
+def test_a_status_advises_what_is_right(changes, expected):
+    *_, last = report_status.lines(replace(examples.STATUS, **changes), Page(width=120))
+    assert last.startswith(expected)
+
+
+def test_an_undone_job_is_not_said_to_be_there():
+    status = replace(examples.STATUS, state="undone")
+    assert list(report_status.lines(status, Page(width=120)))[-1] == "What the job had done was taken back."
+
+
+def test_a_verification_counts_one_group_in_the_singular():
+    root = examples.replace(examples.EQUAL, groups=1, arrays=1, chunks=1)
+    head = next(iter(report_outcome.verification_lines(root, Page(width=120))))
+    assert "1 array, 1 group, 1 chunk, 4.70 MB of values." in head
+
+
+def test_a_hostile_name_cannot_steer_the_terminal():
+    hostile = "x\x1b[2J\u202egnp\udcff\n"
+    archive = examples.replace(
+        examples.ARCHIVE, nodes=(examples.GroupNode(path=""), examples.GroupNode(path=hostile))
+    )
+    text = "\n".join(report_archive.lines(archive, Page(width=100)))
+    assert r"x\x1b[2J\u202egnp\udcff\n" in text
+    assert hostile not in text
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environment", "coloured"),
+    [
+        pytest.param(Terminal(), {}, True, id="terminal"),
+        pytest.param(Terminal(), {"NO_COLOR": "1"}, False, id="NO_COLOR"),
+        pytest.param(Terminal(), {"NO_COLOR": ""}, True, id="NO_COLOR-empty-counts-as-unset"),
+        pytest.param(Terminal(), {"TERM": "dumb"}, False, id="dumb"),
+        pytest.param(io.StringIO(), {}, False, id="pipe"),
+    ],
+)
+def test_colours_are_for_terminals_that_want_them(stream, environment, coloured, monkeypatch):
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert Page.of(stream).colour is coloured
+
+
+def test_a_pipe_gets_120_columns_unless_COLUMNS_says_else(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert Page.of(io.StringIO()).width == 120
+    monkeypatch.setenv("COLUMNS", "72")
+    assert Page.of(io.StringIO()).width == 72
+
+
+def test_a_closed_stream_still_has_a_page():
+    stream = io.StringIO()
+    stream.close()
+    assert not Page.of(stream).colour

@@ -1,0 +1,127 @@
+"""Numbers and names as people read them, and tables that fit."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zarrlift.jobs.units import bytes_text, columns, count_text, duration_text, rate_text, safe, shape_text
+from zarrlift.report.table import Column, table, wrap
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.00 kB"),
+        (1234, "1.23 kB"),
+        (9_994, "9.99 kB"),
+        (9_996, "10.0 kB"),
+        (99_960, "100 kB"),
+        (999_499, "999 kB"),
+        (999_500, "1.00 MB"),
+        (123_456_789, "123 MB"),
+        (5 * 10**21, "5,000 EB"),
+    ],
+)
+def test_bytes_have_three_digits(count, text):
+    assert bytes_text(count) == text
+    assert bytes_text(count, estimated=True) == "~" + text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.00 s"),
+        (-1, "0.00 s"),
+        (0.424, "0.42 s"),
+        (9.996, "10.0 s"),
+        (59.94, "59.9 s"),
+        (59.96, "1 min 0 s"),
+        (125, "2 min 5 s"),
+        (3599.7, "1 h 0 min"),
+        (11_520, "3 h 12 min"),
+        (187_200, "2 d 4 h"),
+    ],
+)
+def test_durations_have_two_units(seconds, text):
+    assert duration_text(seconds) == text
+
+
+def test_counts_have_separators_and_nouns():
+    assert count_text(1234567) == "1,234,567"
+    assert count_text(1, "array") == "1 array"
+    assert count_text(0, "array") == "0 arrays"
+    assert count_text(2, "axis", "axes") == "2 axes"
+
+
+def test_no_rate_is_given_for_an_instant():
+    assert rate_text(10**6, 0.0) == ""
+    assert rate_text(0, 5.0) == ""
+    assert rate_text(10**6, 0.5) == "2.00 MB/s"
+
+
+def test_shapes():
+    assert shape_text((365, 180)) == "365x180"
+    assert shape_text(()) == "scalar"
+
+
+@given(st.text())
+def test_safe_text_is_harmless_and_can_be_encoded(text):
+    shown = safe(text)
+    assert not any(ord(char) < 32 or 0x7F <= ord(char) < 0xA0 for char in shown)
+    shown.encode()
+
+
+def test_safe_text_keeps_letters_of_every_script():
+    assert safe("données 画像 ü") == "données 画像 ü"
+
+
+def test_wide_letters_take_two_columns_and_accents_none():
+    assert columns("画像") == 4
+    assert columns("e\u0301") == 1
+
+
+@given(st.text(alphabet="ab 画\u0301", max_size=80), st.integers(8, 40))
+def test_wrapping_loses_nothing_and_keeps_the_width(text, width):
+    lines = wrap(text, width, first="  ", rest="    ")
+    assert all(columns(line) <= width for line in lines)
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+
+
+SHAPE = (Column(title="node"), Column(title="codecs", wraps=True), Column(title="bytes", right=True))
+ROWS = [("/a/long/path", "bytes:little > blosc:lz4:5:shuffle", "1.23 MB"), ("/b", "", "7 B")]
+
+
+def test_a_table_is_one_line_a_row_where_it_fits():
+    assert table(SHAPE, ROWS, 80) == [
+        "  node          codecs                                bytes",
+        "  /a/long/path  bytes:little > blosc:lz4:5:shuffle  1.23 MB",
+        "  /b                                                    7 B",
+    ]
+
+
+def test_a_wrapping_column_gives_way_first():
+    assert table(SHAPE, ROWS, 48) == [
+        "  node          codecs                     bytes",
+        "  /a/long/path  bytes:little >           1.23 MB",
+        "                blosc:lz4:5:shuffle",
+        "  /b                                         7 B",
+    ]
+
+
+def test_rows_stack_where_nothing_else_fits():
+    assert table(SHAPE, ROWS, 36) == [
+        "  /a/long/path",
+        "      codecs bytes:little >",
+        "      blosc:lz4:5:shuffle, bytes",
+        "      1.23 MB",
+        "  /b",
+        "      bytes 7 B",
+    ]
+
+
+def test_a_column_without_text_is_left_out():
+    assert table(SHAPE, [("/a", "", "7 B")], 80) == ["  node  bytes", "  /a      7 B"]

@@ -1,0 +1,273 @@
+"""How many requests a store is sent at once: in simulated time, against simulated servers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.simulated import LoopClock, Server, TooMuch, simulate
+
+from zarrlift.storage.remote.adaptive_concurrency import MOST, Climb, Costs, Pace
+from zarrstack.core.errors import StorageError
+
+
+def run(server: Server, requests: int, *, size: int = 1000) -> tuple[Pace, float]:
+    """The pace after so many requests that all want to begin at once, and the seconds they took."""
+
+    async def all_of_them() -> Pace:
+        pace = Pace(clock=LoopClock())
+
+        async def one() -> int:
+            return await pace(lambda: server.ask(size), size=lambda answer: answer)
+
+        assert await asyncio.gather(*(one() for _ in range(requests))) == [size] * requests
+        return pace
+
+    return simulate(all_of_them)
+
+
+def test_a_store_that_answers_more_when_asked_more_is_asked_as_much_as_is_allowed() -> None:
+    server = Server(latency=0.02, width=9999)
+    pace, _ = run(server, 10_000)
+    assert pace.limit == MOST == server.most
+
+
+def test_waiting_for_answers_is_shared_by_as_many_as_possible() -> None:
+    _, seconds = run(Server(latency=0.1, width=9999), 10_000)
+    at_first = 10_000 * 0.1 / 64
+    assert 10_000 * 0.1 / MOST < seconds < at_first / 2
+
+
+@pytest.mark.parametrize("width", [40, 64, 100])
+def test_a_store_that_does_no_more_at_a_time_is_not_asked_much_more(width: int) -> None:
+    server = Server(latency=0.02, width=width)
+    _, seconds = run(server, 10_000)
+    assert server.most <= width + width // 4 + 32
+    assert seconds < 1.2 * 10_000 * 0.02 / width
+
+
+def test_requests_are_halved_where_the_store_asks_for_patience_and_none_is_lost() -> None:
+    server = Server(latency=0.02, width=9999, refuses=lambda there: there > 24)
+    pace, _ = run(server, 5000)
+    assert server.answers == 5000
+    assert 0 < server.refused < 500
+    assert pace.limit <= 24 + 8
+
+
+def test_a_burst_of_refusals_halves_once() -> None:
+    moments: list[int] = []
+
+    async def work() -> None:
+        pace = Pace(clock=LoopClock())
+        turned_away = 0
+
+        async def ask() -> int:
+            nonlocal turned_away
+            moments.append(pace.limit)
+            await asyncio.sleep(0.01)
+            if turned_away < 64:
+                turned_away += 1
+                raise TooMuch
+            return 0
+
+        await asyncio.gather(*(pace(ask, size=lambda _: 0) for _ in range(64)))
+
+    simulate(work)
+    assert min(moments) == 32
+
+
+def test_a_store_that_never_has_time_is_given_up_after_a_while() -> None:
+    server = Server(latency=0.01, width=1, refuses=lambda _: True)
+
+    async def work() -> None:
+        with pytest.raises(TooMuch):
+            await Pace(clock=LoopClock())(server.ask, size=lambda answer: answer)
+
+    _, seconds = simulate(work)
+    assert server.refused == 9
+    assert 20 < seconds < 60
+
+
+def test_what_the_store_wants_to_be_waited_is_waited() -> None:
+    class Later(TooMuch):
+        status = 429
+        headers = {"Retry-After": "33"}
+
+    answers = iter([Later(), 7])
+
+    async def ask() -> int:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def work() -> int:
+        return await Pace(clock=LoopClock())(ask, size=lambda _: None)
+
+    assert simulate(work) == (7, 33)
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["never answered", "answered before"])
+def test_a_request_that_failed_on_its_way_is_repeated_for_a_while(answered: bool) -> None:
+    """Not for long where the place never gave an answer, since it may be none."""
+    answers = iter([7] if answered else [])
+
+    async def ask() -> int:
+        for answer in answers:
+            return answer
+        await asyncio.sleep(1)
+        raise ConnectionResetError
+
+    async def work() -> None:
+        pace = Pace(clock=LoopClock())
+        if answered:
+            assert await pace(ask, size=lambda _: None) == 7
+        with pytest.raises(ConnectionResetError):
+            await pace(ask, size=lambda _: None)
+
+    seconds = simulate(work)[1]
+    assert 30 < seconds < 60 if answered else 2 < seconds < 7
+
+
+@pytest.mark.parametrize(
+    "error", [TimeoutError(), ConnectionResetError(), ConnectionAbortedError()], ids=repr
+)
+def test_what_may_pass_is_asked_again(error: Exception) -> None:
+    answers = iter([error, error, 7])
+
+    async def ask() -> int:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def work() -> int:
+        return await Pace(clock=LoopClock())(ask, size=lambda _: None)
+
+    assert simulate(work)[0] == 7
+
+
+@pytest.mark.parametrize("error", [EOFError("a bad zip"), PermissionError("no"), ValueError("a bug")])
+def test_other_errors_are_told_at_once(error: Exception) -> None:
+    asked = 0
+
+    async def ask() -> int:
+        nonlocal asked
+        asked += 1
+        raise error
+
+    async def work() -> None:
+        with pytest.raises(type(error)):
+            await Pace(clock=LoopClock())(ask, size=lambda _: 0)
+
+    assert simulate(work)[1] == 0
+    assert asked == 1
+
+
+def test_a_layer_that_gave_up_is_not_asked_again() -> None:
+    asked = 0
+
+    async def ask() -> int:
+        nonlocal asked
+        asked += 1
+        raise StorageError("get fails again and again", key="a") from TooMuch()
+
+    async def work() -> int:
+        pace = Pace(clock=LoopClock())
+        with pytest.raises(StorageError):
+            await pace(ask, size=lambda _: 0)
+        return pace.limit
+
+    assert simulate(work)[0] == 32
+    assert asked == 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 300), st.integers(1, 400))
+def test_never_too_many_and_nobody_waits_for_ever(seed: int, width: int, requests: int) -> None:
+    """Requests that end, fail, or are cancelled at any moment leave no place taken."""
+    chance = random.Random(seed)
+    server = Server(latency=0.01, width=width)
+
+    async def work() -> Pace:
+        pace = Pace(clock=LoopClock())
+
+        async def ask() -> int:
+            await asyncio.sleep(chance.random())
+            if chance.random() < 0.2:
+                raise ConnectionResetError
+            return await server.ask()
+
+        tasks = [asyncio.ensure_future(pace(ask, size=lambda answer: answer)) for _ in range(requests)]
+        for task in tasks:
+            if chance.random() < 0.3:
+                await asyncio.sleep(chance.random() / 10)
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # Whoever comes now finds every place free.
+        asked, free = server.answers, pace.limit
+        await asyncio.gather(*(pace(server.ask, size=lambda answer: answer) for _ in range(free)))
+        assert server.answers == asked + free
+        return pace
+
+    pace, _ = simulate(work)
+    assert server.most <= MOST
+    assert pace._in_flight == 0
+
+
+def test_a_store_that_has_become_slow_is_asked_less() -> None:
+    climb, now, limit = Climb(0.0), 0.0, 64
+
+    def answers(number: int, latency: float) -> None:
+        nonlocal now, limit
+        for _ in range(number):
+            now += latency / limit
+            limit = climb.answered(now - latency, now, 1, limit, waiting=True)
+
+    answers(1000, 0.02)
+    high = limit
+    answers(1000, 0.2)
+    assert 8 <= limit < high
+
+
+def test_rounds_in_which_nobody_waited_say_nothing() -> None:
+    climb = Climb(0.0)
+    assert {climb.answered(moment / 100, moment / 90, 1, 32, waiting=False) for moment in range(1, 1000)} == {
+        32
+    }
+
+
+# ----- what a request costs in bytes
+
+
+@given(st.integers(0, 2**32), st.floats(1e-3, 0.2), st.floats(1e6, 1e9))
+def test_the_cost_of_a_request_is_found_from_requests_of_several_sizes(
+    seed: int, latency: float, rate: float
+) -> None:
+    chance, costs = random.Random(seed), Costs()
+    for _ in range(200):
+        size = chance.randrange(1, int(4 * latency * rate))
+        costs.add(size, latency + size / rate)
+    found = costs.as_bytes()
+    assert found is not None
+    assert found == pytest.approx(latency * rate, rel=0.05, abs=2)
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        [],
+        [(1000, 0.02)] * 10,
+        [(1000, 0.02)] * 500,  # of one size
+        [(1000, 0.02), (100_000, 0.02)] * 100,  # bytes cost nothing
+        [(0, 0.02)] * 100,
+    ],
+)
+def test_the_cost_is_not_told_where_it_cannot_be(requests: list[tuple[int, float]]) -> None:
+    costs = Costs()
+    for size, seconds in requests:
+        costs.add(size, seconds)
+    assert costs.as_bytes() is None

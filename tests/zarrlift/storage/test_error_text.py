@@ -1,0 +1,134 @@
+"""What is wrong with a place or a file is one plain sentence, without XML and class names of clients."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from tests.support.fixtures_index import archive
+
+from zarrlift.cli import main
+from zarrlift.storage.remote.error_text import plainly
+
+OCEAN = archive("zarr_v2/zarr-2.18/people/ocean").path
+OBSTORE = "Generic S3 error: Error performing GET http://127.0.0.1:9/b/k?... in 25.3ms"
+XML = "<?xml version='1.0'?>\n<Error><Code>{}</Code><Message>{}</Message><RequestId>OD9y</RequestId></Error>"
+NO_BUCKET = (
+    "the bucket of s3://b/x.zarr does not exist. Create it, or correct its name or the storage option"
+    " endpoint_url."
+)
+NO_ANSWER = (
+    "key 'k': the store does not answer; found no connection to {}. Check the network, the name of the host"
+    " and the storage option endpoint_url."
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        pytest.param(
+            ValueError(
+                f"{OBSTORE} - Server returned non-2xx status code: 404 Not Found: "
+                + XML.format("NoSuchBucket", "The specified bucket does not exist")
+                + "\n\nDebug source:\nGeneric { ... }"
+            ),
+            NO_BUCKET,
+            id="no bucket, obstore 0.12",
+        ),
+        pytest.param(
+            FileNotFoundError("The specified bucket does not exist"),
+            NO_BUCKET,
+            id="no bucket, s3fs 2026.9",
+        ),
+        pytest.param(
+            ValueError(f"{OBSTORE}, after 3 retries, max_retries: 3 - HTTP error: error sending request"),
+            NO_ANSWER.format("http://127.0.0.1:9"),
+            id="refused, obstore 0.12",
+        ),
+        pytest.param(
+            ConnectionError('Could not connect to the endpoint URL: "http://127.0.0.1:9/b/k"'),
+            NO_ANSWER.format("http://127.0.0.1:9"),
+            id="refused, botocore 1.43",
+        ),
+        pytest.param(
+            OSError("Cannot connect to host 127.0.0.1:9 ssl:default [Connect call failed ('127.0.0.1', 9)]"),
+            NO_ANSWER.format("127.0.0.1:9"),
+            id="refused, aiohttp 3",
+        ),
+        pytest.param(
+            PermissionError(
+                f"{OBSTORE} - Server returned non-2xx status code: 403 Forbidden: "
+                + XML.format("AccessDenied", "Access Denied")
+            ),
+            "key 'k': cannot read; found HTTP status 403 Forbidden; AccessDenied; Access Denied",
+            id="forbidden, obstore 0.12",
+        ),
+        pytest.param(
+            OSError(5, "Input/output error"),
+            "key 'k': cannot read; found OSError: [Errno 5] Input/output error",
+            id="anything else",
+        ),
+    ],
+)
+def test_what_a_client_says_is_said_plainly(error: Exception, said: str) -> None:
+    assert str(plainly(error, "cannot read", "k", "s3://b/x.zarr")) == said
+
+
+def test_the_root_has_no_key() -> None:
+    assert str(plainly(OSError("x"), "cannot list", "", "s3://b/x.zarr")) == "cannot list; found OSError: x"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with an archive and files that are none."""
+    shutil.copytree(OCEAN, tmp_path / "ocean.zarr")
+    (tmp_path / "notes.txt").write_text("hello\n")
+    (tmp_path / "bad.db").write_text("hello\n")
+    (tmp_path / "zero.db").write_bytes(b"")
+    db = sqlite3.connect(tmp_path / "other.db")
+    db.execute("CREATE TABLE x (a)")
+    db.close()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/x").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+RESTORE = "Restore it, or move it away and migrate with --overwrite."
+NAME_IT = "The job of a copy lies beside its destination: name that, or the job file itself."
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (
+            "migrate ocean.zarr full",
+            2,
+            "the destination exists: {0}/full. Choose another place, or use --overwrite.",
+        ),
+        (
+            "migrate notes.txt new",
+            2,
+            "{0}/notes.txt is a text file, not an archive; expected a directory, a zip file or a URL",
+        ),
+        ("inspect nowhere", 2, "no such file or directory: {0}/nowhere"),
+        ("verify ocean.zarr empty", 2, "there is no result to compare: {0}/empty is empty"),
+        ("resume bad.db", 1, f"this is not a job file: bad.db; found a text file. {NAME_IT}"),
+        ("status zero.db", 1, f"this is not a job file: zero.db; found an empty file. {NAME_IT}"),
+        ("undo notes.txt", 1, f"this is not a job file: notes.txt; found a text file. {NAME_IT}"),
+        (
+            "resume other.db",
+            1,
+            "key '{0}/other.db': this is no job file; found a database of something else. " + RESTORE,
+        ),
+    ],
+)
+def test_a_place_that_will_not_do_is_one_sentence(
+    words: str, code: int, said: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words.split()) == code
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"zarrlift: {said.format(here)}\n")

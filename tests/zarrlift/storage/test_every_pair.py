@@ -1,0 +1,216 @@
+"""Every kind of source to every kind of destination, in Python and by command; one result for all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import uuid
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.damaged_archives import run
+from tests.zarrlift.storage.conftest import files, fill, zipped
+from zarr.storage import LocalStore, MemoryStore, StorePath, WrapperStore
+
+import zarrlift
+from zarrlift.storage.open_storage import open_storage
+from zarrstack.core.errors import UsageError
+
+
+def nested(path: Path, archive: Path) -> Path:
+    """The archive with chunks in folders, and nothing in `.zarray` that says so."""
+    shutil.copytree(archive, path)
+    for chunk in [file for file in path.rglob("*.*") if file.name[0].isdigit()]:
+        target = chunk.parent / chunk.name.replace(".", "/")
+        target.parent.mkdir(exist_ok=True)
+        chunk.rename(target)
+    for metadata in path.rglob(".zarray"):
+        document = json.loads(metadata.read_text())
+        del document["dimension_separator"]
+        metadata.write_text(json.dumps(document))
+    (path / ".zmetadata").unlink()
+    return path
+
+
+def doubled(path: Path, archive: Path) -> Path:
+    """A zip in which a chunk was written twice: the later member counts."""
+    right = files(archive)["g/relink/0.0"]
+    with zipfile.ZipFile(path, "w") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # "Duplicate name"
+        file.writestr("g/relink/0.0", b"an older chunk")
+        for name, content in files(archive).items():
+            file.writestr(name, content)
+        file.writestr("g/relink/0.0", right)
+    return path
+
+
+SOURCES = {
+    "directory": lambda tmp, archive, web: archive,
+    "nested directory": lambda tmp, archive, web: nested(tmp / "nested.zarr", archive),
+    "zip": lambda tmp, archive, web: zipped(tmp / "a.zip", archive),
+    "zip, below a prefix": lambda tmp, archive, web: zipped(tmp / "a.zip", archive, "data/source.zarr/"),
+    "zip, a member twice": lambda tmp, archive, web: doubled(tmp / "a.zip", archive),
+    "zip by URL": lambda tmp, archive, web: f"zip::file://{zipped(tmp / 'a.zip', archive)}",
+    "MemoryStore": lambda tmp, archive, web: fill(MemoryStore(), archive),
+    "memory://": lambda tmp, archive, web: fill(f"memory://{uuid.uuid4()}/source.zarr", archive),
+    "http, no listing": lambda tmp, archive, web: web,
+    "stack": lambda tmp, archive, web: WrapperStore(WrapperStore(LocalStore(archive))),
+}
+DESTINATIONS = {
+    "directory": lambda tmp: tmp / "out.zarr",
+    "MemoryStore": lambda tmp: MemoryStore(),
+    "below a path": lambda tmp: StorePath(MemoryStore(), "deep/down"),
+    "memory://": lambda tmp: f"memory://{uuid.uuid4()}/out.zarr",
+    "stack": lambda tmp: WrapperStore(MemoryStore()),
+}
+
+
+def content(place: Any) -> dict[str, bytes]:
+    """Every object in a place."""
+    storage = open_storage(place, mode="w")
+    found = {key: storage.get(key) for key in storage.list_prefix("")}
+    return {key: data for key, data in found.items() if data is not None}
+
+
+@pytest.fixture(scope="session")
+def reference(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The result of a migration from directory to directory."""
+    place = tmp_path_factory.mktemp("reference") / "out.zarr"
+    assert zarrlift.migrate(archive, place).ok
+    return files(place)
+
+
+def same(found: dict[str, bytes], reference: dict[str, bytes], source: str) -> bool:
+    """Whether a result is the reference; without `.zmetadata` in the source it is not consolidated."""
+    if source != "nested directory":
+        return found == reference
+    return {k: v for k, v in found.items() if k != "zarr.json"} == {
+        k: v for k, v in reference.items() if k != "zarr.json"
+    }
+
+
+PAIRS = [
+    pytest.param(
+        source,
+        destination,
+        id=f"{source} to {destination}",
+        # At the newer end each place in turn, with a directory at the other end.
+        marks=() if "directory" in (source, destination) else pytest.mark.needs_reader("once"),
+    )
+    for source in SOURCES
+    for destination in DESTINATIONS
+]
+
+
+@pytest.mark.slow(one_in=3)
+@pytest.mark.parametrize(("source", "destination"), PAIRS)
+def test_the_result_is_the_same_wherever_it_comes_from_and_goes(
+    source: str, destination: str, archive, web, reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    start, end = SOURCES[source](tmp_path, archive, web), DESTINATIONS[destination](tmp_path)
+    outcome = zarrlift.migrate(start, end)
+    assert outcome.ok, outcome.problems
+    assert same(content(end), reference, source)
+    assert Path(outcome.job).parent == tmp_path
+    report = zarrlift.verify(start, end, full=True)
+    assert report.ok, report.problems
+    assert zarrlift.migrate(start, end).state == "nothing to do"
+    status = zarrlift.status(outcome.job)
+    assert status.state == "done"
+    if isinstance(end, str | Path):
+        assert zarrlift.status(end) == status
+        undone = zarrlift.undo(end)
+        assert undone.ok, undone.problems
+        assert content(end) == {}
+
+
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_zip_file_is_no_destination(source: str, archive, web, tmp_path: Path) -> None:
+    start = SOURCES[source](tmp_path, archive, web)
+    with pytest.raises(UsageError, match="a zip file cannot be written"):
+        zarrlift.migrate(start, tmp_path / "out.zip")
+    assert not (tmp_path / "out.zip.zarrlift.db").exists()
+
+
+def zarrlift_command(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "zarrlift", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
+
+
+COMMANDS = ["zip, below a prefix", "zip by URL", "http, no listing", "nested directory"]
+
+
+@pytest.mark.slow(one_in=4)
+@pytest.mark.parametrize("source", COMMANDS)
+def test_the_command_takes_the_same_places(
+    source: str, archive, web, reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another process began; commands that look at it, and `resume` and `verify`, run in this one."""
+    monkeypatch.chdir(tmp_path)
+    start = SOURCES[source](tmp_path, archive, web)
+    done = zarrlift_command("migrate", start, "out.zarr", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert same(files(tmp_path / "out.zarr"), reference, source)
+    for target in (start, "out.zarr", "out.zarr.zarrlift.db"):
+        told = run("status", str(target), "--json")
+        assert told.code == 0, told.err
+        assert '"state": "done"' in told.out
+        again = run("resume", str(target), "--json")
+        assert '"state": "nothing to do"' in again.out, again.err
+    checked = run("verify", str(start), "out.zarr", "--full")
+    assert checked.code == 0, checked.out
+    undone = zarrlift_command("undo", start, cwd=tmp_path)
+    assert undone.returncode == 0, undone.stderr
+    assert not (tmp_path / "out.zarr").exists()
+
+
+def test_what_a_job_wrote_and_somebody_deleted_is_missed(archive, tmp_path: Path) -> None:
+    zarrlift.migrate(archive, tmp_path / "out.zarr")
+    shutil.rmtree(tmp_path / "out.zarr")
+    for again in (zarrlift.resume, lambda place: zarrlift.migrate(archive, place)):
+        with pytest.raises(zarrlift.jobs.ledger.ledger.JobError, match="what this job wrote is gone"):
+            again(tmp_path / "out.zarr")
+    assert zarrlift.migrate(archive, tmp_path / "out.zarr", overwrite=True).state == "done"
+
+
+def test_a_new_store_in_memory_is_never_taken_for_an_old_one(archive, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(4):
+        store = MemoryStore()
+        assert zarrlift.migrate(archive, store).state == "done"
+        del store  # the next one may well lie at the same address
+    assert len(list(tmp_path.glob("*.zarrlift.db"))) == 4
+
+
+def test_a_job_is_not_taken_for_that_of_a_namesake(archive, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    here, there = (f"memory://{uuid.uuid4()}/out.zarr" for _ in range(2))
+    job = zarrlift.migrate(archive, here).job
+    assert zarrlift.status(here).job == job
+    for other in (there, tmp_path / "out.zarr", "/nowhere/out.zarr"):
+        with pytest.raises(zarrlift.jobs.ledger.ledger.JobError, match="no job was found"):
+            zarrlift.undo(other)
+    with pytest.raises(zarrlift.jobs.ledger.ledger.JobError, match="a different job"):
+        zarrlift.migrate(archive, there, job=job)
+    assert zarrlift.migrate(archive, there).job != job
+    with pytest.raises(zarrlift.jobs.ledger.ledger.JobError, match="several jobs concern this place"):
+        zarrlift.status(archive)
+    for way in (there, f"{there}/"):
+        assert zarrlift.status(way).destination == there
+
+
+@pytest.mark.parametrize("target", ["{}", "{}/", "file://{}", "~/out.zarr", "link/out.zarr"])
+def test_a_job_is_found_however_its_place_is_named(target: str, archive, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "real"))
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path)
+    zarrlift.migrate(archive, tmp_path / "real/out.zarr")
+    assert zarrlift.status(target.format(tmp_path / "real/out.zarr")).state == "done"

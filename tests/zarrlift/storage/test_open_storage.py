@@ -1,0 +1,329 @@
+"""Where an archive may lie, and what is said of a place that is none."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import sqlite3
+import threading
+import zipfile
+from pathlib import Path
+
+import fsspec
+import pytest
+import zarr
+from tests.support import fixtures_index
+from zarr.storage import FsspecStore, LocalStore, MemoryStore, StorePath
+
+import zarrlift
+from zarrlift.formats.describe import describe
+from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.open_storage import open_storage
+from zarrlift.storage.redact import redact, secrets_of
+from zarrlift.storage.remote.zarr_store import StoreStorage
+from zarrstack.core.errors import UsageError
+
+OCEAN = fixtures_index.archive("zarr-2.18/people/ocean").path
+
+
+def paths(place, **options):
+    return [node.path for node in describe(open_storage(place, **options)).nodes]
+
+
+def test_a_directory_is_reached_directly_however_it_is_named(monkeypatch):
+    monkeypatch.setenv("HOME", str(OCEAN.parent))
+    places = [str(OCEAN), OCEAN, OCEAN.as_uri(), f"~/{OCEAN.name}", LocalStore(OCEAN)]
+    for place in places:
+        storage = open_storage(place)
+        assert isinstance(storage, LocalStorage)
+        assert storage.url == str(OCEAN)
+    assert open_storage(storage) is storage
+
+
+def test_a_file_url_may_hold_escaped_characters(tmp_path):
+    (tmp_path / "a b%").mkdir()
+    assert open_storage((tmp_path / "a b%").as_uri()).url == str(tmp_path / "a b%")
+
+
+def zipped(target: Path, prefix: str = "", extra: tuple[str, ...] = ()) -> Path:
+    with zipfile.ZipFile(target, "w") as archive:
+        for name in extra:
+            archive.writestr(name, b"")
+        for file in OCEAN.rglob("*"):
+            if file.is_file():
+                archive.write(file, prefix + file.relative_to(OCEAN).as_posix())
+    return target
+
+
+@pytest.mark.parametrize(
+    ("prefix", "extra"),
+    [("", ()), ("ocean.zarr/", ()), ("data/v1/ocean.zarr/", ("data/", "__MACOSX/._x", ".DS_Store"))],
+    ids=["root", "packed with its directory", "packed deep, with an archiver's own"],
+)
+def test_a_zip_file_is_an_archive_wherever_its_root_lies_in_it(tmp_path, prefix, extra):
+    place = zipped(tmp_path / "x.zip", prefix, extra)
+    assert paths(place) == paths(OCEAN)
+    # What a plan calls the place opens the same place again.
+    assert paths(open_storage(place).url) == paths(OCEAN)
+
+
+def test_an_sqlite_store_is_told_how_it_becomes_an_archive(tmp_path):
+    with sqlite3.connect(tmp_path / "a.sqldb") as store:
+        store.execute("CREATE TABLE zarr(k TEXT PRIMARY KEY, v BLOB)")
+    store.close()
+    with pytest.raises(UsageError, match=r"not an archive.*zarr\.copy_store"):
+        open_storage(tmp_path / "a.sqldb")
+
+
+@pytest.mark.parametrize(
+    "references",
+    [{"version": 1, "templates": {}, "refs": {}}, {".zgroup": "{}"}, {"a/.zarray": "{}"}],
+    ids=["version 1", "version 0", "without a root"],
+)
+def test_a_file_of_references_is_told_how_it_is_opened(tmp_path, references):
+    (tmp_path / "refs.json").write_text(json.dumps(references, indent=1))
+    with pytest.raises(UsageError, match=r"file of references.*reference:// --storage-options fo=.*refs"):
+        open_storage(tmp_path / "refs.json")
+
+
+def test_directories_in_a_zip_file_are_no_objects(tmp_path):
+    """As `zip -r` writes them."""
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for file in sorted(OCEAN.rglob("*")):
+            archive.write(file, file.relative_to(OCEAN))
+    told = [problem.message for problem in zarrlift.plan(tmp_path / "x.zip").all_problems()]
+    assert not [message for message in told if "belong to no" in message]
+    stored = open_storage(tmp_path / "x.zip")
+    assert not [key for key in stored.list_prefix("") if key.endswith("/")]
+
+
+def test_the_root_of_a_file_system_without_a_name_keeps_its_slashes(tmp_path):
+    references = tmp_path / "references.json"
+    references.write_text(json.dumps({"version": 1, "refs": {".zgroup": '{"zarr_format": 2}'}}))
+    options = {"fo": str(references)}
+    assert open_storage("reference://", storage_options=options).url == "reference://"
+    outcome = zarrlift.migrate("reference://", tmp_path / "out.zarr", storage_options=options)
+    assert outcome.ok
+    assert zarrlift.resume(tmp_path / "out.zarr", storage_options=options).state == "nothing to do"
+
+
+def test_chained_urls_reach_into_zip_files(tmp_path):
+    assert paths(f"zip::file://{zipped(tmp_path / 'x.zip')}") == paths(OCEAN)
+
+
+def copied(put):
+    for file in OCEAN.rglob("*"):
+        if file.is_file():
+            put(file.relative_to(OCEAN).as_posix(), file.read_bytes())
+
+
+def test_fsspec_urls_and_zarr_stores_hold_the_same_archive():
+    target = open_storage("memory://places/ocean", mode="w")
+    copied(target.put)
+    assert paths("memory://places/ocean") == paths(OCEAN)
+    store = MemoryStore()
+    copied(StoreStorage(store, "deep/down").put)
+    assert paths(StorePath(store, "deep/down")) == paths(OCEAN)
+    opened = zarr.open_group(open_storage(StorePath(store, "deep/down")).zarr_store(), mode="r")
+    assert set(opened.array_keys()) == set(zarr.open_group(OCEAN, mode="r").array_keys())
+
+
+@pytest.fixture
+def web():
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+        def list_directory(self, path):
+            self.send_error(403)
+
+    handler = functools.partial(Quiet, directory=str(OCEAN.parent))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_plain_http_cannot_list_and_is_read_from_consolidated_metadata(web):
+    storage = open_storage(f"{web}/{OCEAN.name}")
+    assert not storage.can_list
+    assert storage.get("no/.zarray") is None
+    archive = describe(storage)
+    assert [node.path for node in archive.nodes] == paths(OCEAN)
+    assert archive.url == f"{web}/{OCEAN.name}"
+
+
+# ----- what is no place
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("", "an empty path"),
+        ("/nowhere/at/all", "^no such file or directory: /nowhere/at/all$"),
+        (
+            __file__,
+            "test_open_storage.py is a text file, not an archive; expected a directory, a",
+        ),
+        (OCEAN / ".zgroup", f"is no archive; .*Give {OCEAN}"),
+        ("file://elsewhere/x", "on this machine"),
+        ("nosuch://x", "not a place"),
+        (7, "not a place; found int"),
+    ],
+    ids=str,
+)
+def test_what_is_no_place_is_said_so(place, said):
+    with pytest.raises(UsageError, match=said):
+        open_storage(place)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"\x89HDF\r\n\x1a\n", "an HDF5 or netCDF-4 file, .*xarray, or hdmf-zarr for NWB"),
+        (b"CDF\x01", "a netCDF file, .*xarray"),
+        (b"MM\0*", "a TIFF file, .*bioformats2raw"),
+        (b"\x1f\x8b\x08", "a gzip file, .*Unpack it first"),
+        (b"." * 257 + b"ustar", "a tar file, .*Unpack it first"),
+        (b"PK\3\4 and no directory", "a zip file that is cut short or damaged, .*Copy it anew"),
+        (b"", "an empty file, .*expected a directory"),
+        ("h\u00e9llo\n".encode(), "a text file, .*expected a directory"),
+        (bytes(range(256)), "a file of an unknown kind, .*expected a directory"),
+    ],
+    ids=["hdf5", "netcdf", "tiff", "gzip", "tar", "cut zip", "empty", "text", "unknown"],
+)
+def test_a_file_that_is_no_archive_is_called_what_it_is(tmp_path, content, said):
+    file = tmp_path / "data"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match=f"^{file} is {said}"):
+        open_storage(file)
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        ("ocaen.zarr", "Did you mean {0}/ocean.zarr?"),
+        ("oceans.zarr/sst", "Did you mean {0}/ocean.zarr?"),
+        ("else", None),
+        ("s3:/bucket/a.zarr", "A URL has two slashes: s3://bucket/a.zarr"),
+    ],
+)
+def test_a_path_with_nothing_there_may_be_misspelt(tmp_path, monkeypatch, given, advice):
+    (tmp_path / "ocean.zarr").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="no such file or directory") as told:
+        open_storage(given)
+    assert told.value.problem.advice == (advice and advice.format(tmp_path))
+
+
+@pytest.mark.parametrize("function", [zarrlift.plan, zarrlift.migrate], ids=["plan", "migrate"])
+def test_source_and_destination_may_be_swapped(tmp_path, function):
+    with pytest.raises(UsageError, match="no such file or directory") as told:
+        function(tmp_path / "new.zarr", OCEAN)
+    assert told.value.problem.advice == f"The source comes first; {OCEAN} is there. Are the two swapped?"
+
+
+def test_in_place_too_there_must_be_a_source(tmp_path):
+    with pytest.raises(UsageError, match="no such file or directory"):
+        zarrlift.migrate(tmp_path / "old.zarr", in_place=True)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(UsageError, match="a zip file cannot be written"):
+        zarrlift.migrate(zipped(tmp_path / "x.zip"), in_place=True)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "advice"),
+    [
+        ("s3", "Install it: pip install s3fs, or, for faster requests, pip install 'zarrlift[s3]'."),
+        ("gs", "Install it: pip install gcsfs."),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_how_to_install_it(monkeypatch, scheme, advice):
+    def without(*_args, **_options):
+        raise ImportError("Install something")
+
+    monkeypatch.setattr("zarr.storage.FsspecStore.from_url", without)
+    monkeypatch.setattr("zarrlift.storage.remote.backend_obstore.s3_store", lambda *_args, **_options: None)
+    with pytest.raises(UsageError, match="needs a package that is not installed") as told:
+        open_storage(f"{scheme}://bucket/a.zarr")
+    assert told.value.problem.advice == advice
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        (lambda: zarr.open_group(OCEAN, mode="r"), "store_path"),
+        (lambda: fsspec.get_mapper(str(OCEAN)), "FsspecStore.from_mapper"),
+        (dict, "MemoryStore of a dict"),
+        (lambda: fsspec.filesystem("memory"), "a URL with storage_options"),
+    ],
+    ids=["group", "mapping", "dict", "file system"],
+)
+def test_an_object_that_is_no_place_is_told_what_makes_one_of_it(given, advice):
+    with pytest.raises(UsageError, match="not a place; found") as told:
+        open_storage(given())
+    assert advice in told.value.problem.advice
+
+
+def test_what_makes_a_place_of_an_object_does():
+    group = zarr.open_group(OCEAN, mode="r")
+    mapper = fsspec.get_mapper(OCEAN.as_uri())
+    for place in (group.store_path, FsspecStore.from_mapper(mapper, read_only=True)):
+        assert paths(place) == paths(OCEAN)
+
+
+def test_an_array_from_a_url_is_shown_with_its_place():
+    copied(open_storage("memory://places/shown", mode="w").put)
+    shown = str(zarrlift.open("memory://places/shown", path="lat"))
+    assert "places/shown" in shown
+    assert " object at 0x" not in shown
+
+
+def test_neither_place_may_hold_the_other():
+    for source, destination, said in (
+        (OCEAN, OCEAN / "new", "the destination lies inside the source"),
+        (OCEAN / "sst", OCEAN, "the source lies inside the destination"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            zarrlift.plan(source, destination)
+
+
+def test_writing_needs_no_directory_but_no_file_in_its_place(tmp_path):
+    open_storage(tmp_path / "new", mode="w").put("a/b", b"1")
+    assert (tmp_path / "new/a/b").read_bytes() == b"1"
+    (tmp_path / "file").write_bytes(b"")
+    for place in (tmp_path / "file", tmp_path / "x.zip"):
+        with pytest.raises(UsageError, match=r"file"):
+            open_storage(place, mode="w")
+
+
+def test_storage_options_are_for_urls(tmp_path):
+    with pytest.raises(UsageError, match="for URLs"):
+        open_storage(tmp_path, storage_options={"key": "x"})
+
+
+# ----- secrets
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("s3://bucket/a.zarr", "s3://bucket/a.zarr"),
+        ("https://me:pass@host/a", "https://host/a"),
+        ("zip::s3://key:pass@bucket/a.zip", "zip::s3://bucket/a.zip"),
+        ("https://host/a?X-Amz-Signature=abc&b=c", "https://host/a?..."),
+        ("cannot get 'https://host/a?sig=abc' now", "cannot get 'https://host/a?...' now"),
+        ("no?sig", "no?sig"),
+    ],
+)
+def test_urls_are_shown_without_user_password_and_query(text, shown):
+    assert redact(text) == shown
+
+
+def test_storage_options_never_appear_in_a_url_or_an_error():
+    options = {"key": "AKIAEXAMPLE", "client_kwargs": {"token": "hunter22"}, "anon": False, "region": "eu"}
+    assert set(secrets_of(options)) == {"AKIAEXAMPLE", "hunter22"}
+    with pytest.raises(UsageError) as caught:
+        open_storage("nosuch://AKIAEXAMPLE:hunter22@x?sig=zzz", storage_options=options)
+    assert not [secret for secret in ("AKIA", "hunter22", "zzz") if secret in str(caught.value)]

@@ -1,0 +1,212 @@
+"""Workers in other processes: the same result, and nothing of them is left whoever dies."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import uuid
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from tests.zarrlift.storage.conftest import files, fill, zipped
+from zarr.storage import MemoryStore
+
+import zarrlift
+from zarrlift.jobs.progress import Silent
+from zarrlift.transfer import worker
+from zarrstack.core.errors import JobError, ZarrstackError
+
+KILLER = Path(__file__).parents[1] / "jobs" / "faults" / "killed_run.py"
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two thousand chunks, so that there is always another task to come."""
+    path = tmp_path_factory.mktemp("many") / "source.zarr"
+    array = zarr.create_array(path, shape=(4000,), chunks=(2,), dtype="<i4", compressors=None, zarr_format=2)
+    array[:] = np.arange(4000)
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(many: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    place = tmp_path_factory.mktemp("expected") / "out.zarr"
+    assert zarrlift.migrate(many, place).ok
+    return files(place)
+
+
+def test_processes_and_any_executor_give_the_same_result(archive, tmp_path: Path) -> None:
+    zarrlift.migrate(archive, tmp_path / "threads.zarr")
+    wanted = files(tmp_path / "threads.zarr")
+    outcome = zarrlift.migrate(archive, tmp_path / "processes.zarr", processes=True, workers=2)
+    assert outcome.ok, outcome.problems
+    assert files(tmp_path / "processes.zarr") == wanted
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:
+        start = zipped(tmp_path / "a.zip", archive)
+        outcome = zarrlift.migrate(start, tmp_path / "executor.zarr", executor=executor)
+    assert outcome.ok, outcome.problems
+    assert files(tmp_path / "executor.zarr") == wanted
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("end", ["source", "destination"])
+@pytest.mark.parametrize("kind", ["MemoryStore", "memory://"])
+def test_a_store_in_memory_is_beyond_their_reach(kind, end, archive, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = MemoryStore() if kind == "MemoryStore" else f"memory://{uuid.uuid4()}/x.zarr"
+    ends = (fill(store, archive), tmp_path / "out.zarr") if end == "source" else (archive, store)
+    with pytest.raises(JobError, match=r"a store that lives in this one.*Use threads"):
+        zarrlift.migrate(*ends, processes=True)
+    assert not list(tmp_path.iterdir())
+    with ThreadPoolExecutor(2) as threads:
+        assert zarrlift.migrate(*ends, executor=threads).ok
+
+
+class KillsWorkers(Silent):
+    """Kills every worker as soon as one has done something."""
+
+    def advance(self, chunks: int, size: int) -> None:
+        for child in multiprocessing.active_children():
+            os.kill(child.pid, signal.SIGKILL)
+
+
+def test_a_worker_that_dies_is_one_clear_problem_and_the_job_resumes(many, expected, tmp_path: Path) -> None:
+    place = tmp_path / "out.zarr"
+    outcome = zarrlift.migrate(many, place, processes=True, workers=2, progress=KillsWorkers())
+    assert outcome.state == "incomplete"
+    assert [(p.kind, p.message) for p in outcome.problems] == [("worker", "a worker died")]
+    assert "Resume" in outcome.problems[0].advice
+    assert not (place / "zarr.json").exists()
+    assert multiprocessing.active_children() == []
+    assert zarrlift.resume(place, processes=True, workers=2).ok
+    assert files(place) == expected
+
+
+class Cluster(Executor):
+    """Workers elsewhere, reached by pickling, as Dask does: with a version of their own."""
+
+    def __init__(self, version: str = zarrlift.__version__) -> None:
+        self.version = version
+        self.tasks = 0
+
+    def submit(self, function, /, *arguments):
+        """Run it at once, after a trip."""
+        self.tasks += 1
+        message, future = pickle.dumps((function, arguments)), Future()
+        function, arguments = pickle.loads(message)  # which no version may fail at: Dask's workers would die
+        try:
+            with pytest.MonkeyPatch.context() as there:
+                there.setattr(worker, "__version__", self.version)
+                future.set_result(function(*arguments))
+        except ZarrstackError as error:
+            future.set_exception(error)
+        return future
+
+
+class ClosedClientError(Exception):
+    """As Dask's client raises it."""
+
+
+class RefusesTasks(Cluster):
+    """Its scheduler dies before the fifth task."""
+
+    def submit(self, function, /, *arguments):
+        """Run it, or not."""
+        if self.tasks == 4:
+            raise ClosedClientError("client already closed")
+        return super().submit(function, *arguments)
+
+
+class LosesResults(Cluster):
+    """Its scheduler dies while the fifth task runs."""
+
+    def submit(self, function, /, *arguments):
+        """Run it; the answer may be lost."""
+        future = super().submit(function, *arguments)
+        if self.tasks == 5:
+            future = Future()
+            future.set_exception(ClosedClientError("client already closed"))
+        return future
+
+
+def test_workers_of_another_version_are_refused_with_both_versions(many, expected, tmp_path: Path) -> None:
+    place = tmp_path / "out.zarr"
+    outcome = zarrlift.migrate(many, place, executor=Cluster("0.0.7"))
+    (problem,) = outcome.problems
+    assert (problem.kind, problem.found, problem.expected) == ("worker", "0.0.7", zarrlift.__version__)
+    assert not (place / "zarr.json").exists()
+    assert zarrlift.resume(place, executor=Cluster()).ok
+    assert files(place) == expected
+
+
+@pytest.mark.parametrize("cluster", [RefusesTasks, LosesResults])
+def test_workers_that_cannot_be_reached_any_more_are_one_problem(
+    cluster, many, expected, tmp_path: Path
+) -> None:
+    place = tmp_path / "out.zarr"
+    (problem,) = zarrlift.migrate(many, place, executor=cluster()).problems
+    assert (problem.kind, problem.found) == ("worker", "ClosedClientError: client already closed")
+    assert "resume" in problem.advice
+    assert zarrlift.resume(place, executor=Cluster()).ok
+    assert files(place) == expected
+
+
+@pytest.mark.slow(one_in=3)
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("seed", range(3))
+def test_workers_end_with_a_coordinator_that_is_killed(seed, many, expected, tmp_path: Path) -> None:
+    place = tmp_path / "out.zarr"
+    arguments = ["migrate", str(many), str(place), "--processes", "--workers", "2", "--verify", "none"]
+    # Before, while and after the workers do theirs; the coordinator changes little by itself.
+    moment = random.Random(seed).randint(2, 9)
+    killed = subprocess.run(
+        [sys.executable, str(KILLER), str(moment), str(tmp_path), *arguments],
+        capture_output=True,  # waits for every process that holds the pipes, so for all workers too
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert "Traceback" not in killed.stderr
+    again = zarrlift.migrate(many, place)
+    assert again.ok, again.problems
+    assert files(place) == expected
+
+
+INTERRUPTED = """
+import os, signal, sys
+import zarrlift.jobs.progress
+class Progress(zarrlift.jobs.progress.Silent):
+    def advance(self, chunks, size):
+        os.killpg(0, signal.SIGINT)  # as a terminal does: everybody gets it
+zarrlift.jobs.progress.progress_for = lambda **options: Progress()
+from zarrlift.cli import main
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_ends_all_without_a_traceback(many, expected, tmp_path: Path) -> None:
+    place = tmp_path / "out.zarr"
+    words = ["migrate", str(many), str(place), "--processes", "--workers", "2"]
+    stopped = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        start_new_session=True,
+    )
+    assert stopped.returncode == 130
+    assert stopped.stderr.startswith("zarrlift: interrupted. Go on with: zarrlift resume ")
+    assert len(stopped.stderr.splitlines()) == 1
+    assert zarrlift.resume(place).ok
+    assert files(place) == expected

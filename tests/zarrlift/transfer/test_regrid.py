@@ -1,0 +1,326 @@
+"""Chunks of another shape: equal values, the same bytes whatever memory there is, a cost said beforehand."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from tests.support.damaged_archives import migrate
+from tests.support.grids import (
+    DRAFT,
+    N5,
+    each_reader,
+    read,
+    shards,
+    wish,
+    write_kinds,
+    write_numbers,
+    write_objects,
+)
+from tests.support.job_archives import tree
+from tests.zarrlift.transfer.test_reframe import bits
+
+import zarrlift
+from zarrlift.jobs.processes import forked_process
+from zarrlift.jobs.processes.executors import RunOptions, forks_for
+from zarrlift.jobs.progress import Silent
+from zarrlift.planning.regrid import blocks
+from zarrlift.planning.regrid.boxes import Candidates
+from zarrstack.core.errors import UsageError
+
+OPTIONS = {
+    "larger": {"chunks": "5,7,6"},
+    "whole-axes": {"chunks": "-1,3,-1"},
+    "single-values": {"chunks": "1,1,1"},
+    "sharded": {"chunks": "3,2,5", "shards": "2x"},
+    "sharded-start": {"chunks": "2,6,2", "shards": "1,2,3", "shard_index_location": "start"},
+    "recoded": {"chunks": "4,4,4", "codecs": "gzip:1", "endian": "big", "order": "F"},
+}
+ROOM = (1 << 20, 1201, 100)
+"""Bytes for the values of one block: ample, for some, for a chunk or two."""
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    return write_numbers(tmp_path / "numbers.zarr")
+
+
+def leave(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan as if there were so many bytes for the values of one block; far below what `--memory` takes."""
+    real = Candidates.choose
+
+    def choose(self: Candidates, room: int, workers: int, *, whole: bool = False) -> object:
+        return real(self, count, workers, whole=whole)
+
+    monkeypatch.setattr(Candidates, "choose", choose)
+
+
+@each_reader
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_reader_reads_what_was_cut_anew(reader, option, numbers, tmp_path) -> None:
+    assert zarrlift.migrate(numbers, tmp_path / "new", recipe=wish(**OPTIONS[option])).ok
+    expected = zarr.open_array(numbers / "a", mode="r")[...]
+    same = np.array_equal(read(reader, tmp_path / "new", "a"), expected)
+    # zarrita.js looks for the index at the end, whatever the document says; the plan warns of it.
+    assert same == (reader != "zarrita" or OPTIONS[option].get("shard_index_location") != "start")
+
+
+@pytest.mark.slow(one_in=4)
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        "1",
+        "4",
+        "3,-1",
+        *(pytest.param(each, marks=pytest.mark.needs_reader("once")) for each in ("-1", "2,2", "7,7")),
+    ],
+)
+@pytest.mark.parametrize("shards", [None, "2x"])
+@pytest.mark.parametrize(
+    "source", [write_kinds, lambda path: shutil.copytree(DRAFT, path), lambda path: shutil.copytree(N5, path)]
+)
+def test_values_are_those_of_a_copy_with_the_same_chunks(source, shards, chunks, tmp_path) -> None:
+    """Arrays of another number of axes keep their chunks."""
+    place = source(tmp_path / "old")
+    plain = zarrlift.migrate(place, tmp_path / "plain")
+    outcome = zarrlift.migrate(place, tmp_path / "new", recipe=wish(chunks=chunks, shards=shards))
+    assert {problem.node for problem in outcome.problems} == {problem.node for problem in plain.problems}
+    axes = chunks.count(",") + 1
+    for array in outcome.plan.arrays:
+        assert bits(tmp_path / "new", array.path) == bits(tmp_path / "plain", array.path)
+        if len(array.source.shape) != axes:
+            assert array.destination.chunk_shape == array.source.chunk_shape
+
+
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("source", ["numbers", "sharded"])
+def test_the_same_bytes_whatever_memory_there_is(source, option, numbers, monkeypatch, tmp_path) -> None:
+    if source == "sharded":
+        assert zarrlift.migrate(numbers, tmp_path / "sharded", recipe=wish(shards="2,2,3")).ok
+        numbers = tmp_path / "sharded"
+    ways = set()
+    for count in ROOM:
+        with monkeypatch.context() as patch:
+            leave(count, patch)
+            recipe = wish(**OPTIONS[option])
+            outcome = zarrlift.migrate(numbers, tmp_path / str(count), recipe=recipe, workers=1 + count % 2)
+        if [problem.kind for problem in outcome.problems] == ["memory"]:
+            continue
+        assert outcome.ok, outcome.problems
+        move = outcome.plan.arrays[0].move
+        ways.add((move.block_shape, move.piece_shape))
+        assert tree(tmp_path / str(count)) == tree(tmp_path / str(ROOM[0]))
+    if "shards" in OPTIONS[option]:
+        assert len(ways) > 1, "less memory is another way"
+
+
+def test_a_shard_larger_than_its_memory_is_made_in_pieces(numbers, monkeypatch, tmp_path) -> None:
+    recipe = wish(chunks="3,2,5", shards="2x")
+    whole = zarrlift.migrate(numbers, tmp_path / "whole", recipe=recipe)
+    leave(100, monkeypatch)
+    parts = zarrlift.migrate(numbers, tmp_path / "parts", recipe=recipe)
+    assert whole.plan.arrays[0].move.piece_shape is None
+    assert parts.plan.arrays[0].move.piece_shape is not None
+    assert parts.plan.arrays[0].times_read > whole.plan.arrays[0].times_read
+    assert tree(tmp_path / "whole") == tree(tmp_path / "parts")
+
+
+# Fill values, casts, objects
+
+
+def test_a_chunk_without_a_stored_value_stays_missing(numbers, tmp_path) -> None:
+    for chunk in (numbers / "a").glob("0.*"):
+        chunk.unlink()
+    outcome = zarrlift.migrate(numbers, tmp_path / "new", recipe=wish(chunks="2,13,7"))
+    assert sorted(shards(tmp_path / "new", "a")) == [f"c/{place}/0/0" for place in (2, 3, 4, 5)]
+    assert outcome.plan.arrays[0].objects_out == 4
+
+
+def test_empty_chunks_are_judged_by_their_own_values(tmp_path) -> None:
+    source = zarr.create_array(
+        tmp_path / "old",
+        shape=(11,),
+        chunks=(4,),
+        dtype="<f4",
+        fill_value=np.nan,
+        zarr_format=2,
+        config={"write_empty_chunks": True},
+    )
+    source[...] = [np.nan] * 5 + [1.0] + [np.nan] * 5
+    outcome = zarrlift.migrate(tmp_path / "old", tmp_path / "new", recipe=wish(chunks="2", drop_empty=True))
+    assert outcome.ok, outcome.problems
+    assert list(shards(tmp_path / "new", "")) == ["c/2"]
+    assert zarrlift.verify(tmp_path / "old", tmp_path / "new", full=True).ok
+
+
+@pytest.mark.parametrize("options", [{}, {"shards": "2x"}])
+def test_values_are_cast_on_the_way(options, numbers, tmp_path) -> None:
+    recipe = wish(chunks="5,5,5", dtype="float64", **options)
+    assert zarrlift.migrate(numbers, tmp_path / "new", recipe=recipe).ok
+    found = zarr.open_array(tmp_path / "new/a", mode="r")
+    assert found.dtype == np.float64
+    assert np.array_equal(found[...], zarr.open_array(numbers / "a", mode="r")[...])
+
+
+def test_a_value_that_cannot_be_cast_is_named_by_the_chunk_it_stands_in(numbers, tmp_path) -> None:
+    outcome = zarrlift.migrate(numbers, tmp_path / "new", recipe=wish(chunks="-1,-1,-1", dtype="uint8"))
+    kinds = {problem.kind for problem in outcome.problems}
+    assert kinds == {"cast"}
+    assert {problem.key for problem in outcome.problems} <= {f"a/{name}" for name in tree(numbers / "a")}
+    assert not shards(tmp_path / "new", "a")
+
+
+def test_objects_beside_a_missing_chunk_become_text(tmp_path) -> None:
+    """A fill value of 0 is no str, and no chunk holds it."""
+    source = write_objects(tmp_path / "old")
+    assert zarrlift.migrate(source, tmp_path / "new", recipe=wish(chunks="6")).ok
+    assert read("zarr-python", tmp_path / "new", "objects").tolist() == ["", "", "", "x", "y", "z"]
+
+
+def test_objects_become_json_text_once(tmp_path) -> None:
+    source = write_objects(tmp_path / "old", fill=None)
+    recipe = wish(chunks="4", shards="2x", objects="json")
+    assert zarrlift.migrate(source, tmp_path / "new", recipe=recipe).ok
+    assert read("zarr-python", tmp_path / "new", "objects").tolist() == ["null"] * 3 + ['"x"', '"y"', '"z"']
+
+
+def test_a_bad_chunk_is_named_and_nothing_of_its_array_appears(numbers, tmp_path) -> None:
+    for name in ("0.0.0", "1.0.0"):
+        chunk = numbers / "a" / name
+        chunk.write_bytes(chunk.read_bytes()[:-2])
+    ran = migrate(numbers, tmp_path / "new", "--chunks", "5,5,5", "--shards", "2x")
+    assert {refusal["key"] for refusal in ran.refusals} == {"a/0.0.0", "a/1.0.0"}
+    assert not (tmp_path / "new/a/zarr.json").exists()
+
+
+# What is said beforehand
+
+
+class Watched(Silent):
+    """What a progress bar would show."""
+
+    def __init__(self) -> None:
+        self.total: tuple[int | None, int | None] = (None, None)
+        self.bytes = self.chunks = 0
+
+    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
+        self.total = (total_bytes, total_chunks)
+
+    def advance(self, chunks: int, nbytes: int) -> None:
+        self.chunks += chunks
+        self.bytes += nbytes
+
+
+@pytest.mark.parametrize("count", ROOM)
+def test_progress_ends_at_its_total(count, numbers, monkeypatch, tmp_path) -> None:
+    leave(count, monkeypatch)
+    seen = Watched()
+    outcome = zarrlift.migrate(numbers, tmp_path / "new", recipe=wish(chunks="3,2,5"), progress=seen)
+    (array,) = outcome.plan.arrays
+    assert seen.total == (array.bytes_read, array.reads)
+    assert seen.chunks == array.reads
+    # Chunks differ in size, and some of them are read more often than others.
+    assert seen.bytes == pytest.approx(array.bytes_read, rel=0.1)
+    if array.times_read == 1:
+        assert seen.bytes == array.bytes_in
+
+
+def test_the_plan_says_what_is_read_twice_and_what_that_takes(numbers, monkeypatch, tmp_path) -> None:
+    leave(300, monkeypatch)
+    plan = zarrlift.plan(numbers, tmp_path / "new", recipe=wish(chunks="3,2,5"))
+    (array,) = plan.arrays
+    assert array.times_read > 1
+    assert array.memory is not None
+    made = plan.to_json()["arrays"][0]
+    assert (made["times_read"], made["memory"]) == (array.times_read, array.memory)
+    assert zarrlift.plan(numbers, recipe=wish()).arrays[0].memory is None
+
+
+def test_a_chunk_that_no_memory_holds_is_refused_with_what_it_takes(tmp_path) -> None:
+    zarr.create_array(
+        tmp_path / "old", shape=(1000, 1000, 1000), chunks=(10, 1000, 1000), dtype="<u2", zarr_format=2
+    )
+    recipe = wish(chunks="1000,1000,10", memory=200_000_000)
+    plan = zarrlift.plan(tmp_path / "old", tmp_path / "new", recipe=recipe)
+    (problem,) = plan.refusals[0].problems
+    assert problem.kind == "memory"
+    assert problem.expected is not None
+    least = int(problem.expected.split()[2])
+    enough = zarrlift.plan(
+        tmp_path / "old", tmp_path / "new", recipe=wish(chunks="1000,1000,10", memory=least)
+    )
+    assert not enough.refusals
+
+
+def test_planning_many_axes_takes_no_longer_than_few(tmp_path) -> None:
+    """Five axes that nothing divides: few blocks are worth a look."""
+    zarr.create_array(
+        tmp_path / "old",
+        shape=(1009, 13, 2003, 30011, 30013),
+        chunks=(1, 1, 7, 512, 500),
+        dtype="<u2",
+        zarr_format=2,
+    )
+    plan = zarrlift.plan(tmp_path / "old", tmp_path / "new", recipe=wish(chunks="3,2,5,129,131", shards="2x"))
+    (array,) = plan.arrays
+    source, destination = array.source, array.destination
+    candidates = Candidates.of(source, destination)
+    assert np.prod([len(lengths) for lengths in candidates.objects]) < 20_000
+
+
+def test_no_more_workers_than_the_memory_is_for() -> None:
+    budget = blocks.BASE + 300
+    assert blocks.workers_within(budget, 100) == 3
+    assert blocks.workers_within(budget, 1000) == 1
+    assert blocks.workers_within(10 * budget, 100, processes=True) == 9
+
+
+def test_no_more_copies_of_the_process_than_the_memory_is_for(
+    numbers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forked_process, "may_fork", lambda: True)
+    (array,) = zarrlift.plan(numbers, recipe=wish(chunks="5,5,5")).arrays
+    tiny = replace(array, chunks=5000, bytes_in=500_000, memory=1000)
+    options = RunOptions(workers=4)
+    base = blocks.BASE
+    assert forks_for([tiny], options, base + 3 * (base + 1000), local=True) == 3
+    assert forks_for([tiny], options, base + 1000, local=True) == 0, "a thread will do"
+    assert forks_for([replace(tiny, memory=None)], options, base, local=True) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chunks": "64,0"}, "--chunks takes lengths"),
+        ({"chunks": "64,,64"}, "--chunks takes lengths"),
+        ({"chunks": "-2,3"}, "--chunks takes lengths"),
+        ({"chunks": "2,2,2", "codecs": "keep"}, "--codecs keep leaves the stored bytes alone"),
+        ({"memory": 127_999_999}, "--memory is too small"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_said_before_anything_is_read(options, message, numbers, tmp_path) -> None:
+    with pytest.raises(UsageError, match=message):
+        zarrlift.migrate(numbers, tmp_path / "new", recipe=wish(**options))
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_smallest_memory_is_enough_to_run(numbers, tmp_path) -> None:
+    assert migrate(numbers, tmp_path / "new", "--chunks", "5,5,5", "--memory", "128MB").code == 0
+    assert migrate(numbers, tmp_path / "less", "--chunks", "5,5,5", "--memory", "127MB").code == 2
+
+
+def test_a_recipe_file_says_it_by_path(tmp_path) -> None:
+    source = write_kinds(tmp_path / "old")
+    (tmp_path / "recipe.toml").write_text(
+        'memory = "256MB"\nshards = "2x"\n\n[arrays.big]\nchunks = "3,3"\nshards = "none"\n'
+    )
+    assert migrate(source, tmp_path / "new", "--recipe", tmp_path / "recipe.toml").code == 0
+    root = zarr.open_group(tmp_path / "new", mode="r")
+    assert (root["big"].chunks, root["big"].shards) == ((3, 3), None)
+    assert (root["plain"].chunks, root["plain"].shards) == ((3,), (6,))

@@ -1,0 +1,334 @@
+"""Rechunking in two passes: taken where one would read chunks again and again, and not seen in the result."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from tests.support.job_archives import tree
+from tests.zarrlift.jobs.faults.test_kill import run_and_kill
+from tests.zarrlift.transfer.test_regrid import leave
+
+import zarrlift
+from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.jobs.run import Run
+from zarrlift.planning import planner
+from zarrlift.planning.regrid import two_passes
+from zarrlift.planning.regrid.blocks import BASE, Blocks, cores
+from zarrlift.storage.local.scratch import PASSES
+from zarrlift.transfer import tasks
+
+SHAPE = (600, 400)
+ROOM = 20_000
+COLUMNS = zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="-1,2", shards="none"))
+
+
+@pytest.fixture(scope="module", params=["chunks", "shards"])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows, each a chunk, or one of sixteen in a shard; some are missing, and the fill value is not zero."""
+    folder = tmp_path_factory.mktemp("passes")
+    path = folder / "rows.zarr"
+    array = zarr.create_array(
+        path / "a", shape=SHAPE, chunks=(1, 400), dtype=">i4", compressors=None, zarr_format=2, fill_value=7
+    )
+    values = np.random.default_rng(1).integers(-999, 999, SHAPE)
+    array[:500] = values[:500]
+    array[550] = 1
+    (path / ".zgroup").write_text('{"zarr_format": 2}')
+    if request.param == "chunks":
+        return path
+    sharded = folder / "shards.zarr"
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(shards="16,1"))
+    assert zarrlift.migrate(path, sharded, recipe=recipe).ok
+    assert (sharded / "a/c/34/0").exists(), "a shard of which one row is there"
+    assert not (sharded / "a/c/33/0").exists()
+    return sharded
+
+
+@pytest.fixture
+def rows(made: Path, tmp_path: Path) -> Path:
+    """A copy of them, which a test may damage."""
+    return Path(shutil.copytree(made, tmp_path / made.name))
+
+
+class Killed(BaseException):
+    """Ends a run as a kill does, which nobody takes for a wish of the user's."""
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def tight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So little memory that one pass would read every chunk fifty times."""
+    leave(ROOM, monkeypatch)
+    monkeypatch.setattr(planner, "memory_budget", lambda _: BASE + 8 * cores() * ROOM)
+
+
+@pytest.fixture(scope="module")
+def ample(made: Path) -> dict[str, bytes]:
+    """What one pass makes of it, with all the memory it wants."""
+    result = made.parent / "ample.zarr"
+    assert zarrlift.migrate(made, result, recipe=COLUMNS).ok
+    return tree(result)
+
+
+def test_the_plan_says_so(rows: Path, tmp_path: Path, tight: None) -> None:
+    (array,) = zarrlift.plan(rows, tmp_path / "new", recipe=COLUMNS).arrays
+    assert array.between is not None
+    assert array.times_read < 5
+    (note,) = [problem for problem in array.problems if "two passes" in problem.message]
+    assert note.severity == "note"
+    assert type(array).from_json(array.to_json()) == array
+
+
+def test_one_pass_is_enough_where_there_is_memory(rows: Path, tmp_path: Path) -> None:
+    (array,) = zarrlift.plan(rows, tmp_path / "new", recipe=COLUMNS).arrays
+    assert array.between is None
+    assert array.times_read == 1
+
+
+def test_the_bytes_are_those_of_one_pass(
+    rows: Path, ample: dict[str, bytes], tmp_path: Path, tight: None
+) -> None:
+    outcome = zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
+    assert outcome.ok, outcome.problems
+    assert tree(tmp_path / "new") == ample
+    assert not (tmp_path / "new" / PASSES).exists() or not any((tmp_path / "new" / PASSES).iterdir())
+
+
+def test_what_lies_between_and_cannot_be_removed_fails_its_array(
+    rows: Path, ample: dict[str, bytes], tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Published above it, it would stay for good: a finished job has nothing to do."""
+
+    with monkeypatch.context() as patched:
+        rmtree = shutil.rmtree
+
+        def refuse(place: str, *, ignore_errors: bool = False) -> None:
+            if PASSES in place:
+                raise OSError(errno.EIO, "Input/output error", place)
+            rmtree(place, ignore_errors=ignore_errors)
+
+        patched.setattr(tasks.shutil, "rmtree", refuse)
+        (problem,) = zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS).problems
+    assert (problem.kind, problem.node) == ("storage", "a")
+    assert zarrlift.resume(tmp_path / "new").ok
+    assert tree(tmp_path / "new") == ample
+
+
+@pytest.mark.slow
+def test_they_are_over_processes_and_in_a_store(
+    rows: Path, ample: dict[str, bytes], tmp_path: Path, tight: None
+) -> None:
+    assert zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS, processes=True, workers=2).ok
+    assert tree(tmp_path / "new") == ample
+    place = f"memory://{tmp_path.name}/new"
+    assert zarrlift.migrate(rows, place, recipe=COLUMNS, job=tmp_path / "job.db").ok
+    assert np.array_equal(zarr.open_array(f"{place}/a")[:], zarr.open_array(rows / "a")[:])
+    assert zarrlift.verify(rows, place, full=True).ok
+
+
+@pytest.mark.slow(one_in=5)
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("moment", [0, 3, 20])
+def test_an_interrupted_run_goes_on(
+    moment: int,
+    rows: Path,
+    ample: dict[str, bytes],
+    tmp_path: Path,
+    tight: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record, seen = Job.record_task, []
+
+    def stop(self: Job, *arguments: object, **more: object) -> None:
+        record(self, *arguments, **more)  # type: ignore[arg-type]
+        seen.append(arguments)
+        if len(seen) > moment:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Job, "record_task", stop)
+        try:
+            zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
+        except zarrlift.Interrupted:
+            assert not (tmp_path / "new" / "a" / "zarr.json").exists()
+    zarrlift.resume(tmp_path / "new")
+    assert tree(tmp_path / "new") == ample
+
+
+def test_what_fails_in_the_first_pass_is_told_and_nothing_appears(
+    rows: Path, tmp_path: Path, tight: None
+) -> None:
+    key = "a/3.0" if (rows / "a" / "3.0").exists() else "a/c/3/0"
+    (rows / key).write_bytes(b"short")
+    outcome = zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
+    assert outcome.state == "incomplete"
+    assert {problem.key for problem in outcome.problems} == {key}
+    assert not (tmp_path / "new" / "a" / "zarr.json").exists()
+
+
+@pytest.mark.slow(one_in=5)
+@pytest.mark.parametrize("left", [0, 1, 5])
+def test_a_run_that_was_stopped_while_what_lies_between_is_removed(
+    left: int,
+    rows: Path,
+    ample: dict[str, bytes],
+    tmp_path: Path,
+    tight: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing of the result is made anew out of what is left of it."""
+    with monkeypatch.context() as patched:
+        rmtree, close = shutil.rmtree, Job.close
+
+        def stop(place: str, *, ignore_errors: bool = False) -> None:
+            if PASSES not in place:
+                return rmtree(place, ignore_errors=ignore_errors)
+            files = [path for path in Path(place).rglob("*") if path.is_file()]
+            for file in files[left:]:
+                file.unlink()
+            raise Killed
+
+        patched.setattr(tasks.shutil, "rmtree", stop)
+
+        def lose(job: Job) -> None:
+            if job._db.in_transaction:
+                job._db.execute("ROLLBACK")  # what is not committed is lost
+            close(job)
+
+        patched.setattr(Job, "close", lose)
+        patched.setattr(Run, "_commit_at_the_end", lambda run: None)
+        with pytest.raises(Killed):
+            zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
+    assert zarrlift.resume(tmp_path / "new", verify="none").ok
+    assert tree(tmp_path / "new") == ample
+    assert not (tmp_path / "new" / PASSES).exists()
+
+
+def test_undo_of_an_interrupted_run_removes_what_lies_between(
+    rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "_passed", interrupt)
+        with pytest.raises(zarrlift.Interrupted):
+            zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
+    assert list((tmp_path / "new" / PASSES).rglob("*"))
+    assert zarrlift.undo(tmp_path / "new").problems == ()
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow(one_in=2)
+def test_a_source_that_was_mended_is_not_mixed_with_what_lay_between(
+    rows: Path, tmp_path: Path, tight: None
+) -> None:
+    """Values of a chunk that has gone since must not come out of an earlier first pass."""
+    bad, gone = ("a/3.0", "a/4.0") if rows.name == "rows.zarr" else ("a/c/2/0", "a/c/1/0")
+    good = (rows / bad).read_bytes()
+    (rows / bad).write_bytes(b"short")
+    assert zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS).state == "incomplete"
+    (rows / bad).write_bytes(good)
+    (rows / gone).unlink()
+    outcome = zarrlift.resume(tmp_path / "new")
+    assert outcome.ok, outcome.problems
+    expected = zarr.open_array(rows / "a")[:]
+    assert np.array_equal(zarr.open_array(tmp_path / "new/a")[:], expected)
+
+
+# Rows that are missing decide what is written
+
+
+BANDS = zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="7,40", shards="none"))
+
+
+def test_a_chunk_that_no_row_reaches_stays_missing(
+    rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks between reach further than the rows that they were made of, which decide all the same."""
+    assert zarrlift.migrate(rows, tmp_path / "one", recipe=BANDS).ok
+    leave(ROOM, monkeypatch)
+    real = two_passes.two_passes
+
+    def always(source: object, destination: object, one: Blocks, *more: object, **most: object) -> object:
+        return real(source, destination, replace(one, times_read=99.0), *more, **most)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(two_passes, "two_passes", always)
+    monkeypatch.setattr(planner, "memory_budget", lambda _: BASE + 8 * cores() * ROOM)
+    outcome = zarrlift.migrate(rows, tmp_path / "two", recipe=BANDS)
+    assert outcome.ok, outcome.problems
+    between = outcome.plan.arrays[0].between
+    assert between is not None
+    assert between.layout.chunk_shape[0] > 7, "they reach over chunks of the result that stay missing"
+    made = tree(tmp_path / "two")
+    assert made == tree(tmp_path / "one")
+    assert {name.split("/")[2] for name in made if "/c/" in name} == {*map(str, range(72)), "78"}
+
+
+def test_a_shard_that_goes_away_between_the_passes_is_told(
+    rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the source has is looked at again before the second pass."""
+    passed = Run._passed
+
+    def damage(self: Run, arrays: list[object]) -> None:
+        passed(self, arrays)  # type: ignore[arg-type]
+        for file in (rows / "a/c/3").glob("*"):
+            file.write_bytes(b"short")
+
+    monkeypatch.setattr(Run, "_passed", damage)
+    outcome = zarrlift.migrate(rows, tmp_path / "new", recipe=COLUMNS)
+    if rows.name == "rows.zarr":
+        assert outcome.ok, "all of it was read before"
+        return
+    assert outcome.state == "incomplete"
+    assert {problem.key for problem in outcome.problems} == {"a/c/3/0"}
+    assert not (tmp_path / "new" / "a" / "zarr.json").exists()
+
+
+# Killed for real
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """48 MB in shards of rows: columns of it take two passes within the least memory there is."""
+    path = tmp_path_factory.mktemp("wide") / "wide.zarr"
+    array = zarr.create_array(
+        path, shape=(6000, 4000), chunks=(40, 4000), shards=(1200, 4000), dtype="uint16", compressors=None
+    )
+    array[:3600] = np.arange(3600, dtype="u2")[:, None] + np.arange(4000, dtype="u2")
+    return path
+
+
+WIDE = ("--chunks", "6000,20", "--shards", "none", "--codecs", "none", "--memory", "128MB")
+
+
+@pytest.mark.slow(one_in=4)
+@pytest.mark.needs_reader("once")
+@pytest.mark.parametrize("part", [0.2, 0.45, 0.7, 0.95])
+def test_a_killed_run_of_shards_goes_on(part: float, wide: Path, tmp_path: Path) -> None:
+    whole = wide.parent / "whole"
+    if not whole.exists():
+        done = run_and_kill(0, wide.parent, "migrate", str(wide), str(whole), *WIDE)
+        assert done.returncode == 0, done.stderr
+        (wide.parent / "changes").write_text(done.stderr.split()[-1])
+    recipe = zarrlift.Recipe(
+        base=zarrlift.ArrayRecipe(chunks="6000,20", shards="none", codecs="none"), memory=128_000_000
+    )
+    (array,) = zarrlift.plan(wide, recipe=recipe).arrays
+    assert array.between is not None
+    changes = int((wide.parent / "changes").read_text())
+    killed = run_and_kill(int(changes * part), tmp_path, "migrate", str(wide), str(tmp_path / "new"), *WIDE)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (tmp_path / "new/zarr.json").exists()
+    outcome = zarrlift.resume(tmp_path / "new")
+    assert outcome.ok, outcome.problems
+    assert tree(tmp_path / "new") == tree(whole)
+    assert not (tmp_path / "new" / PASSES).exists()

@@ -1,0 +1,390 @@
+"""The checks of a job: documents, samples, chunks and codecs, each shown to fail where it must."""
+
+from __future__ import annotations
+
+import lzma
+from dataclasses import replace
+from pathlib import Path
+
+import numcodecs
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zarrlift.archive.nodes import Layout
+from zarrlift.planning.plans import ArrayPlan, Move
+from zarrlift.planning.routes import Route
+from zarrlift.storage.base import LocalStorage
+from zarrlift.transfer.recheck import decode, recheck_decoded
+from zarrlift.verification.documents import document_problems
+from zarrlift.verification.sampled_chunks import compare_chunks
+from zarrlift.verification.sampling import MOST_LEAVES, Sampler, a_missing_chunk, first_look
+from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.codecs.pipeline import Pipeline
+from zarrstack.core.data_types.compare import matches_json_text, mismatch, same
+from zarrstack.core.data_types.v3 import DataType
+from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
+from zarrstack.core.grid.grid import Grid
+
+BYTES = CodecSpec("bytes", {"endian": "little"})
+ZSTD = CodecSpec("zstd", {"level": 3, "checksum": False})
+TRANSPOSE = CodecSpec("transpose", {"order": [1, 0]})
+
+
+def layout(
+    *codecs: CodecSpec,
+    shape: tuple[int, ...] = (7, 5),
+    chunks: tuple[int, ...] = (3, 2),
+    data_type: str = "float32",
+    fill: object = 0.0,
+    keys: KeyEncoding = KeyEncoding("v2", "."),  # noqa: B008 - frozen
+    names: tuple[str | None, ...] | None = None,
+) -> Layout:
+    return Layout(
+        shape=shape,
+        data_type=DataType(data_type),
+        fill_value=fill,
+        chunk_shape=chunks,
+        chain=Chain(codecs or (BYTES,)),
+        keys=keys,
+        dimension_names=names,
+    )
+
+
+def document(of: Layout, **changes: object) -> dict:
+    made = {
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": list(of.shape),
+        "data_type": of.data_type.to_json(),
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(of.chunk_shape)}},
+        "chunk_key_encoding": of.keys.to_json(),
+        "fill_value": of.fill_value,
+        "codecs": of.chain.to_json(),
+        "attributes": {},
+    }
+    if of.dimension_names is not None:
+        made["dimension_names"] = list(of.dimension_names)
+    return {**made, **changes}
+
+
+def plan(source: Layout, destination: Layout | None = None, path: str = "a", **changes: object) -> ArrayPlan:
+    target = source if destination is None else destination
+    route = Route(name="relink", shared=len(source.chain.codecs), reason="test")
+    move = Move(path=path, source=source, destination=target, route=route)
+    return ArrayPlan(move=move, document=document(target), **changes)
+
+
+def write(root: Path, of: Layout, values: np.ndarray, path: str = "a", leave_out: tuple = ()) -> LocalStorage:
+    """The chunks of an array, by our own encoder."""
+    storage = LocalStorage(root)
+    pipeline = Pipeline(of.chain, of.chunk_shape, of.data_type)
+    for index in range(of.grid.total):
+        place = of.grid.coordinates(index)
+        if index in leave_out:
+            continue
+        chunk = np.zeros(of.chunk_shape, dtype=values.dtype)
+        chunk[of.grid.valid(place)] = values[of.grid.region(place)]
+        storage.put(f"{path}/{of.keys.key(place)}", bytes(pipeline.encode(chunk)))
+    return storage
+
+
+VALUES = np.arange(35, dtype="f4").reshape(7, 5) - 3
+
+
+# ----- values
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (np.array([0.0]), np.array([-0.0])),
+        (np.array([0x7FC00001], "u4").view("f4"), np.array([np.nan], "f4")),
+        (np.array([1], "i4"), np.array([1], "u4")),
+        (np.array([1, 2]), np.array([[1, 2]])),
+        (np.array(["a"], object), np.array([b"a"], object)),
+        (np.array(["a"], "U1"), np.array(["a"], "U2")),
+        (np.array([(1, 2.0)], "i4,f8"), np.array([(1, -2.0)], "i4,f8")),
+        (np.array([(1, [2, 3])], "i4,2i2"), np.array([(1, [2, 4])], "i4,2i2")),
+        (np.array([1, True], object), np.array([1, 1], object)),
+        (np.array("NaT", "M8[s]"), np.array(0, "M8[s]")),
+        (np.array([b"ab"], "V2"), np.array([b"ac"], "V2")),
+        (np.array([1 + 0j]), np.array([complex(1, -0.0)])),
+    ],
+    ids=[
+        "the sign of zero", "a NaN payload", "signedness", "shape", "str and bytes", "string length",
+        "a struct's field", "a sub-array's element", "True and 1", "NaT and the epoch", "raw bytes",
+        "the sign of an imaginary zero",
+    ],
+)  # fmt: skip
+def test_arrays_differ_by(found: np.ndarray, expected: np.ndarray) -> None:
+    assert mismatch(found, expected) is not None
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (np.array([1, 2], ">i4"), np.array([1, 2], "<i4")),
+        (np.asfortranarray(VALUES), VALUES),
+        (np.array([np.nan]), np.array([np.nan])),
+        (np.array([(1, 2)], np.dtype("i1,i4", align=True)), np.array([(1, 2)], "i1,>i4")),
+        (np.array(["a", ""], object), np.array(["a", ""], np.dtypes.StringDType())),
+        (np.array(3.5), np.array(3.5)),
+        (np.zeros((0, 3)), np.zeros((0, 3))),
+        (np.zeros(2, "V0"), np.zeros(2, "V0")),
+    ],
+    ids=["byte order", "memory order", "NaN", "padding", "kinds of string", "0-d", "empty", "zero bytes"],
+)
+def test_arrays_do_not_differ_by(found: np.ndarray, expected: np.ndarray) -> None:
+    assert mismatch(found, expected) is None
+
+
+@given(st.integers(0, 34), st.integers(0, 31))
+def test_one_flipped_bit_is_found_and_placed(place: int, bit: int) -> None:
+    other = VALUES.copy()
+    other.view("u4").reshape(-1)[place] ^= np.uint32(1 << bit)
+    found = mismatch(other, VALUES)
+    assert found is not None
+    assert (found.count, found.index) == (1, (place // 5, place % 5))
+
+
+def test_objects_are_the_same_only_with_their_types() -> None:
+    assert same({"a": [1, float("nan")]}, {"a": [1, float("nan")]})
+    assert not same({"a": [1]}, {"a": [1.0]})
+    assert not same((1,), [1])
+
+
+def test_json_texts_are_compared_as_values() -> None:
+    assert matches_json_text('{"b": 1, "a": [1.5, "NaN"]}', {"a": [1.5, float("nan")], "b": 1})
+    assert not matches_json_text('{"a": 1}', {"a": True})
+    assert not matches_json_text("{", {})
+
+
+# ----- documents
+
+
+def test_a_document_that_says_what_its_layout_says_has_no_problem() -> None:
+    for of in (layout(), layout(TRANSPOSE, BYTES, ZSTD, names=("y", None)), layout(fill="NaN")):
+        assert document_problems(plan(of)) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"shape": [7, 6]}, "shape"),
+        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [3, 3]}}}, "chunk shape"),
+        ({"data_type": "int32", "fill_value": 0}, "data type"),
+        ({"fill_value": -0.0}, "fill value"),
+        ({"fill_value": "0x7fc00001"}, "fill value"),
+        ({"dimension_names": ["y", "x"]}, "dimension names"),
+        ({"chunk_key_encoding": {"name": "v2", "configuration": {"separator": "/"}}}, "chunk key encoding"),
+        ({"codecs": [{"name": "bytes", "configuration": {"endian": "big"}}]}, "codec chain"),
+        ({"codecs": [TRANSPOSE.to_json(), BYTES.to_json()]}, "codec chain"),
+        ({"zarr_format": 2}, "zarr-python does not read"),
+        ({"storage_transformers": [{"name": "mine"}]}, "storage transformers"),
+        ({"fill_value": None}, "zarr-python does not read"),
+        ({"codecs": [{"name": "nonsense"}]}, "zarr-python does not read"),
+    ],
+    ids=lambda case: next(iter(case)) if isinstance(case, dict) else case,
+)
+def test_a_document_that_says_something_else_is_a_problem(change: dict, word: str) -> None:
+    good = plan(layout())
+    problems = document_problems(replace(good, document={**good.document, **change}))
+    assert len(problems) == 1
+    assert word in str(problems[0])
+    assert (problems[0].node, problems[0].key) == ("a", "a/zarr.json")
+
+
+def test_what_identical_documents_cost_is_remembered_and_faults_are_not_lost() -> None:
+    good = plan(layout())
+    bad = replace(good, document={**good.document, "fill_value": 1.0})
+    for _ in range(2):
+        assert document_problems(good) == ()
+        assert len(document_problems(bad)) == 1
+    other = replace(good, move=replace(good.move, path="b", destination=layout(shape=(9, 9))))
+    assert len(document_problems(other)) == 1  # its document still says (7, 5)
+
+
+# ----- the sample
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=0, max_size=3),
+    st.randoms(use_true_random=False),
+    st.data(),
+)
+def test_a_sample_is_of_chunks_that_are_there_and_a_missing_one_is_not(counts, rng, data) -> None:
+    grid = Grid(tuple(2 * n - 1 for n in counts), (2,) * len(counts))
+    kept = data.draw(st.sets(st.integers(0, grid.total - 1)))
+    present = np.array(sorted(kept), dtype=np.int64)
+    chosen = first_look(grid, present, rng, random_leaves=3)
+    assert set(chosen) <= kept
+    assert not kept or {min(kept), max(kept)} <= set(chosen)
+    missing = a_missing_chunk(grid, present, rng)
+    assert len(missing) == (len(kept) < grid.total)
+    assert all(0 <= index < grid.total and index not in kept for index in missing)
+
+
+def test_a_sample_holds_first_last_and_edge_and_one_missing_chunk() -> None:
+    of = layout(shape=(100, 100), chunks=(10, 7))
+    present = np.delete(np.arange(150), 40)
+    chosen = Sampler("job").choose(plan(of), present)
+    assert {0, 149, 40} <= set(chosen)
+    assert any(of.grid.coordinates(index)[1] == 14 for index in chosen)
+    assert 40 not in Sampler("job").choose(plan(of, fill_is_null=True), present)
+
+
+def test_a_sample_depends_on_the_job_alone() -> None:
+    of, present = layout(shape=(1000,), chunks=(1,)), np.arange(1000)
+    first, again, other = (Sampler(name).choose(plan(of), present) for name in ("one", "one", "two"))
+    assert first == again
+    assert first != other
+
+
+def test_a_job_samples_every_kind_of_array_and_stays_bounded() -> None:
+    sampler, present = Sampler("job"), np.arange(9)
+    kinds = [layout(BYTES), layout(BYTES, ZSTD), layout(TRANSPOSE, BYTES), layout(data_type="int32", fill=0)]
+    alike = [sampler.choose(plan(layout(), path=str(n)), present) for n in range(500)]
+    assert 16 < sum(map(len, alike)) <= MOST_LEAVES
+    late = [sampler.choose(plan(of), present) for of in kinds[1:]]
+    assert all(late)
+    huge = layout(shape=(10**6,), chunks=(10**5,))
+    huge_zstd = layout(BYTES, ZSTD, shape=(10**6,), chunks=(10**5,))
+    assert len(sampler.choose(plan(huge, huge_zstd), np.arange(10))) >= 1
+
+
+# ----- chunks
+
+
+@pytest.mark.parametrize("codecs", [(BYTES,), (BYTES, ZSTD), (TRANSPOSE, BYTES)], ids=str)
+def test_equal_chunks_have_no_problem(tmp_path: Path, codecs: tuple) -> None:
+    source, target = layout(*codecs), layout(BYTES, ZSTD, keys=KeyEncoding("default", "/"))
+    old = write(tmp_path / "old", source, VALUES, leave_out=(4,))
+    new = write(tmp_path / "new", target, VALUES, leave_out=(4,))
+    assert compare_chunks(plan(source, target), old, new, tuple(range(9))) == ()
+
+
+def damage(storage: LocalStorage, key: str, how: str) -> None:
+    data = bytearray(storage.get(key) or b"")
+    if how == "a bit":
+        data[5] ^= 1
+        storage.put(key, bytes(data))
+    elif how == "cut short":
+        storage.put(key, bytes(data[:-3]))
+    elif how == "gone":
+        storage.delete(key)
+    elif how == "garbage":
+        storage.put(key, b"\xff" * 7)
+
+
+@pytest.mark.parametrize("how", ["a bit", "cut short", "gone", "garbage"])
+@pytest.mark.parametrize("side", ["source", "destination"])
+def test_a_damaged_chunk_on_either_side_is_a_problem_with_its_key(tmp_path, how: str, side: str) -> None:
+    of = layout()
+    stores = {name: write(tmp_path / name, of, VALUES) for name in ("source", "destination")}
+    damage(stores[side], "a/1.1", how)
+    problems = compare_chunks(plan(of), stores["source"], stores["destination"], tuple(range(9)))
+    assert [problem.key for problem in problems] == ["a/1.1"]
+    assert problems[0].node == "a"
+
+
+def test_a_missing_chunk_must_read_as_the_fill_value(tmp_path: Path) -> None:
+    source, target = layout(fill=1.0), layout(fill=2.0)
+    old = write(tmp_path / "old", source, VALUES, leave_out=(0,))
+    new = write(tmp_path / "new", target, VALUES, leave_out=(0,))
+    (problem,) = compare_chunks(plan(source, target), old, new, (0, 1))
+    assert problem.key == "a/0.0"
+    assert "1.0" in str(problem.expected)
+    assert compare_chunks(plan(source, target, fill_is_null=True), old, new, (0, 1)) == ()
+
+
+def test_a_missing_chunk_stays_missing(tmp_path: Path) -> None:
+    of = layout()
+    old = write(tmp_path / "old", of, VALUES * 0, leave_out=(0,))
+    new = write(tmp_path / "new", of, VALUES * 0)
+    (problem,) = compare_chunks(plan(of), old, new, (0, 1))
+    assert problem.found == "a stored chunk"
+
+
+def test_many_threads_may_compare_at_once(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    of = layout(BYTES, ZSTD)
+    old, new = (write(tmp_path / name, of, VALUES) for name in ("old", "new"))
+    with ThreadPoolExecutor(8) as pool:
+        results = pool.map(lambda _: compare_chunks(plan(of), old, new, tuple(range(9))), range(40))
+        assert set(results) == {()}
+
+
+# ----- codecs, against numcodecs
+
+V2_CODECS = [
+    [],
+    [{"id": "zlib", "level": 1}],
+    [{"id": "bz2", "level": 1}],
+    [{"id": "lz4", "acceleration": 1}],
+    [{"id": "delta", "dtype": "<i4"}, {"id": "zlib", "level": 1}],
+    [{"id": "shuffle", "elementsize": 4}, {"id": "blosc", "cname": "lz4", "clevel": 5, "shuffle": 1}],
+    [{"id": "crc32"}],
+]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["<i4", ">i4"])
+@pytest.mark.parametrize("codecs", V2_CODECS, ids=lambda codecs: "+".join(c["id"] for c in codecs) or "none")
+def test_numcodecs_alone_decodes_what_numcodecs_encoded(codecs: list, dtype: str, order: str) -> None:
+    values = np.arange(-2, 4, dtype=dtype).reshape(3, 2)
+    payload = values.tobytes(order=order)
+    data = np.frombuffer(payload, dtype)
+    for config in codecs:
+        own = {**config, "dtype": dtype} if "dtype" in config else config
+        data = numcodecs.get_codec(own).encode(data)
+    endian = "little" if dtype[0] == "<" else "big"
+    chain = Chain(
+        (
+            *((TRANSPOSE,) if order == "F" else ()),
+            CodecSpec("bytes", {"endian": endian}),
+            *(
+                CodecSpec(
+                    f"numcodecs.{c['id']}",
+                    {k: (dtype if k == "dtype" else v) for k, v in c.items() if k != "id"},
+                )
+                for c in codecs
+            ),
+        )
+    )
+    of = replace(layout(data_type="int32", fill=0), chain=chain)
+    raw = np.asarray(data).tobytes() if not isinstance(data, bytes) else data
+    assert mismatch(decode(of, raw), values) is None
+    assert recheck_decoded(plan(of), raw, values) == ()
+    assert len(recheck_decoded(plan(of), raw, (values + 1).astype(dtype))) == 1
+
+
+def test_filters_stated_for_an_xz_stream_are_rechecked_by_what_the_stream_says() -> None:
+    values = np.arange(6, dtype="<i4").reshape(3, 2)
+    filters = [{"id": lzma.FILTER_DELTA, "dist": 4}, {"id": lzma.FILTER_LZMA2, "preset": 1}]
+    stated = CodecSpec("numcodecs.lzma", {"format": 1, "check": -1, "preset": None, "filters": filters})
+    of = replace(layout(data_type="int32", fill=0), chain=Chain((BYTES, stated)))
+    payload = lzma.compress(values.tobytes(), format=lzma.FORMAT_XZ, filters=filters)
+    assert recheck_decoded(plan(of), payload, values) == ()
+    assert len(recheck_decoded(plan(of), payload, values + 1)) == 1
+
+
+def test_numcodecs_own_failure_is_a_problem_not_a_crash() -> None:
+    of = replace(layout(data_type="int32", fill=0), chain=Chain((BYTES, ZSTD)))
+    (problem,) = recheck_decoded(plan(of), b"garbage", np.zeros((3, 2), "i4"))
+    assert problem.kind == "verify-codec"
+
+
+def test_a_pickle_is_never_unpickled_for_a_check() -> None:
+    of = layout(CodecSpec("numcodecs.pickle"), data_type="object", fill=None)
+    bomb = b"cos\nsystem\n(S'touch /tmp/never'\ntR."
+    assert recheck_decoded(plan(of), bomb, np.zeros((3, 2), object)) == ()
+
+
+def test_strings_are_rechecked_as_values() -> None:
+    values = np.array([["a", ""], ["bé", "c"], ["d", "e"]], dtype=object)
+    of = layout(CodecSpec("vlen-utf8"), data_type="string", fill="")
+    payload = bytes(numcodecs.VLenUTF8().encode(values.reshape(-1)))
+    assert recheck_decoded(plan(of), payload, values) == ()

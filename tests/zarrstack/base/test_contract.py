@@ -1,0 +1,249 @@
+"""What every layer and every stack can rely on."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+
+import pytest
+import zarr
+from tests.support.example_layers import Count, CountSync, Mask, Top
+from zarr.abc.store import SupportsGetSync
+from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.storage import LocalStore, LoggingStore, MemoryStore, StorePath
+
+from zarrstack import Rekey, StorageTransformer, stack
+from zarrstack.base.descend import descend, serves_sync
+from zarrstack.core.errors import MetadataError, UsageError
+
+PROTOTYPE = default_buffer_prototype()
+
+
+def get(store, key):
+    value = asyncio.run(store.get(key, PROTOTYPE))
+    return None if value is None else value.to_bytes()
+
+
+def put(store, key, value):
+    asyncio.run(store.set(key, cpu.Buffer.from_bytes(value)))
+
+
+def test_a_stack_reads_from_the_array_down_to_the_store():
+    bottom, upper, lower = MemoryStore(), Count(), Mask()
+    store = stack(bottom, upper, lower)
+    assert [type(each) for each in descend(store)] == [Count, Mask, MemoryStore]
+    assert (store, upper.below, lower.below) == (upper, lower, bottom)
+
+
+def test_the_layers_of_a_stack_are_the_objects_that_were_given():
+    count = Count()
+    put(stack(MemoryStore(), count), "a", b"1")
+    assert count.seen == {("set", "a"): 1}
+
+
+def test_a_stack_prints_the_call_that_makes_it(tmp_path):
+    store = stack(LocalStore(tmp_path), Count(), Mask(mask=7))
+    assert repr(store) == f"stack(LocalStore('file://{tmp_path}'), Count(), Mask(mask=7))"
+    assert str(store) == f"count > mask > file://{tmp_path}"
+    assert repr(Mask(mask=7)) == "Mask(mask=7)"
+
+
+def test_secrets_are_neither_printed_nor_written():
+    class Secret(Mask):
+        name = "secret"
+        secrets = frozenset({"mask"})
+
+    assert "mask=77" not in repr(stack(MemoryStore(), Secret(mask=77)))
+    assert Secret(mask=77).to_json() == {"name": "secret", "configuration": {}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ([Mask(mask=1)], [Mask(mask=1)], True),
+        ([Mask(mask=1)], [Mask(mask=2)], False),
+        ([Mask(mask=1)], [Mask()], False),
+        ([Count(), Mask()], [Mask(), Count()], False),
+        ([Count()], [CountSync()], False),
+    ],
+    ids=["same options", "other option", "option or default", "other order", "subclass"],
+)
+def test_stacks_are_equal_when_layers_options_and_stores_are(one, other, same):
+    one, other = pickle.loads(pickle.dumps([one, other]))
+    bottom = MemoryStore()
+    assert (stack(bottom, *one) == stack(bottom, *other)) is same
+
+
+def test_stacks_over_other_stores_differ(tmp_path):
+    assert stack(LocalStore(tmp_path), Mask()) != stack(LocalStore(tmp_path / "b"), Mask())
+
+
+def test_an_inner_layer_is_found_also_through_stores_of_zarr():
+    mask, bottom = Mask(), MemoryStore()
+    store = stack(LoggingStore(stack(bottom, mask)), Count())
+    assert store.inner(Mask) is mask
+    assert store.inner(MemoryStore) is bottom
+    assert store.inner(Top) is None
+
+
+def test_a_layer_stands_in_one_stack_only():
+    mask = Mask()
+    stack(MemoryStore(), mask)
+    with pytest.raises(UsageError, match="has a store already"):
+        stack(MemoryStore(), mask)
+    twice = Mask()
+    with pytest.raises(UsageError, match="has a store already"):
+        stack(MemoryStore(), twice, twice)
+
+
+# ----- slips of whoever writes a layer
+
+
+def test_a_layer_needs_a_name_of_its_own():
+    class Nameless(StorageTransformer):
+        pass
+
+    with pytest.raises(TypeError, match="the class Nameless has no name: write name = "):
+        Nameless()
+
+
+def test_options_are_given_by_keyword():
+    with pytest.raises(TypeError, match=r"Mask\(\) takes options by keyword only"):
+        Mask(None, 7)
+
+
+def test_a_layer_that_does_not_call_the_constructor_above_it_is_told_to():
+    class Hasty(StorageTransformer):
+        name = "hasty"
+
+        def __init__(self, store=None):
+            pass
+
+    with pytest.raises(UsageError, match=r"'hasty' is not initialised. Call super\(\).__init__\(store\)"):
+        stack(MemoryStore(), Hasty())
+
+
+@pytest.mark.parametrize(
+    "bottom",
+    [7, None, "", "nowhere-at-all://x", StorePath(MemoryStore(), "a")],
+    ids=["number", "None", "no path", "unknown protocol", "path in a store"],
+)
+def test_what_is_no_store_carries_no_stack(bottom):
+    with pytest.raises(UsageError, match=r"a stack stands on a store; found .*; expected a zarr Store"):
+        stack(bottom, Mask())
+
+
+BOTTOMS = {
+    "text": str,
+    "path": lambda folder: folder,
+    "URL": lambda folder: f"local://{folder}",
+    "store": LocalStore,
+    "store path": lambda folder: StorePath(LocalStore(folder)),
+    "dictionary": lambda folder: {},
+}
+
+
+@pytest.mark.parametrize("given", BOTTOMS.values(), ids=BOTTOMS)
+def test_a_stack_stands_on_whatever_zarr_takes_for_a_store(given, tmp_path):
+    folder = tmp_path / "not" / "yet"
+    bottom = given(folder)
+    options = {"storage_options": {"auto_mkdir": True}} if isinstance(bottom, str) and "://" in bottom else {}
+    store = stack(bottom, Mask(), **options)
+    assert not folder.exists()
+    zarr.create_array(store, name="a", shape=(2,), dtype="i4")[:] = [1, 2]
+    assert zarr.open_array(store, path="a", mode="r")[:].tolist() == [1, 2]
+    again = stack(bottom, Mask(), **options)
+    assert zarr.open_array(again, path="a", mode="r")[:].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda top, mask: stack(MemoryStore(), top, mask),
+        lambda top, mask: stack(MemoryStore(), top, Count(), mask),
+        lambda top, mask: stack(stack(MemoryStore(), mask), top),
+        lambda top, mask: stack(LoggingStore(stack(MemoryStore(), mask)), top),
+    ],
+    ids=["next", "deeper", "in the store", "under a store of zarr"],
+)
+def test_a_wrong_order_is_refused_with_the_reason(make):
+    top = Top()
+    with pytest.raises(UsageError, match=r"'top' cannot stand over 'mask': it needs the values as they are"):
+        make(top, Mask())
+    stack(MemoryStore(), Mask(), top)  # and nothing was bound
+
+
+def test_a_layer_that_does_not_get_along_with_the_store_leaves_the_others_free():
+    upper, lower, rekey = Count(), Mask(), Rekey(rules=["chunks"])
+    with pytest.raises(MetadataError, match="no JSON"):
+        stack(MemoryStore({"a/zarr.json": cpu.Buffer.from_bytes(b"?")}), upper, rekey, lower)
+    assert stack(MemoryStore(), upper, rekey, lower) is upper
+
+
+def test_what_is_no_layer_is_refused():
+    with pytest.raises(UsageError, match="made of layers"):
+        stack(MemoryStore(), MemoryStore())
+
+
+def test_a_read_only_copy_shares_what_the_layer_counts():
+    count = Count()
+    copy = stack(MemoryStore(), count).with_read_only(True)
+    assert get(copy, "a") is None
+    assert count.seen == {("get", "a"): 1}
+
+
+def test_a_layer_without_synchronous_methods_does_not_seem_to_have_them():
+    assert not isinstance(stack(MemoryStore(), Mask()), SupportsGetSync)
+    assert not serves_sync(stack(MemoryStore(), Mask()))
+    assert serves_sync(stack(MemoryStore(), CountSync()))
+
+
+def test_the_store_below_decides_whether_synchronous_methods_can_serve():
+    assert not serves_sync(stack(MemoryStore(), CountSync(), Mask()))
+    assert serves_sync(stack(MemoryStore(), CountSync(), CountSync()))
+
+
+@pytest.mark.parametrize("method", ["get", "set", "delete"])
+def test_a_subclass_that_changes_a_method_loses_the_synchronous_ones_it_did_not_write(method):
+    changed = type("Changed", (CountSync,), {"name": "changed", method: getattr(Mask, method)})
+    assert changed.get_sync is changed.set_sync is changed.delete_sync is None
+
+
+def test_deleting_a_folder_leaves_no_empty_folders_behind(tmp_path):
+    store = stack(LocalStore(tmp_path), Mask())
+    put(store, "a/b/c", b"1")
+    put(store, "d", b"2")
+    asyncio.run(store.delete_dir("a"))
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+    asyncio.run(store.clear())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_layer_with_its_own_listing_lists_through_it_everywhere():
+    class Prefix(StorageTransformer):
+        name = "prefix"
+
+        async def list_prefix(self, prefix):
+            async for key in self._store.list_prefix("x/" + prefix):
+                yield key.removeprefix("x/")
+
+    async def listed(listing):
+        return sorted([key async for key in listing])
+
+    bottom = MemoryStore()
+    for key in ("x/a/b", "x/a/c", "y/z"):
+        put(bottom, key, b"")
+    store = stack(bottom, Prefix())
+    assert asyncio.run(listed(store.list())) == ["a/b", "a/c"]
+    assert asyncio.run(listed(store.list_dir(""))) == ["a"]
+    assert asyncio.run(listed(store.list_dir("a/"))) == ["b", "c"]
+    assert asyncio.run(store.is_empty("y"))
+
+
+def test_open_makes_an_open_layer_over_a_store_or_a_class_of_stores():
+    assert asyncio.run(Mask.open(MemoryStore(), mask=3))._is_open
+    assert asyncio.run(Mask.open(MemoryStore))._is_open
+    store = asyncio.run(Mask.open(MemoryStore()))
+    with store as same:
+        assert same is store
+    assert not store._is_open

@@ -1,0 +1,476 @@
+"""The disk tier: one budget for all processes, damage that is never served, a full disk that stops nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import os
+import shutil
+
+import pytest
+from tests.support.counted import Counted, Hours, buffer, read
+from tests.zarrstack.layers.cache.test_processes import size
+from zarr.storage import LocalStore, MemoryStore
+
+from zarrstack.core.errors import StorageError, UsageError
+from zarrstack.layers.cache import folder_control as control
+from zarrstack.layers.cache import folder_tier as local
+from zarrstack.layers.cache.layer import Cache
+
+BUDGET = 60_000
+VALUE = 4096
+
+
+def run(body):
+    return asyncio.run(body())
+
+
+@pytest.fixture
+def below():
+    return Counted({f"a/{place}": buffer(bytes([place]) * VALUE) for place in range(40)})
+
+
+@pytest.fixture
+def open_cache(tmp_path, below):
+    """Makes caches over one folder; each is like one process."""
+    made = []
+
+    def make(**options):
+        options = {
+            "disk": tmp_path / "tier",
+            "disk_bytes": BUDGET,
+            "source": "x",
+            "memory_bytes": 0,
+        } | options
+        made.append(Cache(below, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+async def fill(store, count=40):
+    for place in range(count):
+        assert await read(store, f"a/{place}") == bytes([place]) * VALUE
+
+
+# -- budget -----------------------------------------------------------------------------------------
+
+
+def test_each_later_process_stays_within_the_same_budget(open_cache, tmp_path) -> None:
+    """zp#4282: a folder grew by its whole budget with every process that opened it."""
+
+    async def body():
+        for _ in range(3):
+            store = open_cache()
+            await fill(store)
+            assert size(tmp_path / "tier") == store.figures().disk_bytes <= BUDGET
+            store.close()
+
+    run(body)
+
+
+def test_processes_at_the_same_time_share_one_budget(open_cache, tmp_path) -> None:
+    async def body():
+        first, second = open_cache(), open_cache()
+        await asyncio.gather(fill(first), fill(second))
+        assert size(tmp_path / "tier") == first.figures().disk_bytes == second.figures().disk_bytes <= BUDGET
+
+    run(body)
+
+
+def test_a_smaller_budget_is_kept_from_the_start(open_cache, tmp_path) -> None:
+    async def body():
+        store = open_cache()
+        await fill(store)
+        store.close()
+        await read(open_cache(disk_bytes=30_000), "a/0")
+        assert size(tmp_path / "tier") <= 30_000
+
+    run(body)
+
+
+def test_the_order_of_use_is_known_to_the_next_process(open_cache, below) -> None:
+    """zp#4282: what an earlier process left could not be ranked, nor let go."""
+
+    async def body():
+        first = open_cache()
+        await fill(first, 10)
+        await read(first, "a/0")  # the oldest record, and now the newest
+        first.close()
+        second = open_cache()
+        for place in range(10, 20):
+            await read(second, f"a/{place}")
+        misses = second.figures().misses
+        await read(second, "a/0")
+        assert second.figures().misses == misses
+        await read(second, "a/1")
+        assert second.figures().misses == misses + 1
+
+    run(body)
+
+
+def test_half_a_record_of_a_dead_process_is_removed(open_cache, tmp_path) -> None:
+    async def body():
+        store = open_cache()
+        await fill(store, 2)
+        store.close()
+        (tmp_path / "tier" / "partial" / "5000-dead").write_bytes(bytes(100))
+        store = open_cache()
+        await fill(store, 2)
+        assert store.figures().hits == 2
+        assert os.listdir(tmp_path / "tier" / "partial") == []
+
+    run(body)
+
+
+# -- processes that share a folder ----------------------------------------------------------------
+
+
+def test_a_write_by_one_process_is_seen_in_the_memory_of_another(open_cache) -> None:
+    async def body():
+        first, second = open_cache(memory_bytes=100_000), open_cache(memory_bytes=100_000)
+        assert await read(first, "a/0") == await read(second, "a/0")
+        assert await read(second, "a/99") is None
+        await first.set("a/0", buffer(b"new"))
+        await first.set_if_not_exists("a/99", buffer(b"99"))
+        assert await read(second, "a/0") == b"new"
+        assert await read(second, "a/99") == b"99"
+        await second.delete_dir("a")
+        assert await read(first, "a/0") is None
+
+    run(body)
+
+
+def test_a_process_that_died_while_writing_leaves_no_old_value_behind(open_cache, below) -> None:
+    async def body():
+        store = open_cache()
+        await read(store, "a/0")
+        store._state.place("a/0").begin()  # and then it dies
+        await below.set("a/0", buffer(b"new"))
+        other = open_cache()
+        assert await read(other, "a/0") == b"new"
+        await below.set("a/0", buffer(b"newer"))  # its writing may have landed late
+        assert await read(other, "a/0") == b"newer"
+        store.close()
+        other.close()
+        healed = open_cache()
+        await read(healed, "a/0")
+        await read(healed, "a/0")
+        assert healed.figures().hits == 1
+
+    run(body)
+
+
+def test_sources_in_one_folder_are_kept_apart(tmp_path) -> None:
+    """Two archives have an `a/0` each, and a layer between may change the bytes."""
+
+    async def body():
+        stores = [LocalStore(tmp_path / name) for name in ("one", "two")]
+        for place, store in enumerate(stores):
+            await store.set("a/0", buffer(bytes([place])))
+        for _ in range(2):
+            for place, store in enumerate(stores):
+                cache = Cache(store, disk=tmp_path / "tier", memory_bytes=0)
+                assert await read(cache, "a/0") == bytes([place])
+
+    run(body)
+
+
+def test_a_store_without_a_name_needs_one(tmp_path) -> None:
+    """The address of a MemoryStore is another one's in the next process."""
+    with pytest.raises(UsageError, match="source="):
+        asyncio.run(read(Cache(MemoryStore(), disk=tmp_path), "a/0"))
+
+
+def test_a_folder_that_was_removed_is_made_anew(open_cache, tmp_path, below) -> None:
+    async def body():
+        store = open_cache(memory_bytes=100_000)
+        await fill(store, 3)
+        shutil.rmtree(tmp_path / "tier")
+        await fill(store, 5)
+        other = open_cache()
+        await store.set("a/0", buffer(b"new"))
+        assert await read(other, "a/0") == b"new"
+        assert await read(store, "a/0") == b"new"
+
+    run(body)
+
+
+# -- damage -----------------------------------------------------------------------------------------
+
+
+def records(tier):
+    return sorted(path for path in (tier / "objects").rglob("*") if path.is_file())
+
+
+DAMAGE = {
+    "a flipped bit": lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
+    "a flipped bit in the header": lambda data: data[:26] + bytes([data[26] ^ 1]) + data[27:],
+    "half": lambda data: data[: len(data) // 2],
+    "nothing": lambda data: b"",
+    "zeros": lambda data: bytes(len(data)),
+    "too long": lambda data: data + b"0",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_record_is_never_served(damage, open_cache, tmp_path, below) -> None:
+    async def body():
+        store = open_cache()
+        await read(store, "a/7")
+        (record,) = records(tmp_path / "tier")
+        record.write_bytes(damage(record.read_bytes()))
+        assert await read(store, "a/7") == bytes([7]) * VALUE
+        figures = store.figures()
+        assert (figures.damaged, figures.misses) == (1, 2)
+        assert await read(store, "a/7") == bytes([7]) * VALUE
+        assert store.figures().hits == 1
+
+    run(body)
+
+
+def test_a_record_under_the_name_of_another_is_never_served(open_cache, tmp_path) -> None:
+    async def body():
+        store = open_cache()
+        await read(store, "a/1")
+        (one,) = records(tmp_path / "tier")
+        await read(store, "a/2")
+        (two,) = set(records(tmp_path / "tier")) - {one}
+        shutil.copy(one, two)
+        assert await read(store, "a/2") == bytes([2]) * VALUE
+
+    run(body)
+
+
+HALVES = {
+    "no marker": lambda tier: (tier / control.MARKER).unlink(),
+    "half a marker": lambda tier: (tier / control.MARKER).write_text('{"form'),
+    "no control": lambda tier: (tier / "control").unlink(),
+    "half a control": lambda tier: os.truncate(tier / "control", 100),
+    "zeros for a control": lambda tier: (tier / "control").write_bytes(
+        bytes((tier / "control").stat().st_size)
+    ),
+    "no folders": lambda tier: [shutil.rmtree(tier / name) for name in ("objects", "partial")],
+    "only a lock": lambda tier: [shutil.rmtree(tier), tier.mkdir(), (tier / "lock").touch()],
+}
+
+
+@pytest.mark.parametrize("harm", HALVES.values(), ids=HALVES)
+def test_a_half_written_folder_is_made_anew(harm, open_cache, tmp_path) -> None:
+    async def body():
+        store = open_cache()
+        await fill(store, 3)
+        store.close()
+        harm(tmp_path / "tier")
+        store = open_cache()
+        await fill(store, 3)
+        await fill(store, 3)
+        assert store.figures().hits >= 3
+        assert store.figures().trouble is None
+        assert store.figures().disk_bytes == size(tmp_path / "tier")
+
+    run(body)
+
+
+IN_USE = {
+    "nothing left of it": lambda path: os.truncate(path, 0),
+    "half of it": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "longer": lambda path: os.truncate(path, path.stat().st_size * 2),
+    "zeros": lambda path: [size := path.stat().st_size, os.truncate(path, 0), os.truncate(path, size)],
+}
+
+
+@pytest.mark.parametrize("harm", IN_USE.values(), ids=IN_USE)
+def test_a_control_file_that_others_change_in_use_switches_the_tier_off(harm, open_cache, tmp_path) -> None:
+    """It is not mapped: that would end the process (SIGBUS)."""
+
+    async def body():
+        caches = first, second = [open_cache(memory_bytes=100_000) for _ in range(2)]
+        for each in caches:
+            await fill(each, 10)
+        harm(tmp_path / "tier" / "control")
+        await second.set("a/0", buffer(b"new"))
+        assert await read(first, "a/0") == await read(second, "a/0") == b"new"
+        for each in caches:
+            for place in range(1, 10):
+                assert await read(each, f"a/{place}") == bytes([place]) * VALUE
+            assert "is switched off" in each.figures().trouble
+            assert each.figures().disk_bytes == 0
+            hits = each.figures().memory_hits
+            await read(each, "a/5")
+            assert each.figures().memory_hits == hits + 1
+            each.close()
+        later = open_cache()
+        for _ in range(2):
+            assert await read(later, "a/0") == b"new"
+        assert (later.figures().trouble, later.figures().disk_hits) == (None, 1)
+
+    run(body)
+
+
+def test_offline_a_tier_that_is_switched_off_is_an_error(open_cache, tmp_path) -> None:
+    async def body():
+        await fill(open_cache(), 1)
+        offline = open_cache(offline=True)
+        assert await read(offline, "a/0") == bytes(VALUE)
+        os.truncate(tmp_path / "tier" / "control", 0)
+        with pytest.raises(StorageError, match="is not in the cache"):
+            await read(offline, "a/0")
+        assert "is switched off" in offline.figures().trouble
+
+    run(body)
+
+
+@pytest.mark.parametrize(("clean", "hits"), [(True, 1), (False, 0)], ids=["closed", "crashed"])
+def test_after_a_crash_of_the_machine_the_folder_is_emptied(clean, hits, open_cache, monkeypatch) -> None:
+    """The table of changes may be older on the disk than the records are."""
+
+    async def body():
+        store = open_cache()
+        await fill(store, 1)
+        if clean:
+            store.close()
+        else:
+            store._state.tier.abandon()
+            store._state._held.clear()
+        monkeypatch.setattr(control, "boot_id", lambda: os.urandom(16))
+        later = open_cache()
+        await fill(later, 1)
+        assert later.figures().hits == hits
+
+    run(body)
+
+
+def test_another_version_is_refused(tmp_path) -> None:
+    (tmp_path / control.MARKER).write_text(json.dumps({"format": control.FORMAT, "version": 9}))
+    with pytest.raises(UsageError, match=r"another version; found version 9.*expected version 1"):
+        Cache(MemoryStore(), disk=tmp_path)
+
+
+def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path) -> None:
+    (tmp_path / "thesis.txt").write_text("years")
+    with pytest.raises(UsageError, match=r"other files; found 'thesis.txt'"):
+        Cache(MemoryStore(), disk=tmp_path)
+    assert os.listdir(tmp_path) == ["thesis.txt"]
+
+
+# -- a disk that is full --------------------------------------------------------------------------
+
+
+def test_a_full_disk_stops_nobody_and_is_told(open_cache, monkeypatch, caplog) -> None:
+    clock = Hours()
+
+    def full(fd, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def body():
+        store = open_cache(clock=clock)
+        monkeypatch.setattr(local, "_write_all", full)
+        with caplog.at_level(logging.WARNING, "zarrstack.cache"):
+            await fill(store, 5)
+            await store.set("a/0", buffer(b"new"))
+        assert await read(store, "a/0") == b"new"
+        assert "No space left" in store.figures().trouble
+        assert len(caplog.records) == 1
+        monkeypatch.undo()
+        clock.seconds += 61
+        await read(store, "a/1")
+        await read(store, "a/1")
+        assert store.figures().trouble is None
+        assert store.figures().hits == 1
+
+    run(body)
+
+
+def test_a_disk_that_is_full_from_the_start_is_no_cache(open_cache, monkeypatch) -> None:
+    def full(*args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def body():
+        monkeypatch.setattr(control.os, "posix_fallocate", full)
+        store = open_cache(memory_bytes=100_000)
+        await fill(store, 5)
+        await fill(store, 5)
+        assert "No space left" in store.figures().trouble
+        assert store.figures().memory_hits == 5
+
+    run(body)
+
+
+def test_a_place_that_is_no_folder_is_refused(tmp_path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="disk tier is not a folder"):
+        Cache(MemoryStore(), disk=tmp_path / "file")
+
+
+# -- any other store as the disk tier ---------------------------------------------------------------
+
+
+def test_another_store_keeps_values_for_the_next_process(below) -> None:
+    tier = MemoryStore()
+
+    async def body():
+        options = {"disk": tier, "disk_bytes": BUDGET, "source": "x", "memory_bytes": 0}
+        await fill(Cache(below, **options))
+        used = sum([await tier.getsize(key) async for key in tier.list_prefix("records/")])
+        assert used <= BUDGET
+        later = Cache(below, **options)
+        await read(later, "a/39")
+        assert later.figures().hits == 1
+        await fill(later)
+        assert later.figures().disk_bytes <= BUDGET
+
+    run(body)
+
+
+def test_another_store_never_keeps_what_a_change_made_untrue(below) -> None:
+    tier = MemoryStore()
+    options = {"disk": tier, "disk_bytes": BUDGET, "source": "x", "memory_bytes": 0}
+
+    async def body():
+        store = Cache(below, **options)
+        await fill(store, 3)
+        store._store = Counted()  # the process dies right after it has changed what is below
+        await store.delete_dir("a")
+        later = Cache(Counted(), **options)
+        assert [await read(later, f"a/{place}") for place in range(3)] == [None] * 3
+
+    run(body)
+
+
+def test_a_tier_that_fails_stops_no_reader_but_no_write_leaves_an_old_value_in_it(below) -> None:
+    tier = Counted()
+
+    async def body():
+        store = Cache(below, disk=tier, source="x", memory_bytes=0)
+        await read(store, "a/0")
+        tier.fails = OSError("gone")
+        assert await read(store, "a/1") == bytes([1]) * VALUE
+        assert await read(store, "a/0") == bytes(VALUE)
+        assert "gone" in store.figures().trouble
+
+        async def stuck(key):
+            raise OSError("gone")
+
+        tier.delete = stuck
+        with pytest.raises(StorageError, match=r"key 'a/0'.*nothing was written"):
+            await store.set("a/0", buffer(b"new"))
+        assert await read(below, "a/0") == bytes(VALUE)
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    "marker",
+    [b'{"format": "zarrstack-cache-store", "version": 9}', None],
+    ids=["another version", "other objects"],
+)
+def test_a_store_that_is_not_a_cache_of_ours_is_refused(marker, below) -> None:
+    name = "zarrstack-cache.json" if marker else "thesis.txt"
+    tier = MemoryStore({name: buffer(marker or b"years")})
+    with pytest.raises(UsageError, match="disk tier"):
+        asyncio.run(read(Cache(below, disk=tier, source="x"), "a/0"))

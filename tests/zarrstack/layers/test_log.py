@@ -1,0 +1,250 @@
+"""`Log`: one event per operation, and figures that add up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.fake_clock import FakeClock
+from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.storage import MemoryStore
+
+from zarrstack.base.intercept import Call
+from zarrstack.base.transformer import StorageTransformer, stack
+from zarrstack.core.errors import UsageError
+from zarrstack.layers.log.layer import Log
+from zarrstack.layers.log.metrics import Tally, class_end, latency_class
+
+PROTOTYPE = default_buffer_prototype()
+
+
+def buffer(data=b"12345678"):
+    return cpu.Buffer.from_bytes(data)
+
+
+class Slow(StorageTransformer):
+    """Each get takes two seconds of the fake clock, and fails for the key 'bad'."""
+
+    name = "slow"
+
+    def __init__(self, store=None, *, clock=None):
+        super().__init__(store)
+        self.clock = clock
+
+    async def get(self, key, prototype, byte_range=None):
+        self.clock.pass_by(2)
+        if key == "bad":
+            raise OSError("no luck")
+        return await super().get(key, prototype, byte_range)
+
+
+def logged(*layers, **options):
+    """A log over memory with one value, and the events it gives."""
+    events = []
+    memory = MemoryStore({"a/c/0": buffer()})
+    return stack(memory, Log(callback=events.append, **options), *layers), events
+
+
+def test_an_event_says_what_was_done():
+    clock = FakeClock()
+    store, events = logged(Slow(clock=clock), clock=clock, label="here")
+    asyncio.run(store.get("a/c/0", PROTOTYPE, RangeByteRequest(2, 5)))
+    (event,) = events
+    assert event.to_json() == {
+        "number": event.number,
+        "depth": 0,
+        "process": event.process,
+        "time": clock.wall(),
+        "label": "here",
+        "operation": "get",
+        "key": "a/c/0",
+        "range": (2, 5),
+        "bytes": 3,
+        "seconds": 2.0,
+        "outcome": "ok",
+    }
+    assert str(event) == "get 'a/c/0' [2:5] 3 bytes 2000.000 ms"
+
+
+@pytest.mark.parametrize(
+    ("call", "fields"),
+    [
+        (lambda s: s.get("a/c/0", PROTOTYPE), {"operation": "get", "bytes": 8}),
+        (lambda s: s.get("a/c/0", PROTOTYPE, OffsetByteRequest(3)), {"range": (3, None), "bytes": 5}),
+        (lambda s: s.get("a/c/0", PROTOTYPE, SuffixByteRequest(3)), {"range": (-3, None), "bytes": 3}),
+        (lambda s: s.get("b", PROTOTYPE), {"outcome": "missing", "bytes": None}),
+        (lambda s: s.set("b", buffer(b"123")), {"operation": "set", "bytes": 3}),
+        (lambda s: s.set_if_not_exists("b", buffer()), {"operation": "set_if_not_exists", "bytes": 8}),
+        (lambda s: s.delete("b"), {"operation": "delete", "bytes": None}),
+        (lambda s: s.exists("b"), {"operation": "exists", "outcome": "ok"}),
+        (lambda s: s.getsize("a/c/0"), {"operation": "getsize", "bytes": None}),
+        (lambda s: s.delete_dir("a"), {"operation": "delete_dir", "key": "a"}),
+        (lambda s: s.clear(), {"operation": "clear", "key": ""}),
+        (lambda s: s.is_empty("a"), {"operation": "is_empty"}),
+    ],
+)
+def test_each_operation_is_one_event(call, fields):
+    store, events = logged()
+    asyncio.run(call(store))
+    (event,) = events
+    assert {name: getattr(event, name) for name in fields} == fields
+
+
+def test_many_values_are_an_event_each():
+    store, events = logged()
+
+    async def run():
+        await store._set_many([("b", buffer()), ("c", buffer())])
+        await store.get_partial_values(PROTOTYPE, [("b", None), ("c", None), ("d", None)])
+
+    asyncio.run(run())
+    assert [event.operation for event in events] == ["set"] * 2 + ["get"] * 3
+
+
+@pytest.mark.parametrize("listing", ["list", "list_prefix", "list_dir"])
+def test_a_listing_says_how_many_keys_it_gave(listing):
+    store, events = logged()
+
+    async def run():
+        return [name async for name in getattr(store, listing)(*([] if listing == "list" else [""]))]
+
+    assert len(asyncio.run(run())) == 1
+    assert (events[0].operation, events[0].keys, events[0].outcome) == (listing, 1, "ok")
+
+
+def test_an_error_is_told_and_passed_on():
+    clock = FakeClock()
+    store, events = logged(Slow(clock=clock), clock=clock)
+    with pytest.raises(OSError, match="no luck"):
+        asyncio.run(store.get("bad", PROTOTYPE))
+    assert (events[0].outcome, events[0].error) == ("error", "OSError: no luck")
+    assert store.summary().operations["get"].errors == 1
+
+
+def test_an_absent_size_is_missing_and_no_error():
+    store, events = logged()
+    with pytest.raises(FileNotFoundError):
+        asyncio.run(store.getsize("b"))
+    assert events[0].outcome == "missing"
+
+
+def test_a_cancelled_operation_is_neither():
+    store, events = logged()
+
+    async def wait():
+        task = asyncio.ensure_future(store._run(Call("get", "a"), asyncio.Event().wait))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(wait())
+    assert [event.outcome for event in events] == ["cancelled"]
+
+
+def test_logs_below_say_which_operation_they_ran_within():
+    events = []
+    store = stack(
+        MemoryStore({"a": buffer()}),
+        Log(callback=events.append, label="outer"),
+        Log(callback=events.append, label="inner"),
+    )
+    asyncio.run(store.get("a", PROTOTYPE))
+    inner, outer = events
+    assert (inner.label, inner.parent, inner.depth) == ("inner", outer.number, 1)
+    assert (outer.label, outer.parent, outer.depth) == ("outer", None, 0)
+    assert str(inner).startswith("  get")
+
+
+def test_json_lines_are_appended_by_every_copy(tmp_path):
+    path = tmp_path / "events.jsonl"
+    store = stack(MemoryStore(), Log(events=path))
+    for each in (store, store.with_read_only(), pickle.loads(pickle.dumps(store))):
+        asyncio.run(each.set("käse", buffer()))
+        each.close()
+        each.close()
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [(line["operation"], line["key"], line["bytes"]) for line in lines] == [("set", "käse", 8)] * 3
+
+
+def test_events_go_to_a_logger_when_nothing_else_is_said(caplog):
+    store = stack(MemoryStore(), Log())
+    with caplog.at_level(logging.DEBUG, "zarrstack.log"):
+        asyncio.run(store.set("a", buffer()))
+    asyncio.run(store.set("b", buffer()))
+    (record,) = caplog.records
+    assert (record.levelname, record.event.key) == ("DEBUG", "a")
+    assert store.summary().operations["set"].count == 2
+
+
+def test_what_cannot_be_written_is_counted_and_told_once(tmp_path, caplog):
+    store = stack(MemoryStore(), Log(events=str(tmp_path / "no folder" / "events.jsonl")))
+    for _ in range(3):
+        asyncio.run(store.set("a", buffer()))
+    assert store.summary().lost == 3
+    assert "3 events could not be written" in str(store.summary())
+    (record,) = caplog.records
+    assert record.message.startswith("layer 'log': an event could not be written: [Errno 2]")
+    assert record.exc_info is None, "a traceback helps where a program is at fault, not a disk"
+
+
+def test_a_line_that_a_disk_takes_in_part_is_whole(tmp_path, monkeypatch):
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: real(file, bytes(data)[:7]))
+    store = stack(MemoryStore(), Log(events=tmp_path / "events.jsonl"))
+    asyncio.run(store.set("a", buffer()))
+    assert json.loads((tmp_path / "events.jsonl").read_text())["key"] == "a"
+
+
+def test_a_summary_is_a_table():
+    clock = FakeClock()
+    store, _ = logged(Slow(clock=clock), clock=clock)
+    asyncio.run(store.get("a/c/0", PROTOTYPE))
+    asyncio.run(store.get("b", PROTOTYPE))
+    asyncio.run(store.set("b", buffer()))
+    header, get, put = str(store.summary()).splitlines()
+    assert header.split("  ")[0] == "operation"
+    assert get.split() == "get 2 1 0 8 4.000 2000.000 2000.000 2000.000 2000.000".split()
+    assert put.split() == "set 1 0 0 8 0.000 0.000 0.000 0.000 0.000".split()
+    store.reset()
+    assert store.summary().operations == {}
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1), st.sampled_from([0.5, 0.9, 0.99]))
+def test_percentiles_are_right_to_a_sixteenth(nanoseconds, share):
+    tally = Tally()
+    for each in nanoseconds:
+        tally.add(each / 1e9, None, "ok")
+    exact = next(
+        each for place, each in enumerate(sorted(nanoseconds), start=1) if place >= share * len(nanoseconds)
+    )
+    assert exact / 1e9 * 0.999 - 2e-9 <= tally.percentile(share) <= exact / 1e9 * (1 + 1 / 16) + 2e-9
+
+
+@given(st.integers(0, 10**13))
+def test_a_latency_lies_in_its_class(nanoseconds):
+    place = latency_class(nanoseconds / 1e9)
+    assert nanoseconds / 1e9 <= class_end(place) + 2e-9
+    assert place == 0 or class_end(place - 1) < nanoseconds / 1e9 + 1e-12
+
+
+@pytest.mark.parametrize(
+    "options", [{"level": "LOUD"}, {"events": 3}, {"events": ""}, {"callback": 3}, {"label": 3}, {"clock": 1}]
+)
+def test_a_wrong_option_is_refused_by_name(options):
+    with pytest.raises(UsageError, match=next(iter(options))):
+        Log(**options)
+
+
+def test_text_names_the_file():
+    assert Log.from_text("events.jsonl") == Log(events="events.jsonl")
+    assert Log(events="events.jsonl").to_json() == {
+        "name": "log",
+        "configuration": {"events": "events.jsonl"},
+    }

@@ -1,0 +1,382 @@
+"""Arrays whose `zarr.json` names storage transformers: read, written, and never without the field."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import zarr
+from tests.support.example_layers import Mask
+from zarr.storage import LocalStore, MemoryStore
+
+import zarrstack
+from zarrstack import PerArray, Sharding
+from zarrstack.base import registry
+from zarrstack.base.array_documents import GUARD
+from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError
+
+ENTRY = {"name": "sharding", "configuration": {"chunks_per_shard": [2, 2]}}
+DATA = np.arange(64, dtype="i4").reshape(8, 8)
+
+
+class Fixed(Mask):
+    """Follows no change of shape."""
+
+    name = "fixed"
+
+    def check_change(self, old, new):
+        return "it has a key for each chunk" if old["shape"] != new["shape"] else None
+
+
+@pytest.fixture(autouse=True)
+def more_layers(monkeypatch):
+    def find(name, known=registry.find):
+        return {"mask": Mask, "fixed": Fixed}.get(name) or known(name)
+
+    monkeypatch.setattr("zarrstack.layers.per_array.find", find)
+
+
+@pytest.fixture(params=["memory", "folder"])
+def store(request, tmp_path):
+    return MemoryStore() if request.param == "memory" else LocalStore(tmp_path)
+
+
+def create(store, entries=(ENTRY,), name="g/a", **options):
+    array = zarrstack.create_array(
+        store, name=name, shape=(8, 8), chunks=(2, 2), dtype="i4", storage_transformers=entries, **options
+    )
+    array[:] = DATA
+    return array
+
+
+def document(store, path):
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.core.sync import sync
+
+    value = sync(store.get(f"{path}/zarr.json" if path else "zarr.json", default_buffer_prototype()))
+    return json.loads(value.to_bytes())
+
+
+def put(store, path, content):
+    from zarr.core.buffer import cpu
+    from zarr.core.sync import sync
+
+    key = f"{path}/zarr.json" if path else "zarr.json"
+    sync(store.set(key, cpu.Buffer.from_bytes(json.dumps(content).encode())))
+
+
+def field(store, path="g/a"):
+    return document(store, path)["storage_transformers"]
+
+
+def keys(store):
+    from zarr.core.sync import sync
+
+    async def collect():
+        return sorted([key async for key in store.list()])
+
+    return sync(collect())
+
+
+def consolidate(store, path=""):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(store, path=path)
+
+
+def test_chunks_go_through_the_layers_that_the_metadata_names(store):
+    create(store)
+    assert [key for key in keys(store) if "/c/" in key] == [f"g/a/c/{i}/{j}" for i in (0, 1) for j in (0, 1)]
+    assert field(store) == [ENTRY]
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+
+
+def test_a_layer_is_as_good_as_its_json(store):
+    create(store, [Sharding(chunks_per_shard=[2, 2])])
+    assert field(store) == [ENTRY]
+
+
+def test_checksums_lie_beside_the_objects_of_the_array(store):
+    create(store, [ENTRY, {"name": "checksum"}])
+    assert [key for key in keys(store) if key.endswith("1.crc32c")] == [
+        "g/a/c/0/1.crc32c",
+        "g/a/c/1/1.crc32c",
+    ]
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+
+
+def test_layers_are_named_from_the_array_down_to_the_store(store):
+    array = create(store, [ENTRY, {"name": "mask"}])
+    assert field(store) == [ENTRY, {"name": "mask"}]
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+    assert array.store.below is store
+
+
+WAYS = {
+    "write": lambda group: group["a"].__setitem__(Ellipsis, 9),
+    "read": lambda group: group["a"][...],
+    "attributes": lambda group: group["a"].attrs.__setitem__("x", 1),
+    "resize": lambda group: group["a"].resize((4, 4)),
+    "array": lambda group: zarr.open_array(group.store, path="g/a", mode="r+"),
+    "members": lambda group: list(group.members()),
+    "a new array in its place": lambda group: group.create_array("a", shape=(2,), dtype="i4"),
+}
+
+
+def contents(store):
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.core.sync import sync
+
+    return {key: sync(store.get(key, default_buffer_prototype())).to_bytes() for key in keys(store)}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_zarr_python_alone_refuses_such_an_array_and_harms_nothing(store, way):
+    create(store)
+    before = contents(store)
+    with pytest.raises(ValueError, match=r"zarrstack\.storage_transformers|exists"):
+        way(zarr.open_group(store, path="g", mode="r+"))
+    assert contents(store) == before
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+
+
+def test_an_array_that_was_written_before_there_was_a_guard_is_read_and_gets_one(store):
+    create(store)
+    put(store, "g/a", {name: value for name, value in document(store, "g/a").items() if name != GUARD})
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+    zarrstack.open(store, "g/a").attrs["x"] = 1
+    assert document(store, "g/a")[GUARD] == {"must_understand": True}
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+
+
+def test_a_guard_without_transformers_is_refused(store):
+    create(store)
+    put_field(store, [])
+    with pytest.raises(MetadataError, match="no longer names"):
+        zarrstack.open(store, "g/a")
+
+
+def test_an_array_without_transformers_is_as_it_was(store):
+    create(store, ())
+    assert field(store) == []
+    assert (zarr.open_array(store, path="g/a")[:] == DATA).all()
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+
+
+def change_attributes(array):
+    array.attrs["x"] = 1
+
+
+def resize(array):
+    array.resize((10, 8))
+
+
+def append(array):
+    array.append(DATA[:2])
+
+
+def consolidate_all(array):
+    consolidate(array.store)
+
+
+@pytest.mark.parametrize("change", [change_attributes, resize, append, consolidate_all])
+def test_the_field_stays_whatever_is_written(store, change):
+    create(store)
+    for _ in range(2):
+        change(zarrstack.open(store, "g/a"))
+        assert field(store) == [ENTRY]
+        assert document(store, "g/a")[GUARD] == {"must_understand": True}
+    assert (zarrstack.open(store, "g/a", mode="r")[:8] == DATA).all()
+
+
+@pytest.mark.parametrize("change", [None, lambda group: group.attrs.put({"y": 2})], ids=["", "attributes"])
+def test_consolidated_metadata_holds_such_arrays_for_this_layer_alone(store, change):
+    array = create(store)
+    for name in ("g/b", "g/c"):
+        create(store, (), name)
+    consolidate(array.store, "g")
+    consolidate(array.store)
+    if change is not None:
+        change(zarrstack.open(store))
+        change(zarrstack.open(store, "g"))
+    for path, names in (("", {"g", "g/b", "g/c"}), ("g", {"b", "c"})):
+        assert document(store, path)["consolidated_metadata"]["metadata"].keys() == names
+        plain = zarr.open_consolidated(store, path=path)
+        assert {name for name, _ in plain.members(max_depth=None)} == names
+        assert (plain[min(names - {"g"})][...] == DATA).all()
+        with pytest.raises(KeyError):
+            plain["g/a" if not path else "a"]
+    ours = zarr.open_consolidated(array.store)
+    assert {name for name, _ in ours.members(max_depth=None)} == {"g", "g/a", "g/b", "g/c"}
+    assert (ours["g/a"][:] == DATA).all()
+    assert (zarrstack.open(store, "g")["a"][:] == DATA).all()
+
+
+def test_consolidated_metadata_with_such_arrays_from_before_is_read(store):
+    array = create(store)
+    consolidate(array.store)
+    root = document(store, "")
+    block = root["consolidated_metadata"]
+    (entry,) = block.pop(GUARD).values()
+    block["metadata"]["g/a"] = {name: value for name, value in entry.items() if name != GUARD}
+    put(store, "", root)
+    assert (zarr.open_consolidated(PerArray(store))["g/a"][:] == DATA).all()
+    zarrstack.open(store).attrs["y"] = 2
+    assert document(store, "")["consolidated_metadata"]["metadata"].keys() == {"g"}
+
+
+def test_an_array_made_anew_has_only_what_it_was_given(store):
+    layer = create(store).store
+    array = zarr.create_array(layer, name="g/a", shape=(4,), chunks=(2,), dtype="i4", overwrite=True)
+    assert array[:].tolist() == [0, 0, 0, 0]
+    assert field(store) == []
+    array[:] = 3
+    create(store, [{"name": "mask"}], overwrite=True)
+    assert field(store) == [{"name": "mask"}]
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+
+
+def test_an_array_that_was_not_replaced_keeps_what_it_has(store):
+    array = create(store, ())
+    with pytest.raises(ValueError, match="exists"):
+        create(array.store)
+    array.attrs["x"] = 1
+    assert field(store) == []
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+
+
+def test_a_group_is_made_at_once_if_the_store_can():
+    """A second process that makes an array in the group must not write over the group's attributes."""
+
+    class AtOnce(MemoryStore):
+        async def set_if_not_exists(self, key, value):
+            made.append(key)
+            await super().set_if_not_exists(key, value)
+
+    made = []
+    create(AtOnce())
+    assert sorted(made) == ["g/zarr.json", "zarr.json"]
+
+
+def test_deleting_a_group_takes_everything_along(store):
+    array = create(store)
+    del zarr.open_group(array.store)["g"]
+    assert [key for key in keys(store) if key != "zarr.json"] == []
+
+
+def test_shapes_that_the_layers_can_follow_are_written(store):
+    create(store)
+    array = zarrstack.open(store, "g/a")
+    array.resize((4, 12))
+    array[:, 8:] = 1
+    again = zarrstack.open(store, "g/a", mode="r")
+    assert again.shape == (4, 12)
+    assert (again[:, :8] == DATA[:4]).all()
+    assert (again[:, 8:] == 1).all()
+
+
+def test_a_shape_that_a_layer_cannot_follow_is_refused_before_anything_is_written(store):
+    create(store, [{"name": "fixed"}])
+    before = document(store, "g/a")
+    array = zarrstack.open(store, "g/a")
+    with pytest.raises(UsageError, match="cannot follow this change of the array: it has a key") as caught:
+        array.resize((10, 8))
+    assert (caught.value.problem.node, caught.value.problem.key) == ("g/a", "g/a/zarr.json")
+    assert document(store, "g/a") == before
+    zarrstack.open(store, "g/a").attrs["x"] = 1
+
+
+def put_field(store, entries, path="g/a"):
+    """As another program might have written it."""
+    put(store, path, document(store, path) | {"storage_transformers": entries})
+
+
+@pytest.mark.parametrize(
+    ("entries", "error", "words"),
+    [
+        ([{"name": "nowhere"}], UnsupportedError, "'nowhere'"),
+        (["nowhere"], UnsupportedError, "'nowhere'"),
+        ([{"name": "nowhere", "must_understand": True}], UnsupportedError, "'nowhere'"),
+        ([{"name": "log", "configuration": {"events": "x"}}], UnsupportedError, "'log' may not be named"),
+        ([{"name": "sharding"}], MetadataError, "chunks_per_shard"),
+        ([{"name": "checksum", "configuration": {"keep": "manifest"}}], MetadataError, "'keep' of one array"),
+        ([{"name": "sharding", "configuration": {"chunks": 3}}], MetadataError, "'chunks'"),
+        ([{"name": "sharding", "configuration": 3}], MetadataError, "no JSON object"),
+        ([{"title": "sharding"}], MetadataError, "no storage transformer"),
+        ([7], MetadataError, "no storage transformer"),
+        ({"name": "sharding"}, MetadataError, "no list"),
+    ],
+    ids=[
+        "unknown", "name alone", "must be understood", "reaches out", "lacks an option",
+        "a manifest of the whole store", "slip", "number",
+        "no name", "7", "dict",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_an_error_that_names_it(store, entries, error, words):
+    create(store, ())
+    put_field(store, entries)
+    with pytest.raises(error, match=words) as caught:
+        zarrstack.open(store, "g/a")
+    assert (caught.value.problem.node, caught.value.problem.key) == ("g/a", "g/a/zarr.json")
+
+
+def test_an_array_is_not_created_through_what_cannot_be_used(store):
+    with pytest.raises(UnsupportedError, match="'nowhere'"):
+        create(store, [{"name": "nowhere"}])
+    assert "g/a/zarr.json" not in keys(store)
+
+
+def test_an_unknown_layer_that_need_not_be_understood_is_left_out_for_reading_only(store):
+    create(store, ())
+    put_field(store, [{"name": "nowhere", "must_understand": False}])
+    array = zarrstack.open(store, "g/a")
+    assert (array[:] == DATA).all()
+    for write in (lambda: array.__setitem__(slice(None), 1), lambda: array.attrs.__setitem__("x", 1)):
+        with pytest.raises(UnsupportedError, match="not written"):
+            write()
+    assert (zarrstack.open(store, "g/a")[:] == DATA).all()
+
+
+def test_what_is_wrong_with_one_array_does_not_stop_the_others(store):
+    array = create(store)
+    create(store, (), name="g/b")
+    put_field(store, [{"name": "nowhere"}], "g/b")
+    consolidate_group = zarrstack.open(store, "g")
+    assert (consolidate_group["a"][:] == DATA).all()
+    assert (array[:] == DATA).all()
+
+
+def test_a_read_only_store_is_opened_for_reading(store):
+    create(store)
+    array = zarrstack.open(store.with_read_only(True), "g/a")
+    assert array.read_only
+    assert (array[:] == DATA).all()
+
+
+def test_the_layer_finds_arrays_by_itself_when_it_arrives_elsewhere(tmp_path):
+    import pickle
+
+    array = create(LocalStore(tmp_path))
+    assert (pickle.loads(pickle.dumps(array))[:] == DATA).all()
+    arrived = pickle.loads(pickle.dumps(array.store))
+    assert arrived == PerArray(LocalStore(tmp_path))
+
+
+def test_a_path_will_do_for_a_store(tmp_path):
+    create(str(tmp_path / "x.zarr"))
+    assert (zarrstack.open(tmp_path / "x.zarr", "g/a")[:] == DATA).all()
+
+
+def test_a_url_has_options(tmp_path):
+    url, options = f"local://{tmp_path}/x.zarr", {"auto_mkdir": True}
+    create(url, storage_options=options)
+    assert (zarrstack.open(url, "g/a", storage_options=options)[:] == DATA).all()
+
+
+def test_listings_show_chunks_not_shards(store):
+    layer = create(store).store
+    assert len([key for key in keys(layer) if "/c/" in key]) == 16
+    consolidated = zarr.open_group(layer, mode="r")
+    assert [name for name, _ in consolidated["g"].members()] == ["a"]

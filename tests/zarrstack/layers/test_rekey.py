@@ -1,0 +1,351 @@
+"""`Rekey`: other keys below than above."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.chances import examples, fewer
+from tests.support.folders import InAFolder
+from tests.support.sequences import check, sequences
+from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.storage import MemoryStore
+
+from zarrstack.core.errors import MetadataError, UsageError
+from zarrstack.layers.rekey import Chunks, Draft, Functions, Keys, Prefix, Rekey
+from zarrstack.layers.rekey.arrays import arrays_in
+from zarrstack.testing import LayerTests
+
+PROTOTYPE = default_buffer_prototype()
+ARRAYS = {"a": 2, "c": 1, "c/0": 2, "0": 0, "c0": 1, "data": 1, "g/data/root": 2}
+"""Arrays and groups with the names that chunk keys are made of; `g` and `g/data` are groups."""
+SLASHES = {"name": "v2", "configuration": {"separator": "/"}}
+DOTS = {"name": "default", "configuration": {"separator": "."}}
+
+
+def upper(key: str) -> str | None:
+    """Keys are stored in upper case; there is no place for keys that have upper case already."""
+    return key.upper() if key == key.lower() else None
+
+
+def lower(key: str) -> str | None:
+    return key.lower() if key == key.upper() else None
+
+
+TOTAL = {
+    "into a folder": [Prefix(below="old/archive")],
+    "into a part of a folder": [Prefix(above="a", below="a/c")],
+    "two folders change places": [Prefix(above="a", below="c")],
+    "v2 below": [Chunks(below="v2", arrays=ARRAYS)],
+    "v2 in folders below": [Chunks(below=SLASHES, arrays={"a": 2, "x/0": 3, "0": 0})],
+    "v2 above": [Chunks(above="v2", below="default", arrays=ARRAYS)],
+    "another separator": [Chunks(above="default", below=DOTS, arrays=ARRAYS)],
+    "the array at the root": [Chunks(below="v2", arrays={"": 2})],
+    "the array at the root, in folders": [Chunks(above="default", below=SLASHES, arrays={"": 3})],
+    "draft chunks": [Chunks(below="draft", arrays=ARRAYS)],
+    "draft": [Draft(arrays=ARRAYS)],
+    "draft with dots, of v2 keys": [Draft(above="v2", separator=".", arrays=ARRAYS)],
+    "draft of an array at the root": [Draft(arrays={"": 2})],
+    "draft above": [Draft(reverse=True, arrays=ARRAYS)],
+    "single keys": [Keys(keys={"a/c/0/0": "x", "x": "y/z", "c/c/1": "c/c/2", "zarr.json": "zarr.json"})],
+    "three rules": [
+        Keys(keys={"a/c/0/0": "x"}),
+        Chunks(below="v2", arrays=ARRAYS),
+        Prefix(below="p"),
+    ],
+    "draft in a folder, with dots": [
+        Chunks(above=DOTS, below="default", arrays=ARRAYS),
+        Draft(arrays=ARRAYS),
+        Prefix(below="meta"),
+    ],
+}
+PARTIAL = {
+    "out of a folder": ([Prefix(above="a")], "a/{}".format, "b/{}".format),
+    "a part of a folder into it": ([Prefix(above="a/c", below="a")], "a/c/{}".format, "a/d/{}".format),
+    "functions": ([Functions(upper, lower)], str.lower, "X/{}".format),
+}
+"""Rules that have no place for some keys; what makes a key one that has a place, and one that has none."""
+ALL = TOTAL | {name: rules for name, (rules, _, _) in PARTIAL.items()}
+
+indexes = st.integers(0, 11).map(str)
+words = st.sampled_from(
+    "a c 0 1 10 00 c0 c1 c0.1 0.1 1.0 c.0.1 data root meta zarr.json x g old archive p "
+    "a.array.json a.group.json root.array.json root.group.json c.array.json".split()
+)
+heads = st.sampled_from(
+    ["", "a/", "c/", "c/0/", "0/", "c0/", "data/", "g/data/root/", "data/root/", "data/root/a/",
+     "data/root/c/0/", "data/root/g/data/root/", "meta/root/", "old/archive/", "p/"]
+)  # fmt: skip
+tails = st.builds(
+    lambda head, sep, parts: head + sep.join(parts),
+    st.sampled_from(["", "c/", "c.", "c"]),
+    st.sampled_from("/."),
+    st.lists(indexes, max_size=3),
+).filter(lambda tail: tail and not tail.endswith(("/", ".")))
+keys = st.builds(str.__add__, heads, tails) | st.lists(words, min_size=1, max_size=5).map("/".join)
+
+
+@pytest.mark.parametrize("rules", TOTAL.values(), ids=TOTAL)
+@examples(20)
+@given(data=st.data())
+def test_any_operations_leave_what_a_dictionary_would_hold(rules, data) -> None:
+    below: dict = {}
+    layer = Rekey(MemoryStore(below), rules=rules)
+    model = check(layer, data.draw(sequences(keys)))
+    assert {layer.down(key) for key in model} == set(below)
+
+
+@pytest.mark.parametrize("rules", ALL.values(), ids=ALL)
+@examples(50)
+@given(key=keys)
+def test_each_key_that_has_a_place_comes_back_from_it(rules, key) -> None:
+    layer = Rekey(rules=rules)
+    place, name = layer.down(key), layer.up(key)
+    assert place is None or layer.up(place) == key
+    assert name is None or layer.down(name) == key
+
+
+@pytest.mark.parametrize(("rules", "inside", "outside"), PARTIAL.values(), ids=PARTIAL)
+@examples(20)
+@given(data=st.data())
+def test_keys_without_a_place_are_missing_and_cannot_be_written(rules, inside, outside, data) -> None:
+    layer = Rekey(MemoryStore(), rules=rules)
+    check(layer, data.draw(sequences(keys.map(inside))))
+    key = data.draw(keys.map(outside))
+
+    async def run() -> None:
+        assert await layer.get(key, PROTOTYPE) is None
+        assert not await layer.exists(key)
+        await layer.delete(key)
+        with pytest.raises(FileNotFoundError):
+            await layer.getsize(key)
+        for attempt in (layer.set, layer.set_if_not_exists):
+            with pytest.raises(UsageError, match="layer 'rekey'") as caught:
+                await attempt(key, cpu.Buffer.from_bytes(b"x"))
+            assert caught.value.problem.key == key
+
+    asyncio.run(run())
+
+
+class TestV2Below(LayerTests):
+    examples = fewer(10)
+
+    def layers(self):
+        return [Rekey(rules=[Chunks(arrays=ARRAYS), Prefix(below="old")])]
+
+
+class TestDraftBelow(LayerTests):
+    examples = fewer(10)
+
+    def layers(self):
+        return [Rekey(rules=[Draft(arrays={"a": 2, "foo": 1, "data/root": 1})])]
+
+
+class TestOverFiles(InAFolder, LayerTests):
+    examples = 5
+
+    def layers(self):
+        return [Rekey(rules=[Chunks(below=DOTS, arrays={"a": 2, "foo": 1})])]
+
+
+@pytest.mark.slow
+class TestOtherKeysBelow(LayerTests):
+    examples = 5
+
+    def layers(self):
+        return [Rekey(rules=[Keys(keys={"a/c/0/0": "c/0", "zarr.json": "root.json"})])]
+
+
+# -- which keys are touched -------------------------------------------------------------------------
+
+V2 = Chunks(below="v2", arrays={"a": 2, "c": 1, "n": 0})
+MOVED = {
+    "a chunk": ("a/c/0/1", "a/0.1"),
+    "a chunk of an array called c": ("c/c/5", "c/5"),
+    "the chunk of an array without axes": ("n/c", "n/0"),
+    "what lay in the way goes where the chunk was": ("a/0.1", "a/c/0/1"),
+}
+KEPT = {
+    "fewer indexes than axes": "a/c/0",
+    "more indexes than axes": "a/c/0/1/2",
+    "a leading zero": "a/c/00/1",
+    "no array": "b/c/0/1",
+    "an array that lies in a group called c": "c/0/c/0/0",
+    "a document": "a/zarr.json",
+    "a document in a group called 0": "a/c/0/zarr.json",
+    "a path that starts like the array's": "ab/c/0/1",
+}
+
+
+@pytest.mark.parametrize(("above", "below"), MOVED.values(), ids=MOVED)
+def test_chunks_of_known_arrays_are_moved(above, below) -> None:
+    assert V2.down(above) == below
+    assert V2.up(below) == above
+
+
+@pytest.mark.parametrize("key", KEPT.values(), ids=KEPT)
+def test_all_else_stays_where_it_is(key) -> None:
+    assert V2.down(key) == V2.up(key) == key
+
+
+DRAFT = {
+    "c/0/1": "data/root/c0/1",
+    "zarr.json": "meta/root.array.json",
+    "g/zarr.json": "meta/root/g.group.json",
+    "g/a/zarr.json": "meta/root/g/a.array.json",
+    "g/a/c/7": "data/root/g/a/c7",
+    "n/c": "data/root/n/c0",
+    # The entry document of a draft archive has the name of a root document of Zarr v3.
+    "meta/root.array.json": "zarr.json",
+}
+
+
+@pytest.mark.parametrize(("above", "below"), DRAFT.items(), ids=DRAFT)
+def test_the_draft_keeps_chunks_and_documents_in_trees_of_their_own(above, below) -> None:
+    rule = Draft(arrays={"": 2, "g/a": 1, "n": 0})
+    assert rule.down(above) == below
+    assert rule.up(below) == above
+
+
+def test_a_v2_archive_is_an_archive_with_default_keys_above() -> None:
+    below: dict = {}
+    arrays = {"g/c": 2, "0": 1, "g/n": 0}
+    old = zarr.open_group(MemoryStore(below), mode="w", zarr_format=2)
+    for path, ndim in arrays.items():
+        made = old.create_array(path, shape=(5,) * ndim, chunks=(2,) * ndim, dtype="i2")
+        made[...] = np.arange(5**ndim).reshape((5,) * ndim) + 1
+    layer = Rekey(MemoryStore(below), rules=["chunks"])
+    assert layer.options["rules"][0].arrays == {"0": 1, "g/c": 2, "g/n": 0}
+
+    async def run() -> None:
+        found = sorted([key async for key in layer.list_prefix("g/c/c/1")])
+        assert found == ["g/c/c/1/0", "g/c/c/1/1", "g/c/c/1/2"]
+        assert sorted([name async for name in layer.list_dir("g/c")]) == [".zarray", ".zattrs", "c"]
+        assert await layer.exists("g/n/c")
+        assert await layer.exists("0/c/2")
+
+    asyncio.run(run())
+
+
+def test_a_v3_archive_with_v2_keys_may_have_any_names() -> None:
+    below: dict = {}
+    arrays = {"c": 2, "g/0": 1, "g/c0/data": 3}
+    layer = Rekey(MemoryStore(below), rules=[Chunks(below=DOTS, arrays=arrays)])
+    root = zarr.open_group(layer, mode="w")
+    for path, ndim in arrays.items():
+        root.create_array(path, shape=(4,) * ndim, chunks=(2,) * ndim, dtype="i2")[...] = 7
+    assert {"c/c.1.1", "g/0/c.0", "g/c0/data/c.0.1.0"} <= set(below)
+    reopened = zarr.open_group(Rekey(MemoryStore(below), rules=layer.options["rules"]), mode="r")
+    assert all((reopened[path][...] == 7).all() for path in arrays)
+    assert sorted(name for name, _ in reopened.members(max_depth=None)) == [
+        "c", "g", "g/0", "g/c0", "g/c0/data",
+    ]  # fmt: skip
+
+
+# -- arrays from metadata ---------------------------------------------------------------------------
+
+
+def test_metadata_of_every_format_say_which_arrays_there_are() -> None:
+    documents = {
+        "zarr.json": {"node_type": "group"},
+        "three/zarr.json": {"node_type": "array", "shape": [1, 2]},
+        "two/.zarray": {"shape": [3]},
+        "two/.zgroup": {},
+        "meta/root/draft/a.array.json": {"shape": [1, 1, 1]},
+        "meta/root/draft.group.json": {},
+    }
+    below = {key: cpu.Buffer.from_bytes(json.dumps(data).encode()) for key, data in documents.items()}
+    assert asyncio.run(arrays_in(MemoryStore(below))) == {"three": 2, "two": 1, "draft/a": 3}
+
+
+@pytest.mark.parametrize("text", [b"{", b"[]", b'{"node_type": "array"}', b"\xff\xfe"])
+def test_metadata_that_cannot_be_read_is_told_with_its_key(text) -> None:
+    below = {"a/zarr.json": cpu.Buffer.from_bytes(text)}
+    with pytest.raises(MetadataError) as caught:
+        Rekey(MemoryStore(below), rules=["chunks"])
+    assert caught.value.problem.key == "a/zarr.json"
+
+
+def test_a_rule_learns_the_arrays_as_the_rules_below_it_show_them() -> None:
+    document = cpu.Buffer.from_bytes(b'{"shape": [2, 2]}')
+    below = MemoryStore({"old/meta/root/g/a.array.json": document})
+    layer = Rekey(below, rules=[Chunks(above="v2", below="default"), Draft(), Prefix(below="old")])
+    assert layer.down("g/a/0.1") == "old/data/root/g/a/c0/1"
+    assert layer.down("g/b/0.1") == "old/g/b/0.1"
+
+
+# -- rules as data ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rules", TOTAL.values(), ids=TOTAL)
+def test_rules_come_back_from_json_and_pickles(rules) -> None:
+    layer = Rekey(rules=rules)
+    assert Rekey.from_json(json.loads(json.dumps(layer.to_json()))) == layer
+    assert pickle.loads(pickle.dumps(layer)) == layer
+
+
+def test_functions_have_no_json() -> None:
+    with pytest.raises(UsageError, match="no JSON form"):
+        Rekey(rules=[Functions(upper, lower)]).to_json()
+
+
+def test_rules_and_tables_may_lie_in_files(tmp_path) -> None:
+    table, rules = tmp_path / "keys.json", tmp_path / "rules.json"
+    table.write_text('{"a": "x"}')
+    rules.write_text(json.dumps([{"name": "keys", "configuration": {"file": str(table)}}, "draft"]))
+    layer = Rekey.from_text(str(rules)).bind(MemoryStore())
+    assert layer.down("a") == "x"
+    # What was read goes along, not the names of the files.
+    table.unlink()
+    rules.unlink()
+    assert pickle.loads(pickle.dumps(layer)).down("a") == "x"
+
+
+BAD = {
+    "no list": {"name": "prefix"},
+    "an unknown rule": ["upper"],
+    "an unknown option": [{"name": "prefix", "configuration": {"over": "a"}}],
+    "two keys in one place": [{"name": "keys", "configuration": {"keys": {"a": "x", "b": "x"}}}],
+    "a key in the place of one that stays": [
+        {"name": "keys", "configuration": {"keys": {"a": "x", "x": "x"}}}
+    ],
+    "a key that is no text": [{"name": "keys", "configuration": {"keys": {"a": 1}}}],
+    "no keys": [{"name": "keys"}],
+    "a file that is not there": [{"name": "keys", "configuration": {"file": "/no/such/file"}}],
+    "a file of rules that is not there": "/no/such/file",
+    "a path that leaves the store": [{"name": "prefix", "configuration": {"below": "../a"}}],
+    "arrays without numbers of axes": [{"name": "chunks", "configuration": {"arrays": ["a"]}}],
+    "a number of axes that is none": [{"name": "chunks", "configuration": {"arrays": {"a": "2"}}}],
+    "an unknown encoding": [{"name": "chunks", "configuration": {"below": "n5", "arrays": {}}}],
+    # a/0/1 would be a chunk of either.
+    "an array where another has chunks": [
+        {"name": "chunks", "configuration": {"below": SLASHES, "arrays": {"a": 2, "a/0": 1}}}
+    ],
+    "an array where the root has chunks": [
+        {"name": "chunks", "configuration": {"below": DOTS, "above": SLASHES, "arrays": {"": 3, "1/2": 1}}}
+    ],
+}
+
+
+@pytest.mark.parametrize("rules", BAD.values(), ids=BAD)
+def test_bad_rules_are_refused(rules) -> None:
+    with pytest.raises((UsageError, MetadataError)):
+        Rekey(rules=rules)
+
+
+def test_arrays_may_lie_where_another_has_no_chunks() -> None:
+    rule = Chunks(below=SLASHES, arrays={"a": 2, "a/0": 2, "a/x": 1, "a/c": 1})
+    assert rule.down("a/0/c/3/4") == "a/0/3/4"
+    assert rule.down("a/c/3/4") == "a/3/4"
+
+
+def test_functions_that_do_not_undo_each_other_are_told() -> None:
+    layer = Rekey(MemoryStore(), rules=[Functions(lambda key: "same", lambda key: "first")])
+    with pytest.raises(UsageError, match="not the inverse"):
+        asyncio.run(layer.set("second", cpu.Buffer.from_bytes(b"x")))

@@ -1,0 +1,380 @@
+"""`Retry`: what may pass is repeated after growing delays; what will not, fails at once."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.fake_clock import FakeClock
+from zarr.core.buffer import cpu, default_buffer_prototype
+from zarr.storage import MemoryStore
+
+from zarrstack.base.descend import serves_sync
+from zarrstack.base.transformer import StorageTransformer, stack
+from zarrstack.core.errors import StorageError, UsageError
+from zarrstack.layers.retry import Retry
+from zarrstack.system import transient_errors
+
+PROTOTYPE = default_buffer_prototype()
+
+
+class Failing(StorageTransformer):
+    """Each operation fails with the next of `errors`, until there are none left."""
+
+    name = "failing"
+
+    def __init__(self, store=None, *, errors=()):
+        super().__init__(store)
+        self.errors = list(errors)
+        self.calls = 0
+
+    def fail(self):
+        self.calls += 1
+        if self.errors:
+            raise self.errors.pop(0)
+
+    async def get(self, key, prototype, byte_range=None):
+        self.fail()
+        return await super().get(key, prototype, byte_range)
+
+    async def set(self, key, value):
+        self.fail()
+        await super().set(key, value)
+
+    async def delete(self, key):
+        self.fail()
+        await super().delete(key)
+
+    def get_sync(self, key, *, prototype=None, byte_range=None):
+        self.fail()
+        return self._store.get_sync(key, prototype=prototype, byte_range=byte_range)
+
+    def set_sync(self, key, value):
+        self.fail()
+        self._store.set_sync(key, value)
+
+    def delete_sync(self, key):
+        self.fail()
+        self._store.delete_sync(key)
+
+    async def list_prefix(self, prefix):
+        async for key in super().list_prefix(prefix):
+            self.fail()
+            yield key
+
+
+def over(*errors, memory=None, **options):
+    """A retrying layer over a store that fails with these errors first; its clock; its reports."""
+    clock, reports = FakeClock(), []
+    options = {"jitter": 0, "report": reports.append, "clock": clock, **options}
+    values = {"a": cpu.Buffer.from_bytes(b"1")} if memory is None else memory
+    return stack(MemoryStore(values), Retry(**options), Failing(errors=errors)), clock, reports
+
+
+# -- which errors may pass -----------------------------------------------------------------------
+
+
+def of(module, name, **fields):
+    """An error as a library would raise it: by the names of its module and class, and its fields."""
+    bases = fields.pop("bases", (Exception,))
+    error = type(name, bases, {"__module__": module})("it failed")
+    for field, value in fields.items():
+        setattr(error, field, value)
+    return error
+
+
+def client_error(status, code="", headers=None):
+    answer = {"HTTPStatusCode": status, "HTTPHeaders": headers or {}}
+    response = {"Error": {"Code": code}, "ResponseMetadata": answer}
+    return of("botocore.exceptions", "ClientError", response=response)
+
+
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+def certificate_error():
+    connector = type("ClientConnectionError", (Exception,), {"__module__": "aiohttp.client_exceptions"})
+    return of("aiohttp.client_exceptions", "ClientConnectorCertificateError", bases=(connector,))
+
+
+PASSING = {
+    "a reset connection": ConnectionResetError(errno.ECONNRESET, "reset"),
+    "a timeout": TimeoutError(),
+    "a broken pipe": BrokenPipeError(errno.EPIPE, "pipe"),
+    "a stale NFS handle": OSError(errno.ESTALE, "stale"),
+    "a name server that is busy": socket.gaierror(socket.EAI_AGAIN, "again"),
+    "half an answer": asyncio.IncompleteReadError(b"", 10),
+    "aiohttp 429": of("aiohttp.client_exceptions", "ClientResponseError", status=429),
+    "aiohttp 503": of("aiohttp.client_exceptions", "ClientResponseError", status=503),
+    "aiohttp: the server hung up": of(
+        "aiohttp.client_exceptions",
+        "ServerDisconnectedError",
+        bases=(type("ClientConnectionError", (Exception,), {"__module__": "aiohttp.client_exceptions"}),),
+    ),
+    "aiohttp: half a payload": of("aiohttp.client_exceptions", "ClientPayloadError"),
+    "botocore SlowDown": client_error(503, "SlowDown"),
+    "botocore code with a strange status": client_error(400, "RequestTimeout"),
+    "botocore 500": client_error(500, "InternalError"),
+    "botocore: read timeout": of("botocore.exceptions", "ReadTimeoutError"),
+    "s3fs makes EBUSY of 503": caused(OSError(errno.EBUSY, "slow down"), client_error(503, "SlowDown")),
+    "s3fs makes EINVAL of a 400": caused(OSError(errno.EINVAL, "?"), client_error(400, "RequestTimeout")),
+    "gcsfs 429": of("gcsfs.retry", "HttpError", code=429),
+    "gcsfs 503 as text": of("gcsfs.retry", "HttpError", code="503"),
+    "azure 503": of("azure.core.exceptions", "HttpResponseError", status_code=503, error_code="ServerBusy"),
+    "requests 502": of("requests.exceptions", "HTTPError", response=type("R", (), {"status_code": 502})()),
+    "one of ours with such a cause": caused(StorageError("cannot read"), TimeoutError()),
+    "a group of such": ExceptionGroup("reading ranges", [TimeoutError(), ConnectionResetError()]),
+}
+STAYING = {
+    "not allowed": PermissionError(errno.EACCES, "no"),
+    "a full disk": OSError(errno.ENOSPC, "full"),
+    "botocore 403": client_error(403, "AccessDenied"),
+    "s3fs makes PermissionError of 403": caused(PermissionError("no"), client_error(403, "AccessDenied")),
+    "aiohttp 401": of("aiohttp.client_exceptions", "ClientResponseError", status=401),
+    "501: never will be": of("aiohttp.client_exceptions", "ClientResponseError", status=501),
+    "a wrong certificate": certificate_error(),
+    "an unknown host": socket.gaierror(socket.EAI_NONAME, "unknown"),
+    "a wrong argument": ValueError("wrong"),
+    "a bug": TypeError("wrong"),
+    "a group with one that stays": ExceptionGroup("reading ranges", [TimeoutError(), ValueError()]),
+}
+MISSING = {
+    "no such file": FileNotFoundError("a"),
+    "a folder": IsADirectoryError("a"),
+    "no such key": KeyError("a"),
+    "aiohttp 404": of("aiohttp.client_exceptions", "ClientResponseError", status=404),
+    "botocore NoSuchKey": client_error(404, "NoSuchKey"),
+    "s3fs makes FileNotFoundError of it": caused(FileNotFoundError("a"), client_error(404, "NoSuchKey")),
+    "in a group": ExceptionGroup("reading ranges", [FileNotFoundError("a")]),
+}
+
+
+@pytest.mark.parametrize("error", PASSING.values(), ids=PASSING)
+def test_it_may_pass(error):
+    assert transient_errors.may_pass(error)
+    assert not transient_errors.is_not_found(error)
+
+
+@pytest.mark.parametrize("error", STAYING.values(), ids=STAYING)
+def test_it_will_not_pass(error):
+    assert not transient_errors.may_pass(error)
+    assert not transient_errors.is_not_found(error)
+
+
+@pytest.mark.parametrize("error", MISSING.values(), ids=MISSING)
+def test_what_is_not_found_is_never_retried(error):
+    assert transient_errors.is_not_found(error)
+    store, clock, reports = over(error, may_pass=lambda _: True)
+    with pytest.raises(type(error)):
+        asyncio.run(store.get("a", PROTOTYPE))
+    assert (clock.naps, reports) == ([], [])
+
+
+def test_real_errors_of_aiohttp_are_recognised():
+    aiohttp = pytest.importorskip("aiohttp")
+    info = aiohttp.RequestInfo("http://a", "GET", {}, "http://a")
+    headers = {"Retry-After": "7"}
+    error = aiohttp.ClientResponseError(info, (), status=429, headers=headers)
+    assert transient_errors.may_pass(error)
+    assert transient_errors.wanted_wait(error) == 7
+    assert transient_errors.may_pass(aiohttp.ServerDisconnectedError())
+    assert not transient_errors.may_pass(aiohttp.InvalidURL("a"))
+
+
+# -- repeating -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda s: s.get("a", PROTOTYPE),
+        lambda s: s.set("b", cpu.Buffer.from_bytes(b"2")),
+        lambda s: s.delete("a"),
+        lambda s: s.exists("a"),
+        lambda s: s.getsize("a"),
+        lambda s: s.get_partial_values(PROTOTYPE, [("a", None)]),
+        lambda s: s._set_many([("b", cpu.Buffer.from_bytes(b"2"))]),
+        lambda s: s.clear(),
+    ],
+    ids=["get", "set", "delete", "exists", "getsize", "get_partial_values", "set_many", "clear"],
+)
+def test_every_operation_is_repeated_until_it_succeeds(call):
+    store, clock, reports = over(TimeoutError(), ConnectionResetError())
+    asyncio.run(call(store))
+    assert clock.naps == [0.1, 0.2]
+    assert [type(report.error) for report in reports] == [TimeoutError, ConnectionResetError]
+    assert (store.figures.retries, store.figures.given_up) == (2, 0)
+
+
+def test_so_are_the_synchronous_methods():
+    store, clock, _ = over(TimeoutError())
+    if not serves_sync(MemoryStore()):
+        assert not serves_sync(store)
+        return
+    assert store.get_sync("a").to_bytes() == b"1"
+    assert clock.naps == [0.1]
+
+
+def test_a_listing_that_breaks_off_gives_each_key_once():
+    memory = {name: cpu.Buffer.from_bytes(b"") for name in "abcd"}
+    store, _, _ = over(memory=memory)
+    failing = store.inner(Failing)
+
+    async def run():
+        given = []
+        async for key in store.list_prefix(""):
+            given.append(key)
+            if len(given) in {1, 3}:
+                failing.errors.append(ConnectionResetError())
+        return given
+
+    assert asyncio.run(run()) == list("abcd")
+
+
+def test_delays_grow_to_a_limit():
+    layer = Retry(attempts=7, first=0.5, factor=3, longest=10)
+    assert list(layer.delays()) == [0.5, 1.5, 4.5, 10, 10, 10]
+
+
+@given(st.floats(0, 1))
+def test_chance_only_shortens_a_delay(jitter):
+    store, clock, _ = over(*[TimeoutError()] * 3, jitter=jitter, first=1)
+    asyncio.run(store.get("a", PROTOTYPE))
+    assert all(full * (1 - jitter) <= nap <= full for full, nap in zip([1, 2, 4], clock.naps, strict=True))
+
+
+def test_a_server_is_given_the_time_it_asks_for():
+    store, clock, _ = over(client_error(503, "SlowDown", {"Retry-After": "9"}))
+    asyncio.run(store.get("a", PROTOTYPE))
+    assert clock.naps == [9]
+
+
+def test_attempts_come_to_an_end():
+    store, clock, _ = over(*[TimeoutError("slow")] * 5, attempts=3)
+    with pytest.raises(StorageError) as caught:
+        asyncio.run(store.get("a", PROTOTYPE))
+    assert len(clock.naps) == 2
+    assert caught.value.problem.key == "a"
+    assert "layer 'retry'" in str(caught.value)
+    assert "TimeoutError: slow, after 3 attempts in 0.3 s" in str(caught.value)
+    assert isinstance(caught.value.__cause__, TimeoutError)
+    assert store.figures.given_up == 1
+
+
+def test_the_budget_is_not_overdrawn():
+    store, clock, _ = over(*[TimeoutError()] * 50, attempts=50, first=1, factor=1, budget=3.5)
+    with pytest.raises(StorageError):
+        asyncio.run(store.get("a", PROTOTYPE))
+    assert clock.naps == [1, 1, 1]
+
+
+@pytest.mark.parametrize("options", [{"attempts": 1}, {"budget": 0}])
+def test_without_a_retry_the_error_stands_as_it_is(options):
+    store, _, _ = over(TimeoutError(), **options)
+    with pytest.raises(TimeoutError):
+        asyncio.run(store.get("a", PROTOTYPE))
+
+
+def test_what_will_not_pass_fails_at_once():
+    store, clock, _ = over(PermissionError("no"))
+    with pytest.raises(PermissionError):
+        asyncio.run(store.get("a", PROTOTYPE))
+    assert clock.naps == []
+
+
+def test_cancelling_is_no_error_to_repeat():
+    store, clock, _ = over(asyncio.CancelledError())
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(store.get("a", PROTOTYPE))
+    assert clock.naps == []
+
+
+# -- who is asked --------------------------------------------------------------------------------
+
+
+class Knows(MemoryStore):
+    """A store that knows its errors."""
+
+    answer = True
+
+    def may_pass(self, error):
+        return self.answer if isinstance(error, ValueError) else None
+
+
+@pytest.mark.parametrize(
+    ("predicate", "store_says", "error", "retried"),
+    [
+        (None, True, ValueError(), True),
+        (None, False, ValueError(), False),
+        (None, True, TimeoutError(), True),
+        (None, True, TypeError(), False),
+        (lambda error: False, True, ValueError(), False),
+        (lambda error: None, True, ValueError(), True),
+        (lambda error: isinstance(error, TypeError), False, TypeError(), True),
+    ],
+    ids=[
+        "store: yes",
+        "store: no",
+        "nobody: known",
+        "nobody: unknown",
+        "predicate first",
+        "then store",
+        "alone",
+    ],
+)
+def test_the_predicate_is_asked_then_the_store_then_the_error(predicate, store_says, error, retried):
+    clock = FakeClock()
+    below = Knows()
+    below.answer = store_says
+    store = stack(below, Retry(may_pass=predicate, clock=clock), Failing(errors=[error]))
+    if retried:
+        asyncio.run(store.get("a", PROTOTYPE))
+    else:
+        with pytest.raises(type(error)):
+            asyncio.run(store.get("a", PROTOTYPE))
+    assert bool(clock.naps) is retried
+
+
+def test_each_retry_is_reported_to_a_logger_when_nothing_else_is_said(caplog):
+    store, _, _ = over(TimeoutError("slow"), report=None)
+    with caplog.at_level(logging.WARNING, "zarrstack.retry"):
+        asyncio.run(store.get("a", PROTOTYPE))
+    assert [record.message for record in caplog.records] == [
+        "get 'a': attempt 1 failed, the next is in 0.10 s (TimeoutError: slow)"
+    ]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"attempts": 0},
+        {"attempts": 2.5},
+        {"attempts": True},
+        {"first": -1},
+        {"factor": 0.5},
+        {"longest": float("nan")},
+        {"jitter": 1.5},
+        {"budget": "long"},
+        {"may_pass": 3},
+        {"report": 3},
+    ],
+    ids=str,
+)
+def test_a_wrong_option_is_refused_by_name(options):
+    with pytest.raises(UsageError, match=next(iter(options))):
+        Retry(**options)
+
+
+def test_text_and_json_name_the_options():
+    layer = Retry.from_text("5:first=0.5")
+    assert layer == Retry(attempts=5, first=0.5)
+    assert layer.to_json() == {"name": "retry", "configuration": {"attempts": 5, "first": 0.5}}
+    with pytest.raises(UsageError, match="report"):
+        Retry(report=print).to_json()

@@ -1,0 +1,1 @@
+"""The contract of storage transformers, `stack`, the registry and its plug-ins."""

@@ -1,0 +1,138 @@
+"""`storage_transformers` in metadata documents: found, hidden and put back. No I/O.
+
+Source: Zarr v3.0 core specification, "Array metadata" and "Consolidated metadata" as zarr-python
+3.1.6 and 3.4.2 write it: a group's `zarr.json` may hold the documents of the nodes below it in
+`consolidated_metadata.metadata`, by path relative to the group.
+
+zarr-python 3.1.6 and 3.4.2 ignore the field in an array that is reached through its group, and would
+write chunks where shards are stored. Both refuse a document with an unknown member that must be
+understood, by whatever way they come to it; so each array with transformers gets such a member, the
+guard. Consolidated metadata that holds such a document makes the whole group unreadable there; these
+documents are therefore kept beside `metadata`, where zarr-python does not read them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from ..core.errors import MetadataError
+from ..core.json_text import JSON, JSONObject, excerpt
+from ..core.paths import join
+
+FIELD: Final = "storage_transformers"
+GUARD: Final = "zarrstack.storage_transformers"
+"""The guard of an array; in consolidated metadata, where the documents of guarded arrays are."""
+DOCUMENT: Final = "zarr.json"
+
+
+def node_of(key: str) -> str | None:
+    """Path of the node whose document this key is, "" for the root; None for any other key."""
+    if key == DOCUMENT:
+        return ""
+    return key.removesuffix("/" + DOCUMENT) if key.endswith("/" + DOCUMENT) else None
+
+
+def key_of(path: str) -> str:
+    """Key of the document of a node."""
+    return join(path, DOCUMENT)
+
+
+def ancestors(key: str) -> Iterator[str]:
+    """Every path that a key may lie in, from the root down."""
+    yield ""
+    for place, letter in enumerate(key):
+        if letter == "/":
+            yield key[:place]
+
+
+def parse(data: bytes) -> JSONObject | None:
+    """A document, or None for what is no JSON object: zarr-python will say so in its own words."""
+    try:
+        document = json.loads(data)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def is_array(document: JSONObject) -> bool:
+    """Whether this describes an array of Zarr v3."""
+    return document.get("node_type") == "array" and document.get("zarr_format") == 3
+
+
+def entries_of(document: JSONObject, path: str) -> list[JSON]:
+    """The storage transformers that an array's document names; MetadataError when they are no list."""
+    entries = document.get(FIELD) or []
+    if not isinstance(entries, list):
+        raise MetadataError(
+            f"{FIELD} is no list", node=path, key=key_of(path), found=excerpt(entries), expected="a list"
+        )
+    if GUARD in document and not entries:
+        raise MetadataError(
+            "the array is stored through transformers that its document no longer names",
+            node=path,
+            key=key_of(path),
+            found=f"{GUARD} without {FIELD}",
+            advice=f"Restore {FIELD} from a backup of the document.",
+        )
+    return entries
+
+
+def without_transformers(document: JSONObject) -> bool:
+    """Hide field and guard of an array's document; whether it names transformers."""
+    named = bool(document.get(FIELD)) or GUARD in document
+    document[FIELD] = []
+    document.pop(GUARD, None)
+    return named
+
+
+def guarded(document: JSONObject) -> bool:
+    """Add the guard to an array's document if it names transformers; whether it does."""
+    if not document.get(FIELD):
+        return False
+    document[GUARD] = {"must_understand": True}
+    return True
+
+
+def set_apart(group: JSONObject) -> bool:
+    """Take guarded arrays out of a group's consolidated metadata, to be kept beside it; whether any were."""
+    block = _consolidated(group)
+    if block is None:
+        return False
+    members = block["metadata"]
+    apart = {path: each for path, each in members.items() if isinstance(each, dict) and GUARD in each}
+    block["metadata"] = {path: each for path, each in members.items() if path not in apart}
+    if apart:
+        block[GUARD] = apart
+    below = [set_apart(each) for each in block["metadata"].values() if isinstance(each, dict)]
+    return bool(apart) or any(below)
+
+
+def put_together(group: JSONObject) -> bool:
+    """Put guarded arrays back into a group's consolidated metadata; whether there were any."""
+    block = _consolidated(group)
+    if block is None:
+        return False
+    apart = block.pop(GUARD, None)
+    if isinstance(apart, dict):  # sorted, since zarr-python loses siblings that do not follow each other
+        block["metadata"] = dict(sorted({**block["metadata"], **apart}.items()))
+    below = [put_together(each) for each in block["metadata"].values() if isinstance(each, dict)]
+    return apart is not None or any(below)
+
+
+def arrays_in(document: JSONObject, path: str) -> Iterator[tuple[str, JSONObject]]:
+    """Path and document of the array this is, or of each array that this group has consolidated."""
+    if is_array(document):
+        yield path, document
+        return
+    block = _consolidated(document)
+    for name, member in () if block is None else block["metadata"].items():
+        if isinstance(member, dict):
+            yield from arrays_in(member, join(path, name))
+
+
+def _consolidated(group: JSONObject) -> dict[str, dict[str, JSON]] | None:
+    """The consolidated metadata of a group; None for none, or none that can be read."""
+    block = group.get("consolidated_metadata")
+    return block if isinstance(block, dict) and isinstance(block.get("metadata"), dict) else None

@@ -1,0 +1,132 @@
+"""What a layer is apart from its store: a name and options, as Python, JSON and text.
+
+The keyword arguments of a layer's constructor are remembered, so that a layer is shown, compared,
+pickled and written as JSON without a line of its own.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from ..core.errors import UsageError
+from ..core.json_text import JSON, JSONObject
+
+
+class Described:
+    """Something made from a store and keyword options, which it remembers."""
+
+    name: ClassVar[str]
+    """The name in `storage_transformers`, on the command line and in messages."""
+    secrets: ClassVar[frozenset[str]] = frozenset()
+    """Options that are neither shown nor written as JSON, such as a key."""
+    short: ClassVar[str] = ""
+    """The option that a bare value sets in text: with "events", `log:a.jsonl` is `Log(events="a.jsonl")`."""
+
+    _options: dict[str, Any]
+
+    def __new__(cls, store: Any = None, *more: Any, **options: Any) -> Self:
+        """An instance that remembers its options; `__init__` checks them."""
+        del store  # `__init__` takes it
+        if more:
+            raise TypeError(f"{cls.__name__}() takes options by keyword only, so that it can remember them")
+        if not hasattr(cls, "name"):
+            raise TypeError(f"the class {cls.__name__} has no name: write name = ... in it")
+        layer = super().__new__(cls)
+        layer._options = options
+        return layer
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """The keyword arguments that make an equal layer. Override to give them in normal form."""
+        return self._options
+
+    @property
+    def configuration(self) -> JSONObject:
+        """The options as JSON; override it where an option is no JSON value as it stands."""
+        return {name: value for name, value in self.options.items() if name not in self.secrets}
+
+    def to_json(self) -> JSONObject:
+        """The layer as `storage_transformers` names it: `{"name": ..., "configuration": {...}}`.
+
+        Source: Zarr v3.0 core specification, "Extension definition"
+        (https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html).
+        UsageError for an option that has no JSON form, such as a callback.
+        """
+        for option, value in self.configuration.items():
+            try:
+                json.dumps(value)
+            except (TypeError, ValueError):
+                raise UsageError(
+                    f"layer {self.name!r}: option {option!r} has no JSON form",
+                    found=type(value).__name__,
+                    advice="Such a layer works in Python, but cannot be named in metadata.",
+                ) from None
+        return {"name": self.name, "configuration": dict(self.configuration)}
+
+    @classmethod
+    def from_json(cls, data: JSONObject, store: Any = None) -> Self:
+        """The layer that `to_json` described, over `store`; UsageError for a wrong configuration."""
+        configuration = data.get("configuration", {})
+        if not isinstance(configuration, dict):
+            raise UsageError(
+                f"the configuration of layer {cls.name!r} is no JSON object", found=json.dumps(configuration)
+            )
+        optional = cls.option_names()
+        if unknown := sorted(set(configuration) - set(optional)):
+            raise UsageError(
+                f"layer {cls.name!r} has no option {unknown[0]!r}",
+                expected=", ".join(optional) or "no options",
+            )
+        missing = sorted(name for name, may in optional.items() if not may and name not in configuration)
+        if missing:
+            raise UsageError(f"layer {cls.name!r} needs the option {missing[0]!r}")
+        make: Any = cls  # the constructor's options are the subclass's own
+        layer: Self = make(store, **configuration)
+        return layer
+
+    @classmethod
+    def option_names(cls) -> dict[str, bool]:
+        """The names of the constructor's options, and whether each may be left out."""
+        parameters = inspect.signature(cls.__init__).parameters.values()
+        return {
+            each.name: each.default is not each.empty for each in parameters if each.kind is each.KEYWORD_ONLY
+        }
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """The layer, without a store, from the text after `name:` on a command line.
+
+        `option=value:option=value`, where a first part without `=` is the value of the option
+        `short`. Values are JSON where they can be read as such (5, true, null), else text.
+        """
+        options: dict[str, Any] = {}
+        for part in re.split(r":(?=[A-Za-z_]\w*=)", text) if text else ():
+            option, equals, value = part.partition("=")
+            if not equals or not option.isidentifier():
+                option, value = cls.short, part
+            if not option:
+                raise UsageError(
+                    f"layer {cls.name!r} takes no bare value",
+                    found=part,
+                    expected=":".join(f"{name}=..." for name in cls.option_names()) or "no options",
+                )
+            options[option] = _value(value)
+        return cls.from_json({"name": cls.name, "configuration": options})
+
+    def describe(self) -> str:
+        """The layer without its store, as in `Cache(budget=1000)`."""
+        shown = (
+            f"{name}={'...' if name in self.secrets else repr(value)}" for name, value in self.options.items()
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def _value(text: str) -> JSON:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,48 @@
+"""Checks of the options of a layer, each with an error that names layer and option."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..core.errors import UsageError
+from .description import Described
+
+
+def given(layer: Described, **options: Any) -> dict[str, Any]:
+    """Options in normal form: those that are not the constructor's defaults."""
+    parameters = inspect.signature(type(layer).__init__).parameters
+    return {name: value for name, value in options.items() if value != parameters[name].default}
+
+
+def number(
+    layer: Described,
+    option: str,
+    value: Any,
+    *,
+    least: float = 0.0,
+    most: float = math.inf,
+    whole: bool = False,
+) -> Any:
+    """The value if it is a finite number within bounds, both included; UsageError otherwise."""
+    good = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    if good and math.isfinite(value) and least <= value <= most:
+        return value
+    bounds = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
+    raise unfit(layer, option, value, f"{'a whole number' if whole else 'a number'} {bounds}")
+
+
+def either(layer: Described, option: str, value: Any, check: Callable[[Any], bool], expected: str) -> Any:
+    """The value if it is None or passes the check; UsageError otherwise."""
+    if value is None or check(value):
+        return value
+    raise unfit(layer, option, value, expected)
+
+
+def unfit(layer: Described, option: str, value: Any, expected: str) -> UsageError:
+    """The error for an option that is not as it should be."""
+    return UsageError(
+        f"layer {layer.name!r}: option {option!r} does not fit", found=repr(value), expected=expected
+    )

@@ -1,0 +1,169 @@
+"""Names and layers: which are registered, and stacks as JSON and as text.
+
+A package registers a layer as an entry point of the group `zarrstack.transformers`, under the
+layer's own name (source: https://packaging.python.org/en/latest/specifications/entry-points/):
+
+    [project.entry-points."zarrstack.transformers"]
+    encrypt = "my_package:Encrypt"
+
+Nothing is imported before it is asked for by name. A stack as JSON is the list that an array's
+`storage_transformers` holds, from the array down to the store; as text it is what a command line
+takes: `retry,throttle:50MB/s,log:events.jsonl`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ..core.errors import UsageError
+from ..core.json_text import JSON, JSONObject, excerpt
+from . import plugins
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from zarr.abc.store import Store
+
+    from .transformer import StorageTransformer
+
+GROUP: Final = "zarrstack.transformers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """One registered layer, for a listing."""
+
+    name: str
+    place: str
+    """Module and class, as in "zarrstack.layers.cache.layer:Cache"."""
+    package: str
+    """The distribution that brings it, with its version."""
+    summary: str
+    """First line of the layer's docstring; "" when it cannot be loaded."""
+    problem: str | None
+    """Why it cannot be used; None when it can."""
+
+
+def registered() -> tuple[Registered, ...]:
+    """Every registered layer, by name. Loads each; one that is broken says so in `problem`."""
+    return tuple(_listed(name) for name in _names())
+
+
+def _listed(name: str) -> Registered:
+    points = _named(name)
+    try:
+        summary, problem = (find(name).__doc__ or "").strip().partition("\n")[0], None
+    except UsageError as error:
+        summary, problem = "", str(error)
+    packages = (f"{point.dist.name} {point.dist.version}" for point in points if point.dist is not None)
+    return Registered(
+        name=name,
+        place=" and ".join(point.value for point in points),
+        package=" and ".join(packages),
+        summary=summary,
+        problem=problem,
+    )
+
+
+@functools.cache
+def find(name: str) -> type[StorageTransformer]:
+    """The layer of this name; UsageError for an unknown one, and for one that cannot be loaded."""
+    from .transformer import StorageTransformer
+
+    points = _named(name)
+    if not points:
+        raise UsageError(
+            f"no storage transformer is called {name!r}",
+            expected=", ".join(_names()) or "a registered name",
+            advice="Install the package that brings it, or correct the name.",
+        )
+    return plugins.load(
+        points,
+        StorageTransformer,
+        what="storage transformer",
+        public="zarrstack.StorageTransformer",
+        advice="Mend or uninstall that package.",
+    )
+
+
+def _names() -> list[str]:
+    return sorted({point.name for point in plugins.registered(GROUP)})
+
+
+def _named(name: str) -> tuple[EntryPoint, ...]:
+    return tuple(point for point in plugins.registered(GROUP) if point.name == name)
+
+
+def layer_from_json(entry: JSON) -> StorageTransformer:
+    """The layer, without a store, of one entry: `{"name", "configuration"}`, or just the name."""
+    name, configuration = split_entry(entry)
+    return find(name).from_json({"name": name, "configuration": configuration})
+
+
+def split_entry(entry: JSON) -> tuple[str, JSONObject]:
+    """Name and configuration of an entry; UsageError for what is no entry.
+
+    Source: Zarr v3.0 core specification, "Extension definition": an object with `name` and
+    optionally `configuration` and `must_understand`, or the name alone.
+    """
+    entry = {"name": entry} if isinstance(entry, str) else entry
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        raise UsageError(
+            "this is no storage transformer",
+            found=excerpt(entry),
+            expected='{"name": "...", "configuration": {...}}',
+        )
+    configuration = entry.get("configuration", {})
+    if not isinstance(configuration, dict):
+        raise UsageError(
+            f"the configuration of layer {entry['name']!r} is no JSON object", found=excerpt(configuration)
+        )
+    return entry["name"], configuration
+
+
+def layers_from_json(entries: Iterable[JSON]) -> list[StorageTransformer]:
+    """The layers of a list as `storage_transformers` holds it, for `stack(store, *layers)`."""
+    return [layer_from_json(entry) for entry in entries]
+
+
+def stack_from_json(store: Store, entries: Sequence[JSON]) -> Store:
+    """The stack that `stack_to_json` described, over a store."""
+    from .transformer import stack
+
+    return stack(store, *layers_from_json(entries))
+
+
+def stack_to_json(store: Store) -> list[JSONObject]:
+    """The layers of a stack from the array down, without the store under them."""
+    from .descend import descend
+    from .transformer import StorageTransformer
+
+    stores = descend(store, through=StorageTransformer)
+    return [layer.to_json() for layer in stores if isinstance(layer, StorageTransformer)]
+
+
+def parse_stack(text: str) -> list[StorageTransformer]:
+    """The layers of a command-line text, from the array down to the store, for `stack(store, *layers)`.
+
+    `name`, `name:value` and `name:option=value:option=value`, separated by commas; or JSON, which
+    can say everything: a list as in `storage_transformers`. UsageError says what does not fit.
+    """
+    if text.lstrip().startswith("["):
+        try:
+            entries = json.loads(text)
+        except ValueError as error:
+            raise UsageError("this stack is no JSON", found=text, expected="a list of layers") from error
+        return layers_from_json(entries)
+    layers = []
+    for part in text.split(","):
+        name, _, options = part.strip().partition(":")
+        if not name:
+            raise UsageError(
+                "a layer has no name", found=repr(text), expected="retry,throttle:50MB/s,log:events.jsonl"
+            )
+        layers.append(find(name).from_text(options))
+    return layers

@@ -1,0 +1,47 @@
+"""A store from whatever zarr takes for one (`zarr.storage.StoreLike`): a path, a URL, a dictionary."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from zarr.abc.store import Store
+from zarr.core.sync import sync
+from zarr.storage import LocalStore, StorePath
+from zarr.storage._common import make_store
+
+from ..core.errors import UsageError
+
+if TYPE_CHECKING:
+    from zarr.storage import StoreLike
+
+
+def store_of(given: StoreLike, storage_options: dict[str, Any] | None = None) -> Store:
+    """The store; `storage_options` go with a URL. UsageError for what is none, and for a path within one.
+
+    A path is not looked at before the store is used: zarr would make a directory there.
+    """
+    if isinstance(given, StorePath) and not given.path:
+        given = given.store
+    if isinstance(given, Store) and storage_options is None:
+        return given
+    if isinstance(given, str | os.PathLike) and storage_options is None and _is_plain_path(os.fspath(given)):
+        return LocalStore(os.fspath(given))
+    if given not in (None, "") and not isinstance(given, StorePath):
+        try:
+            return sync(make_store(given, storage_options=storage_options))
+        except (TypeError, ValueError, ImportError) as error:
+            raise _no_store(given, str(error)) from error
+    raise _no_store(given, None)
+
+
+def _is_plain_path(text: str) -> bool:
+    return bool(text) and "://" not in text and "::" not in text
+
+
+def _no_store(given: object, why: str | None) -> UsageError:
+    return UsageError(
+        "a stack stands on a store",
+        found=repr(given) if why is None else f"{given!r} ({why})",
+        expected="a zarr Store, such as LocalStore, a path, a URL or a dictionary",
+    )

@@ -1,0 +1,1 @@
+"""Codec chains as data, and which readers know which codec."""

@@ -1,0 +1,235 @@
+"""Codec chains as data: parse, normalise, compare, split.
+
+A chain is listed from the array side to the stored bytes, as in `zarr.json`. In its
+*normal form*, which everything in this project uses inside, it is
+
+    transpose*  array-to-bytes  bytes-to-bytes*
+
+and the array filters of numcodecs (`numcodecs.delta` and the like), which zarr-python
+lists before the array-to-bytes codec, stand after it: in Zarr v2 every filter takes and
+gives a buffer, and the array's data type is a view of the outermost one
+(https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#filters; zarr-python 2.18
+`Array._decode_chunk`). `to_json` puts them back where zarr-python wants them, and has `bytes`
+state the byte order that it wants beside them (see `array_filters`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from ..errors import MetadataError, UnsupportedError
+from ..json_text import JSON, canonical, excerpt
+from .array_filters import ARRAY_FILTERS, Endian, endian_from_json, endian_to_json
+
+ARRAY_TO_BYTES: Final = frozenset(
+    {
+        "bytes",
+        "numpy_bytes",
+        "vlen-utf8",
+        "vlen-bytes",
+        "sharding_indexed",
+        "n5_default",
+        "numcodecs.json2",
+        "numcodecs.msgpack2",
+        "numcodecs.vlen-array",
+        "numcodecs.pickle",
+        "numcodecs.object-categorize",
+        "hdmf-zarr.objects",
+    }
+)
+"""Names that may stand in the middle of a chain.
+
+`numpy_bytes` (configuration: `dtype`, a Zarr v2 dtype) is ours and never written: it
+describes a struct whose fields are not all little-endian. `numcodecs.object-categorize`
+likewise: `categorize` applied to an object array, as the first v2 filter; and `hdmf-zarr.objects`:
+another object codec, and what its objects mean.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CodecSpec:
+    """A codec as data: its v3 name and its configuration."""
+
+    name: str
+    configuration: Mapping[str, JSON] = field(default_factory=dict)
+    must_understand: bool = True
+    """Kept so that nothing is lost; a codec that is not understood is refused either way."""
+
+    @classmethod
+    def from_json(cls, data: JSON) -> CodecSpec:
+        """Read `{"name": ..., "configuration": ...}` or a bare name.
+
+        MetadataError for anything else, unknown members too: what stands beside `configuration`
+        might change the bytes (https://zarr-specs.readthedocs.io/en/latest/v3/core/#extension-definition
+        knows `name`, `configuration` and `must_understand` only).
+        """
+        if isinstance(data, str):
+            return cls(data)
+        if not isinstance(data, dict) or not isinstance(data.get("name"), str):
+            raise MetadataError(
+                "a codec is an object with a name", found=excerpt(data), expected='{"name": ...}'
+            )
+        name = data["name"]
+        configuration = data.get("configuration", {})
+        must_understand = data.get("must_understand", True)
+        if not isinstance(configuration, dict):
+            raise MetadataError(
+                f"configuration of codec {name!r} is not an object",
+                found=excerpt(configuration),
+                expected="{...}",
+            )
+        if unknown := data.keys() - {"name", "configuration", "must_understand"}:
+            raise MetadataError(
+                f"unknown members in codec {name!r}",
+                found=excerpt(sorted(unknown)),
+                expected="name, configuration, must_understand",
+            )
+        if not isinstance(must_understand, bool):
+            raise MetadataError(
+                f"must_understand of codec {name!r}", found=excerpt(must_understand), expected="true or false"
+            )
+        return cls(name, configuration, must_understand)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it stands in `zarr.json`; members that say nothing (empty, true) are left out."""
+        data: dict[str, Any] = {"name": self.name}
+        if self.configuration:
+            data["configuration"] = dict(self.configuration)
+        if not self.must_understand:
+            data["must_understand"] = False
+        return data
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, CodecSpec):
+            return NotImplemented
+        return canonical(self.to_json()) == canonical(other.to_json())
+
+    def __hash__(self) -> int:
+        return hash(canonical(self.to_json()))
+
+    def __str__(self) -> str:
+        short = self.name.removeprefix("numcodecs.")
+        level = self.configuration.get("level", self.configuration.get("clevel"))
+        parts = [short, self.configuration.get("cname"), level, self.configuration.get("shuffle")]
+        if short == "bytes":
+            parts.append(self.configuration.get("endian"))
+        return ":".join(str(part) for part in parts if part is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A codec chain in normal form."""
+
+    codecs: tuple[CodecSpec, ...]
+    middle: int = field(init=False, repr=False, compare=False)
+    """Index of the array-to-bytes codec."""
+    _hash: int | None = field(init=False, repr=False, compare=False, default=None)
+    """Once it was asked for: thousands of arrays share a chain, and what is known of one is kept by it."""
+
+    def __post_init__(self) -> None:
+        middles = [i for i, codec in enumerate(self.codecs) if codec.name in ARRAY_TO_BYTES]
+        if len(middles) != 1:
+            raise MetadataError(
+                "a codec chain holds exactly one array-to-bytes codec",
+                found=self._names(),
+                expected="transpose*, one of bytes, vlen-utf8, ..., then bytes-to-bytes codecs",
+            )
+        for codec in self.codecs[: middles[0]]:
+            if codec.name != "transpose":
+                raise UnsupportedError(
+                    f"codec {codec.name!r} is not known to stand before the array-to-bytes codec",
+                    found=self._names(),
+                    expected="transpose and the numcodecs array filters",
+                )
+        for codec in self.codecs[middles[0] :]:
+            if codec.name == "transpose":
+                raise MetadataError("transpose stands behind the array-to-bytes codec", found=self._names())
+        object.__setattr__(self, "middle", middles[0])
+
+    @classmethod
+    def from_json(cls, data: Iterable[JSON]) -> Chain:
+        """Read the `codecs` of a v3 document, and normalise the order of array filters.
+
+        UnsupportedError for an array filter that stands before a transpose: it works on the
+        elements in another order there, which the normal form cannot say; and for a byte order
+        beside array filters that zarr-pythons read differently.
+        """
+        if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
+            raise MetadataError("codecs are a list", found=excerpt(data), expected="[...]")
+        codecs = [CodecSpec.from_json(item) for item in data]
+        middle = next((i for i, codec in enumerate(codecs) if codec.name in ARRAY_TO_BYTES), len(codecs))
+        filters = [codec for codec in codecs[:middle] if codec.name in ARRAY_FILTERS]
+        head = [codec for codec in codecs[:middle] if codec.name not in ARRAY_FILTERS]
+        if codecs[: len(head)] != head:
+            raise UnsupportedError(
+                "an array filter stands before a transpose",
+                found=" > ".join(codec.name for codec in codecs),
+                expected="transpose first, then filters",
+            )
+        packing = [_turned(codec, filters, endian_from_json) for codec in codecs[middle : middle + 1]]
+        return cls((*head, *packing, *filters, *codecs[middle + 1 :]))
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The `codecs` of a v3 document.
+
+        UnsupportedError where array filters do not stand, or do not work, as v3 can say it.
+        """
+        middle = self.middle
+        tail = self.codecs[middle + 1 :]
+        count = 0
+        while count < len(tail) and tail[count].name in ARRAY_FILTERS:
+            count += 1
+        if any(codec.name in ARRAY_FILTERS for codec in tail[count:]):
+            raise UnsupportedError(
+                "an array filter behind a bytes-to-bytes codec cannot be named in v3", found=self._names()
+            )
+        packing = _turned(self.codecs[middle], tail[:count], endian_to_json)
+        order = (*self.codecs[:middle], *tail[:count], packing, *tail[count:])
+        return [codec.to_json() for codec in order]
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            object.__setattr__(self, "_hash", hash(self.codecs))
+        assert self._hash is not None
+        return self._hash
+
+    def __getstate__(self) -> tuple[CodecSpec, ...]:
+        return self.codecs  # hashes of text are another process's
+
+    def __setstate__(self, codecs: tuple[CodecSpec, ...]) -> None:
+        object.__setattr__(self, "codecs", codecs)
+        object.__setattr__(self, "_hash", None)
+        self.__post_init__()
+
+    def common_prefix(self, other: Chain) -> int:
+        """How many codecs, from the array side, both chains begin with."""
+        count = 0
+        for mine, theirs in zip(self.codecs, other.codecs, strict=False):
+            if mine != theirs:
+                break
+            count += 1
+        return count
+
+    def _names(self) -> str:
+        return " > ".join(codec.name for codec in self.codecs) or "no codecs"
+
+    def __str__(self) -> str:
+        return " > ".join(str(codec) for codec in self.codecs)
+
+
+def _turned(
+    packing: CodecSpec, filters: Sequence[CodecSpec], turn: Callable[[Endian, Sequence[CodecSpec]], Endian]
+) -> CodecSpec:
+    """The array-to-bytes codec with its byte order as seen from the other side of the filters."""
+    # A missing byte order is little, as everywhere (codecs/fixed.py).
+    endian = packing.configuration.get("endian", "little")
+    if not filters or packing.name != "bytes" or endian not in ("little", "big"):
+        return packing
+    turned = turn(endian, filters)
+    if turned == endian:
+        return packing
+    return replace(packing, configuration={**packing.configuration, "endian": turned})

@@ -1,0 +1,132 @@
+"""What may keep its stored bytes under zarr-python's `numcodecs.*` names, and what may not.
+
+Each rule was found by writing chunks as Zarr v2 does and reading them back through a v3
+document with zarr-python 3.1.6 and 3.4.2 (`tests/zarrlift/planning/test_keep.py` does so again).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ..data_types.v3 import DataType
+from ..errors import Problem, ZarrstackError
+from .array_filters import ARRAY_FILTERS, decoded_type, resolved_type
+from .chain import Chain, CodecSpec
+from .readers import CODECS, DATA_TYPES, limits_problem, within_limits
+
+Reason: TypeAlias = tuple[str, tuple[CodecSpec, ...]]
+"""What is wrong, and with which codecs."""
+
+_XZ, _RAW = 1, 3
+"""Numbers of lzma formats: numcodecs' default, and streams without a header."""
+_NAMED: Final = {
+    "numcodecs.delta": ("dtype",),
+    "numcodecs.fixedscaleoffset": ("offset", "scale", "dtype"),
+    "numcodecs.quantize": ("digits", "dtype"),
+    "numcodecs.astype": ("encode_dtype", "decode_dtype"),
+    "numcodecs.categorize": (),
+}
+"""Array filter -> what its configuration must hold; numcodecs itself insists on it."""
+
+
+def keep_problems(chain: Chain, data_type: DataType, advice: str | None = None) -> Iterator[Problem]:
+    """A refusal for each reason why v3 readers would not read the stored bytes as they are."""
+    for message, specs in _known_reasons(chain, data_type):
+        found = " > ".join(map(str, specs))
+        yield Problem(kind="unsupported", message=message, found=found, advice=advice)
+
+
+@lru_cache(maxsize=1024)
+def _known_reasons(chain: Chain, data_type: DataType) -> tuple[Reason, ...]:
+    return tuple(_reasons(chain, data_type))
+
+
+def _reasons(chain: Chain, data_type: DataType) -> Iterator[Reason]:
+    middle = chain.codecs[chain.middle]
+    if middle.name not in ("bytes", "vlen-utf8", "vlen-bytes"):
+        what = "fields that are not all little-endian" if middle.name == "numpy_bytes" else "objects"
+        yield f"{what} have no v3 name as stored", (middle,)
+    elif data_type.name not in DATA_TYPES:
+        yield f"data type {data_type} has no v3 name", (middle,)
+    if data_type.name in ("structured", "struct") and middle.configuration.get("endian") == "big":
+        # zarr-python 3.1.6 reads the fields little-endian whatever the codec says.
+        yield "zarr-python 3.1.6 reads big-endian structs wrongly", (middle,)
+    tail = chain.codecs[chain.middle + 1 :]
+    for spec in tail:
+        row = CODECS.get(spec.name)
+        problem = limits_problem(within_limits(spec))
+        if row is None or not row.readers:
+            yield f"no v3 reader knows codec {spec.name!r}", (spec,)
+        elif problem is not None:
+            yield f"{spec.name}: {problem[0]}", (spec,)
+        elif spec.name == "numcodecs.lzma" and _undecodable_lzma(spec):
+            yield "numcodecs does not decode lzma with filters in this format", (spec,)
+    filters = tuple(spec for spec in tail if spec.name in ARRAY_FILTERS)
+    try:
+        chain.to_json()
+        yield from _filter_reasons(middle, filters, data_type.numpy)
+    except ZarrstackError as error:
+        yield error.problem.message, tail
+    except (TypeError, ValueError):
+        yield "a filter has a malformed configuration", filters
+
+
+def _undecodable_lzma(spec: CodecSpec) -> bool:
+    """Numcodecs hands the filters to the decoder too, which takes them of a raw stream only."""
+    return spec.configuration.get("filters") is not None and spec.configuration.get("format", _XZ) != _RAW
+
+
+def _filter_reasons(
+    middle: CodecSpec, filters: tuple[CodecSpec, ...], item: np.dtype[Any]
+) -> Iterator[Reason]:
+    """`item` is the array's native type. That its byte order fits is `Chain.to_json`'s to say."""
+    if not filters:
+        return
+    if middle.name != "bytes":
+        yield "an array filter cannot be named beside text of variable length", filters
+        return
+    current, outermost = item, True
+    for spec in filters:
+        if spec.name == "numcodecs.bitround":
+            continue
+        if spec.name == "numcodecs.packbits":
+            if not outermost or item != np.dtype(bool):
+                # zarr-python: "Packbits filter requires bool dtype".
+                yield "zarr-python reads packbits only right behind booleans", (spec,)
+            decoded, current = current, np.dtype(np.uint8)
+        else:
+            missing = [name for name in _NAMED[spec.name] if name not in spec.configuration]
+            if missing:
+                yield f"zarr-python reads no {spec.name} without {missing[0]}", (spec,)
+                return
+            decoded = decoded_type(spec) or current
+            if outermost and not _same_values(decoded, item):
+                # Zarr v2 views the filter's bytes as the array's type, v3 converts its values.
+                yield "a filter gives items of another data type than the array's", (spec,)
+            elif decoded.itemsize != current.itemsize:
+                yield "a filter gives items of another size than the next one takes", (spec,)
+            current = _stored_type(spec) or decoded
+        outermost = False
+    resolved = resolved_type(filters) or item
+    if item.itemsize == 1 < resolved.itemsize:
+        # 3.1.6, and 3.4.2 for little-endian ones: they drop `endian`, and then miss it.
+        yield "zarr-python does not read filters that make larger items of single bytes", filters
+    if resolved.itemsize != current.itemsize:
+        # Both zarr-pythons: "cannot reshape array", they take the array's type for the stored one.
+        yield "zarr-python does not see what data type quantize stores", filters
+
+
+def _same_values(decoded: np.dtype[Any], item: np.dtype[Any]) -> bool:
+    """Whether a conversion from one type to the other changes no bit but the byte order."""
+    if decoded.kind in "iu" and item.kind in "iumM":
+        return decoded.itemsize == item.itemsize
+    return decoded.newbyteorder("=") == item
+
+
+def _stored_type(spec: CodecSpec) -> np.dtype[Any] | None:
+    text = spec.configuration.get("encode_dtype", spec.configuration.get("astype"))
+    return None if text is None else np.dtype(text)

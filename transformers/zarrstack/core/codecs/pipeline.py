@@ -1,0 +1,247 @@
+"""A codec chain, ready to run on the leaves of one array.
+
+*Position* k of a chain lies after its first k codecs, counted from the array side:
+position 0 is the array, `len(codecs)` the stored payload. `undo` and `apply` walk between
+the stored payload and a position behind the array-to-bytes codec, so that two chains with
+a common prefix need only exchange their rests.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..errors import CastError, ChunkError, MetadataError, ZarrstackError
+from ..json_text import canonical
+from .base import OBJECT_LIMIT, Ends, Leaf, Options, Size, memory
+from .layout import in_c_order
+from .registry import compile_array_codec, compile_bytes_codec
+
+if TYPE_CHECKING:
+    from ..chain.chain import Chain, CodecSpec
+    from ..data_types.v3 import DataType
+    from ..json_text import JSON
+    from .base import Buffer
+
+    Array = np.ndarray[Any, Any]
+
+
+_FLOOR: Final = 64 << 20
+_PER_ITEM: Final = 8
+_RATIO: Final = 64
+"""What a leaf of variable-length data may unpack to: the largest of so many bytes (and so many for
+each item, whose lengths alone are 4) and so many times its stored size. Text that was meant
+compresses to a twentieth; a bomb of a kilobyte for every megabyte must not fill the memory before
+its first item is looked at."""
+
+
+_SLACK: Final = 64 << 10
+
+
+class Pipeline:
+    """A compiled chain for leaves of one shape and data type; shared by threads freely."""
+
+    __slots__ = (
+        "_array_codec",
+        "_bytes_codecs",
+        "_first",
+        "_inverse",
+        "_native",
+        "_order",
+        "_shape",
+        "chain",
+        "sizes",
+    )
+
+    chain: Chain
+    sizes: tuple[Size, ...]
+    """Size of the value at every position; up to the array-to-bytes codec, of the array's items."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        shape: tuple[int, ...],
+        data_type: DataType,
+        *,
+        object_limit: int = OBJECT_LIMIT,
+        allow_pickle: bool = False,
+        fill_value: JSON = None,
+    ) -> None:
+        """Compile; MetadataError and UnsupportedError as the codecs raise them.
+
+        `object_limit` is the most bytes that one leaf of variable-length data may unpack
+        to; for fixed-size data the shape says it. `fill_value`, in v3 JSON form, is what
+        missing inner chunks of a shard hold; None is the data type's zero.
+        """
+        middle = chain.middle
+        self.chain = chain
+        self._first = middle + 1
+        self._shape = shape
+        self._native = data_type.numpy
+        self._order = axes_order(chain, len(shape))
+        self._inverse = None if self._order is None else tuple(map(int, np.argsort(self._order)))
+        inner = shape if self._order is None else tuple(shape[axis] for axis in self._order)
+        options = Options(object_limit=object_limit, allow_pickle=allow_pickle, fill_value=fill_value)
+        self._array_codec = compile_array_codec(chain.codecs[middle], Leaf(inner, data_type), options)
+
+        item = self._array_codec.item
+        size = self._array_codec.size
+        whole = size
+        if not self._native.hasobject:
+            whole = Size(Leaf(shape, data_type).items * self._native.itemsize, exact=True)
+        sizes = [whole] * (middle + 1) + [size]
+        codecs = []
+        for spec in chain.codecs[middle + 1 :]:
+            codec = compile_bytes_codec(spec, item)
+            item = codec.encoded_item(item)
+            size = codec.encoded_size(size)
+            codecs.append(codec)
+            sizes.append(size)
+        self._bytes_codecs = tuple(codecs)
+        self.sizes = tuple(sizes)
+
+    @property
+    def most_stored(self) -> int:
+        """Bytes that a stored payload may have.
+
+        Twice what the codecs make of a leaf at most, and some: a legal stream may hold more than an encoder
+        needs, such as empty blocks and skippable frames. Of variable-length data, half of `object_limit`, so
+        that what is read and what is made of it find room together.
+        """
+        values = self.sizes[self._first]
+        if self._native.hasobject and not values.exact:
+            return values.at_most // 2
+        return 2 * self.sizes[-1].at_most + _SLACK
+
+    def decode(self, data: Buffer, position: int | None = None) -> Array:
+        """The leaf: its shape, native byte order, C-contiguous; read-only if it is `data` itself.
+
+        `position` is where `data` lies; None is behind all codecs. Raises ChunkError for whatever is
+        wrong with it.
+        """
+        data = self.undo(data, self._first, position)
+        try:
+            array = self._array_codec.decode(data)
+        except (ZarrstackError, MemoryError):
+            raise
+        except Exception as error:
+            raise _unforeseen(self.chain.codecs[self.chain.middle], error) from error
+        if self._inverse is not None:
+            array = array.transpose(self._inverse)
+        return in_c_order(array, self._native)
+
+    def encode(self, array: Array) -> Buffer:
+        """The payload of a leaf, which must have the leaf's shape and data type; any byte order.
+
+        Raises CastError for an array that the chain cannot hold without loss.
+        """
+        if array.shape != self._shape:
+            raise CastError("not an array of this leaf", found=str(array.shape), expected=str(self._shape))
+        if self._order is not None:
+            array = array.transpose(self._order)
+        return self.apply(self._array_codec.encode(array), self._first)
+
+    def undo(self, data: Buffer, start: int, position: int | None = None) -> Buffer:
+        """What the payload is at position `start`, with `chain.codecs[start:]` undone; see `decode`."""
+        first = self._first
+        sizes = self.sizes_for(memory(data).nbytes)
+        for index in range(self._end(position) - 1, self._place(start) - 1, -1):
+            try:
+                data = self._bytes_codecs[index - first].decode(data, sizes[index])
+            except (ZarrstackError, MemoryError):
+                raise
+            except Exception as error:
+                raise _unforeseen(self.chain.codecs[index], error) from error
+        return data
+
+    def sizes_for(self, stored: int) -> tuple[Size, ...]:
+        """`sizes` for one payload of `stored` bytes: of variable-length data, no more than is likely."""
+        if self.sizes[self._first].exact:
+            return self.sizes
+        most = max(_FLOOR + _PER_ITEM * prod(self._shape), _RATIO * stored)
+        return tuple(
+            size if size.exact else Size(min(size.at_most, most), exact=False) for size in self.sizes
+        )
+
+    def apply(self, data: Buffer, start: int) -> Buffer:
+        """The payload of what lies at position `start`: the inverse of `undo`."""
+        for codec in self._bytes_codecs[self._place(start) - self._first :]:
+            data = codec.encode(data)
+        return data
+
+    def check(self, ends: Ends, position: int | None = None) -> bool:
+        """What the payload says about itself, seen in microseconds; ChunkError where it cannot fit.
+
+        `position` is where it lies, as for `decode`.
+        The outermost codec looks at it, and the ones behind a checksum, which shows them
+        their own ends. False: only decoding can tell (see `BytesCodec.check`); then
+        `undo` to the innermost position that matters, or `check_whole`.
+        """
+        first = self._first
+        certain = True
+        for index in range(self._end(position) - 1, first - 1, -1):
+            codec = self._bytes_codecs[index - first]
+            certain = codec.check(ends, self.sizes[index]) and certain
+            inner = codec.inner_ends(ends)
+            if inner is None:
+                return certain
+            ends = inner
+        return self._array_codec.check(ends) and certain
+
+    def check_whole(self, data: Buffer, position: int | None = None) -> None:
+        """As `check` for what is in memory, decoding it where nothing less can tell."""
+        if not self.check(Ends.of(data), position):
+            self.decode(data, position)
+
+    def _end(self, position: int | None) -> int:
+        return len(self.chain.codecs) if position is None else self._place(position)
+
+    def _place(self, start: int) -> int:
+        if not self._first <= start <= len(self.chain.codecs):
+            raise ValueError(f"position {start} is not behind the array-to-bytes codec of {self.chain}")
+        return start
+
+
+def axes_order(chain: Chain, ndim: int) -> tuple[int, ...] | None:
+    """What the transposes of a chain do together to `ndim` axes; None where nothing moves. MetadataError."""
+    return _composed([_axes(spec, ndim) for spec in chain.codecs[: chain.middle]], ndim)
+
+
+def _axes(spec: CodecSpec, ndim: int) -> tuple[int, ...]:
+    """The permutation of a `transpose` codec.
+
+    https://zarr-specs.readthedocs.io/en/latest/v3/codecs/transpose/ : axis i of the encoded
+    array is axis order[i] of the decoded one. "C" and "F" are from earlier drafts.
+    """
+    order = spec.configuration.get("order")
+    if order == "C":
+        return tuple(range(ndim))
+    if order == "F":
+        return tuple(reversed(range(ndim)))
+    if (
+        not isinstance(order, list | tuple)
+        or any(isinstance(axis, bool) or not isinstance(axis, int) for axis in order)
+        or sorted(order) != list(range(ndim))
+    ):
+        raise MetadataError(
+            "codec 'transpose': the order is no permutation of the axes",
+            found=canonical(order),
+            expected=f"each of 0 to {ndim - 1} once" if ndim else "no axes",
+        )
+    return tuple(order)
+
+
+def _composed(orders: list[tuple[int, ...]], ndim: int) -> tuple[int, ...] | None:
+    """Several transposes as one; None where nothing moves."""
+    result = tuple(range(ndim))
+    for order in orders:
+        result = tuple(result[axis] for axis in order)
+    return None if result == tuple(range(ndim)) else result
+
+
+def _unforeseen(spec: CodecSpec, error: Exception) -> ChunkError:
+    return ChunkError(
+        f"{spec.name}: the payload does not decode", found=f"{type(error).__name__}: {error}"[:200]
+    )

@@ -1,0 +1,98 @@
+"""Codecs, compiled: from a name and a configuration to functions on buffers and arrays.
+
+The two tables below say which class reads which name; a module is imported when a chain
+first names its codec. Names without a prefix are those of the Zarr v3 specification and of
+zarr-extensions; `numcodecs.*` are zarr-python's names for the codecs of numcodecs, with
+numcodecs' configuration less its `id`. `lz4_block` and `lz4_bare` are ours, for N5, and
+`hdmf-zarr.objects` for NWB.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from ..errors import UnsupportedError
+from ..json_text import canonical
+from .base import DEFAULT_OPTIONS, ArrayCodec, BytesCodec, Leaf, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from ..chain.chain import CodecSpec
+
+BYTES_CODECS: Final[Mapping[str, str]] = {
+    "blosc": "blosc:Blosc",
+    "crc32c": "checksums:Crc32c",
+    "gzip": "gzip:Gzip",
+    "lz4_bare": "lz4_bare:Lz4Bare",
+    "lz4_block": "lz4_block:Lz4Block",
+    "zstd": "zstd:Zstd",
+    "numcodecs.adler32": "checksums:Adler32",
+    "numcodecs.astype": "elementwise:AsType",
+    "numcodecs.base64": "base64:Base64",
+    "numcodecs.bitround": "elementwise:BitRound",
+    "numcodecs.blosc": "blosc:Blosc",
+    "numcodecs.bz2": "bz2:Bz2",
+    "numcodecs.categorize": "categorize:Categorize",
+    "numcodecs.crc32": "checksums:Crc32",
+    "numcodecs.crc32c": "checksums:NumcodecsCrc32c",
+    "numcodecs.delta": "elementwise:Delta",
+    "numcodecs.fixedscaleoffset": "elementwise:FixedScaleOffset",
+    "numcodecs.fletcher32": "checksums:Fletcher32",
+    "numcodecs.gzip": "gzip:Gzip",
+    "numcodecs.jenkins_lookup3": "checksums:JenkinsLookup3",
+    "numcodecs.lz4": "lz4:Lz4",
+    "numcodecs.lzma": "lzma:Lzma",
+    "numcodecs.packbits": "packbits:PackBits",
+    "numcodecs.quantize": "elementwise:Quantize",
+    "numcodecs.shuffle": "shuffle:Shuffle",
+    "numcodecs.zlib": "zlib:Zlib",
+    "numcodecs.zstd": "zstd:Zstd",
+}
+"""Name -> module and class of every bytes-to-bytes codec."""
+
+ARRAY_CODECS: Final[Mapping[str, str]] = {
+    "bytes": "fixed:Bytes",
+    "hdmf-zarr.objects": "hdmf:HdmfObjects",
+    "numpy_bytes": "fixed:NumpyBytes",
+    "sharding_indexed": "sharding:ShardingIndexed",
+    "vlen-bytes": "vlen:VlenBytes",
+    "vlen-utf8": "vlen:VlenUtf8",
+    "numcodecs.json2": "objects:Json2",
+    "numcodecs.msgpack2": "objects:MsgPack2",
+    "numcodecs.object-categorize": "categorize:ObjectCategorize",
+    "numcodecs.pickle": "objects:Pickle",
+    "numcodecs.vlen-array": "vlen:VlenArray",
+}
+"""Name -> module and class of every array-to-bytes codec."""
+
+
+def compile_bytes_codec(spec: CodecSpec, item: np.dtype[Any] | None = None) -> BytesCodec:
+    """A bytes-to-bytes codec, ready to run.
+
+    `item` is the type of the decoded buffer's items where that is known; some codecs need
+    it where their configuration is silent. MetadataError for a configuration that makes no
+    sense, UnsupportedError for an unknown name.
+    """
+    cls = cast("type[BytesCodec]", _find(spec, BYTES_CODECS, "bytes-to-bytes"))
+    return cls.from_spec(spec, item)
+
+
+def compile_array_codec(spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> ArrayCodec:
+    """An array-to-bytes codec for one kind of leaf (its shape already transposed), ready to run.
+
+    Errors as for `compile_bytes_codec`.
+    """
+    cls = cast("type[ArrayCodec]", _find(spec, ARRAY_CODECS, "array-to-bytes"))
+    return cls.from_spec(spec, leaf, options)
+
+
+def _find(spec: CodecSpec, table: Mapping[str, str], kind: str) -> type:
+    place = table.get(spec.name)
+    if place is None:
+        raise UnsupportedError(f"no {kind} codec of this name is known here", found=canonical(spec.to_json()))
+    module, _, name = place.partition(":")
+    return cast("type", getattr(import_module(f"{__package__}.{module}"), name))

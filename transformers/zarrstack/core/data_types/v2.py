@@ -1,0 +1,357 @@
+"""Zarr v2 `dtype` and `fill_value` -> numpy, strictly.
+
+Facts: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#data-type-encoding and
+#fill-value-encoding. numpy's own parser is never shown a string from an archive that has not
+been matched whole: it would take "f4,i4", "O8" or Python names. What real writers leave beyond
+the specification is noted where it is let through, with the writer and version seen.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from typing import Any, Final
+
+import numpy as np
+
+from ..errors import MetadataError, UnsupportedError, ZarrstackError
+from ..json_text import JSON, excerpt
+from .numpy_types import MAX_DEPTH, MAX_ITEM_BYTES
+from .v3 import NAT, DataType, whole_number, zero_fill
+
+_TYPESTR: Final = re.compile(
+    r"(?P<order>[<>|])(?P<kind>[biufcSUVMmO])(?P<size>0|[1-9][0-9]{0,9})?(?:\[(?P<unit>[0-9]{0,10}[a-zA-Z]+)\])?"
+)
+_SIZES: Final = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
+_LONG: Final = {("f", 12), ("f", 16), ("c", 24), ("c", 32)}
+"""Long doubles: their format, and whether numpy has them, depend on the writer's machine."""
+_TIME_UNIT: Final = re.compile(
+    r"(?P<scale>[1-9][0-9]{0,9})?(?P<unit>Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as|generic)"
+)
+_TENSORSTORE: Final = re.compile(r"bfloat16|float8_\w+|u?int[24]")
+"""Names tensorstore 0.1.86 writes for types of its own; numpy has none of them."""
+_MAX_SUBARRAY_NDIM: Final = 32
+_NUMBER: Final = re.compile(
+    r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
+)
+_MAX_NUMBER: Final = 400
+"""Characters of a number given as a string; a float64 needs at most 330 or so."""
+
+
+def parse_v2_dtype(data: JSON) -> np.dtype[Any]:
+    """The numpy type of a `dtype` member, with its byte order.
+
+    A typestr, or a list of [name, dtype] and [name, dtype, shape]. MetadataError for anything
+    else, UnsupportedError for documented types that numpy here does not have (bit fields, a long
+    double of another machine). Let through beyond the specification: a byte order on one-byte
+    types (`<u1`, NCZarr and jzarr), times without unit (`<M8`, zarr-python 3.1.6), a field without
+    a name (`""`, the padding of an aligned struct, zarr-python 2.4 to 2.18), which is called `f1`
+    after its place, as numpy and so zarr-python 2 name it. Refused: `|i4` and `=i4`, whose byte
+    order was the writer's secret.
+    """
+    return _dtype(data, 0)
+
+
+def _dtype(data: JSON, depth: int) -> np.dtype[Any]:
+    if isinstance(data, str):
+        return _simple(data)
+    if isinstance(data, list) and data:
+        if depth >= MAX_DEPTH:
+            raise UnsupportedError(f"structs are nested more than {MAX_DEPTH} deep")
+        return _struct(data, depth)
+    raise _bad(data)
+
+
+def _simple(text: str) -> np.dtype[Any]:
+    if _TENSORSTORE.fullmatch(text):
+        raise UnsupportedError("a data type of tensorstore's own, unknown to numpy", found=text)
+    match = _TYPESTR.fullmatch(text)
+    if match is None:
+        raise _bad(text)
+    order, kind, unit = match["order"], match["kind"], match["unit"]
+    size = None if match["size"] is None else int(match["size"])
+    if kind == "O":
+        if text != "|O":
+            raise _bad(text)
+        return np.dtype(object)
+    if kind in "Mm":
+        return (
+            np.dtype(f"{order}{kind}8{_time_unit(text, unit)}")
+            if order != "|" and size == 8
+            else _refuse(text)
+        )
+    if unit is not None or size is None:
+        raise _bad(text)
+    if kind in "SUV":
+        if kind == "U" and order == "|" and size:
+            raise _bad(text)
+        if size * (4 if kind == "U" else 1) > MAX_ITEM_BYTES:
+            raise MetadataError("dtype is too large", found=text, expected=f"at most {MAX_ITEM_BYTES} bytes")
+        return np.dtype(f"{order if kind == 'U' else '|'}{kind}{size}")
+    if (kind, size) in _LONG:
+        return _long(text, order)
+    if size not in _SIZES[kind] or (order == "|" and size > 1):
+        raise _bad(text)
+    return np.dtype(f"{order}{kind}{size}")
+
+
+def _refuse(text: str) -> np.dtype[Any]:
+    raise _bad(text)
+
+
+def _time_unit(text: str, unit: str | None) -> str:
+    if unit is None:
+        return ""
+    match = _TIME_UNIT.fullmatch(unit)
+    if match is None or int(match["scale"] or 1) > MAX_ITEM_BYTES:
+        raise _bad(text)
+    return "" if match["unit"] == "generic" else f"[{unit}]"
+
+
+def _long(text: str, order: str) -> np.dtype[Any]:
+    try:
+        dtype = np.dtype(text) if order != "|" else None
+    except TypeError:
+        dtype = None
+    if dtype is None:
+        raise UnsupportedError("numpy on this machine has no such long double", found=text)
+    return dtype
+
+
+def _struct(data: list[JSON], depth: int) -> np.dtype[Any]:
+    members: list[tuple[str, np.dtype[Any]]] = []
+    names: set[str] = set()
+    total = 0
+    for place, item in enumerate(data):
+        if not isinstance(item, list) or len(item) not in (2, 3) or not isinstance(item[0], str):
+            raise MetadataError(
+                "malformed field of a structured dtype",
+                found=excerpt(item),
+                expected="[name, dtype] or [name, dtype, shape]",
+            )
+        name = item[0] or f"f{place}"
+        if name in names:
+            raise MetadataError("two fields of a structured dtype have one name", found=excerpt(name))
+        names.add(name)
+        dtype = _dtype(item[1], depth + 1)
+        if len(item) == 3:
+            dtype = _subarray(dtype, item[2])
+        total += dtype.itemsize
+        if total > MAX_ITEM_BYTES:
+            raise MetadataError(
+                "dtype is too large", found=excerpt(data), expected=f"at most {MAX_ITEM_BYTES} bytes"
+            )
+        members.append((name, dtype))
+    return np.dtype(members)
+
+
+def _subarray(dtype: np.dtype[Any], shape: JSON) -> np.dtype[Any]:
+    if (
+        not isinstance(shape, list)
+        or len(shape) > _MAX_SUBARRAY_NDIM
+        or not all(type(n) is int and 0 <= n <= MAX_ITEM_BYTES for n in shape)
+    ):
+        raise MetadataError(
+            "malformed shape of a sub-array field", found=excerpt(shape), expected="a list of lengths"
+        )
+    if math.prod(shape) * max(dtype.itemsize, 1) > MAX_ITEM_BYTES:
+        raise MetadataError(
+            "a sub-array field is too large", found=excerpt(shape), expected=f"at most {MAX_ITEM_BYTES} bytes"
+        )
+    if dtype.itemsize == 0:
+        raise UnsupportedError("numpy has no sub-arrays of items of zero bytes", found=excerpt(shape))
+    return np.dtype((dtype, tuple(shape))) if shape else dtype
+
+
+def _bad(data: JSON) -> MetadataError:
+    return MetadataError(
+        "not a Zarr v2 dtype",
+        found=excerpt(data),
+        expected="a typestr such as '<f8' or '|S5', or a list of [name, dtype]",
+    )
+
+
+def v2_fill_to_scalar(data: JSON, dtype: np.dtype[Any]) -> Any:
+    """The value of a `fill_value` member as a native scalar of the dtype; None for null.
+
+    MetadataError, with found and expected, for what no reader takes for a value of the type or
+    what readers take differently. Of `object` the JSON value itself is returned;
+    `v2_object_fill` fits it to `string` or `bytes` once the codec is known.
+
+    Forms beyond the specification, and who leaves them:
+
+    - integer 0 for `U`, `S`, `V` and structs, "" for `V` and structs: the type's zero. Early
+      zarr-python 2; 2.4 to 2.18 write "" and base64. (zarr-python 3 writes "0" when asked for 0:
+      that is text and stays text.)
+    - whole floats for integers and times (`0.0`, z5py 3.0), 0 and 1 for bool
+    - bare NaN and Infinity, which Python's JSON parser lets through; numbers as text ("1.5",
+      "nan"), which zarr-python 2.18 and 3.1.6 both read
+    - a finite number beyond a float type's range: infinite, as zarr-python 2.18, 3.1.6 and
+      tensorstore 0.1.86 read it
+    - a plain number for complex: its real part
+    - "NaT" for times; text that is no base64 for `S` (zarr-python 2 before base64; 2.18 reads it)
+    - an object with a value per field for structs (zarr-python 3.4.2 reads it)
+    """
+    if data is None or dtype.kind == "O":
+        return data
+    try:
+        return _fill(data, dtype)
+    except (ValueError, TypeError, OverflowError) as error:
+        if isinstance(error, ZarrstackError):
+            raise
+        raise MetadataError(
+            "bad fill value",
+            found=excerpt(data),
+            expected=f"a value of dtype {dtype.str}" if dtype.names is None else f"a value of dtype {dtype}",
+        ) from error
+
+
+def v2_object_fill(data: JSON, data_type: DataType) -> str | bytes:
+    """The fill value of an object array that becomes `string` or `bytes`, from its JSON.
+
+    null, "" and the integer 0 are '' and b'': zarr-python 2 writes 0 whenever nothing was asked for
+    (seen in 2.4 and 2.18). Text is itself for `string`. For `bytes` nobody can tell what it is:
+    zarr-python 2.18 writes and reads plain text, 3.1.6 and 3.4.2 base64; UnsupportedError names
+    both readings. MetadataError for anything else.
+    """
+    if data is None or data == "" or (type(data) is int and data == 0):
+        zero: str | bytes = zero_fill(data_type)
+        return zero
+    if isinstance(data, str):
+        if data_type.name == "string":
+            return data
+        raise UnsupportedError(
+            "the fill value of an array of bytes may mean two things",
+            found=f"{excerpt(data)}: the text as it stands (zarr-python 2), or {_as_base64(data)} "
+            "(zarr-python 3)",
+            expected='null, 0 or ""',
+            advice="Set fill_value to null if no chunk is missing, or exclude the array.",
+        )
+    raise MetadataError("bad fill value", found=excerpt(data), expected=f"a value of {data_type}")
+
+
+def _as_base64(text: str) -> str:
+    try:
+        return f"base64 of {excerpt(repr(base64.b64decode(text.encode('ascii'), validate=True)))}"
+    except ValueError:
+        return "broken base64"
+
+
+def _fill(data: JSON, dtype: np.dtype[Any]) -> Any:
+    native = dtype.newbyteorder("=")
+    match dtype.kind:
+        case "b":
+            return np.bool_(_bool(data))
+        case "i" | "u":
+            return whole_number(_integer(data), native)[()]
+        case "f":
+            return _float(data, native)[()]
+        case "c":
+            parts = [data, 0.0] if isinstance(data, int | float) else data
+            if not isinstance(parts, list):
+                raise TypeError("not a pair")
+            real, imaginary = parts
+            half = native.type(0).real.dtype
+            return np.stack([_float(real, half), _float(imaginary, half)]).view(native)[0]
+        case "M" | "m":
+            number = NAT if isinstance(data, str) and data == "NaT" else _integer(data)
+            return whole_number(number, np.dtype("i8")).view(native)[()]
+        case "U":
+            return _text(_empty_for_zero(data), native)
+        case "S":
+            return _bytes(_empty_for_zero(data), native)
+    return _void(_empty_for_zero(data), dtype)
+
+
+def _void(data: JSON, dtype: np.dtype[Any]) -> Any:
+    native = dtype.newbyteorder("=")
+    if dtype.hasobject:
+        # zarr-python 2 stores such a fill encoded by the object codec, pickle as often as not.
+        raise UnsupportedError("the fill value of a struct with objects is not read", found=excerpt(data))
+    if isinstance(data, dict) and dtype.names is not None and dtype.fields is not None:
+        if data.keys() != set(dtype.names):
+            raise ValueError("other fields")
+        result = np.zeros((), dtype=native)
+        for name in dtype.names:
+            result[name] = _fill(data[name], dtype.fields[name][0])
+        return result[()]
+    if dtype.itemsize == 0 and data == "":
+        return np.zeros((), dtype=native)[()]
+    raw = _base64(data) or bytes(dtype.itemsize)
+    if len(raw) != dtype.itemsize:
+        raise MetadataError(
+            "a fill value has the wrong length",
+            found=f"{len(raw)} bytes",
+            expected=f"{dtype.itemsize} bytes of base64",
+        )
+    # The bytes are those of one element as it lies in a chunk, byte order included.
+    return np.frombuffer(raw, dtype=dtype).astype(native)[0]
+
+
+def _text(data: JSON, native: np.dtype[Any]) -> Any:
+    if not isinstance(data, str):
+        raise TypeError("not a string")
+    if len(data.rstrip("\0")) > native.itemsize // 4:
+        raise MetadataError(
+            "a fill value is too long", found=excerpt(data), expected=f"{native.itemsize // 4} characters"
+        )
+    return np.array(data, dtype=native)[()]
+
+
+def _bytes(data: JSON, native: np.dtype[Any]) -> Any:
+    if not isinstance(data, str):
+        raise TypeError("not a string")
+    if native.itemsize == len(data) == 1:
+        # No base64 is so short: a character by netcdf-c (seen in 4.9.0 and 4.9.4), "-" as well as "x".
+        return np.array(data.encode("ascii"), dtype=native)[()]
+    try:
+        raw = _base64(data)
+    except ValueError:
+        try:
+            base64.b64decode(data)
+        except binascii.Error:
+            raw = data.encode("ascii")  # text from before base64; zarr-python 2.18 reads it so too
+        else:  # zarr-python skips what is not base64 here; what was meant is anyone's guess
+            raise
+    if len(raw.rstrip(b"\0")) > native.itemsize:
+        raise MetadataError(
+            "a fill value is too long", found=excerpt(data), expected=f"{native.itemsize} bytes"
+        )
+    return np.array(raw, dtype=native)[()]
+
+
+def _empty_for_zero(data: JSON) -> JSON:
+    return "" if type(data) is int and data == 0 else data
+
+
+def _bool(data: JSON) -> bool:
+    if data not in (0, 1) or isinstance(data, str):
+        raise ValueError("not a truth value")
+    return bool(data)
+
+
+def _integer(data: JSON) -> int:
+    if isinstance(data, str) and len(data) <= _MAX_NUMBER and re.fullmatch(r"[+-]?[0-9]+", data):
+        return int(data)
+    if isinstance(data, float) and data.is_integer():
+        return int(data)
+    if type(data) is not int:
+        raise TypeError("not an integer")
+    return data
+
+
+def _float(data: JSON, native: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    if isinstance(data, str) and (len(data) > _MAX_NUMBER or not _NUMBER.fullmatch(data)):
+        raise ValueError("not a number")
+    if not isinstance(data, str | int | float) or isinstance(data, bool):
+        raise TypeError("not a number")
+    with np.errstate(over="ignore"):
+        return np.array(float(data), dtype=native)
+
+
+def _base64(data: JSON) -> bytes:
+    if not isinstance(data, str):
+        raise TypeError("not a string")
+    return base64.b64decode(data.encode("ascii"), validate=True)

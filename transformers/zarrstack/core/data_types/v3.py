@@ -1,0 +1,342 @@
+"""v3 data types as data, and their fill values to and from JSON, bit for bit.
+
+Which names exist and what they mean to numpy is in `numpy_types.py`. `object` is ours: it
+describes legacy arrays of Python objects, stands in saved plans, and is never written to a v3
+document.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+
+from ..errors import CastError, MetadataError, UnsupportedError, ZarrstackError
+from ..json_text import JSON, canonical, excerpt
+from .bits import same_bits
+from .numpy_types import LENGTHS, PLAIN, STRUCTS, TIMES, VARIABLE, fields, parse_name, to_numpy, to_v3
+
+__all__ = ["NAT", "DataType", "fill_from_json", "fill_to_json", "same_bits", "zero_fill"]
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+NAT: Final = -(2**63)
+"""The int64 that numpy's "not a time" is stored as."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """A v3 data type as data: its name and configuration; equal where their JSON is equal."""
+
+    name: str
+    configuration: Mapping[str, JSON] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, data: JSON) -> DataType:
+        """Read the `data_type` of a v3 document or of a saved plan.
+
+        Raises UnsupportedError for a name that is not known here, MetadataError for a malformed
+        one.
+        """
+        name, configuration = parse_name(data)
+        to_numpy(name, configuration)
+        return cls(name, configuration)
+
+    @classmethod
+    def from_numpy(cls, dtype: np.dtype[Any]) -> DataType:
+        """The data type of numpy values; byte order is dropped, the `bytes` codec carries it.
+
+        Raises UnsupportedError, naming the type, where v3 has no name that readers know: sub-array
+        fields, long double, `object`, types of zero bytes, structs with padding.
+        """
+        return cls.from_json(to_v3(dtype))
+
+    def to_json(self) -> JSON:
+        """As `data_type` stands in `zarr.json`: a bare string where there is no configuration."""
+        if self.configuration:
+            return {"name": self.name, "configuration": dict(self.configuration)}
+        return self.name
+
+    @property
+    def known(self) -> DataType:
+        """The same type under the name that zarr-python reads since 3.1.
+
+        `struct` is what zarr-python 3.4.2 writes and 3.1.6 does not know; and both write
+        `variable_length_bytes` where they read `bytes` too.
+        """
+        if self.name in STRUCTS:
+            return DataType.from_numpy(self.numpy)
+        return DataType("bytes") if self.name == "variable_length_bytes" else self
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The native-endian numpy type its values have in memory; `object` for string, bytes, object.
+
+        Structs are packed: one field after another, no padding.
+        """
+        return PLAIN[self.name] if self.name in PLAIN else _numpy(self)
+
+    @property
+    def itemsize(self) -> int | None:
+        """Bytes per element under the `bytes` codec; None for types of variable length."""
+        return None if self.name in VARIABLE else self.numpy.itemsize
+
+    @property
+    def fields(self) -> tuple[tuple[str, DataType], ...]:
+        """Names and types of a struct's fields, in order; empty for every other type."""
+        if self.name not in STRUCTS:
+            return ()
+        return tuple((label, DataType(*parse_name(inner))) for label, inner in fields(self.configuration))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DataType):
+            return NotImplemented
+        return canonical(self.to_json()) == canonical(other.to_json())
+
+    def __hash__(self) -> int:
+        return hash(canonical(self.to_json()))
+
+    def __str__(self) -> str:
+        if self.name in LENGTHS:
+            return f"{self.name}[{self.configuration['length_bytes']}]"
+        if self.name in TIMES:
+            scale = self.configuration["scale_factor"]
+            return f"{self.name}[{'' if scale == 1 else scale}{self.configuration['unit']}]"
+        if self.name in STRUCTS:
+            return f"{self.name}{{{', '.join(f'{label}: {inner}' for label, inner in self.fields)}}}"
+        return self.name
+
+
+@lru_cache(maxsize=4096)
+def _numpy(data_type: DataType) -> np.dtype[Any]:
+    return to_numpy(data_type.name, data_type.configuration)
+
+
+def zero_fill(data_type: DataType) -> Any:
+    """What an undefined fill value becomes: 0, False, '', b'', NaT, zero bytes; None for `object`."""
+    dtype = data_type.numpy
+    if dtype.kind == "O":
+        return {"string": "", "object": None}.get(data_type.name, b"")
+    if dtype.kind in "Mm":
+        return np.array(NAT, dtype="i8").view(dtype)[()]
+    return np.zeros((), dtype=dtype)[()]
+
+
+def fill_to_json(value: Any, data_type: DataType) -> JSON:
+    """The v3 JSON form of a fill value; `fill_from_json` gives it back bit for bit.
+
+    `value` is a scalar of the data type or a Python value that is one (a float is rounded to the
+    type, nothing else changes). CastError where it cannot be one; UnsupportedError for a datetime
+    without unit that is not NaT, which zarr-python 3.1.6 cannot read.
+
+    Forms (https://zarr-specs.readthedocs.io/en/latest/v3/data-types/#permitted-fill-values, and
+    what zarr-python 3.1.6 and 3.4.2 were seen to read): numbers; "NaN", "Infinity", "-Infinity",
+    hexadecimal strings for NaNs with another payload or sign; pairs for complex; times as int64;
+    text for `fixed_length_utf32` and `string`; base64 for all other bytes, and for structs, packed
+    and little-endian. Values of `object` pass as they are.
+    """
+    if data_type.name == "object":
+        return value
+    scalar = _scalar(value, data_type)
+    match scalar.dtype.kind:
+        case "O":
+            return scalar.item() if data_type.name == "string" else _base64(scalar.item())
+        case "f":
+            return _float_to_json(scalar)
+        case "c":
+            return [_float_to_json(scalar.real), _float_to_json(scalar.imag)]
+        case "M" | "m":
+            return _time_to_json(scalar)
+        case "S":
+            return _base64(scalar.item())
+        case "V":
+            return _base64(scalar.astype(scalar.dtype.newbyteorder("<")).tobytes())
+    return scalar.item()
+
+
+def fill_from_json(data: JSON, data_type: DataType) -> Any:
+    """The fill value of a v3 document: a numpy scalar, str for `string`, bytes for `bytes`.
+
+    Bit-exact: "0x7fc00001" keeps its payload, -0.0 its sign. Besides the forms `fill_to_json`
+    gives: bare NaN and Infinity, which Python's JSON parser lets through; whole numbers written as
+    floats; "" for bytes that are all zero; objects with a value per field for structs
+    (zarr-extensions, data-types/struct; zarr-python 3.4.2 writes these). MetadataError, with the
+    data found and the type expected, for what is no value of the type.
+    """
+    try:
+        return _from_json(data, data_type)
+    except (ValueError, TypeError, OverflowError) as error:
+        # Conversions below raise plain errors; those that already say more are passed on.
+        if isinstance(error, ZarrstackError) and not isinstance(error, CastError):
+            raise
+        raise MetadataError("bad fill value", found=excerpt(data), expected=str(data_type)) from error
+
+
+# ----- to JSON
+
+
+def _scalar(value: Any, data_type: DataType) -> Array:
+    """A 0-d array that holds a value, or CastError."""
+    try:
+        with np.errstate(over="raise"):
+            return _array(value, data_type)
+    except (ValueError, TypeError, OverflowError, FloatingPointError) as error:
+        found = f"{type(value).__name__} {value!r}"[:200]
+        raise CastError("no value of the data type", found=found, expected=str(data_type)) from error
+
+
+def _array(value: Any, data_type: DataType) -> Array:
+    dtype = data_type.numpy
+    kind = dtype.kind
+    if kind == "O":
+        result = np.empty((), dtype=object)
+        result[()] = _expect(value, str if data_type.name == "string" else bytes)
+        return result
+    if kind in "US":
+        result = np.array(_expect(value, str if kind == "U" else bytes), dtype=dtype)
+        # numpy drops trailing zeros, which pad such values, and cuts what is too long.
+        if result.item() != np.array(value).item():
+            raise ValueError("too long")
+        return result
+    if kind == "V" and isinstance(value, bytes):
+        if len(value) != dtype.itemsize:
+            raise ValueError("wrong length")
+        return np.frombuffer(value, dtype=dtype).reshape(())
+    if kind == "b":
+        return np.array(_expect(value, bool | np.bool_), dtype=dtype)
+    if kind in "iu":
+        return whole_number(operator.index(value), dtype)
+    if kind in "Mm" and isinstance(value, int):
+        return whole_number(value, np.dtype("i8")).view(dtype)
+    result = np.asarray(value)
+    if result.dtype.kind in "VMm" and result.dtype.newbyteorder("=") != dtype:
+        raise TypeError("another struct or unit")
+    result = result.astype(dtype, casting="same_kind")
+    if result.shape != ():
+        raise TypeError("not a scalar")
+    return result
+
+
+def whole_number(value: int, dtype: np.dtype[Any]) -> Array:
+    """A 0-d integer array; OverflowError where the type cannot hold the value (numpy 1.26 wraps it)."""
+    info = np.iinfo(dtype)
+    if not info.min <= value <= info.max:
+        raise OverflowError(f"not from {info.min} to {info.max}")
+    return np.array(value, dtype=dtype)
+
+
+def _float_to_json(scalar: Array) -> JSON:
+    if np.isnan(scalar):
+        # "NaN" is one NaN only: sign 0, the mantissa's first bit 1 and all others 0 (v3 core).
+        if same_bits(scalar, np.array(np.nan, dtype=scalar.dtype)):
+            return "NaN"
+        return "0x" + scalar.astype(scalar.dtype.newbyteorder(">")).tobytes().hex()
+    if np.isinf(scalar):
+        return "Infinity" if scalar > 0 else "-Infinity"
+    return scalar.item()
+
+
+def _time_to_json(scalar: Array) -> JSON:
+    number = int(scalar.view("i8"))
+    if scalar.dtype.kind == "M" and np.datetime_data(scalar.dtype)[0] == "generic":
+        # zarr-python 3.1.6 reads no number here: numpy wants a unit to make a datetime of one.
+        if number != NAT:
+            raise UnsupportedError(
+                "zarr-python 3.1.6 cannot read this fill value of a datetime without unit",
+                found=str(number),
+                expected="NaT",
+            )
+        return "NaT"
+    return number
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+# ----- from JSON
+
+
+def _from_json(data: JSON, data_type: DataType) -> Any:
+    if data_type.name == "object":
+        return data
+    dtype = data_type.numpy
+    match dtype.kind:
+        case "O" if data_type.name == "string":
+            return _expect(data, str)
+        case "O":
+            return _unbase64(data)
+        case "b" | "U":
+            return _scalar(data, data_type)[()]
+        case "i" | "u":
+            return _scalar(_whole(data), data_type)[()]
+        case "f":
+            return _float_from_json(data, dtype)[()]
+        case "c":
+            real, imaginary = _expect(data, list | tuple)
+            half = np.dtype(f"f{dtype.itemsize // 2}")
+            parts = [_float_from_json(real, half), _float_from_json(imaginary, half)]
+            return np.stack(parts).view(dtype)[0]
+        case "M" | "m":
+            return _scalar(NAT if data == "NaT" else _whole(data), data_type)[()]
+        case "S":
+            return _scalar(_unbase64(data), data_type)[()]
+    if isinstance(data, dict) and data_type.fields:
+        return _struct_from_json(data, data_type)[()]
+    # zarr-python 3.1.6 writes "" for zeros of `raw_bytes`.
+    raw = _unbase64(data) or bytes(dtype.itemsize)
+    if len(raw) != dtype.itemsize:
+        raise ValueError("wrong length")
+    return np.frombuffer(raw, dtype=dtype.newbyteorder("<")).astype(dtype)[0]
+
+
+def _struct_from_json(data: dict[str, JSON], data_type: DataType) -> Array:
+    if data.keys() != {label for label, _ in data_type.fields}:
+        raise ValueError("other fields")
+    result = np.zeros((), dtype=data_type.numpy)
+    for label, inner in data_type.fields:
+        result[label] = fill_from_json(data[label], inner)
+    return result
+
+
+def _float_from_json(data: JSON, dtype: np.dtype[Any]) -> Array:
+    if isinstance(data, str) and data.startswith("0x"):
+        raw = bytes.fromhex(data[2:])
+        if len(data) != 2 + 2 * dtype.itemsize or len(raw) != dtype.itemsize:
+            raise ValueError("wrong length")
+        return np.frombuffer(raw, dtype=dtype.newbyteorder(">")).astype(dtype)[0, ...]
+    if isinstance(data, str) and data not in ("NaN", "Infinity", "-Infinity"):
+        raise ValueError("not a number")
+    number = float(_expect(data, str | int | float))
+    with np.errstate(over="ignore"):
+        result = np.array(number, dtype=dtype)
+    if isinstance(data, bool) or (np.isinf(result) and not np.isinf(number)):
+        raise ValueError("out of range")
+    return result
+
+
+def _whole(data: JSON) -> int:
+    """An integer; `0.0` counts, as in every reader seen, `true` does not."""
+    number = int(data) if isinstance(data, float) and data.is_integer() else data
+    if type(number) is not int:
+        raise TypeError("not an integer")
+    return number
+
+
+def _unbase64(data: JSON) -> bytes:
+    try:
+        return base64.b64decode(_expect(data, str).encode("ascii"), validate=True)
+    except binascii.Error as error:
+        raise ValueError("not base64") from error
+
+
+def _expect(value: Any, kind: Any) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(f"a {type(value).__name__}")
+    return value

@@ -1,0 +1,171 @@
+"""Codecs, memory layout and storage transformers of the 2022 draft <-> a chain and shards of v3.
+
+Sections "codecs", "chunk_memory_layout" and "storage_transformers" of the text (nodes.py names
+it) and its documents `codecs/{blosc,endian,gzip}/v1.0`; zarr-python 2.18.7's `compressor`, whose
+configuration is numcodecs'. The sharding transformer:
+https://github.com/zarr-developers/zarr-specs/blob/71b92bb/docs/extensions/storage-transformers/sharding/v1.0.rst
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, TypeAlias
+
+from ..chain.chain import Chain, CodecSpec
+from ..errors import MetadataError, UnsupportedError
+from ..json_text import JSON, JSONObject, excerpt
+from ..shapes import Shape, read_lengths
+
+Endian: TypeAlias = Literal["little", "big"]
+
+SHARDING: Final = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0"
+"""As zarr-python 2.18.7 writes it; the text's document has `extensions/` and a hyphen in places."""
+_SHARDING: Final = re.compile(
+    r"https://purl\.org/zarr/spec/(extensions/)?storage[-_]transformers/sharding/([0-9]+)\.[0-9]+"
+)
+_CODEC: Final = re.compile(r"https?://purl\.org/zarr/spec/codecs?/([a-z0-9_-]+)(?:/([0-9]+)(?:\.[0-9]+)*)?")
+_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
+_NUMCODECS: Final = frozenset({"zlib", "bz2", "lz4", "lzma"})
+"""zarr-python's names that v3 does not have."""
+
+
+def read_codec(data: JSON, *, member: str, itemsize: int) -> CodecSpec:
+    """One codec: of `codecs` (`member` is "type") or the `compressor` ("codec").
+
+    UnsupportedError for a URI that is not known, or another major version of its specification.
+    """
+    if not isinstance(data, dict) or not isinstance(data.get(member), str):
+        raise MetadataError(
+            "a codec is an object with a URI", found=excerpt(data), expected=f'{{"{member}": ...}}'
+        )
+    configuration = data.get("configuration", {})
+    if not isinstance(configuration, dict) or data.keys() - {member, "configuration"}:
+        raise MetadataError(
+            "malformed codec", found=excerpt(data), expected=f'{{"{member}": ..., "configuration": {{...}}}}'
+        )
+    match = _CODEC.fullmatch(data[member])
+    if match is None or (match[2] or "1") != "1":
+        raise UnsupportedError("unknown codec", found=excerpt(data))
+    name = match[1]
+    if name in _NUMCODECS:
+        return CodecSpec(f"numcodecs.{name}", configuration)
+    match name:
+        case "endian":
+            return CodecSpec("bytes", configuration)
+        case "gzip":
+            level = configuration.get("level", 1)
+            # -1 means zlib's default, which is 6; v3 allows 0 to 9 only.
+            return CodecSpec("gzip", {**configuration, "level": 6 if level == -1 else level})
+        case "zstd":
+            return CodecSpec("zstd", {"level": 0, "checksum": False, **configuration})
+        case "blosc":
+            return _blosc(configuration, itemsize)
+    raise UnsupportedError("unknown codec", found=excerpt(data))
+
+
+def _blosc(configuration: Mapping[str, JSON], itemsize: int) -> CodecSpec:
+    shuffle = configuration.get("shuffle", 1)
+    if shuffle == -1:
+        shuffle = 2 if itemsize == 1 else 1
+    if type(shuffle) is not int or not 0 <= shuffle < len(_SHUFFLES):
+        raise MetadataError(
+            "blosc: 'shuffle' makes no sense", found=excerpt(shuffle), expected="-1, 0, 1 or 2"
+        )
+    # c-blosc takes items of more than 255 bytes for single bytes (`BLOSC_MAX_TYPESIZE`).
+    size = itemsize if 0 < itemsize <= 255 else 1
+    defaults = {"cname": "lz4", "clevel": 5, "typesize": size, "blocksize": 0}
+    return CodecSpec("blosc", {**defaults, **configuration, "shuffle": _SHUFFLES[shuffle]})
+
+
+def write_codec(spec: CodecSpec, *, member: str) -> JSONObject:
+    """The inverse of `read_codec`. UnsupportedError for codecs that the draft has no name for."""
+    configuration = dict(spec.configuration)
+    name = spec.name.removeprefix("numcodecs.")
+    if name == "blosc":
+        shuffle = configuration.get("shuffle", "shuffle")
+        configuration["shuffle"] = _SHUFFLES.index(shuffle) if shuffle in _SHUFFLES else shuffle
+        configuration.pop("typesize", None)
+    elif name not in ("gzip", "zstd") and not (spec.name != name and name in _NUMCODECS):
+        raise UnsupportedError("the draft of 2022 has no name for this codec", found=excerpt(spec.to_json()))
+    space = "codecs" if member == "type" else "codec"
+    return {member: f"https://purl.org/zarr/spec/{space}/{name}/1.0", "configuration": configuration}
+
+
+def read_layout(data: JSON, ndim: int) -> list[CodecSpec]:
+    """The transpose that `chunk_memory_layout` stands for: none for C, the whole reversal for F."""
+    if isinstance(data, dict) and "extension" in data:
+        raise UnsupportedError("unknown chunk memory layout", found=excerpt(data), expected="C or F")
+    if data not in ("C", "F") or not isinstance(data, str):
+        raise MetadataError("chunk_memory_layout is C or F", found=excerpt(data), expected='"C" or "F"')
+    if data == "C" or ndim < 2:
+        return []
+    return [CodecSpec("transpose", {"order": list(reversed(range(ndim)))})]
+
+
+def write_layout(transposes: Sequence[CodecSpec], ndim: int) -> str:
+    """The inverse of `read_layout`; UnsupportedError for any other permutation."""
+    if not transposes:
+        return "C"
+    if len(transposes) == 1 and transposes[0].configuration.get("order") == list(reversed(range(ndim))):
+        return "F"
+    raise UnsupportedError(
+        "the draft of 2022 knows the orders C and F only",
+        found=" > ".join(excerpt(spec.to_json()) for spec in transposes),
+    )
+
+
+def split_chain(chain: Chain) -> tuple[tuple[CodecSpec, ...], CodecSpec, tuple[CodecSpec, ...]]:
+    """Transposes, the array-to-bytes codec, and what follows it."""
+    middle = chain.middle
+    return chain.codecs[:middle], chain.codecs[middle], chain.codecs[middle + 1 :]
+
+
+def read_shards(data: JSON, ndim: int) -> Shape | None:
+    """Chunks per shard along each axis, from `storage_transformers`; None where there is none.
+
+    UnsupportedError, by name, for every transformer but one of sharding: what they do to bytes and
+    keys is not known. A list that is too short is filled up with 1, a number is a list of one, and
+    () is (1,), as zarr-python 2.18.7 has them.
+    """
+    if not isinstance(data, list):
+        raise MetadataError("storage_transformers are a list", found=excerpt(data), expected="[...]")
+    if not data:
+        return None
+    for item in data:
+        if not isinstance(item, dict) or not isinstance(item.get("extension"), str) or "type" not in item:
+            raise MetadataError(
+                "a storage transformer is an object with a URI and a type",
+                found=excerpt(item),
+                expected='{"extension": ..., "type": ...}',
+            )
+        match = _SHARDING.fullmatch(item["extension"])
+        if match is None or match[2] != "1" or item["type"] != "indexed":
+            raise UnsupportedError(f"unknown storage transformer {item['extension']}", found=excerpt(item))
+    if len(data) > 1:
+        raise UnsupportedError("shards of shards are not read", found=excerpt(data))
+    configuration = data[0].get("configuration")
+    if (
+        not isinstance(configuration, dict)
+        or configuration.keys() != {"chunks_per_shard"}
+        or data[0].keys() - {"extension", "type", "configuration"}
+    ):
+        raise MetadataError(
+            "malformed sharding transformer", found=excerpt(data[0]), expected='{"chunks_per_shard": [...]}'
+        )
+    value = configuration["chunks_per_shard"]
+    counts = read_lengths([value] if type(value) is int else value, "chunks_per_shard", least=1)
+    if len(counts) > ndim and any(count != 1 for count in counts[ndim:]):
+        raise MetadataError(
+            "chunks_per_shard has more axes than shape", found=excerpt(value), expected=f"{ndim} at most"
+        )
+    return (*counts, *[1] * (ndim - len(counts)))[:ndim]
+
+
+def write_shards(chunks_per_shard: Shape | None) -> list[JSONObject]:
+    """The inverse of `read_shards`."""
+    if chunks_per_shard is None:
+        return []
+    # For no axes zarr-python has one chunk per shard all the same.
+    counts = list(chunks_per_shard) or [1]
+    return [{"extension": SHARDING, "type": "indexed", "configuration": {"chunks_per_shard": counts}}]

@@ -1,0 +1,307 @@
+"""Data types and fill values of the 2022 draft <-> v3's, both dialects.
+
+Sections "Core data types", "data_type" and "fill_value" of the text (nodes.py names it), its
+extensions `data-types/{complex,datetime,string,struct}`, and what zarr-python 2.18.7 was seen to
+write. The text gives core types names ("int32", byte order left to the `endian` codec) and still
+shows typestrs ("<f8") in its examples; zarr-python writes typestrs, "bool", "u1" and "i1". Both are
+read. Its table has no 64-bit integers, its examples do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from ..data_types.numpy_types import CORE, MAX_ITEM_BYTES
+from ..data_types.v2 import parse_v2_dtype, v2_fill_to_scalar, v2_object_fill
+from ..data_types.v3 import DataType, fill_from_json, fill_to_json, zero_fill
+from ..errors import MetadataError, Problem, UnsupportedError, ZarrstackError
+from ..json_text import JSON, canonical, excerpt
+
+Endian: TypeAlias = Literal["little", "big"]
+Dtype: TypeAlias = np.dtype[Any]
+
+_SPECIFIED: Final[Mapping[str, str]] = {
+    "c": "https://purl.org/zarr/spec/extensions/data-types/complex/1.0",
+    "Mm": "https://purl.org/zarr/spec/extensions/data-types/datetime/1.0",
+    "SU": "https://purl.org/zarr/spec/extensions/data-types/string/1.0",
+    "V": "https://purl.org/zarr/spec/extensions/data-types/struct/1.0",
+}
+"""Kinds of numpy types -> the text's extension, as of December 2022."""
+_DOCS: Final = "https://zarr-specs.readthedocs.io/en/"
+_ZARR_PYTHON: Final[Mapping[str, str]] = {
+    "c": _DOCS + "core-protocol-v3.0-dev/protocol/extensions/complex-dtypes/v1.0.html",
+    "Mm": _DOCS + "latest/extensions/data-types/datetime/v1.0.html",
+    "S": "TODO: bytestring array protocol URL",
+    "U": "TODO: unicode array protocol URL",
+    "V": "TODO: structured array protocol URL",
+    "O": "TODO: object array protocol URL",
+}
+"""The same of zarr-python 2.18.7, `get_extended_dtype_info`; it really writes "TODO"."""
+_EARLIER: Final[Mapping[str, str]] = {
+    "c": "https://purl.org/zarr/spec/protocol/extensions/complex-dtypes/1.0",
+    "Mm": "https://purl.org/zarr/spec/protocol/extensions/datetime-dtypes/1.0",
+}
+"""The same of the draft of 2020."""
+_EXTENSIONS: Final[Mapping[str, str]] = {
+    uri: kinds for table in (_SPECIFIED, _ZARR_PYTHON, _EARLIER) for kinds, uri in table.items()
+}
+_SHORT: Final = {"u1": "|u1", "i1": "|i1", "b1": "|b1", "bool": "|b1"}
+_RAW: Final = re.compile(r"r([1-9][0-9]{0,11})")
+_MOST_FALLBACKS: Final = 32
+_BINARY: Final = re.compile(r"0x[0-9a-fA-F]+|0b[01]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftType:
+    """A data type as a document states it."""
+
+    dtype: Dtype
+    """With the byte order of the stored values; `object` for arrays of objects."""
+    identifier: JSON
+    """What names it, such as "<f8" or [["a", "<i4"]]: a Zarr v2 dtype, but for names of the core."""
+    ordered: bool
+    """Whether it says its byte order itself; core names leave it to the `endian` codec."""
+    raw: bool = False
+    """The raw type, `r*`."""
+
+
+def read_type(data: JSON, *, allow_fallback: bool = False) -> tuple[DraftType, list[Problem]]:
+    """The data type of an array, and a warning where a fallback stands in for it.
+
+    UnsupportedError for an extension that is not known, unless its fallback is, and
+    `allow_fallback` says that it may be used; MetadataError for what is malformed, a fallback that
+    leads back to its own type too. A fallback of null is none (zarr-python 2 always writes one).
+    """
+    try:
+        return _known(data), []
+    except UnsupportedError as error:
+        fallback = next(iter(_fallbacks(data)), None)
+        if fallback is None:
+            raise
+        found, expected = excerpt(data), excerpt(fallback.identifier)
+        if not allow_fallback:
+            raise UnsupportedError(
+                "an extension data type is not known; its fallback would show plain values",
+                found=found,
+                expected=f"a known type, or leave to read {expected}",
+                advice="Allow it with --allow-fallback.",
+            ) from error
+        message = "an extension data type is read as its fallback"
+        problem = Problem(
+            kind="fallback", severity="warning", message=message, found=found, expected=expected
+        )
+        return fallback, [problem]
+
+
+def write_type(data_type: DataType, endian: Endian, *, text: bool) -> JSON:
+    """The `data_type` of a document, in the text's form or zarr-python's.
+
+    UnsupportedError for types that the draft has no name for.
+    """
+    order: Literal["<", ">"] = "<" if endian == "little" else ">"
+    if data_type.name in CORE and (text or not data_type.name.startswith("complex")):
+        if text:
+            return data_type.name
+        dtype = data_type.numpy.newbyteorder(order)
+        return "bool" if dtype.kind == "b" else dtype.str.removeprefix("|")
+    if data_type.name == "raw_bytes" and text:
+        return f"r{8 * data_type.numpy.itemsize}"
+    dtype = data_type.numpy.newbyteorder(order)
+    table = _SPECIFIED if text else _ZARR_PYTHON
+    uri = next((uri for kinds, uri in table.items() if dtype.kind in kinds), None)
+    if uri is None or dtype.kind == "O":
+        # zarr-python's objects need an object codec among its filters, which are read and not written.
+        raise UnsupportedError("the draft of 2022 has no name for this data type", found=str(data_type))
+    identifier: JSON = descr(dtype) if dtype.kind == "V" else dtype.str
+    result = {"extension": uri, "type": identifier}
+    if not text:
+        result["fallback"] = None
+    elif dtype.kind in "Mm":
+        result["fallback"] = "int64"
+    else:
+        # Section "data_type": a raw number of bytes, where nothing more specific can be given.
+        result["fallback"] = f"r{8 * dtype.itemsize}"
+    return result
+
+
+def descr(dtype: Dtype) -> JSON:
+    """A struct's fields, or an unnamed one of plain bytes, as zarr-python 2 lists them."""
+    if dtype.names is None or dtype.fields is None:
+        return [["", dtype.str]]
+    return [
+        [name, descr(field) if (field := dtype.fields[name][0]).names else field.str] for name in dtype.names
+    ]
+
+
+# ----- reading
+
+
+def _known(data: JSON) -> DraftType:
+    if isinstance(data, str):
+        return _core(data)
+    if not isinstance(data, dict) or not isinstance(data.get("extension"), str) or "type" not in data:
+        raise MetadataError(
+            "data_type is an identifier, or an extension with a type",
+            found=excerpt(data),
+            expected='"<f8", or {"extension": ..., "type": ...}',
+        )
+    if unknown := data.keys() - {"extension", "type", "fallback"}:
+        raise MetadataError("unknown members in an extension data type", found=excerpt(sorted(unknown)))
+    kinds = _EXTENSIONS.get(data["extension"])
+    if kinds is None:
+        raise UnsupportedError("unknown extension data type", found=excerpt(data))
+    identifier = data["type"]
+    if isinstance(identifier, list) and len(identifier) == 1 and _is_unnamed(identifier[0]):
+        # zarr-python 2 lists plain bytes as a struct of one field without a name.
+        identifier = identifier[0][1]
+    dtype = parse_v2_dtype(identifier)
+    if dtype.kind not in kinds:
+        raise UnsupportedError(
+            "an extension data type names a type that it does not have", found=excerpt(data)
+        )
+    return DraftType(dtype=dtype, identifier=identifier, ordered=True)
+
+
+def _is_unnamed(field: JSON) -> bool:
+    return isinstance(field, list) and len(field) == 2 and field[0] == "" and isinstance(field[1], str)
+
+
+def _core(name: str) -> DraftType:
+    if match := _RAW.fullmatch(name):
+        bits = int(match[1])
+        if bits % 8 or bits // 8 > MAX_ITEM_BYTES:
+            raise MetadataError("a raw type has whole bytes", found=name, expected="r8, r16, r24, ...")
+        return DraftType(dtype=np.dtype(f"V{bits // 8}"), identifier=name, ordered=False, raw=True)
+    if name in CORE and name != "bool":
+        return DraftType(dtype=np.dtype(name).newbyteorder("<"), identifier=name, ordered=False)
+    try:
+        dtype = parse_v2_dtype(_SHORT.get(name, name))
+    except MetadataError:
+        dtype = np.dtype(object)
+    if dtype.kind not in "biufc":
+        raise UnsupportedError(
+            "unknown data type of the core specification",
+            found=excerpt(name),
+            expected="bool, int8, ..., r*, or a typestr such as <f8",
+        )
+    return DraftType(dtype=dtype, identifier=name, ordered=dtype.itemsize > 1)
+
+
+def _fallbacks(data: JSON) -> list[DraftType]:
+    """The known ones among a type's fallbacks, and theirs, in order of preference."""
+    known: list[DraftType] = []
+    seen: set[str] = set()
+
+    def visit(item: JSON, path: frozenset[str]) -> None:
+        if not isinstance(item, dict) or "fallback" not in item or item["fallback"] is None:
+            return
+        name = canonical([item.get("extension"), item.get("type")])
+        if name in path:
+            raise MetadataError("a data type falls back to itself", found=excerpt(item))
+        fallback = item["fallback"]
+        for candidate in fallback if isinstance(fallback, list) else [fallback]:
+            if len(seen) >= _MOST_FALLBACKS or len(path) >= _MOST_FALLBACKS:
+                raise MetadataError(
+                    "a data type has too many fallbacks", expected=f"{_MOST_FALLBACKS} at most"
+                )
+            seen.add(canonical(candidate))
+            try:
+                known.append(_known(candidate))
+            except UnsupportedError:
+                visit(candidate, path | {name})
+
+    visit(data, frozenset())
+    return known
+
+
+# ----- fill values
+
+
+def read_fill(data: JSON, kind: DraftType, data_type: DataType) -> tuple[JSON, bool]:
+    """A fill value in v3's JSON form, and whether it was null: then it is the type's zero.
+
+    The text forbids null; zarr-python 2, zarrita and GDAL write it. Other forms: those of Zarr v2,
+    which zarr-python writes; "+Infinity"; and for core types the bits of a value, all of them, as
+    "0x..." or "0b...", most significant first, as the ratified v3 has it. MetadataError for the rest.
+    """
+    try:
+        if data is None:
+            return fill_to_json(zero_fill(data_type), data_type), True
+        if data_type.name in ("string", "bytes"):
+            return fill_to_json(v2_object_fill(data, data_type), data_type), False
+        return fill_to_json(_scalar(data, kind), data_type), False
+    except (ValueError, TypeError, OverflowError) as error:
+        if isinstance(error, ZarrstackError):
+            raise
+        raise MetadataError("bad fill value", found=excerpt(data), expected=str(data_type)) from error
+
+
+def write_fill(fill: JSON, data_type: DataType, endian: Endian, *, text: bool) -> JSON:
+    """A fill value, given in v3's JSON form, as a document of the draft states it.
+
+    UnsupportedError for a NaN whose bits zarr-python's dialect cannot state.
+    """
+    value = fill_from_json(fill, data_type)
+    if data_type.name in ("string", "object"):
+        return value
+    scalar = np.asarray(value)
+    match scalar.dtype.kind:
+        case "f":
+            return _write_float(fill, text=text)
+        case "c":
+            return [_write_float(part, text=text) for part in fill]
+        case "V" if data_type.name == "raw_bytes" and text:
+            return "0x" + scalar.tobytes().hex()
+        case "S":
+            return fill_to_json(scalar.item(), DataType("bytes"))
+        case "V":
+            stored = scalar.astype(data_type.numpy.newbyteorder("<" if endian == "little" else ">"))
+            return fill_to_json(stored.tobytes(), DataType("bytes"))
+        case "M" | "m":
+            return int(scalar.view("i8"))
+    return scalar.item()
+
+
+def _write_float(fill: JSON, *, text: bool) -> JSON:
+    if isinstance(fill, str) and fill.startswith("0x") and not text:
+        raise UnsupportedError("zarr-python's draft dialect has one NaN only", found=fill, expected="NaN")
+    return "+Infinity" if text and fill == "Infinity" else fill
+
+
+def _scalar(data: JSON, kind: DraftType) -> Any:
+    dtype = kind.dtype
+    native = dtype.newbyteorder("=")
+    if kind.raw:
+        return _bits(data, native) if _is_bits(data) else v2_fill_to_scalar(data, dtype)
+    if dtype.kind in "biuf" and _is_bits(data):
+        scalar = _bits(data, native)
+        if dtype.kind == "b" and scalar.view("u1") > 1:
+            raise ValueError("not a truth value")
+        return scalar
+    if dtype.kind == "f" and data == "+Infinity":
+        return native.type(np.inf)
+    if dtype.kind == "c" and isinstance(data, list) and len(data) == 2:
+        half = np.dtype(f"f{dtype.itemsize // 2}")
+        part = DraftType(dtype=half, identifier=half.str, ordered=True)
+        return np.array([_scalar(item, part) for item in data], dtype=half).view(native)[0]
+    return v2_fill_to_scalar(data, dtype)
+
+
+def _is_bits(data: JSON) -> bool:
+    return isinstance(data, str) and data[:2] in ("0x", "0b")
+
+
+def _bits(data: str, native: Dtype) -> Any:
+    if not _BINARY.fullmatch(data) or len(data) - 2 != native.itemsize * (2 if data[1] == "x" else 8):
+        raise MetadataError(
+            "a fill value states its bits wrongly",
+            found=excerpt(data),
+            expected=f"{native.itemsize * 2} hexadecimal or {native.itemsize * 8} binary digits",
+        )
+    raw = int(data[2:], 16 if data[1] == "x" else 2).to_bytes(native.itemsize, "big")
+    return np.frombuffer(raw, dtype=native.newbyteorder(">")).astype(native)[0]

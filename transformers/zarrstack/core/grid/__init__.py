@@ -1,0 +1,1 @@
+"""Chunk grids, chunk keys of every format, frames, shard indexes."""

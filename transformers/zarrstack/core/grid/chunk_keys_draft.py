@@ -1,0 +1,72 @@
+"""Chunk keys of the 2022 draft of Zarr v3. Pure.
+
+Apart from `draft_v3.nodes`, since every plan knows all keys.
+
+Source: https://github.com/zarr-developers/zarr-specs/blob/71b92bb/docs/core/v3.0.rst, "Regular grids".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..errors import MetadataError
+from ..json_text import JSON, JSONObject, excerpt
+from .chunk_keys_v3 import KeyEncoding, Separator
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class DraftKeys:
+    """How the chunks of one array are named, relative to the array: `c0/1/2`, or `c0.1.2`.
+
+    The interface of `KeyEncoding`. Section "Regular grids"; the 0-d key is the dialect's.
+    """
+
+    separator: Separator = "/"
+    scalar_key: str = "c"
+
+    @classmethod
+    def from_json(cls, data: JSON) -> DraftKeys:
+        """The inverse of `to_json`; MetadataError for anything else."""
+        configuration = data.get("configuration") if isinstance(data, dict) else None
+        if isinstance(configuration, dict) and data.get("name") == "draft":
+            separator, scalar = configuration.get("separator"), configuration.get("scalar_key")
+            if separator in (".", "/") and scalar in ("c", "c0"):
+                return cls(separator, scalar)
+        raise MetadataError("not the draft's keys", found=excerpt(data), expected='{"name": "draft", ...}')
+
+    def to_json(self) -> JSONObject:
+        """For saved plans; no v3 document holds it."""
+        configuration = {"separator": self.separator, "scalar_key": self.scalar_key}
+        return {"name": "draft", "configuration": configuration}
+
+    def key(self, coordinates: tuple[int, ...]) -> str:
+        """The key of a chunk."""
+        return "c" + self._plain.key(coordinates) if coordinates else self.scalar_key
+
+    def keys(self, coordinates: npt.NDArray[np.integer]) -> list[str]:
+        """The keys of many chunks, from (n, ndim) coordinates; the same as `key` for each row."""
+        if coordinates.shape[1] == 0:
+            return [self.scalar_key] * len(coordinates)
+        return ["c" + key for key in self._plain.keys(coordinates)]
+
+    def coordinates(self, key: str, ndim: int) -> tuple[int, ...] | None:
+        """The chunk a key names, or None if it names none of an `ndim`-dimensional array."""
+        if ndim == 0:
+            return () if key == self.scalar_key else None
+        return self._plain.coordinates(key[1:], ndim) if key.startswith("c") else None
+
+    def depth(self, ndim: int) -> int:
+        """How many names a key is made of, between slashes."""
+        return self._plain.depth(ndim)
+
+    @property
+    def _plain(self) -> KeyEncoding:
+        return KeyEncoding("v2", self.separator)
+
+    def __str__(self) -> str:
+        return f"draft {self.separator!r}"

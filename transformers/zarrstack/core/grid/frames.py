@@ -1,0 +1,105 @@
+"""What stands around the payloads of leaf chunks in a stored object. Pure data.
+
+Most objects are one payload and nothing else, which has no frame. An N5 block begins with a header
+(`n5/blocks.py`), and a shard holds the payloads of many leaves and an index of where they are
+(`shard_index.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+from ..chain.chain import Chain, CodecSpec
+from ..errors import MetadataError
+from ..json_text import JSON, JSONObject, excerpt
+from ..n5.blocks import Axes
+from .shard_index import IndexFormat
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class N5Blocks:
+    """Each object is a block: a header that says the block's lengths, then the payload of one leaf.
+
+    A block may be shorter than its cell; the rest of the cell is zeros.
+    """
+
+    axes: Axes
+    """How the array is shown; headers are always in N5's own order."""
+
+    def chain(self, ndim: int, payload: Chain) -> Chain:
+        """The chain of a whole block as an array of `ndim` axes, as a v3 document has it; axes are kept.
+
+        `payload` is the chain of what follows the header. The codec wants each of its parts, also where
+        one axis needs no turning and single bytes have no order:
+        https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default
+        """
+        if self.axes != "kept":
+            raise MetadataError("n5_default shows arrays in N5's order of axes", found=f"axes {self.axes}")
+        codecs = (
+            CodecSpec("transpose", {"order": list(reversed(range(ndim)))}),
+            CodecSpec("bytes", {"endian": "big"}),
+            *payload.codecs[payload.middle + 1 :],
+        )
+        return Chain((CodecSpec("n5_default", {"codecs": [spec.to_json() for spec in codecs]}),))
+
+    def to_json(self) -> JSONObject:
+        """For saved plans."""
+        return {"name": "n5", "axes": self.axes}
+
+    def __str__(self) -> str:
+        return "N5 blocks"
+
+
+@dataclass(frozen=True, slots=True)
+class Shards:
+    """Each object is a shard of so many leaf chunks along each axis."""
+
+    chunks_per_shard: Shape
+    index: IndexFormat
+
+    @property
+    def leaves(self) -> int:
+        """Leaf chunks in a full shard."""
+        return prod(self.chunks_per_shard)
+
+    def chain(self, leaf: Shape, inner: Chain) -> Chain:
+        """The chain of a whole shard as an array, as a v3 document has it.
+
+        `leaf` is the shape of a leaf chunk, `inner` the chain of its payload.
+        """
+        configuration = {
+            "chunk_shape": list(leaf),
+            "codecs": inner.to_json(),
+            **self.index.to_json(),
+        }
+        return Chain((CodecSpec("sharding_indexed", configuration),))
+
+    def to_json(self) -> JSONObject:
+        """For saved plans."""
+        return {
+            "name": "shards",
+            "chunks_per_shard": list(self.chunks_per_shard),
+            **self.index.to_json(),
+        }
+
+    def __str__(self) -> str:
+        return f"shards of {' x '.join(map(str, self.chunks_per_shard))} chunks, {self.index}"
+
+
+Frame: TypeAlias = N5Blocks | Shards
+
+
+def frame_from_json(data: JSON) -> Frame | None:
+    """The inverse of `to_json`; None for null. MetadataError for anything else."""
+    if data is None:
+        return None
+    match data:
+        case {"name": "n5", "axes": "reversed" | "kept" as axes}:
+            return N5Blocks(axes)
+        case {"name": "shards", "chunks_per_shard": list() as counts}:
+            return Shards(tuple(counts), IndexFormat.from_json(data))
+    raise MetadataError("not a frame", found=excerpt(data), expected='{"name": "n5" or "shards", ...}')

@@ -1,0 +1,106 @@
+"""JSON as plain data: the type, one canonical text per value, and what we write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from .identity_cache import Remembered, RememberedMembers, Seen
+
+JSON: TypeAlias = Any
+"""A JSON value: None, bool, int, float, str, or lists and string-keyed dicts of these."""
+JSONObject: TypeAlias = dict[str, JSON]
+
+EXCERPT = 200
+"""Characters of a value that an error message shows."""
+
+
+def canonical(value: JSON) -> str:
+    """One text per JSON value: sorted keys, no spaces. Equal texts mean equal values.
+
+    `1` and `1.0` are different texts, and so are `0.0` and `-0.0`.
+    """
+    return _CANONICAL(value)
+
+
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+"""Made once: `json.dumps` with options makes an encoder for every value."""
+
+
+def excerpt(value: Any) -> str:
+    """A value as an error message shows it: its JSON, cut short; never an error of its own."""
+    try:
+        text = canonical(value)
+    except (TypeError, ValueError, RecursionError):
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= EXCERPT else text[:EXCERPT] + "..."
+
+
+def document(value: JSONObject) -> bytes:
+    """A metadata document as this project writes it: UTF-8, a member a line, newline at the end.
+
+    Members of `attributes` have a line each too; deeper values stay on theirs. (The standard
+    library indents in Python, ten times slower than it writes; thousands of documents show it.)
+    Bare NaN and Infinity are written when they are in `value`; callers that want strict
+    JSON have replaced them before. Text with half a surrogate pair, which JSON can escape and
+    UTF-8 cannot hold, makes the whole document ASCII.
+    """
+    try:
+        return _lines(value, _UNICODE).encode()
+    except UnicodeEncodeError:
+        return _lines(value, _ASCII).encode()
+
+
+_UNICODE: Final = json.JSONEncoder(ensure_ascii=False).encode
+_ASCII: Final = json.JSONEncoder().encode
+
+
+_WORDS: Final = {None: "null", True: "true", False: "false"}
+
+
+def _plain(value: JSON) -> str | None:
+    """The text of what the library makes an encoder for and need not; None for anything else."""
+    kind = type(value)
+    if kind is int:
+        return repr(value)
+    if kind is list and all(type(item) is int for item in value):
+        return f"[{', '.join(map(repr, value))}]"
+    return _WORDS[value] if value is None or kind is bool else None
+
+
+class DocumentTexts:
+    """`document` for thousands that share members, whose text is made once; none may change meanwhile."""
+
+    def __init__(self) -> None:
+        self._seen = Seen()
+        self._attributes = Remembered(partial(_line, "attributes", text=_UNICODE))
+        self._others = RememberedMembers(partial(_members, text=_UNICODE))
+
+    def __call__(self, value: JSONObject) -> bytes:
+        """The same bytes as `document`."""
+        inner = next((member for member in value.values() if type(member) in (dict, list)), None)
+        if len(value) < 2 or next(reversed(value)) != "attributes" or not self._seen(inner):
+            return document(value)
+        others = dict(value)
+        _, attributes = others.popitem()
+        try:
+            return f"{{\n{self._others(others)},\n{self._attributes(attributes)}\n}}\n".encode()
+        except UnicodeEncodeError:
+            return document(value)
+
+
+def _lines(value: JSONObject, text: Callable[[JSON], str]) -> str:
+    return f"{{\n{_members(value, text=text)}\n}}\n"
+
+
+def _members(value: JSONObject, *, text: Callable[[JSON], str]) -> str:
+    return ",\n".join([_line(name, member, text=text) for name, member in value.items()])
+
+
+def _line(name: str, member: JSON, *, text: Callable[[JSON], str]) -> str:
+    if name == "attributes" and isinstance(member, dict) and member:
+        inner = ",\n".join(f"    {text(key)}: {text(item)}" for key, item in member.items())
+        return f"  {text(name)}: {{\n{inner}\n  }}"
+    return f"  {text(name)}: {_plain(member) or text(member)}"

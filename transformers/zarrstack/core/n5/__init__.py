@@ -1,0 +1,1 @@
+"""N5: blocks, datasets, compression."""

@@ -1,0 +1,72 @@
+"""A codec chain, ready to run on the blocks of one N5 dataset: headers, and blocks shorter than a cell.
+
+What a shorter block leaves open is zero, to every reader (`blocks.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from ..codecs.base import memory
+from ..codecs.pipeline import Pipeline
+from .blocks import Axes, BlockHeader, filled_up, split, turned
+
+if TYPE_CHECKING:
+    from ..chain.chain import Chain
+    from ..codecs.base import Buffer
+    from ..data_types.v3 import DataType
+
+    Array = np.ndarray[Any, Any]
+
+_MOST_SHAPES: Final = 64
+"""Compiled chains that are kept for shorter blocks: edges have few shapes, damage has many."""
+
+
+class BlockPipeline:
+    """A compiled chain for blocks whose cell has one shape; shared by threads freely."""
+
+    def __init__(self, chain: Chain, cell: tuple[int, ...], data_type: DataType, axes: Axes) -> None:
+        """`cell` is the shape of a whole block in the order shown, `chain` that of its payload."""
+        self.whole = Pipeline(chain, cell, data_type)
+        self._chain = chain
+        self._cell = cell
+        self._data_type = data_type
+        self._axes = axes
+        self._block_size = turned(cell, axes)
+        self._header = BlockHeader.of(self._block_size).to_bytes()
+        self._shorter: dict[tuple[int, ...], Pipeline] = {}
+
+    def whole_payload(self, data: bytes) -> memoryview | None:
+        """The payload of a block that fills its cell; None for any other block, whatever it is."""
+        return memory(data)[len(self._header) :] if data.startswith(self._header) else None
+
+    def part(self, data: Buffer) -> tuple[tuple[int, ...], memoryview]:
+        """Shape, in the order shown, and payload of any block of values; ChunkError for other data."""
+        header, payload = split(data, self._block_size)
+        return turned(header.shape, self._axes), payload
+
+    def decode_part(self, shape: tuple[int, ...], payload: Buffer) -> Array:
+        """The values of a block of this shape, as they are stored; ChunkError where they do not decode."""
+        if not len(payload) and 0 in shape:
+            return np.zeros(shape, self._data_type.numpy)
+        return self._pipeline(shape).decode(payload)
+
+    def filled(self, part: Array) -> Array:
+        """A whole cell that begins with a block's values."""
+        return filled_up(part, self._cell)
+
+    def decode(self, data: Buffer) -> Array:
+        """A whole cell, from a block with its header; as `Pipeline.decode`."""
+        return self.filled(self.decode_part(*self.part(data)))
+
+    def _pipeline(self, shape: tuple[int, ...]) -> Pipeline:
+        if shape == self._cell:
+            return self.whole
+        known = self._shorter.get(shape)
+        if known is None:
+            if len(self._shorter) >= _MOST_SHAPES:
+                self._shorter.clear()
+            known = self._shorter[shape] = Pipeline(self._chain, shape, self._data_type)
+        return known

@@ -1,0 +1,220 @@
+"""N5 blocks and their keys: the header around a payload, and how axes turn. Pure; nothing is read here.
+
+Specification: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification,
+version 4.0.0, points 5 and 7 to 9. N5 counts axes from the one that varies fastest, so a block of
+`blockSize` (4, 3) holds its values as a C-ordered array of shape (3, 4). `Axes` says how that is
+shown: *reversed* (default; as zarr-python's N5Store and z5 show it) or *kept* (as Java and
+tensorstore do, which needs a transpose).
+
+A block is a header, then the payload: big-endian values, compressed. All numbers of the header are
+big-endian: mode (uint16), number of axes (uint16), a length per axis (uint32), and in mode 1 the
+number of elements (uint32). Mode 2 has that number and no axes (Java's N5 4.0, `N5BlockCodecs`).
+Java reads the lengths as *signed*; whatever is beyond the block size is refused here anyway.
+
+Edge blocks are truncated to the array (Java, z5 3.0) or padded to the block size (zarr-python's
+N5Store, tensorstore), also side by side in one array. Readers agree on what a shorter block leaves
+open: zeros (zarr-python 2.18, tensorstore 0.1.86, Java through imglib2).
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import numpy as np
+
+from ..codecs.base import memory
+from ..errors import ChunkError, MetadataError
+from ..grid.chunk_keys_v3 import KeyEncoding
+from ..json_text import JSON, JSONObject, excerpt
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ..codecs.base import Buffer
+
+Axes: TypeAlias = Literal["reversed", "kept"]
+Shape: TypeAlias = tuple[int, ...]
+
+DEFAULT: Final = 0
+VARLENGTH: Final = 1
+OBJECT: Final = 2
+"""Modes."""
+
+_START: Final = struct.Struct(">HH")
+_NUMBER: Final = struct.Struct(">I")
+_OBJECT: Final = struct.Struct(">HI")
+
+
+def turned(lengths: Shape, axes: Axes) -> Shape:
+    """Lengths or coordinates between N5's order and the one shown; its own inverse."""
+    return lengths[::-1] if axes == "reversed" else lengths
+
+
+def head_bytes(ndim: int) -> int:
+    """How many bytes of a block hold its header, whatever its mode."""
+    return _START.size + _NUMBER.size * (ndim + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockHeader:
+    """What stands before a block's payload."""
+
+    mode: int = DEFAULT
+    shape: Shape
+    """Elements along each axis, in N5's order; () in mode 2, which says none."""
+    elements: int
+    """Values in the payload (in mode 1 the writer's own count: bytes, for most)."""
+
+    @classmethod
+    def of(cls, shape: Shape) -> BlockHeader:
+        """The header of a block with one value per element."""
+        return cls(shape=shape, elements=math.prod(shape))
+
+    @classmethod
+    def parse(cls, data: Buffer, block_size: Shape) -> BlockHeader:
+        """Read the header that begins `data`: a whole block, or its first `head_bytes`.
+
+        ChunkError, before anything in it is believed, where it is cut short, names a mode or
+        number of axes that cannot be, or lengths beyond the block size. A length of 0 may stand: Java
+        writes blocks without elements if asked to (seen in 3.5.1 and 4.0.2), and reads zeros there;
+        the payload must then be empty too.
+        """
+        view = memory(data)[: head_bytes(len(block_size))].cast("B")
+        _require(view, _START.size)
+        mode, ndim = _START.unpack_from(view)
+        if mode == OBJECT:
+            _require(view, _OBJECT.size)
+            return cls(mode=mode, shape=(), elements=_OBJECT.unpack_from(view)[1])
+        if mode not in (DEFAULT, VARLENGTH):
+            raise ChunkError(
+                "an N5 block has an unknown mode",
+                found=str(mode),
+                expected="0 (default), 1 (variable length) or 2 (object)",
+            )
+        if ndim != len(block_size):
+            raise ChunkError(
+                "an N5 block has another number of axes than its dataset",
+                found=str(ndim),
+                expected=str(len(block_size)),
+            )
+        _require(view, head_bytes(ndim) - (_NUMBER.size if mode == DEFAULT else 0))
+        numbers = struct.unpack_from(f">{ndim + mode}I", view, _START.size)
+        shape = numbers[:ndim]
+        if any(length > most for length, most in zip(shape, block_size, strict=True)):
+            raise ChunkError(
+                "an N5 block is larger than its dataset's block size",
+                found=" x ".join(map(str, shape)),
+                expected=f"at most {' x '.join(map(str, block_size))}",
+            )
+        return cls(mode=mode, shape=shape, elements=numbers[-1] if mode else math.prod(shape))
+
+    def to_bytes(self) -> bytes:
+        """The inverse of `parse`."""
+        if self.mode == OBJECT:
+            return _OBJECT.pack(self.mode, self.elements)
+        numbers = self.shape if self.mode == DEFAULT else (*self.shape, self.elements)
+        return _START.pack(self.mode, len(self.shape)) + struct.pack(f">{len(numbers)}I", *numbers)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the header."""
+        if self.mode == OBJECT:
+            return _OBJECT.size
+        return _START.size + _NUMBER.size * (len(self.shape) + (self.mode == VARLENGTH))
+
+    def fills(self, block_size: Shape) -> bool:
+        """Whether the payload is that of a whole cell, so that it can move as it is."""
+        return self.shape == block_size
+
+    def require_values(self) -> BlockHeader:
+        """This header, if the payload has one value per element; ChunkError that says what it is."""
+        if self.mode == OBJECT:
+            raise ChunkError(
+                "an N5 block holds a serialized object (mode 2)",
+                found=f"{self.elements} bytes",
+                expected="numbers (mode 0)",
+            )
+        if self.elements != math.prod(self.shape):
+            raise ChunkError(
+                "an N5 block is of variable length (mode 1), as label multisets are",
+                found=f"{self.elements} values for {' x '.join(map(str, self.shape))} elements",
+                expected="a value per element (mode 0)",
+            )
+        return self
+
+
+def split(data: Buffer, block_size: Shape) -> tuple[BlockHeader, memoryview]:
+    """Header and payload of a whole block of values; ChunkError as for `parse` and `require_values`."""
+    header = BlockHeader.parse(data, block_size).require_values()
+    return header, memory(data)[header.size :]
+
+
+def filled_up(array: np.ndarray[Any, Any], shape: Shape) -> np.ndarray[Any, Any]:
+    """A shorter block at the start of a cell of zeros, axes in any one order."""
+    if array.shape == shape:
+        return array
+    result = np.zeros(shape, array.dtype)
+    result[tuple(map(slice, array.shape))] = array
+    return result
+
+
+_KEPT: Final = KeyEncoding("v2", "/")
+"""N5's keys are v2's with `/`; the one block of a 0-d dataset is `0` (zarr-python 2.18, tensorstore)."""
+
+
+@dataclass(frozen=True, slots=True)
+class N5Keys:
+    """How the blocks of a dataset are named: x/y/z, from coordinates in the order shown.
+
+    The interface of `KeyEncoding`. With axes kept it is v2's encoding with `/`.
+    """
+
+    axes: Axes = "reversed"
+
+    @classmethod
+    def from_json(cls, data: JSON) -> N5Keys:
+        """The inverse of `to_json`; MetadataError for anything else."""
+        axes = data["configuration"].get("axes") if isinstance(data, dict) and _is_n5(data) else None
+        if axes not in ("reversed", "kept"):
+            raise MetadataError("not N5's keys", found=excerpt(data), expected='{"name": "n5", ...}')
+        return cls(axes)
+
+    def to_json(self) -> JSONObject:
+        """For saved plans; no v3 document holds it."""
+        return {"name": "n5", "configuration": {"axes": self.axes}}
+
+    def key(self, coordinates: Shape) -> str:
+        """The key of a chunk."""
+        return _KEPT.key(turned(coordinates, self.axes))
+
+    def keys(self, coordinates: npt.NDArray[np.integer]) -> list[str]:
+        """The keys of many chunks, from (n, ndim) coordinates; the same as `key` for each row."""
+        return _KEPT.keys(coordinates[:, ::-1] if self.axes == "reversed" else coordinates)
+
+    def coordinates(self, key: str, ndim: int) -> Shape | None:
+        """The chunk a key names, or None if it names none of an `ndim`-dimensional dataset."""
+        found = _KEPT.coordinates(key, ndim)
+        return None if found is None else turned(found, self.axes)
+
+    def depth(self, ndim: int) -> int:
+        """How many names a key is made of, between slashes."""
+        return _KEPT.depth(ndim)
+
+    def __str__(self) -> str:
+        return f"n5, axes {self.axes}"
+
+
+def _is_n5(data: JSONObject) -> bool:
+    return data.get("name") == "n5" and isinstance(data.get("configuration"), dict)
+
+
+def _require(view: memoryview, size: int) -> None:
+    if len(view) < size:
+        raise ChunkError(
+            "an N5 block is shorter than its header",
+            found=f"{len(view)} bytes",
+            expected=f"at least {size} bytes",
+        )

@@ -1,0 +1,158 @@
+"""`compression` of an N5 dataset -> codecs that follow `bytes` in a chain.
+
+Sources: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification, point 4
+(raw, gzip, bzip2, lz4, xz); n5-blosc and n5-zstandard (Java classes `BloscCompression`,
+`ZstandardCompression`); what zarr-python 2.18's N5Store, z5py 3.0.2 and tensorstore 0.1.86 wrote
+(observed). Java takes its own default for a parameter that is missing; so does this.
+
+Every stream here says itself how it was packed, so parameters matter to writers only; the ones that
+decide how to read are `useZlib`, and for lz4 whose stream it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from ..chain.chain import CodecSpec
+from ..codecs.config import Configuration
+from ..errors import MetadataError, Problem, UnsupportedError
+from ..json_text import JSON, excerpt
+
+_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
+_LARGEST: Final = (1 << 31) - 1
+
+
+def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[CodecSpec | None, list[Problem]]:
+    """The codec of a dataset (None: raw) and what is to be said about it.
+
+    `attributes` are the dataset's; `compression` counts before `compressionType`, which Java's N5
+    1.5 and earlier wrote, as in Java (`DatasetAttributesAdapter`). Raises MetadataError for what
+    makes no sense, UnsupportedError, with the configuration, for compressions that are not known.
+    """
+    if "codecs" in attributes:
+        raise UnsupportedError(
+            "an N5 dataset with a list of codecs is not read", found=excerpt(attributes["codecs"])
+        )
+    if "compression" not in attributes and "compressionType" in attributes:
+        compression: JSON = {"type": attributes["compressionType"]}
+    else:
+        compression = attributes.get("compression")
+    if not isinstance(compression, dict) or not isinstance(compression.get("type"), str):
+        raise MetadataError(
+            "compression is an object with a type",
+            found=excerpt(compression) if "compression" in attributes else "none",
+            expected='{"type": "raw"}, {"type": "gzip", ...}, ...',
+        )
+    name = compression["type"]
+    if name == "jpeg":
+        # One writer is known, Java's n5-jpeg, which was never released: gray JPEGs, whose bytes it maps to
+        # values by `dataType`, `min`, `max` and `gamma`. What they decode to depends on the decoder, and
+        # without files of its own nobody can say that ours agrees.
+        raise UnsupportedError(
+            "N5 compression 'jpeg' loses values, and no v3 codec is registered for it",
+            found=excerpt(compression),
+            advice="Copy the dataset to another compression with the program that wrote it (Java, n5-jpeg).",
+        )
+    if name not in _KINDS:
+        raise UnsupportedError(
+            f"unknown N5 compression {name!r}", found=excerpt(compression), expected=", ".join(_KINDS)
+        )
+    kind = _KINDS[name]
+    known = {member: value for member, value in compression.items() if member in kind.members}
+    problems = []
+    if unknown := sorted(compression.keys() - {"type", "id", *kind.members}):
+        message = f"members of N5 compression {name!r} that nobody knows are passed over"
+        problems.append(Problem(kind="metadata", severity="warning", message=message, found=excerpt(unknown)))
+    spec = kind.read(Configuration(CodecSpec(name, known), kind.members), itemsize)
+    if spec is not None and spec.name == "lz4_bare":
+        message = "blockSize is too small for Java's lz4 stream: the blocks are z5's, without a frame"
+        problems.append(
+            Problem(kind="deviation", severity="note", message=message, found=excerpt(compression))
+        )
+    return spec, problems
+
+
+class _Kind(NamedTuple):
+    """A compression: the members it may have, and how they become a codec, given the item size."""
+
+    members: tuple[str, ...]
+    read: Callable[[Configuration, int], CodecSpec | None]
+
+
+def _raw(_: Configuration, __: int) -> None:
+    return None
+
+
+def _gzip(config: Configuration, _: int) -> CodecSpec:
+    level = config.integer("level", -1, low=-1, high=9)
+    # z5 writes no useZlib, tensorstore false; zarr-python's zlib is true.
+    if config.boolean("useZlib", default=False):
+        return CodecSpec("numcodecs.zlib", {"level": level})
+    # -1 means zlib's default, which is 6; v3 allows 0 to 9 only.
+    return CodecSpec("gzip", {"level": 6 if level == -1 else level})
+
+
+def _bzip2(config: Configuration, _: int) -> CodecSpec:
+    return CodecSpec("numcodecs.bz2", {"level": config.integer("blockSize", 9, low=1, high=9)})
+
+
+def _xz(config: Configuration, _: int) -> CodecSpec:
+    # The container names its own check; Java's and liblzma's default is CRC64, numcodecs' -1.
+    preset = config.integer("preset", 6, low=0, high=(1 << 32) - 1)
+    return CodecSpec("numcodecs.lzma", {"format": 1, "check": -1, "preset": preset, "filters": None})
+
+
+def _lzma(config: Configuration, _: int) -> CodecSpec:
+    names = ("format", "check", "preset", "filters")
+    defaults = {"format": 1, "check": -1, "preset": None, "filters": None}
+    return CodecSpec("numcodecs.lzma", {name: config.value(name, defaults[name]) for name in names})
+
+
+def _lz4(config: Configuration, _: int) -> CodecSpec:
+    # Loads numcodecs, which describing an archive can do without.
+    from ..codecs.lz4_block import DEFAULT_BLOCK, LARGEST_BLOCK, SMALLEST_BLOCK
+
+    if config.value("acceleration", None) is not None:
+        # zarr-python's N5Store hands on numcodecs' own codec under N5's name.
+        return CodecSpec("numcodecs.lz4", {"acceleration": config.value("acceleration")})
+    size = config.integer("blockSize", DEFAULT_BLOCK, low=-_LARGEST, high=LARGEST_BLOCK)
+    if size < SMALLEST_BLOCK:
+        return CodecSpec("lz4_bare")
+    return CodecSpec("lz4_block", {"blockSize": size})
+
+
+def _blosc(config: Configuration, itemsize: int) -> CodecSpec:
+    shuffle = config.choice("shuffle", (-1, 0, 1, 2), 0)
+    if shuffle == -1:
+        # As numcodecs resolves it, whose -1 it is (AUTOSHUFFLE).
+        shuffle = 2 if itemsize == 1 else 1
+    return CodecSpec(
+        "blosc",
+        {
+            "cname": config.choice("cname", ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"), "blosclz"),
+            "clevel": config.integer("clevel", 6, low=0, high=9),
+            "shuffle": _SHUFFLES[int(shuffle)],
+            # Java packs with an item size of 1 whatever the type; the container says so itself.
+            "typesize": itemsize,
+            "blocksize": config.integer("blocksize", 0, low=0, high=_LARGEST),
+        },
+    )
+
+
+def _zstd(config: Configuration, _: int) -> CodecSpec:
+    level = config.integer("level", 3, low=-131072, high=22)
+    return CodecSpec("zstd", {"level": level, "checksum": config.boolean("checksum", default=False)})
+
+
+_KINDS: Final[Mapping[str, _Kind]] = {
+    "raw": _Kind((), _raw),
+    "gzip": _Kind(("level", "useZlib"), _gzip),
+    "bzip2": _Kind(("blockSize",), _bzip2),
+    "xz": _Kind(("preset",), _xz),
+    "lz4": _Kind(("blockSize", "acceleration"), _lz4),
+    "blosc": _Kind(("cname", "clevel", "shuffle", "blocksize", "nthreads"), _blosc),
+    "zstd": _Kind(("level", "nbWorkers", "checksum"), _zstd),
+    "lzma": _Kind(("format", "check", "preset", "filters"), _lzma),
+}
+"""By N5's names; the last is zarr-python's, for what is no plain xz."""

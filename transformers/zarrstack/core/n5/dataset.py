@@ -1,0 +1,216 @@
+"""`attributes.json` of an N5 dataset -> what a v3 description of it needs.
+
+Specification: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification,
+version 4.0.0, points 2 to 4. N5 has no fill value: a block that is not there is all zeros to every
+reader (zarr-python 2.18, tensorstore 0.1.86, Java's imglib2 loaders).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ..chain.chain import Chain, CodecSpec
+from ..data_types.v2 import parse_v2_dtype
+from ..data_types.v3 import DataType, fill_to_json
+from ..errors import MetadataError, Problem, UnsupportedError, ZarrstackError, any_refusal
+from ..json_text import JSON, JSONObject, excerpt
+from ..shapes import MOST_ELEMENTS, read_lengths, require_same_axes
+from .blocks import Axes, BlockHeader, N5Keys, Shape, turned
+from .compression import read_compression
+
+MEMBERS: Final = frozenset(
+    {"dimensions", "blockSize", "dataType", "compression", "compressionType", "codecs"}
+)
+"""Members of `attributes.json` that make a dataset; all others are the user's."""
+VERSION: Final = "n5"
+"""Where the root says which version of the specification it follows."""
+NEWEST_MAJOR: Final = 4
+
+STANDARD: Final = frozenset(
+    {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)} | {"float32", "float64"}
+)
+_BY_ZARR: Final = frozenset({"bool", "float16", "complex64", "complex128"})
+_TIME: Final = re.compile(r"(datetime|timedelta)64(\[[0-9]*[a-zA-Z]+\])?")
+_VERSION: Final = re.compile(r"([0-9]{1,9})(\.[0-9]+)*(-\S*)?")
+_MOST_IN_BLOCK: Final = 2**31 - 1
+"""Java keeps a block in one of its arrays."""
+TO_NUMBERS: Final = (
+    "Leave it out with --exclude. `paintera-convert to-scalar` makes numbers of Paintera's labels."
+)
+"""Advice for blocks of variable length."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class N5Dataset:
+    """A dataset: lengths in N5's order, everything else as v3 has it."""
+
+    dimensions: Shape
+    block_size: Shape
+    data_type: DataType
+    compression: CodecSpec | None
+    """None where blocks are raw."""
+
+    @property
+    def fill_value(self) -> JSON:
+        """Zero, in the data type's v3 JSON form."""
+        # Times too: their zero is the number 0 here, not NaT (zarr-python 2.18 shows 1970-01-01).
+        return fill_to_json(np.zeros((), self.data_type.numpy)[()], self.data_type)
+
+    def shape(self, axes: Axes) -> Shape:
+        """Elements along each axis, in the order shown."""
+        return turned(self.dimensions, axes)
+
+    def chunk_shape(self, axes: Axes) -> Shape:
+        """Shape of a whole block, in the order shown."""
+        return turned(self.block_size, axes)
+
+    def leaf_shape(self, header: BlockHeader, axes: Axes) -> Shape:
+        """Shape of the array that one block's payload decodes to, in the order shown."""
+        return turned(header.shape, axes)
+
+    def chain(self, axes: Axes) -> Chain:
+        """From an array in the order shown to the payload behind a block's header."""
+        order = tuple(reversed(range(len(self.dimensions))))
+        front = [CodecSpec("transpose", {"order": list(order)})] if axes == "kept" and len(order) > 1 else []
+        single = self.data_type.numpy.itemsize == 1
+        packing = CodecSpec("bytes") if single else CodecSpec("bytes", {"endian": "big"})
+        return Chain((*front, packing, *([self.compression] if self.compression is not None else [])))
+
+    def keys(self, axes: Axes) -> N5Keys:
+        """How its blocks are named, from coordinates in the order shown."""
+        return N5Keys(axes)
+
+
+def is_dataset(attributes: Mapping[str, JSON]) -> bool:
+    """Whether an `attributes.json` is meant to be a dataset's.
+
+    Two of the three members that nothing else has together: BigDataViewer's groups have `dataType`
+    alone, and one that lost a member is a broken dataset rather than a group.
+    """
+    return len({"dimensions", "blockSize", "dataType"} & attributes.keys()) > 1
+
+
+def user_attributes(attributes: Mapping[str, JSON]) -> JSONObject:
+    """What is the user's in an `attributes.json`: all but a dataset's own members and the version.
+
+    The version belongs to the root, but zarr-python's N5Store writes it into every group.
+    """
+    own = MEMBERS if is_dataset(attributes) else frozenset()
+    versioned = isinstance(version := attributes.get(VERSION), str) and _VERSION.fullmatch(version)
+    return {
+        name: value
+        for name, value in attributes.items()
+        if name not in own and not (name == VERSION and versioned)
+    }
+
+
+def version_problem(attributes: Mapping[str, JSON]) -> Problem | None:
+    """What is to be said about the version at the root: a refusal if a later major one is named.
+
+    None where there is none: Java writes it at the root, and leaves it out elsewhere.
+    """
+    if VERSION not in attributes:
+        return None
+    version = attributes[VERSION]
+    match = _VERSION.fullmatch(version) if isinstance(version, str) else None
+    expected = f"{NEWEST_MAJOR}.x or earlier"
+    if match is None:
+        message = "the N5 version is none"
+        return Problem(
+            kind="metadata", severity="warning", message=message, found=excerpt(version), expected=expected
+        )
+    if int(match[1]) > NEWEST_MAJOR:
+        message = "a later version of N5 than is known here"
+        return Problem(kind="unsupported", message=message, found=match[0], expected=expected)
+    return None
+
+
+def describe_dataset(attributes: Mapping[str, JSON]) -> tuple[N5Dataset | None, tuple[Problem, ...]]:
+    """The dataset, or None where a problem refuses it; and every problem, also those of no consequence.
+
+    `attributes` is what `attributes.json` holds. Nothing is raised for whatever it may be.
+    """
+    problems: list[Problem] = []
+    dimensions = _lengths(attributes, "dimensions", 0, MOST_ELEMENTS, problems)
+    block_size = _lengths(attributes, "blockSize", 1, _MOST_IN_BLOCK, problems)
+    try:
+        if dimensions is not None and block_size is not None:
+            require_same_axes(block_size, dimensions, "blockSize", whole="dimensions")
+    except MetadataError as error:
+        problems.append(error.problem)
+    data_type = _data_type(attributes, problems)
+    compression = None
+    try:
+        itemsize = 1 if data_type is None else data_type.numpy.itemsize
+        compression, more = read_compression(attributes, itemsize)
+        problems.extend(more)
+    except ZarrstackError as error:
+        problems.append(error.problem)
+    if attributes.get("isLabelMultiset") is True:
+        # Paintera, https://github.com/saalfeldlab/paintera: bytes per label set, not per element.
+        message = "a dataset of Paintera's label multisets: its blocks are of variable length"
+        found = '"isLabelMultiset": true'
+        problems.append(Problem(kind="unsupported", message=message, found=found, advice=TO_NUMBERS))
+    if any_refusal(problems):
+        return None, tuple(problems)
+    assert dimensions is not None
+    assert block_size is not None
+    assert data_type is not None
+    dataset = N5Dataset(
+        dimensions=dimensions, block_size=block_size, data_type=data_type, compression=compression
+    )
+    return dataset, tuple(problems)
+
+
+def _lengths(
+    attributes: Mapping[str, JSON], name: str, least: int, most: int, problems: list[Problem]
+) -> Shape | None:
+    if name not in attributes:
+        problems.append(_problem(f"{name} is missing"))
+        return None
+    try:
+        return read_lengths(attributes[name], name, least=least, most=most)
+    except MetadataError as error:
+        problems.append(error.problem)
+        return None
+
+
+def _data_type(attributes: Mapping[str, JSON], problems: list[Problem]) -> DataType | None:
+    if "dataType" not in attributes:
+        problems.append(_problem("dataType is missing"))
+        return None
+    name = attributes["dataType"]
+    try:
+        data_type = DataType.from_numpy(_numpy(name))
+        # A time without unit has no zero that zarr-python 3.1.6 reads; that is found here, not later.
+        fill_to_json(np.zeros((), data_type.numpy)[()], data_type)
+    except ZarrstackError as error:
+        problems.append(error.problem)
+        return None
+    if name not in STANDARD:
+        message = "a dataType that N5 does not have, as zarr-python's N5Store writes it"
+        problems.append(Problem(kind="deviation", severity="note", message=message, found=excerpt(name)))
+    return data_type
+
+
+def _numpy(name: JSON) -> np.dtype[Any]:
+    if not isinstance(name, str):
+        raise MetadataError("dataType is a name", found=excerpt(name), expected='"uint16", "float32", ...')
+    if name in STANDARD or name in _BY_ZARR:
+        return np.dtype(name)
+    if match := _TIME.fullmatch(name):
+        return parse_v2_dtype(f">{'M' if match[1] == 'datetime' else 'm'}8{match[2] or ''}")
+    if name in ("object", "string"):
+        raise UnsupportedError(
+            f"N5 datasets of dataType {name!r} are not read: their blocks are of variable length", found=name
+        )
+    raise UnsupportedError("unknown N5 dataType", found=excerpt(name), expected=", ".join(sorted(STANDARD)))
+
+
+def _problem(message: str, **fields: Any) -> Problem:
+    return Problem(kind="metadata", message=message, **fields)

@@ -1,0 +1,139 @@
+"""An array as N5 says it: the reverse of `dataset` and `compression`. Pure.
+
+Specification: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification,
+points 2 to 5; parameters as tensorstore 0.1.86, zarr-python 2.18.7 and Java's N5 read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Final
+
+from ..chain.chain import Chain, CodecSpec
+from ..data_types.v3 import DataType, fill_from_json, same_bits, zero_fill
+from ..errors import UnsupportedError
+from ..json_text import JSON, JSONObject, excerpt
+from .blocks import Axes, Shape, turned
+from .dataset import MEMBERS, STANDARD, VERSION, is_dataset
+
+WRITTEN_VERSION: Final = "2.0.0"
+"""What the root says. Readers refuse a later major version than their own; nothing later than this
+is used, and zarr-python 2 writes the same."""
+
+_MOST_ELEMENTS: Final = 2**31 - 1
+"""Java keeps a block in one of its arrays."""
+_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
+_XZ: Final = 1
+"""`lzma.FORMAT_XZ`."""
+
+
+def chain_for_n5(chain: Chain, data_type: DataType, ndim: int, axes: Axes) -> Chain:
+    """The chain of a block's payload, for an array shown with these axes.
+
+    Big-endian values in N5's order, then at most one compression; `crc32c`, which N5 does not have,
+    goes. UnsupportedError for data types and compressions that are not N5's.
+    """
+    if data_type.name not in STANDARD:
+        raise UnsupportedError(
+            "N5 has no such data type", found=str(data_type), expected=", ".join(sorted(STANDARD))
+        )
+    middle = chain.codecs[chain.middle]
+    if middle.name != "bytes":
+        raise UnsupportedError(f"N5 has no codec {middle.name!r}", found=str(chain))
+    tail = tuple(spec for spec in chain.codecs[chain.middle + 1 :] if spec.name != "crc32c")
+    if len(tail) > 1:
+        raise UnsupportedError("N5 has one compression, and no filters", found=str(chain))
+    compression_for_n5(tail)
+    # Single bytes have no order: whatever their codec says, it says the same.
+    packing = middle if data_type.itemsize == 1 else CodecSpec("bytes", {"endian": "big"})
+    order = list(reversed(range(ndim)))
+    front = (CodecSpec("transpose", {"order": order}),) if axes == "kept" and ndim > 1 else ()
+    return Chain((*front, packing, *tail))
+
+
+def dataset_members(
+    *, shape: Shape, chunks: Shape, data_type: DataType, chain: Chain, axes: Axes
+) -> JSONObject:
+    """A dataset's own members of `attributes.json`; `chain` is one that `chain_for_n5` gave.
+
+    UnsupportedError for blocks of more elements than Java can hold.
+    """
+    if prod(chunks) > _MOST_ELEMENTS:
+        raise UnsupportedError(
+            "a block is larger than N5's readers hold",
+            found=f"{prod(chunks)} elements",
+            expected=f"at most {_MOST_ELEMENTS}",
+        )
+    return {
+        "dimensions": list(turned(shape, axes)),
+        "blockSize": list(turned(chunks, axes)),
+        "dataType": data_type.name,
+        "compression": compression_for_n5(chain.codecs[chain.middle + 1 :]),
+    }
+
+
+def require_zero_fill(fill: JSON, data_type: DataType) -> None:
+    """UnsupportedError where the fill value is not zero, which a missing block is to every N5 reader."""
+    if not same_bits(fill_from_json(fill, data_type), zero_fill(data_type)):
+        raise UnsupportedError(
+            "N5 has no fill value: missing blocks are zero", found=excerpt(fill), expected="0"
+        )
+
+
+def require_own_names(attributes: Mapping[str, JSON], *, dataset: bool) -> None:
+    """UnsupportedError where readers would take attributes of the user's for N5's own."""
+    taken = sorted({*MEMBERS, VERSION} & attributes.keys()) if dataset else []
+    if not dataset:
+        taken = [VERSION] if VERSION in attributes else []
+        if is_dataset(attributes):
+            taken += sorted(MEMBERS & attributes.keys())
+    if taken:
+        raise UnsupportedError(
+            "attributes bear names that mean something else to N5",
+            found=", ".join(taken),
+            advice="Rename them, or leave the node out.",
+        )
+
+
+def compression_for_n5(tail: tuple[CodecSpec, ...]) -> JSONObject:
+    """The `compression` of a dataset, from what follows `bytes`; UnsupportedError for what N5 has not."""
+    if not tail:
+        return {"type": "raw"}
+    spec = tail[0]
+    write = _COMPRESSIONS.get(spec.name)
+    written = None if write is None else write(spec.configuration)
+    if written is None:
+        raise UnsupportedError(
+            f"N5 has no compression {spec.name!r}",
+            found=str(spec.to_json()),
+            expected="none, gzip, zlib, bz2, xz, blosc or zstd",
+        )
+    return written
+
+
+def _lzma(configuration: Mapping[str, JSON]) -> JSONObject | None:
+    if configuration.get("format", _XZ) != _XZ or configuration.get("filters"):
+        return None
+    preset = configuration.get("preset")
+    return {"type": "xz", "preset": 6 if preset is None else preset}
+
+
+def _blosc(configuration: Mapping[str, JSON]) -> JSONObject:
+    return {
+        "type": "blosc",
+        "cname": configuration.get("cname", "lz4"),
+        "clevel": configuration.get("clevel", 5),
+        "shuffle": _SHUFFLES.index(configuration.get("shuffle", "noshuffle")),
+        "blocksize": configuration.get("blocksize", 0),
+    }
+
+
+_COMPRESSIONS: Final[Mapping[str, Callable[[Mapping[str, JSON]], JSONObject | None]]] = {
+    "gzip": lambda given: {"type": "gzip", "level": given.get("level", 6), "useZlib": False},
+    "numcodecs.zlib": lambda given: {"type": "gzip", "level": given.get("level", 1), "useZlib": True},
+    "numcodecs.bz2": lambda given: {"type": "bzip2", "blockSize": given.get("level", 1)},
+    "numcodecs.lzma": _lzma,
+    "blosc": _blosc,
+    "zstd": lambda given: {"type": "zstd", "level": given.get("level", 0)},
+}

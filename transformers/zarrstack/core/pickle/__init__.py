@@ -1,0 +1,1 @@
+"""A restricted unpickler of plain data."""

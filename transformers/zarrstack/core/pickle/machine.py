@@ -1,0 +1,236 @@
+"""The stack and the memo of a pickle that is read by hand, and the names that mean something to it.
+
+See `load`. Nothing here is imported by name or called because a pickle says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..errors import ChunkError
+from .numpy_objects import Dtype, Scalar, StoredArray, Unfinished, refused
+
+MARK: Final = object()
+OBJECT: Final = 64
+"""Bytes that any Python object is counted as, at least (CPython 3.11: a list 56, a tuple 40 and more)."""
+DICT: Final = 232
+
+
+class _Known:
+    """A name of a pickle that stands for something this module builds itself."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+_RECONSTRUCT = _Known("_reconstruct")
+_SCALAR = _Known("scalar")
+_FROMBUFFER = _Known("_frombuffer")
+_NDARRAY = _Known("ndarray")
+_DTYPE = _Known("dtype")
+_REFERENCE = _Known("ZarrReference")
+_DICTIONARY = _Known("dict")
+_NEWOBJ = _Known("__newobj__")
+_RECONSTRUCTOR = _Known("_reconstructor")
+_ENCODE = _Known("encode")
+_BYTES = _Known("bytes")
+
+_NAMES: Final[Mapping[tuple[str, str], _Known]] = {
+    ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
+    ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
+    ("numpy.core.multiarray", "scalar"): _SCALAR,
+    ("numpy._core.multiarray", "scalar"): _SCALAR,
+    ("numpy.core.numeric", "_frombuffer"): _FROMBUFFER,
+    ("numpy._core.numeric", "_frombuffer"): _FROMBUFFER,
+    ("numpy", "ndarray"): _NDARRAY,
+    ("numpy", "dtype"): _DTYPE,
+    ("hdmf_zarr.utils", "ZarrReference"): _REFERENCE,
+    ("builtins", "dict"): _DICTIONARY,
+    ("__builtin__", "dict"): _DICTIONARY,
+    ("copyreg", "__newobj__"): _NEWOBJ,
+    ("copyreg", "_reconstructor"): _RECONSTRUCTOR,
+    ("copy_reg", "_reconstructor"): _RECONSTRUCTOR,
+    ("_codecs", "encode"): _ENCODE,
+    ("builtins", "bytes"): _BYTES,
+    ("__builtin__", "bytes"): _BYTES,
+}
+"""The names that mean something here. None of them is looked up: each has code of its own below."""
+
+
+class Machine:
+    """The stack and the memo of one pickle, and what each opcode does to them."""
+
+    def __init__(self, data: bytes, memory: int) -> None:
+        self.data = data
+        self.place = 0
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+        self.left = memory
+        self.most = memory
+
+    def too_much(self) -> ChunkError:
+        """The error for a pickle that builds more than it may."""
+        return ChunkError(
+            "pickle: the payload builds more than a chunk may hold", expected=f"at most {self.most} bytes"
+        )
+
+    # ----- reading
+
+    def take(self, count: int) -> bytes:
+        """So many bytes of the pickle."""
+        end = self.place + count
+        if count < 0 or end > len(self.data):
+            raise ValueError("the payload is cut short")
+        result = self.data[self.place : end]
+        self.place = end
+        return result
+
+    def number(self, size: int, *, signed: bool = False) -> int:
+        """A little-endian number of so many bytes."""
+        return int.from_bytes(self.take(size), "little", signed=signed)
+
+    def line(self) -> bytes:
+        """The bytes up to the end of the line."""
+        end = self.data.index(b"\n", self.place)
+        return self.take(end + 1 - self.place)[:-1]
+
+    def sized(self, size: int) -> bytes:
+        """Bytes whose length stands before them, in so many bytes."""
+        return self.take(self.number(size))
+
+    # ----- the stack
+
+    def spend(self, size: int) -> None:
+        """Count memory before it is taken; ChunkError where it is more than allowed."""
+        self.left -= size
+        if self.left < 0:
+            raise self.too_much()
+
+    def push(self, value: Any, size: int = OBJECT) -> None:
+        """Put a value on the stack."""
+        self.spend(size)
+        self.stack.append(value)
+
+    def marked(self) -> list[Any]:
+        """What was pushed since the last mark; it and the mark are gone afterwards."""
+        stack = self.stack
+        place = len(stack) - 1
+        while place >= 0 and stack[place] is not MARK:
+            place -= 1
+        if place < 0:
+            raise ValueError("a mark is missing")
+        found = stack[place + 1 :]
+        del stack[place:]
+        return found
+
+    # ----- containers
+
+    def append(self, values: list[Any]) -> None:
+        """Add to the list on top."""
+        target = self.stack[-1]
+        if type(target) is not list:
+            raise ValueError("an item for something that is no list")
+        self.spend(8 * len(values))
+        target.extend(values)
+
+    def set(self, pairs: list[Any]) -> None:
+        """Add keys and values to the dictionary on top; keys are str, as references have them."""
+        target = self.stack[-1]
+        if type(target) is not dict or len(pairs) % 2:
+            raise ValueError("a key for something that is no dictionary")
+        keys = pairs[::2]
+        for key in keys:
+            if type(key) is not str:
+                raise refused(f"a dictionary with a key of type {kind_of(key)}")
+        self.spend(64 * len(keys))
+        target.update(zip(keys, pairs[1::2], strict=True))
+
+    # ----- names, and what stands for calls
+
+    def name(self, module: str, name: str) -> None:
+        """A name: one of the known ones, or the end of it."""
+        known = _NAMES.get((module, name))
+        if known is None:
+            raise refused(f"{module}.{name}")
+        self.push(known)
+
+    def stack_name(self) -> None:
+        """A name whose two parts were pushed."""
+        name, module = self.stack.pop(), self.stack.pop()
+        if type(name) is not str or type(module) is not str:
+            raise ValueError("a name that is no text")
+        self.name(module, name)
+
+    def reduce(self) -> None:
+        """What a known name makes of its arguments."""
+        arguments, known = self.stack.pop(), self.stack.pop()
+        if type(arguments) is not tuple or not isinstance(known, _Known):
+            raise refused(f"a call of {kind_of(known)}")
+        self.push(self._made(known, arguments))
+
+    def _made(self, known: _Known, arguments: tuple[Any, ...]) -> Any:
+        if known is _RECONSTRUCT:
+            kind, shape, code = arguments
+            if kind is not _NDARRAY or shape != (0,) or code not in (b"b", "b"):
+                raise refused(f"an array of {kind_of(kind)}")
+            return StoredArray(self.spend, len(self.data))
+        if known is _DTYPE:
+            return Dtype.named(arguments)
+        if known is _SCALAR:
+            dtype, raw = arguments
+            return Scalar.of(dtype, raw)
+        if known is _FROMBUFFER:
+            raw, dtype, shape, order = arguments
+            array = StoredArray(self.spend, len(self.data))
+            array.build((1, shape, dtype, order == "F", bytes(raw) if type(raw) is bytearray else raw))
+            return array
+        if known is _ENCODE:  # bytes, in protocols before the third
+            text, encoding = arguments
+            if type(text) is not str or encoding != "latin1":
+                raise refused("_codecs.encode of something that is no bytes")
+            self.spend(len(text))
+            return text.encode("latin1")
+        if known is _BYTES and arguments == ():  # empty ones, likewise
+            return b""
+        if known is _RECONSTRUCTOR:
+            kind, base, state = arguments
+            if kind is not _REFERENCE or base is not _DICTIONARY or type(state) is not dict:
+                raise refused(f"copyreg._reconstructor of {kind_of(kind)}")
+            self.spend(DICT)
+            return dict(state)
+        if known is _NEWOBJ and len(arguments) == 1:
+            return self._new(arguments[0])
+        raise refused(f"a call of {kind_of(known)}")
+
+    def new(self) -> None:
+        """A new object of a class without arguments: of the known ones, a reference."""
+        arguments, kind = self.stack.pop(), self.stack.pop()
+        if arguments != ():
+            raise refused(f"an object of {kind_of(kind)} with arguments")
+        self.push(self._new(kind))
+
+    def _new(self, kind: Any) -> dict[str, Any]:
+        if kind is not _REFERENCE:
+            raise refused(f"an object of {kind_of(kind)}")
+        return self._reference()
+
+    def _reference(self) -> dict[str, Any]:
+        self.spend(DICT)
+        return {}
+
+    def build(self) -> None:
+        """The state of an array or of a dtype; a reference has none."""
+        state = self.stack.pop()
+        target = self.stack[-1]
+        if isinstance(target, Unfinished):
+            target.build(state)
+        elif not (type(target) is dict and state in (None, {})):
+            raise refused(f"a state for {kind_of(target)}")
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in a word; never its repr, which a hostile pickle can make endless."""
+    return value.name if isinstance(value, _Known) else type(value).__name__

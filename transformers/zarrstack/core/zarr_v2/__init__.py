@@ -1,0 +1,1 @@
+"""Codec chains of Zarr v2, and writing its documents."""

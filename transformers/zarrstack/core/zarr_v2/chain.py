@@ -1,0 +1,331 @@
+"""Zarr v2 `order`, `filters` and `compressor` -> a codec chain in normal form.
+
+Facts: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#chunks and #filters; codec
+configurations are numcodecs' (`get_config`), checked by the strict reading where
+zarr-metadata knows them. What a blosc in the chain sees was observed with numcodecs 0.16.6:
+its type size is the item size of the buffer it is handed, so that of the last array filter,
+1 after anything that gives bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from ..chain.chain import Chain, CodecSpec
+from ..data_types.v2 import parse_v2_dtype
+from ..data_types.v3 import DataType
+from ..errors import MetadataError, UnsupportedError, ZarrstackError
+from ..json_text import JSON, JSONObject, excerpt
+
+Dtype = np.dtype[Any]
+
+OBJECT_CODECS: Final[Mapping[str, tuple[str, str]]] = {
+    "vlen-utf8": ("vlen-utf8", "string"),
+    "vlen-bytes": ("vlen-bytes", "bytes"),
+    "vlen-array": ("numcodecs.vlen-array", "object"),
+    "json2": ("numcodecs.json2", "object"),
+    "msgpack2": ("numcodecs.msgpack2", "object"),
+    "pickle": ("numcodecs.pickle", "object"),
+    # Over objects it maps labels, which are text, to numbers; over fixed-size text see FILTERS.
+    "categorize": ("numcodecs.object-categorize", "string"),
+}
+"""id -> (name in our chains, name of the data type of what it decodes to)."""
+
+FILTERS: Final = frozenset(
+    {
+        *("zlib", "gzip", "bz2", "lzma", "lz4", "zstd", "blosc", "shuffle"),
+        *("delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize"),
+        *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3", "base64"),
+    }
+)
+"""Codecs from buffer to buffer that may stand anywhere behind the array."""
+
+_WHOLE: Final = frozenset("biumM")
+"""Kinds of types whose items are whole numbers of bits."""
+_SHAPED: Final = frozenset({"json2", "msgpack2"})
+"""Object codecs that store a chunk's shape and its items in C order, whatever `order` says."""
+_BLOSC_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
+_RAW_LZMA: Final = 3
+"""The number of lzma's raw format, `lzma.FORMAT_RAW`."""
+_MAX_TYPESIZE: Final = 255
+"""c-blosc takes items of more bytes for single bytes (`BLOSC_MAX_TYPESIZE`); observed with V300."""
+
+
+def read_chain(document: JSONObject, dtype: Dtype) -> tuple[Chain, DataType, list[ZarrstackError]]:
+    """Chain and data type of a document that the strict reading has passed.
+
+    `document` holds `order`, `filters`, `compressor`, `dtype` and `shape`. Every codec is looked
+    at, and what is wrong with each is returned; the chain means something only if nothing is.
+    Raises UnsupportedError where the data type has no place in v3.
+    """
+    filters: list[JSONObject] = list(document["filters"] or ())
+    if document["compressor"] is not None:
+        filters.append(document["compressor"])
+    places = [f"filters[{i}]" for i in range(len(document["filters"] or ()))] + ["compressor"]
+    problems: list[ZarrstackError] = []
+    transposed = document["order"] == "F" and len(document["shape"]) > 1
+
+    if dtype.hasobject:
+        head, data_type, found = _object_head(document, dtype, transposed)
+        problems.extend(found)
+        first, item = 1, np.dtype(np.uint8)
+        if head is not None and head.name == "numcodecs.object-categorize":
+            item = _item_of(filters[0], "astype", np.dtype("u1"), problems)
+    else:
+        head, data_type = _array_head(document["dtype"], dtype)
+        first, item = 0, dtype
+
+    specs = []
+    for place, codec in list(zip(places, filters, strict=False))[first:]:
+        try:
+            spec, item = _filter(codec, item)
+            specs.append(spec)
+        except ZarrstackError as error:
+            problems.append(_located(error, place))
+    order = list(reversed(range(len(document["shape"]))))
+    front = (CodecSpec("transpose", {"order": order}),) if transposed else ()
+    chain = Chain((*front, head or CodecSpec("bytes"), *specs))
+    return chain, data_type, problems
+
+
+def unknown_codecs(document: JSONObject) -> list[ZarrstackError]:
+    """What is wrong with codecs whatever the data type; for documents whose dtype is refused."""
+    known = FILTERS | OBJECT_CODECS.keys()
+    codecs = [*(document["filters"] or ()), document["compressor"]]
+    return [
+        UnsupportedError(f"unknown codec {codec['id']!r}", found=excerpt(codec))
+        for codec in codecs
+        if codec is not None and codec["id"] not in known
+    ]
+
+
+def _located(error: ZarrstackError, place: str) -> ZarrstackError:
+    return type(error)(
+        f"{place}: {error.problem.message}",
+        found=error.problem.found,
+        expected=error.problem.expected,
+        advice=error.problem.advice,
+    )
+
+
+# ----- the head: from the array to bytes
+
+
+def _array_head(text: JSON, dtype: Dtype) -> tuple[CodecSpec, DataType]:
+    """The codec and the data type of fixed-size items; objects where v3 cannot name the type."""
+    if is_beyond_v3(dtype):
+        return CodecSpec("numpy_bytes", {"dtype": text}), DataType("object")
+    return _bytes(text, dtype), DataType.from_numpy(dtype)
+
+
+def is_beyond_v3(dtype: Dtype) -> bool:
+    """Whether a type is, or has a field that is, a long double or a sub-array of a fixed size."""
+    if dtype.subdtype is not None:
+        return True
+    if dtype.names is not None and dtype.fields is not None:
+        inner = [dtype.fields[name][0] for name in dtype.names]
+        return not dtype.hasobject and all(i.itemsize for i in inner) and any(map(is_beyond_v3, inner))
+    return dtype.char in "gG"
+
+
+def _bytes(text: JSON, dtype: Dtype) -> CodecSpec:
+    if dtype.names is not None:
+        if _is_big(dtype):
+            return CodecSpec("numpy_bytes", {"dtype": text})
+        return CodecSpec("bytes", {"endian": "little"})
+    if dtype.kind in "SVb" or dtype.itemsize == 1:
+        return CodecSpec("bytes")
+    return CodecSpec("bytes", {"endian": "big" if _is_big(dtype) else "little"})
+
+
+def _is_big(dtype: Dtype) -> bool:
+    """Whether anything in a type is big-endian."""
+    if dtype.subdtype is not None:
+        return _is_big(dtype.subdtype[0])
+    if dtype.names is not None and dtype.fields is not None:
+        return any(_is_big(dtype.fields[name][0]) for name in dtype.names)
+    return dtype.str.startswith(">")
+
+
+def _object_head(
+    document: JSONObject, dtype: Dtype, transposed: bool
+) -> tuple[CodecSpec | None, DataType, list[ZarrstackError]]:
+    data_type = DataType("object")
+    if dtype.kind != "O":
+        raise UnsupportedError(
+            "a struct with object fields has no v3 data type", found=excerpt(document["dtype"])
+        )
+    filters = document["filters"] or ()
+    codec = filters[0] if filters else None
+    if codec is None or codec["id"] not in OBJECT_CODECS:
+        found = "no filters" if codec is None else f"{excerpt(codec)} first"
+        expected = "one of " + ", ".join(OBJECT_CODECS)
+        return (
+            None,
+            data_type,
+            [UnsupportedError("an array of objects without an object codec", found=found, expected=expected)],
+        )
+    name, type_name = OBJECT_CODECS[codec["id"]]
+    configuration = {key: value for key, value in codec.items() if key != "id"}
+    problems: list[ZarrstackError] = []
+    if codec["id"] in _SHAPED and transposed:
+        # zarr-python 2.18 and 3.1.6 flatten the items in C order and fold them in F order: what
+        # they read is not what was written, and nobody can tell which one is meant.
+        problems.append(
+            UnsupportedError(
+                f"{codec['id']} with order F: what zarr-python reads is not what was written",
+                found='"order": "F"',
+                expected='"order": "C"',
+            )
+        )
+    if codec["id"] == "categorize":
+        labels = configuration.get("labels")
+        if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+            problems.append(
+                UnsupportedError(
+                    "categorize with labels that are no text", found=excerpt(labels), expected="strings"
+                )
+            )
+    return CodecSpec(name, configuration), DataType(type_name), problems
+
+
+# ----- the tail: from bytes to bytes
+
+
+def _filter(codec: JSONObject, item: Dtype) -> tuple[CodecSpec, Dtype]:
+    """The codec in our chain, and the items of what it encodes to; `item` are those it is given."""
+    name = codec["id"]
+    configuration = {key: value for key, value in codec.items() if key != "id"}
+    if name in FILTERS:
+        translate = _TRANSLATIONS.get(name)
+        if translate is not None:
+            return translate(configuration, item), np.dtype(np.uint8)
+        problems: list[ZarrstackError] = []
+        encoded = _encoded_item(codec, item, problems)
+        if problems:
+            raise problems[0]
+        return CodecSpec(f"numcodecs.{name}", configuration), encoded
+    if name in OBJECT_CODECS:
+        raise UnsupportedError(
+            f"the object codec {name!r} stands where no objects are",
+            found=excerpt(codec),
+            expected="an object codec first, in an array of objects",
+        )
+    raise UnsupportedError(f"unknown codec {name!r}", found=excerpt(codec))
+
+
+def _encoded_item(codec: JSONObject, item: Dtype, problems: list[ZarrstackError]) -> Dtype:
+    """Numcodecs 0.16.6, `encode` of each filter: what its result's items are."""
+    match codec["id"]:
+        case "delta" | "fixedscaleoffset" | "quantize":
+            stated = _item_of(codec, "dtype", item, problems)
+            _check_fit(codec, "dtype", stated, item, problems)
+            return _item_of(codec, "astype", stated, problems)
+        case "categorize":
+            return _item_of(codec, "astype", np.dtype("u1"), problems)
+        case "astype":
+            _check_fit(codec, "decode_dtype", _item_of(codec, "decode_dtype", item, problems), item, problems)
+            return _item_of(codec, "encode_dtype", item, problems)
+        case "bitround":
+            return item
+    return np.dtype(np.uint8)
+
+
+def _check_fit(
+    codec: JSONObject, member: str, stated: Dtype, item: Dtype, problems: list[ZarrstackError]
+) -> None:
+    """A problem where a filter takes the items it is given for items of quite another type.
+
+    numcodecs views them as the stated type whatever they are. Differences of whole numbers are
+    undone exactly under any view of the same size, so that times as int64 and the like are fine;
+    what computes with numbers of another kind gives numbers that nobody wrote.
+    """
+    exact = codec["id"] == "delta" and stated.kind in _WHOLE
+    kinds = stated.kind == item.kind or {stated.kind, item.kind} <= _WHOLE
+    bytes_of = item.kind == "u" and item.itemsize == 1 and stated.kind in _WHOLE
+    if bytes_of or (stated.itemsize == item.itemsize and (exact or kinds)):
+        return
+    problems.append(
+        MetadataError(
+            f"{codec['id']}: {member} is not what the filter is given",
+            found=stated.str,
+            expected=f"a type such as {item.str}",
+            advice="If the array was written so, nobody can tell what its values were; exclude it.",
+        )
+    )
+
+
+def _item_of(codec: JSONObject, member: str, default: Dtype, problems: list[ZarrstackError]) -> Dtype:
+    text = codec.get(member)
+    if text is None:
+        return default
+    # numcodecs accepts short spellings, and its own default for categorize is one.
+    short = {"u1": "|u1", "i1": "|i1", "<u1": "|u1", "<i1": "|i1"}
+    try:
+        return parse_v2_dtype(short.get(text, text) if isinstance(text, str) else text)
+    except ZarrstackError as error:
+        problem = error.problem
+        problems.append(
+            type(error)(
+                f"{codec['id']}: {member}: {problem.message}", found=problem.found, expected=problem.expected
+            )
+        )
+        return default
+
+
+def _blosc(configuration: Mapping[str, JSON], item: Dtype) -> CodecSpec:
+    """Numcodecs' numbers by name; an automatic shuffle (-1) as numcodecs resolves it per buffer."""
+    shuffle = configuration.get("shuffle", 1)
+    if shuffle == -1:
+        shuffle = 2 if item.itemsize == 1 else 1
+    size = configuration.get("typesize") or item.itemsize
+    return CodecSpec(
+        "blosc",
+        {
+            "cname": configuration.get("cname", "lz4"),
+            "clevel": configuration.get("clevel", 5),
+            "shuffle": _BLOSC_SHUFFLES[int(shuffle)],
+            "typesize": size if 0 < size <= _MAX_TYPESIZE else 1,
+            "blocksize": configuration.get("blocksize", 0),
+        },
+    )
+
+
+def _zstd(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
+    level, checksum = configuration.get("level", 0), configuration.get("checksum", False)
+    return CodecSpec("zstd", {"level": level, "checksum": checksum})
+
+
+def _gzip(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
+    # -1 means zlib's default, which is 6; v3 allows 0 to 9 only.
+    level = configuration.get("level", 1)
+    return CodecSpec("gzip", {"level": 6 if level == -1 else level})
+
+
+def _lzma(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
+    spec = CodecSpec("numcodecs.lzma", configuration)
+    if configuration.get("format") == _RAW_LZMA:
+        from ..codecs.registry import compile_bytes_codec
+
+        compile_bytes_codec(spec)  # a raw stream's filters are the document's, and may make no sense
+    return spec
+
+
+def _crc32c(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
+    # v3's is at the end, numcodecs' too unless it says otherwise (0.16.6).
+    if configuration.get("location") == "start":
+        return CodecSpec("numcodecs.crc32c", configuration)
+    return CodecSpec("crc32c")
+
+
+_TRANSLATIONS: Final[Mapping[str, Callable[[Mapping[str, JSON], Dtype], CodecSpec]]] = {
+    "blosc": _blosc,
+    "zstd": _zstd,
+    "gzip": _gzip,
+    "lzma": _lzma,
+    "crc32c": _crc32c,
+}
+"""Codecs that v3 names itself, or whose configuration nobody else checks."""

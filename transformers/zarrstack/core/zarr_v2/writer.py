@@ -1,0 +1,177 @@
+"""An array as Zarr v2 says it: the reverse of `chain` and `data_types.v2`. Pure.
+
+Facts: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html; fill values as zarr-python 2.18.7
+decodes them (`zarr.meta.Metadata2.decode_fill_value`), which is who these documents are for.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from ..chain.chain import Chain, CodecSpec
+from ..codecs.pipeline import axes_order
+from ..data_types.bits import same_bits
+from ..data_types.v3 import DataType, fill_from_json
+from ..errors import UnsupportedError
+from ..json_text import JSON, JSONObject
+
+Shape = tuple[int, ...]
+
+_OBJECT_FILTERS: Final = {"vlen-utf8": "vlen-utf8", "vlen-bytes": "vlen-bytes"}
+"""Array-to-bytes codec -> the filter that makes v2 hold objects."""
+_NUMCODECS: Final = "numcodecs."
+_BLOSC_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
+
+
+def chain_for_v2(chain: Chain, ndim: int) -> Chain:
+    """The nearest chain that a v2 document can state; the same where it can state all of it.
+
+    A transpose that is not the reversal of all axes goes: v2 has orders C and F only. So does
+    `crc32c`: numcodecs has it only beside a package of its own (`numcodecs.checksum32`, 0.13 on), and
+    tensorstore 0.1.86 has none for v2. UnsupportedError for codecs that v2 readers do not have.
+    """
+    middle = chain.codecs[chain.middle]
+    if middle.name != "bytes" and middle.name not in _OBJECT_FILTERS:
+        raise UnsupportedError(f"Zarr v2 has no codec for {middle.name!r}", found=str(chain))
+    tail = tuple(spec for spec in chain.codecs[chain.middle + 1 :] if spec.name != "crc32c")
+    for spec in tail:
+        _codec(spec)
+    reverse = tuple(reversed(range(ndim)))
+    turned = ndim > 1 and axes_order(chain, ndim) == reverse
+    front: tuple[CodecSpec, ...] = ()
+    if turned:
+        # A single one is kept as it is spelt, so that nothing is to be done about the chunks.
+        single = chain.middle == 1
+        front = chain.codecs[:1] if single else (CodecSpec("transpose", {"order": list(reverse)}),)
+    return Chain((*front, middle, *tail))
+
+
+def array_document(
+    *, shape: Shape, chunks: Shape, data_type: DataType, chain: Chain, fill: JSON, separator: str
+) -> JSONObject:
+    """A `.zarray`; `chain` is one that `chain_for_v2` gave, `fill` is as `fill_for_v2` gives it or null.
+
+    Codecs are named as numcodecs names them. What matters to encoders only is left out where older
+    readers would stumble over it: blosc's typesize, zstd's checksum.
+    """
+    codecs = [_codec(spec) for spec in chain.codecs[chain.middle + 1 :]]
+    # Any codec may stand as a filter to zarr-python, but tensorstore 0.1.86 has a compressor only.
+    compressor = codecs.pop() if codecs and not _is_filter(chain.codecs[-1]) else None
+    middle = chain.codecs[chain.middle]
+    if middle.name in _OBJECT_FILTERS:
+        codecs.insert(0, {"id": _OBJECT_FILTERS[middle.name]})
+    return {
+        "zarr_format": 2,
+        "shape": list(shape),
+        "chunks": list(chunks),
+        "dtype": dtype_for_v2(data_type, chain),
+        "compressor": compressor,
+        "fill_value": fill,
+        "order": "F" if chain.middle else "C",
+        "filters": codecs or None,
+        "dimension_separator": separator,
+    }
+
+
+def dtype_for_v2(data_type: DataType, chain: Chain) -> JSON:
+    """The `dtype`: a typestr, or for a struct a list of [name, dtype]."""
+    return _described(_stored(data_type, chain))
+
+
+def fill_for_v2(fill: JSON, data_type: DataType, chain: Chain) -> JSON:
+    """A v3 fill value in v2's form; UnsupportedError where zarr-python 2.18 would make another one of it.
+
+    That is so for NaNs but the usual one, for complex numbers that `real + 1j * imaginary` does not
+    give, and for bytes of variable length, whose empty value it shows as text.
+    """
+    value = fill_from_json(fill, data_type)
+    stored = _stored(data_type, chain)
+    match stored.kind:
+        case "O" if data_type.name == "string":
+            return value
+        case "O":
+            raise _unsayable(fill, data_type)
+        case "f":
+            return _number(value, fill, data_type)
+        case "c":
+            parts = [_number(part, fill, data_type) for part in (value.real, value.imag)]
+            with np.errstate(invalid="ignore"):
+                read = np.array(value.real + 1j * value.imag, dtype=stored.newbyteorder("="))
+            if not same_bits(read, np.asarray(value)):
+                raise _unsayable(fill, data_type)
+            return parts
+        case "M" if np.datetime_data(stored)[0] == "generic":
+            return "NaT"  # numpy makes no datetime of a number without a unit; other values v3 has none of
+        case "M" | "m":
+            return int(value.view("i8"))
+        case "S":
+            return _base64(value)
+        case "V":
+            return _base64(np.asarray(value).astype(stored).tobytes())
+    return value.item()
+
+
+def consolidated(documents: dict[str, JSONObject]) -> JSONObject:
+    """A `.zmetadata`, from every `.zgroup`, `.zarray` and `.zattrs` by key; zarr-python 2's convention."""
+    return {"zarr_consolidated_format": 1, "metadata": dict(sorted(documents.items()))}
+
+
+def _stored(data_type: DataType, chain: Chain) -> np.dtype[Any]:
+    """The type with the byte order that the chain's `bytes` gives it."""
+    endian = chain.codecs[chain.middle].configuration.get("endian", "little")
+    return data_type.numpy.newbyteorder(">" if endian == "big" else "<")
+
+
+def _described(dtype: np.dtype[Any]) -> JSON:
+    if dtype.names is None or dtype.fields is None:
+        return dtype.str
+    return [[name, _described(dtype.fields[name][0])] for name in dtype.names]
+
+
+def _codec(spec: CodecSpec) -> JSONObject:
+    """A codec as numcodecs names it."""
+    configuration = dict(spec.configuration)
+    if spec.name == "blosc":
+        configuration.pop("typesize", None)
+        configuration["shuffle"] = _BLOSC_SHUFFLES.index(configuration.get("shuffle", "noshuffle"))
+        return {"id": "blosc", **configuration}
+    if spec.name in ("gzip", "zstd"):
+        return {"id": spec.name, "level": configuration.get("level", 0)}
+    if spec.name.startswith(_NUMCODECS):
+        return {"id": spec.name.removeprefix(_NUMCODECS), **configuration}
+    raise UnsupportedError(f"Zarr v2 readers have no codec {spec.name!r}", found=str(spec.to_json()))
+
+
+def _is_filter(spec: CodecSpec) -> bool:
+    """Whether a codec is no compressor to those who tell them apart."""
+    return spec.name.removeprefix(_NUMCODECS) in _FILTERS
+
+
+_FILTERS: Final = frozenset(
+    {
+        *("shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize"),
+        *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3", "base64"),
+    }
+)
+
+
+def _number(value: Any, fill: JSON, data_type: DataType) -> JSON:
+    if np.isnan(value):
+        if not same_bits(np.asarray(value), np.array(np.nan, dtype=value.dtype)):
+            raise _unsayable(fill, data_type)
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value.item()
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _unsayable(fill: JSON, data_type: DataType) -> UnsupportedError:
+    return UnsupportedError("Zarr v2 cannot say this fill value", found=f"{fill!r} of {data_type}"[:200])

@@ -1,0 +1,1 @@
+"""The storage transformers: one module or folder each."""

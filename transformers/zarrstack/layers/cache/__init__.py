@@ -1,0 +1,1 @@
+"""Keeps what was read, in memory and on disk."""

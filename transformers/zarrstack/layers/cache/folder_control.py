@@ -1,0 +1,323 @@
+"""The files by which processes agree on a cache folder: who uses it, how full it is, what has changed.
+
+    zarrstack-cache.json   {"format": "zarrstack-cache", "version": 1}; written last
+    control                counters that every process reads and writes (below)
+    lock                   flock: held to open the folder, to count bytes and to let old values go
+    step                   flock: held for a moment, while a slot of the version table moves on
+    users                  flock, shared: held by every process as long as it uses the folder
+    objects/ab/abcd...     one record each (record.py); its time of change is its last use
+    partial/size-...       records being written, flocked by their writers
+
+`control` is little-endian uint64: magic, slots in the table, the identity of the tier (2), bytes
+counted, budget, whether it was closed cleanly, identity of the boot (2), 7 unused; then the table
+of versions.py. After a crash of the machine the table may be older than the records, so a
+folder that was not closed cleanly is emptied if the machine has been started since. After a mere
+kill nothing is lost: what was written outlives the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+import sys
+import uuid
+import weakref
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ...core.errors import UsageError
+from ...system import file_locks
+
+FORMAT: Final = "zarrstack-cache"
+VERSION: Final = 1
+MARKER: Final = "zarrstack-cache.json"
+OBJECTS: Final = "objects"
+PARTIAL: Final = "partial"
+OURS: Final = frozenset(
+    {MARKER, MARKER + ".new", "control", "control.new", "lock", "step", "users", OBJECTS, PARTIAL}
+)
+
+MAGIC: Final = int.from_bytes(b"zsccache", "little")
+SLOTS, TIER, TOTAL, BUDGET, CLEAN, BOOT, TABLE = 1, 2, 4, 5, 6, 7, 16
+"""Places of the words in `control`."""
+LEAST_BUDGET: Final = 16 * 1024
+"""Bytes; below, the folder's own files would not leave room for values."""
+_MOST_SLOTS: Final = 1 << 20
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+
+
+def check_folder(root: str) -> None:
+    """UsageError if the folder is not ours to use: of another version, or with other people's files.
+
+    A folder that does not exist, is empty, or holds only half of what a cache needs, may be used. None
+    may on Windows.
+    """
+    if not file_locks.HERE:
+        raise UsageError(
+            "a cache folder needs file locks that Windows does not have",
+            found=root,
+            expected="a cache in memory, or one in a store",
+        )
+    try:
+        names = set(os.listdir(root))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(
+            "layer 'cache': the disk tier is not a folder that can be read",
+            found=f"{root} ({error.strerror})",
+            expected="a folder, or a path where one can be made",
+        ) from error
+    marker = read_marker(root)
+    if marker is not None and marker != VERSION:
+        raise UsageError(
+            "layer 'cache': the disk tier was made by another version",
+            found=f"version {marker} in {root}",
+            expected=f"version {VERSION}",
+            advice="Name another folder, or remove this one: it holds only copies.",
+        )
+    if strangers := sorted(names - OURS):
+        raise UsageError(
+            "layer 'cache': the folder for the disk tier holds other files",
+            found=f"{strangers[0]!r} in {root}",
+            expected="an empty folder, or one that a cache has made",
+            advice="A cache removes files from its folder, so it takes only one of its own.",
+        )
+
+
+def read_marker(root: str) -> object:
+    """The version a folder says it has; None where there is no marker, or half of one."""
+    try:
+        with open(os.path.join(root, MARKER), "rb") as file:
+            content = json.load(file)
+        return content["version"] if content["format"] == FORMAT else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+class Lock:
+    """An flock on a file, for one opening of it: threads need a lock of their own beside it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Hold it; waits for other processes."""
+        file_locks.alone(self.fd)
+        try:
+            yield
+        finally:
+            file_locks.release(self.fd)
+
+    def share(self) -> None:
+        """Hold it together with others, until it is closed."""
+        file_locks.together(self.fd)
+
+    def try_alone(self) -> bool:
+        """Hold it if nobody else does."""
+        try:
+            file_locks.alone(self.fd, wait=False)
+        except BlockingIOError:
+            return False
+        return True
+
+    def is_current(self) -> bool:
+        """Whether the path still names the file that is open: somebody may have removed the folder."""
+        try:
+            there, here = os.stat(self.path), os.fstat(self.fd)
+        except FileNotFoundError:
+            return False
+        return (there.st_ino, there.st_dev) == (here.st_ino, here.st_dev)
+
+    def close(self) -> None:
+        """Let it go."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def boot_id() -> bytes:
+    """16 bytes that differ after each start of the machine; zeros where the system does not tell."""
+    try:
+        with open(_BOOT_ID) as file:
+            return uuid.UUID(file.read().strip()).bytes
+    except (OSError, ValueError):
+        return bytes(16)
+
+
+if sys.platform != "win32":
+    _read_at, _write_at = os.pread, os.pwrite
+else:  # where there are no locks, so that no folder is shared
+
+    def _absent(*_: object) -> Any:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    _read_at = _write_at = _absent
+
+
+class Words:
+    """Words of `control` from `first` on; OSError once the file is no longer as long as it was.
+
+    Each is read and written by a system call of its own (0.5 microseconds): a mapped file that another
+    program truncates ends the process with SIGBUS.
+    """
+
+    __slots__ = ("__weakref__", "_fd", "_first", "_size")
+
+    def __init__(self, fd: int, size: int, first: int = 0, *, owner: bool = True) -> None:
+        self._fd, self._size, self._first = fd, size, first
+        if owner:  # not before the last user is gone: the number may become that of another file
+            weakref.finalize(self, os.close, fd)
+
+    def __len__(self) -> int:
+        return self._size // 8 - self._first
+
+    def __getitem__(self, place: int) -> int:
+        data = _read_at(self._fd, 8, 8 * (self._first + place))
+        if len(data) < 8:
+            raise _ended()
+        return int.from_bytes(data, "little")
+
+    def __setitem__(self, place: int, word: int) -> None:
+        self.check()  # writing would make it longer
+        _write_at(self._fd, word.to_bytes(8, "little"), 8 * (self._first + place))
+        self.check()
+
+    def pair(self, place: int) -> tuple[int, int]:
+        """Two words, one after the other."""
+        return self[place], self[place + 1]
+
+    def tobytes(self) -> bytes:
+        """All of them."""
+        data: bytes = _read_at(self._fd, 8 * len(self), 8 * self._first)
+        if len(data) < 8 * len(self):
+            raise _ended()
+        return data
+
+    def check(self) -> None:
+        """OSError if the file is shorter or longer than it was."""
+        if os.fstat(self._fd).st_size != self._size:
+            raise _ended()
+
+    def spoil(self) -> None:
+        """Make it of no use to any process, so that none relies on changes that another did not see."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, 0)
+
+    def flush(self) -> None:
+        """Bring them to the disk."""
+        os.fsync(self._fd)
+
+
+class Table(Words):
+    """The words of the version table, in the file that `control` has open."""
+
+    __slots__ = ("_control",)
+
+    def __init__(self, control: Words) -> None:
+        super().__init__(control._fd, control._size, TABLE, owner=False)  # noqa: SLF001 - one file
+        self._control = control
+
+
+def _ended() -> OSError:
+    return OSError(errno.EIO, "another program changed the length of its control file")
+
+
+def open_control(root: str) -> Words | None:
+    """The words of `control`, shared with all processes; None if it is not a sound one."""
+    try:
+        fd = os.open(os.path.join(root, "control"), os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    words = Words(fd, os.fstat(fd).st_size)
+    return words if is_sound(words) else None
+
+
+def is_sound(words: Words) -> bool:
+    """Whether these are the words of a table, and all there."""
+    try:
+        words.check()
+        return words[0] == MAGIC and words[SLOTS] == len(words) - TABLE > 0
+    except OSError:
+        return False
+
+
+def make_control(root: str, budget: int) -> None:
+    """A new `control` with an identity of its own, its blocks taken: a full disk shows here."""
+    slots = 1 << max(6, min(budget // 512, _MOST_SLOTS).bit_length() - 1)
+    words = [MAGIC, slots, *_words(uuid.uuid4().bytes), 0, budget, 0, 0, 0]
+    path = os.path.join(root, "control")
+    fd = os.open(path + ".new", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        size = 8 * (TABLE + slots)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, size)
+        else:  # macOS
+            os.write(fd, bytes(size))
+        os.lseek(fd, 0, os.SEEK_SET)
+        os.write(fd, b"".join(word.to_bytes(8, "little") for word in words))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(path + ".new", path)
+
+
+def write_marker(root: str) -> None:
+    """Say that the folder is whole."""
+    path = os.path.join(root, MARKER)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump({"format": FORMAT, "version": VERSION}, file)
+    os.replace(path + ".new", path)
+
+
+def empty_folder(root: str) -> None:
+    """Remove every record, and make the folders for new ones."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(root, MARKER))
+    for name in (OBJECTS, PARTIAL):
+        path = os.path.join(root, name)
+        shutil.rmtree(path, ignore_errors=True)
+        os.makedirs(path, exist_ok=True)
+
+
+def prepare(root: str, budget: int, *, alone: bool) -> Words:
+    """The control words of a folder that is whole from now on; call it with `lock` held.
+
+    Where nobody else uses the folder (`alone`), what was left half-done is put right: a half-written
+    folder, or one from before the machine went down, is emptied, and the changes of processes that died are
+    forgotten. OSError where the folder cannot be made or written.
+    """
+    words = open_control(root) if read_marker(root) == VERSION else None
+    if alone:
+        boot = _words(boot_id())
+        if words is not None and not words[CLEAN] and (words.pair(BOOT) != boot or not any(boot)):
+            words = None
+        if words is None:
+            empty_folder(root)
+            make_control(root, budget)
+            words = open_control(root)
+            write_marker(root)
+        assert words is not None
+        words[CLEAN] = 0
+        words[BOOT], words[BOOT + 1] = boot
+        words.flush()  # before any record or slot can follow
+    if words is None:
+        raise OSError(0, "other processes use a cache folder that is damaged")
+    for name in (OBJECTS, PARTIAL):
+        os.makedirs(os.path.join(root, name), exist_ok=True)
+    words[BUDGET] = budget
+    return words
+
+
+def tier_id(words: Words) -> bytes:
+    """The 16 bytes that every record of this tier carries."""
+    return b"".join(word.to_bytes(8, "little") for word in words.pair(TIER))
+
+
+def _words(data: bytes) -> tuple[int, int]:
+    return int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")

@@ -1,0 +1,274 @@
+"""The disk tier in a local folder, shared by processes under one budget (files: folder_control.py).
+
+- Room is taken in the shared count before a record is written, so the folder never holds more than its
+  budget, whoever is killed when; what a killed process had taken is found at the next clearing.
+- A record appears whole, by renaming. What a power cut tears, its checksum shows.
+- The last use of a record is the file's time of change, so every process, and the next one too, knows
+  the order in which to let values go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from operator import itemgetter
+from typing import Final
+
+from ...system import file_locks
+from .folder_control import (
+    BUDGET,
+    CLEAN,
+    OBJECTS,
+    PARTIAL,
+    TOTAL,
+    Lock,
+    Table,
+    Words,
+    check_folder,
+    is_sound,
+    prepare,
+    tier_id,
+)
+from .record import Found, name, parse, record_head
+from .versions import Versions
+
+MANY: Final = 1000
+"""Records from which on a clearing lets 5 % more go than it must, since it looks at every file."""
+
+
+class LocalTier:
+    """Records in a folder; every method may be called from any thread, and raises OSError only."""
+
+    def __init__(self, root: str, budget: int, failed: Callable[[LocalTier, OSError], object]) -> None:
+        """`failed` is told when the folder can no longer be used together with other processes."""
+        self.root = root
+        self.budget = budget
+        self.evictions = 0
+        self.damaged = 0
+        check_folder(root)
+        self._mutex = threading.RLock()
+        self._step_mutex = threading.Lock()
+        self._folders: set[str] = set()
+        self._lock, self._step, self._users = self._open_locks()
+        with self._lock():
+            self._words = prepare(root, budget, alone=self._users.try_alone())
+            self._id = tier_id(self._words)
+            self.versions = Versions(Table(self._words), self._stepping, lambda error: failed(self, error))
+            if self._users.try_alone():
+                self.versions.heal()
+            self._clear_until(0)
+            self._users.share()
+
+    def _open_locks(self) -> tuple[Lock, Lock, Lock]:
+        os.makedirs(self.root, exist_ok=True)
+        lock, step, users = (Lock(os.path.join(self.root, each)) for each in ("lock", "step", "users"))
+        return lock, step, users
+
+    @contextlib.contextmanager
+    def _stepping(self) -> Iterator[None]:
+        with self._step_mutex, self._step():
+            yield
+
+    @contextlib.contextmanager
+    def _counting(self) -> Iterator[Words]:
+        with self._mutex, self._lock():
+            yield self._words
+
+    def is_current(self) -> bool:
+        """Whether the folder is still the one that was opened, and not removed or made anew since."""
+        return self._step.is_current()
+
+    def is_sound(self) -> bool:
+        """Whether its counters are there and those that were opened."""
+        return is_sound(self._words) and tier_id(self._words) == self._id
+
+    def spoil(self) -> None:
+        """Keep other processes from using the folder too."""
+        self._words.spoil()
+
+    @property
+    def used(self) -> int:
+        """Bytes in the folder, as all processes count them; 0 where that cannot be told any more."""
+        try:
+            return self._words[TOTAL]
+        except OSError:
+            return 0
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def size(self, ident: bytes) -> int | None:
+        """Bytes of a record in the folder, None if there is none: how long reading it may take."""
+        try:
+            return os.stat(self._path(name(ident))).st_size
+        except OSError:
+            return None
+
+    def read(self, ident: bytes) -> Found | None:
+        """A record, which is the most recently used one from now on; a damaged one is removed."""
+        path = self._path(name(ident))
+        try:
+            with open(path, "rb", buffering=0) as file:
+                raw = file.readall()
+        except OSError:
+            return None
+        found = parse(raw, ident, self._id)
+        if found is None:
+            self.damaged += 1
+            self._remove(path)
+            return None
+        with contextlib.suppress(OSError):  # somebody else's file, or gone
+            now = time.time_ns()
+            os.utime(path, ns=(now, now))
+        return found
+
+    def _path(self, digest: str) -> str:
+        return f"{self.root}/{OBJECTS}/{digest[:2]}/{digest}"
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def write(self, ident: bytes, found: Found) -> None:
+        """Keep a record, and let older ones go; one that is larger than the budget is not kept.
+
+        OSError when it cannot be written; then nothing of it is left.
+        """
+        head = record_head(ident, found, self._id)
+        size = len(head) + (0 if found.data is None else len(found.data))
+        partial = f"{self.root}/{PARTIAL}/{size}-{uuid.uuid4().hex}"
+        with self._counting() as words:
+            if not self._make_room(size):
+                return
+            fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            file_locks.alone(fd)  # says that its writer lives
+            words[TOTAL] += size
+        kept = False
+        try:
+            _write_all(fd, head)
+            if found.data is not None:
+                _write_all(fd, found.data)
+            self._publish(partial, name(ident), size)
+            kept = True
+        finally:
+            os.close(fd)
+            if not kept:
+                with contextlib.suppress(OSError):
+                    os.unlink(partial)
+                self._give_back(size)
+
+    def _publish(self, partial: str, digest: str, size: int) -> None:
+        path = self._path(digest)
+        if digest[:2] not in self._folders:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            self._folders.add(digest[:2])
+        with self._counting() as words:
+            try:
+                old = os.stat(path).st_size
+            except FileNotFoundError:
+                old = 0
+            os.rename(partial, path)
+            words[TOTAL] = max(words[TOTAL] - old, size)
+
+    def _give_back(self, size: int) -> None:
+        with self._counting() as words:
+            words[TOTAL] = max(words[TOTAL] - size, 0)
+
+    def _remove(self, path: str) -> None:
+        with contextlib.suppress(OSError), self._counting() as words:
+            size = os.stat(path).st_size
+            os.unlink(path)
+            words[TOTAL] = max(words[TOTAL] - size, 0)
+
+    # -- the budget ------------------------------------------------------------------------------
+
+    def _make_room(self, size: int) -> bool:
+        """Whether there is room now; call it with the count held."""
+        if self._words[TOTAL] + size <= self._words[BUDGET]:
+            return True
+        return self._clear_until(size)
+
+    def _clear_until(self, size: int) -> bool:
+        """Count what is there, and let the least recently used go until `size` more bytes fit."""
+        base, taken = self._count_other()
+        records = self._records()
+        total = base + taken + sum(bytes_ for _, bytes_, _ in records)
+        budget = self._words[BUDGET]
+        if base + taken + size <= budget < total + size:
+            target = budget - size
+            if len(records) > MANY:
+                target = max(target - budget // 20, base + taken)
+            for _, bytes_, path in sorted(records, key=itemgetter(0)):
+                if total <= target:
+                    break
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+                    self.evictions += 1
+                total -= bytes_
+        self._words[TOTAL] = total
+        return total + size <= budget
+
+    def _records(self) -> list[tuple[int, int, str]]:
+        """(last use in ns, bytes, path) of every record."""
+        found = []
+        with os.scandir(f"{self.root}/{OBJECTS}") as folders:
+            for folder in folders:
+                with os.scandir(folder.path) as files:
+                    for file in files:
+                        with contextlib.suppress(FileNotFoundError):
+                            stat = file.stat(follow_symlinks=False)
+                            found.append((stat.st_mtime_ns, stat.st_size, file.path))
+        return found
+
+    def _count_other(self) -> tuple[int, int]:
+        """Bytes of the folder's own files, and bytes taken by records being written.
+
+        What a dead process was writing is removed: nobody holds its lock.
+        """
+        base = taken = 0
+        with os.scandir(self.root) as files:
+            base = sum(file.stat().st_size for file in files if file.is_file())
+        with os.scandir(f"{self.root}/{PARTIAL}") as files:
+            for file in files:
+                with contextlib.suppress(FileNotFoundError):
+                    if _is_abandoned(file.path):
+                        os.unlink(file.path)
+                    else:
+                        taken += int(file.name.split("-")[0])
+        return base, taken
+
+    def close(self) -> None:
+        """Leave the folder; the last one to leave says that it is whole."""
+        with self._mutex, self._step_mutex:
+            if self._lock.fd < 0:
+                return
+            with contextlib.suppress(OSError), self._lock():
+                if self._users.try_alone():
+                    self._words.flush()  # the table first: "clean" vouches for it
+                    self._words[CLEAN] = 1
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Close the files and say nothing: what a forked child does with what its parent opened."""
+        for lock in (self._lock, self._step, self._users):
+            lock.close()
+
+
+def _is_abandoned(path: str) -> bool:
+    """Whether nobody writes this file any more."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        file_locks.alone(fd, wait=False)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _write_all(fd: int, data: bytes | memoryview) -> None:
+    """`os.write` may write less than it was given, a full disk among the reasons."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

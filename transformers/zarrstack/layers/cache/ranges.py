@@ -1,0 +1,38 @@
+"""Byte ranges: which of them are cached, and how a whole value answers them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
+
+from .record import Found, Part
+
+ODD: Final = ("?", 0, 0)
+"""A range that each store answers in its own way (empty, negative, or none that zarr knows): not cached."""
+
+
+def part_of(request: ByteRequest) -> Part:
+    """A range in plain form; ODD for one that each store answers in its own way."""
+    if type(request) is RangeByteRequest and 0 <= request.start < request.end:
+        return ("r", request.start, request.end)
+    if type(request) is OffsetByteRequest and request.offset >= 0:
+        return ("o", request.offset, 0)
+    if type(request) is SuffixByteRequest and request.suffix > 0:
+        return ("s", request.suffix, 0)
+    return ODD
+
+
+def cut(found: Found, part: Part) -> Found | None:
+    """A range of a whole value; None where each store answers in its own way."""
+    if part is None or found.data is None:
+        return found
+    kind, first, second = part
+    size = len(found.data)
+    if kind == "s":
+        data = found.data[max(0, size - first) :]
+    elif kind == "?" or first >= size:
+        return None
+    else:
+        data = found.data[first : second if kind == "r" else size]
+    return Found(data=data, stored=found.stored, stamp=found.stamp)

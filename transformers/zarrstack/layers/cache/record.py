@@ -1,0 +1,89 @@
+"""A cached value as it lies in a disk tier: a header, what it is, the bytes, and a checksum over all.
+
+    offset  0  b"zsc1"                  4 bytes
+            4  crc32c of what follows   uint32
+            8  length of the identity   uint32
+           12  flags                    uint32   1: the key is missing in the store
+           16  length of the value      uint64
+           24  stored                   float64  seconds, by the cache's clock, when the fetch began
+           32  stamp                    uint64   versions.py
+           40  tier                     16 bytes which tier wrote it
+           56  the identity, then the value
+
+Little-endian throughout. The layout is this project's own, version 1 (`folder_tier.VERSION`).
+A record is believed only when lengths, checksum, tier and identity all agree, so a torn or
+flipped file reads as no file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from crc32c import crc32c
+
+HEAD: Final = struct.Struct("<4sIIIQdQ16s")
+MAGIC: Final = b"zsc1"
+MISSING: Final = 1
+_CHECKED_FROM: Final = 8
+NO_TIER: Final = bytes(16)
+
+Part: TypeAlias = tuple[str, int, int] | None
+"""Which bytes: None the whole value, ("r", start, end), ("o", offset, 0) or ("s", length, 0)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A value from a tier."""
+
+    data: memoryview | None
+    """The bytes, which cannot be written to; None where the key is missing in the store."""
+    stored: float
+    """When its fetch began, in seconds by the cache's clock."""
+    stamp: int
+    """The state of its path before it was fetched (versions.py)."""
+
+
+def part_text(part: Part) -> str:
+    """A range as text: "", "r10-20", "o5", "s7"."""
+    if part is None:
+        return ""
+    kind, first, second = part
+    return f"{kind}{first}-{second}" if kind == "r" else f"{kind}{first}"
+
+
+def identity(source: str, key: str, part: Part) -> bytes:
+    """What a record holds, without ambiguity: neither a range nor a key can hold a NUL."""
+    return "\0".join((source, part_text(part), key)).encode("utf-8", "surrogatepass")
+
+
+def name(ident: bytes) -> str:
+    """The file name of a record, 32 hexadecimal digits."""
+    return hashlib.blake2b(ident, digest_size=16).hexdigest()
+
+
+def record_head(ident: bytes, found: Found, tier: bytes) -> bytes:
+    """Header and identity of a record; the value follows as it is."""
+    length = 0 if found.data is None else len(found.data)
+    flags = MISSING if found.data is None else 0
+    rest = HEAD.pack(MAGIC, 0, len(ident), flags, length, found.stored, found.stamp, tier)[_CHECKED_FROM:]
+    code = crc32c(ident, crc32c(rest))
+    if found.data is not None:
+        code = crc32c(found.data, code)
+    return MAGIC + code.to_bytes(4, "little") + rest + ident
+
+
+def parse(raw: bytes, ident: bytes, tier: bytes) -> Found | None:
+    """The value of a whole record; None when it is damaged, of another tier, or of another key."""
+    if len(raw) < HEAD.size:
+        return None
+    magic, code, ident_length, flags, length, stored, stamp, owner = HEAD.unpack_from(raw)
+    start = HEAD.size + ident_length
+    if magic != MAGIC or owner != tier or len(raw) != start + length:
+        return None
+    view = memoryview(raw)
+    if view[HEAD.size : start] != ident or crc32c(view[_CHECKED_FROM:]) != code:
+        return None
+    return Found(data=None if flags & MISSING else view[start:], stored=stored, stamp=stamp)

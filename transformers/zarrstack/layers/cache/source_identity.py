@@ -1,0 +1,68 @@
+"""A name for what is cached, so that one disk tier can hold several sources and never mix them up."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from zarr.abc.store import Store
+from zarr.storage import FsspecStore, LocalStore, LoggingStore, ZipStore
+
+from ...base.descend import descend
+from ...base.transformer import StorageTransformer
+from ...core.errors import UsageError
+from ...core.json_text import canonical
+
+
+def source_of(store: Store) -> str:
+    """A name that every process gives to these bytes, and to no others.
+
+    It holds the place and every layer between, with its configuration: a layer may change the
+    bytes. UsageError where no such name is known, as for a MemoryStore, whose address is another one's
+    tomorrow.
+    """
+    names = [name for each in descend(store) if (name := _name(each)) is not None]
+    return "\n".join(names)
+
+
+def source_digest(source: str) -> str:
+    """32 hexadecimal digits that stand for a source in a tier."""
+    return hashlib.blake2b(source.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _name(store: Store) -> str | None:
+    """The name of one store of a stack; None for a wrapper that leaves bytes as they are."""
+    if isinstance(store, StorageTransformer):
+        return canonical(store.to_json())
+    # Exact types: a subclass may mean something else by its place, unless it says what it reads as.
+    kind = getattr(type(store), "reads_as", type(store))
+    if kind is LoggingStore:
+        return None
+    if kind is LocalStore:
+        assert isinstance(store, LocalStore)
+        return "file://" + os.path.realpath(store.root)
+    if kind is ZipStore:
+        assert isinstance(store, ZipStore)
+        return "zip://" + os.path.realpath(store.path)
+    if kind is FsspecStore:
+        assert isinstance(store, FsspecStore)
+        return _fsspec_name(store)
+    raise _nameless(store)
+
+
+def _fsspec_name(store: FsspecStore) -> str:
+    protocol = store.fs.protocol
+    protocols = (protocol,) if isinstance(protocol, str) else tuple(protocol)
+    if "memory" in protocols:
+        raise _nameless(store)
+    # The options tell one endpoint from another; a digest keeps secrets out of the tier.
+    options = hashlib.blake2b(repr(sorted(store.fs.storage_options.items())).encode(), digest_size=16)
+    return f"{protocols[0]}://{store.path} {type(store.fs).__name__} {options.hexdigest()}"
+
+
+def _nameless(store: Store) -> UsageError:
+    return UsageError(
+        "layer 'cache': what is cached has no name of its own to keep it apart in the disk tier",
+        found=repr(store),
+        advice="Give one: Cache(store, disk=..., source='name').",
+    )

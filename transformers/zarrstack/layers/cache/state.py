@@ -1,0 +1,279 @@
+"""What all views of one cache share: the tiers, what is known of changes, and the figures."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from zarr.abc.store import Store
+
+from .folder_tier import LocalTier
+from .memory_tier import Entry, MemoryTier
+from .ranges import cut
+from .record import Found, Part, identity
+from .single_flight import Flights
+from .store_tier import StoreTier
+from .versions import Place, Versions, is_plain, own_versions
+
+logger = logging.getLogger("zarrstack.cache")
+PAUSE: Final = 60.0
+"""Seconds, by the cache's clock, without writing to a disk tier that failed: a full disk may be cleared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a cache has done since it was made."""
+
+    hits: int
+    """Reads that the store below was not asked for."""
+    memory_hits: int
+    disk_hits: int
+    shared_hits: int
+    """Reads that waited for another reader's fetch."""
+    misses: int
+    """Reads that went to the store below."""
+    bytes_served: int
+    """From the cache."""
+    bytes_fetched: int
+    """From the store below."""
+    memory_bytes: int
+    """Held now, with 600 bytes and the key counted for each entry."""
+    memory_entries: int
+    disk_bytes: int
+    """In the disk tier now, whoever put them there."""
+    evictions: int
+    """Entries that this process let go, in both tiers."""
+    damaged: int
+    """Records of the disk tier that were torn or flipped, and were not served."""
+    trouble: str | None
+    """Why the disk tier is not written to, or not used at all."""
+
+
+class CacheState:
+    """Tiers, versions, flights and counts; every method may be called from any thread."""
+
+    def __init__(
+        self,
+        *,
+        memory_bytes: int,
+        folder: str | None,
+        store: Store | None,
+        disk_bytes: int,
+        ttl: float | None,
+        offline: bool,
+        clock: Callable[[], float],
+    ) -> None:
+        self.folder, self.store, self.disk_bytes = folder, store, disk_bytes
+        self.memory = MemoryTier(memory_bytes)
+        self.flights = Flights()
+        self.ttl = ttl
+        self.offline = offline
+        self.clock = clock
+        self.source = ""
+        self.ready = False
+        """Whether the disk tier, if any, has been opened."""
+        self.opening = threading.Lock()
+        self.tier: LocalTier | StoreTier | None = None
+        self.versions = self._own()
+        self.trouble: str | None = None
+        self._pause = 0.0
+        self._counts = [0] * 6
+        self._count_lock = threading.Lock()
+        self._held: list[LocalTier] = []
+        weakref.finalize(self, _close_all, self._held)
+        _ALIVE.add(self)
+
+    # -- the tiers ------------------------------------------------------------------------------
+
+    def _own(self) -> Versions:
+        lock = threading.Lock()
+        return own_versions(lambda: lock)
+
+    def open_local(self, root: str, budget: int) -> None:
+        """Use a folder as the disk tier; where that fails, say so and go on without."""
+        lose = weakref.WeakMethod(self.lose)  # the tier must not keep alive what closes it
+
+        def failed(tier: LocalTier, error: OSError) -> None:
+            if (found := lose()) is not None:
+                found(tier, error)
+
+        try:
+            tier = LocalTier(root, budget, failed)
+        except OSError as error:
+            self.report(f"the disk tier in {root} cannot be used", error)
+            return
+        self._held[:] = [tier]
+        self.memory.clear()
+        self.tier, self.versions = tier, tier.versions
+
+    def current_local(self) -> LocalTier | None:
+        """The folder tier, opened again if its folder was removed; None once it was switched off."""
+        tier = self.tier
+        if not isinstance(tier, LocalTier):
+            return None
+        if tier.is_current():
+            if tier.is_sound():
+                return tier
+            self.lose(tier, OSError(errno.EIO, "another program wrote to its control file"))
+            return None
+        with self.opening:
+            if self.tier is tier:
+                tier.close()
+                self.tier, self.versions = None, self._own()
+                self.memory.clear()
+                self.open_local(tier.root, tier.budget)
+        return self.tier if isinstance(self.tier, LocalTier) else None
+
+    def lose(self, tier: LocalTier, error: OSError) -> None:
+        """Switch a folder tier off that can no longer tell what other processes change."""
+        tier.spoil()
+        with self.opening:
+            if self.tier is tier:
+                _close_all(self._held)
+                self.memory.clear()
+                self.tier, self.versions = None, self._own()
+                self.report(f"the disk tier in {tier.root} is switched off", error)
+
+    def report(self, what: str, error: Exception) -> None:
+        """Say that the disk tier is out of order; readers go on without it."""
+        text = f"{what}: {error}"
+        if self.trouble is None:
+            logger.warning("layer 'cache': %s; going on without it", text)
+        self.trouble = text
+        self._pause = self.clock() + PAUSE
+
+    def may_write(self) -> bool:
+        """Whether the disk tier takes new records: not for a while after it failed."""
+        return self.tier is not None and (self.trouble is None or not 0 < self._pause - self.clock() <= PAUSE)
+
+    def close(self) -> None:
+        """Leave the disk tier and forget the memory; the next use opens it again."""
+        with self.opening:
+            _close_all(self._held)
+            self.reset()
+
+    def reset(self) -> None:
+        """As if new, but for the figures."""
+        self.memory.clear()
+        self.tier, self.versions = None, self._own()
+        self.trouble = None
+        self.ready = False
+
+    def after_fork(self) -> None:
+        """What a child inherits are its parent's files and locks: it takes its own."""
+        for tier in self._held:
+            tier.abandon()
+        self._held.clear()
+        self.opening = threading.Lock()
+        self._count_lock = threading.Lock()
+        self.flights = Flights()
+        self.memory = MemoryTier(self.memory.budget)
+        self.reset()
+
+    # -- looking up -------------------------------------------------------------------------------
+
+    def place(self, key: str) -> Place | None:
+        """Where changes to a key are seen; None for a key with several spellings, which is not cached."""
+        return self.versions.place(self.source, key) if is_plain(key) else None
+
+    def in_time(self, stored: float) -> bool:
+        """Whether a value may be served at its age; offline, any age will do.
+
+        A clock that was put back makes a value look younger than nothing: then it is fetched anew.
+        """
+        return self.ttl is None or self.offline or 0 <= self.clock() - stored < self.ttl
+
+    def _valid(self, entry: Entry | None) -> Found | None:
+        if entry is None:
+            return None
+        return entry.found if self.is_true(entry.found, entry.place) else None
+
+    def remembered(self, key: str, part: Part) -> Found | None:
+        """What the memory tier holds, cut to the part asked for."""
+        found = self._valid(self.memory.get(key))
+        if part is None:
+            return found
+        if found is not None and (piece := cut(found, part)) is not None:
+            return piece
+        return self._valid(self.memory.get((key, part)))
+
+    def on_disk(self, tier: LocalTier, key: str, part: Part, place: Place) -> Found | None:
+        """A record of a folder tier that may still be served."""
+        found = tier.read(identity(self.source, key, part))
+        return found if found is not None and self.is_true(found, place) else None
+
+    def is_true(self, found: Found, place: Place) -> bool:
+        """Whether a value is not too old, and nothing on its path has changed since it was fetched."""
+        return place.table is self.versions and found.stamp == place.stamp() and self.in_time(found.stored)
+
+    def remember(self, key: str, part: Part, found: Found, place: Place) -> None:
+        """Keep a value in memory."""
+        self.memory.put(key if part is None else (key, part), found, place)
+
+    def to_disk(self, key: str, part: Part, found: Found, place: Place) -> None:
+        """Keep a value in a folder tier, if it takes it; never fails."""
+        tier = self.current_local()
+        if tier is None or tier.versions is not place.table or not self.may_write():
+            return
+        try:
+            tier.write(identity(self.source, key, part), found)
+        except OSError as error:
+            self.report(f"cannot write to the disk tier in {tier.root}", error)
+        else:
+            self.trouble = None
+
+    # -- counting -------------------------------------------------------------------------------
+
+    def count(self, what: int, size: int) -> None:
+        """One read more; `what` is MEMORY, DISK, SHARED or MISS."""
+        with self._count_lock:
+            self._counts[what] += 1
+            self._counts[FETCHED if what == MISS else SERVED] += size
+
+    def figures(self) -> Figures:
+        """What was done so far."""
+        memory, disk, shared, misses, served, fetched = self._counts
+        tier = self.tier
+        return Figures(
+            hits=memory + disk + shared,
+            memory_hits=memory,
+            disk_hits=disk,
+            shared_hits=shared,
+            misses=misses,
+            bytes_served=served,
+            bytes_fetched=fetched,
+            memory_bytes=self.memory.used,
+            memory_entries=len(self.memory),
+            disk_bytes=0 if tier is None else tier.used,
+            evictions=self.memory.evictions + (0 if tier is None else tier.evictions),
+            damaged=0 if tier is None else tier.damaged,
+            trouble=self.trouble,
+        )
+
+
+MEMORY, DISK, SHARED, MISS, SERVED, FETCHED = range(6)
+
+
+def _close_all(tiers: list[LocalTier]) -> None:
+    while tiers:
+        with contextlib.suppress(OSError):
+            tiers.pop().close()
+
+
+_ALIVE: weakref.WeakSet[CacheState] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for state in tuple(_ALIVE):
+        state.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

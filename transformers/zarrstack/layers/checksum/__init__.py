@@ -1,0 +1,1 @@
+"""Checks every value against a recorded checksum."""

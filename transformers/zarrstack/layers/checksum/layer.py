@@ -1,0 +1,252 @@
+"""`Checksum`: a crc32c is kept of every object, and every read is held against it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, ClassVar, Literal, Self, TypeAlias
+
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer.core import default_buffer_prototype
+
+from ...base.byte_ranges import cut
+from ...base.option_checks import given, unfit
+from ...base.transformer import StorageTransformer
+from ...core.errors import ChunkError, Problem, UsageError
+from ...core.json_text import JSONObject
+from ..sharding.locks import SharedLock, lock_of, place_of
+from ..sharding.writer import to_the_end
+from .ledgers import ABSENT, SUFFIX, Beside, Ledger, Manifest, States, Sum, sum_of
+
+Keep: TypeAlias = Literal["beside", "manifest"]
+Unknown: TypeAlias = Literal["refuse", "pass"]
+
+
+class Checksum(StorageTransformer):
+    """Keeps a crc32c of every object, and refuses to give out bytes that do not have it.
+
+    `keep` says where: "beside" the object, under its key with `.crc32c` at the end, or in one
+    "manifest" at the root, which suits archives that are written once. Neither shows in listings.
+    An object that was lost is found out too: it is an error, and not taken for a missing chunk.
+
+    `unknown` says what to do with an object that no checksum is kept of: "refuse" it, or let it
+    "pass" unchecked. `seal` makes checksums for such objects.
+
+    A range is read by reading the whole object, since a checksum says nothing of its parts.
+    Writers of one key take turns within a process, and a write that has begun is done to its end when
+    its caller is cancelled; several processes must not write one key at the same time.
+    """
+
+    name = "checksum"
+    transparent = True
+    short: ClassVar[str] = "keep"
+    in_metadata: ClassVar[bool] = True
+
+    def __init__(
+        self, store: Store | None = None, *, keep: Keep = "beside", unknown: Unknown = "refuse"
+    ) -> None:
+        super().__init__(store)
+        if keep not in {"beside", "manifest"}:
+            raise unfit(self, "keep", keep, "beside or manifest")
+        if unknown not in {"refuse", "pass"}:
+            raise unfit(self, "unknown", unknown, "refuse or pass")
+        self._options = given(self, keep=keep, unknown=unknown)
+        self._refuse_unknown = unknown == "refuse"
+        self._ledger: Ledger = Beside() if keep == "beside" else Manifest()
+        self._place: Any = None
+
+    def check_below(self, layer: StorageTransformer) -> str | None:
+        """Two of these would take each other's records for objects."""
+        return "one layer of checksums is enough" if isinstance(layer, Checksum) else None
+
+    @classmethod
+    def for_array(cls, configuration: JSONObject, path: str, document: JSONObject) -> Self:
+        """The layer that the metadata of one array names: records lie beside the array's objects.
+
+        UsageError for a manifest, which lies at the root of the store: no array owns that.
+        """
+        if configuration.get("keep", "beside") != "beside":
+            raise UsageError(
+                f"layer {cls.name!r}: option 'keep' of one array is 'beside'",
+                node=path,
+                found=repr(configuration["keep"]),
+                expected="'beside', or the layer in a stack over the whole store",
+            )
+        return super().for_array(configuration, path, document)
+
+    # -- reading --------------------------------------------------------------------------------
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """The value or a range of it, checked; None when the key is missing. ChunkError otherwise."""
+        if _is_record(key):
+            return None
+        before = None
+        while True:
+            value = await self._store.get(key, prototype)
+            states = await self._ledger.get(self._store, key, again=before is not None)
+            found = ABSENT if value is None else sum_of(value.as_buffer_like())
+            if self._is_sound(found, states):
+                return None if value is None else cut(value, byte_range)
+            # A writer may have come between the two reads: what stays as it is, is wrong.
+            if (found, states) == before:
+                raise _damage(key, found, states)
+            before = (found, states)
+
+    def _is_sound(self, found: Sum, states: States | None) -> bool:
+        if states is None:
+            return found == ABSENT or not self._refuse_unknown
+        return found in states
+
+    async def exists(self, key: str) -> bool:
+        """Whether the key has a value, which is not read."""
+        return not _is_record(key) and await self._store.exists(key)
+
+    async def getsize(self, key: str) -> int:
+        """Length of the value, which is not read; FileNotFoundError when it is missing."""
+        if _is_record(key):
+            raise FileNotFoundError(key)
+        return await self._store.getsize(key)
+
+    async def list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
+        """Every key of an object that starts with this text."""
+        async for key in self._store.list_prefix(prefix):
+            if not _is_record(key):
+                yield key
+
+    def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """The names right below a path, without those of records."""
+        return self._names(prefix)
+
+    async def _names(self, prefix: str) -> AsyncGenerator[str, None]:
+        async for name in self._store.list_dir(prefix):
+            if not name.endswith(SUFFIX):
+                yield name
+
+    # -- writing --------------------------------------------------------------------------------
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Write a whole value and its checksum."""
+        self._check_writable()
+        _check_key(key)
+        async with self._lock(key).writing():
+            await to_the_end(self._write(key, value))
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Write a value where there is none; only within this process can no other come between."""
+        self._check_writable()
+        _check_key(key)
+        async with self._lock(key).writing():
+            if not await self._store.exists(key):
+                await to_the_end(self._write(key, value))
+
+    async def _write(self, key: str, value: Buffer) -> None:
+        if not isinstance(value, Buffer):
+            await self._store.set(key, value)  # which refuses it in its own words
+            return
+        new = sum_of(value.as_buffer_like())
+        await self._ledger.add(self._store, key, new)
+        await self._store.set(key, value)
+        await self._ledger.put(self._store, key, (new,))
+
+    async def delete(self, key: str) -> None:
+        """Remove a key and its checksum; a missing one is no error."""
+        self._check_writable()
+        if _is_record(key):
+            return
+        async with self._lock(key).writing():
+            await to_the_end(self._remove(key))
+
+    async def _remove(self, key: str) -> None:
+        known = await self._ledger.get(self._store, key, again=True) is not None
+        if known:
+            await self._ledger.add(self._store, key, ABSENT)
+        await self._store.delete(key)
+        if known:
+            await self._ledger.drop(self._store, key)
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Remove every key below a path, with their checksums.
+
+        Broken off halfway, it may leave objects without checksums: do it again.
+        """
+        self._check_writable()
+        folder = prefix.rstrip("/")
+        if not folder:
+            await self.clear()
+            return
+        await self._store.delete_dir(folder)
+        await self._ledger.drop_folder(self._store, folder + "/")
+
+    async def clear(self) -> None:
+        """Remove everything, checksums included."""
+        self._check_writable()
+        await self._store.clear()
+        await self._ledger.drop_folder(self._store, "")
+
+    def _lock(self, key: str) -> SharedLock:
+        if self._place is None:
+            self._place = ("checksum", place_of(self._store))
+        return lock_of(self._place, key)
+
+    # -- whole archives --------------------------------------------------------------------------
+
+    async def seal(self, prefix: str = "") -> int:
+        """Keep a checksum of each object that has none, as it lies now; gives how many those were."""
+        self._check_writable()
+        sealed = 0
+        for key in [key async for key in self.list_prefix(prefix)]:
+            async with self._lock(key).writing():
+                if await self._ledger.get(self._store, key, again=True) is not None:
+                    continue
+                value = await self._store.get(key, default_buffer_prototype())
+                if value is not None:
+                    states = (sum_of(value.as_buffer_like()),)
+                    await to_the_end(self._ledger.put(self._store, key, states))
+                    sealed += 1
+        return sealed
+
+    async def check(self, prefix: str = "") -> list[Problem]:
+        """Read every object and say which are damaged, or have no checksum while that is refused.
+
+        Objects that are lost are found when they are asked for, not by this.
+        """
+        problems = []
+        for key in [key async for key in self.list_prefix(prefix)]:
+            try:
+                await self.get(key, default_buffer_prototype())
+            except ChunkError as error:
+                problems.append(error.problem)
+        return problems
+
+
+def _is_record(key: str) -> bool:
+    return SUFFIX in key and any(name.endswith(SUFFIX) for name in key.split("/"))
+
+
+def _check_key(key: str) -> None:
+    if _is_record(key):
+        raise UsageError(
+            f"layer 'checksum': names that end with {SUFFIX} are those of its own records",
+            key=key,
+            expected="another name",
+        )
+
+
+def _damage(key: str, found: Sum, states: States | None) -> ChunkError:
+    if states is None:
+        return ChunkError(
+            "layer 'checksum': no checksum is kept of this object",
+            key=key,
+            found=str(found),
+            advice="If you trust what lies there, call `seal`, or let such objects pass with unknown='pass'.",
+        )
+    lost = found == ABSENT
+    return ChunkError(
+        "layer 'checksum': the object is lost" if lost else "layer 'checksum': the object is damaged",
+        key=key,
+        found="no object" if lost else str(found),
+        expected=" or ".join(str(state) for state in states),
+        advice="Restore the object from a backup.",
+    )

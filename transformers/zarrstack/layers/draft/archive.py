@@ -1,0 +1,168 @@
+"""What `Draft` knows of the archive below it: its dialect, its arrays, and where keys are kept."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from zarr.abc.store import Store
+from zarr.core.buffer import Buffer, cpu
+from zarr.core.buffer.core import default_buffer_prototype
+
+from ...base.transformer import StorageTransformer
+from ...core.draft_v3.nodes import ENTRY
+from ...core.errors import ChunkError, UsageError
+from ...core.json_text import excerpt
+from .documents import DIALECTS, Documents, entry_bytes, entry_of
+from .keys import DraftArchive, axes_of, is_sharded
+
+
+class State:
+    """What copies of a layer share: the archive below, once its entry point has been read."""
+
+    archive: DraftArchive | None = None
+
+
+class ArchiveLayer(StorageTransformer):
+    """The part of `Draft` that finds places; options are said there."""
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        dialect: Literal["text", "zarr-python"] = "text",
+        allow_fallback: bool = False,
+    ) -> None:
+        super().__init__(store)
+        if dialect not in DIALECTS:
+            raise UsageError(
+                "layer 'draft': unknown dialect", found=excerpt(dialect), expected=" or ".join(DIALECTS)
+            )
+        if not isinstance(allow_fallback, bool):
+            raise UsageError("layer 'draft': allow_fallback is true or false", found=excerpt(allow_fallback))
+        self._new = DIALECTS[dialect]
+        self._allow_fallback = allow_fallback
+        self._state = State()
+
+    # -- the archive ----------------------------------------------------------------------------
+
+    async def _archive(self) -> DraftArchive:
+        """The archive as its entry point says; where there is none yet, as one would be made."""
+        if self._state.archive is not None:
+            return self._state.archive
+        return self._entered(await self._store.get(ENTRY, default_buffer_prototype()))
+
+    def _archive_sync(self) -> DraftArchive:
+        if self._state.archive is not None:
+            return self._state.archive
+        below: Any = self._store
+        return self._entered(below.get_sync(ENTRY, prototype=default_buffer_prototype()))
+
+    def _entered(self, entry: Buffer | None) -> DraftArchive:
+        if entry is None:
+            return DraftArchive(self._new)
+        dialect = entry_of(entry.to_bytes()).dialect
+        if self._state.archive is None or self._state.archive.dialect != dialect:
+            self._state.archive = DraftArchive(dialect)
+        return self._state.archive
+
+    async def _made(self) -> DraftArchive:
+        """The archive, with an entry point; read again, since another process may have made it anew."""
+        entry = await self._store.get(ENTRY, default_buffer_prototype())
+        if entry is None:
+            self._state.archive = None
+            entry = buffer_of(entry_bytes(self._new))
+            await self._store.set(ENTRY, entry)
+        return self._entered(entry)
+
+    def _documents(self, archive: DraftArchive) -> Documents:
+        return Documents(archive, self._allow_fallback)
+
+    # -- keys that are no documents -------------------------------------------------------------
+
+    async def _places(self, key: str) -> tuple[str, ...]:
+        """Where the value is kept, the place to write first; () if nowhere."""
+        known = self._state.archive
+        if known is not None and (place := known.only_place(key)) is not None:
+            return (place,)
+        archive = await self._archive()
+        if (path := archive.asks(key)) is not None:
+            await self._learn(archive, path)
+        return archive.places(key)
+
+    def _places_sync(self, key: str) -> tuple[str, ...]:
+        archive = self._archive_sync()
+        if (place := archive.only_place(key)) is not None:
+            return (place,)
+        if (path := archive.asks(key)) is not None:
+            below: Any = self._store
+            place = archive.dialect.array_key(path)
+            self._remember(archive, path, below.get_sync(place, prototype=default_buffer_prototype()))
+        return archive.places(key)
+
+    async def _learn(self, archive: DraftArchive, path: str) -> None:
+        content = await self._store.get(archive.dialect.array_key(path), default_buffer_prototype())
+        self._remember(archive, path, content)
+
+    def _remember(self, archive: DraftArchive, path: str, content: Buffer | None) -> None:
+        axes = None if content is None else axes_of(content.to_bytes())
+        if axes is None:
+            archive.arrays.pop(path, None)
+        else:
+            archive.arrays[path] = axes
+
+    async def _home(self, key: str) -> str:
+        """Where a new value goes; UsageError where there is no place for it."""
+        places = await self._places(key)
+        found = [place for place in places[1:] if await self._store.exists(place)]
+        if found and not await self._store.exists(places[0]):
+            return found[0]  # zarrita's name for the chunk of a 0-d array; it stays the only one
+        return self._first(places, await self._archive(), key)
+
+    def _home_sync(self, key: str) -> str:
+        below: Any = self._store
+        prototype = default_buffer_prototype()
+        places = self._places_sync(key)
+        found = [place for place in places[1:] if below.get_sync(place, prototype=prototype) is not None]
+        if found and below.get_sync(places[0], prototype=prototype) is None:
+            return found[0]
+        return self._first(places, self._archive_sync(), key)
+
+    def _first(self, places: tuple[str, ...], archive: DraftArchive, key: str) -> str:
+        if not places or archive.homeless(key):
+            raise UsageError(
+                "layer 'draft': there is no place for this key",
+                key=key,
+                advice="If it is a chunk, write its array first: points before single indexes need that.",
+            )
+        return places[0]
+
+    # -- empty shards ---------------------------------------------------------------------------
+
+    async def _check_empty(self, key: str) -> None:
+        """ChunkError if an empty value is meant to be a shard: zarr-python 3.1.6 reads fill values there."""
+        archive = await self._archive()
+        if (path := archive.array_of(key)) is not None:
+            place = archive.dialect.array_key(path)
+            self._refuse_shard(key, path, await self._store.get(place, default_buffer_prototype()))
+
+    def _check_empty_sync(self, key: str) -> None:
+        archive = self._archive_sync()
+        if (path := archive.array_of(key)) is not None:
+            below: Any = self._store
+            place = archive.dialect.array_key(path)
+            self._refuse_shard(key, path, below.get_sync(place, prototype=default_buffer_prototype()))
+
+    def _refuse_shard(self, key: str, path: str, document: Buffer | None) -> None:
+        if document is not None and is_sharded(document.to_bytes()):
+            raise ChunkError(
+                "a shard is shorter than its index",
+                node=path,
+                key=key,
+                found="0 bytes",
+                expected="an index at its end",
+            )
+
+
+def buffer_of(content: bytes) -> Buffer:
+    """Bytes as the stores of zarr-python take them."""
+    return cpu.Buffer.from_bytes(content)

@@ -1,0 +1,1 @@
+"""One event for each operation, and totals."""

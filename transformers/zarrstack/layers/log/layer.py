@@ -1,0 +1,243 @@
+"""`Log`: one event per operation, and figures."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, ClassVar, Final, Self, TypeVar
+
+from zarr.abc.store import Store
+from zarr.core.buffer import Buffer
+
+from ...base.intercept import Around, Call, span
+from ...base.option_checks import either, given, unfit
+from ...system.clock import Clock
+from .events import Event, Outcome, Sink, ToCallback, ToFile, ToLogger
+from .metrics import Figures, Summary
+
+T = TypeVar("T")
+
+LOGGER: Final = "zarrstack.log"
+_numbers: Final = itertools.count(1)
+_outer: ContextVar[tuple[int, int] | None] = ContextVar("zarrstack_log", default=None)
+"""Number and depth of the operation that this one runs within."""
+
+
+class Log(Around):
+    """Writes down every operation, with bytes, time and outcome, and keeps figures.
+
+    `events` is a path: JSON lines are appended to it. `callback` is called with each `Event`.
+    Without either, events go to the logger named `logger` at `level`. `label` tells several logs
+    apart. An event that cannot be written is counted as lost, and reported once through `logging`;
+    the operation itself goes on.
+    """
+
+    name = "log"
+    transparent = True
+    short: ClassVar[str] = "events"
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        events: str | os.PathLike[str] | None = None,
+        logger: str | None = None,
+        level: str = "DEBUG",
+        callback: Callable[[Event], Any] | None = None,
+        label: str | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(store)
+        either(self, "events", events, _is_path, "the path of a file")
+        either(self, "logger", logger, lambda value: isinstance(value, str), "the name of a logger")
+        either(self, "callback", callback, callable, "a function of one event")
+        either(self, "label", label, lambda value: isinstance(value, str), "text")
+        either(self, "clock", clock, lambda value: isinstance(value, Clock), "a zarrstack.system.clock.Clock")
+        levels = logging.getLevelNamesMapping()
+        if level not in levels:
+            raise unfit(self, "level", level, ", ".join(levels))
+        path = None if events is None else os.fspath(events)
+        self._options = given(
+            self, events=path, logger=logger, level=level, callback=callback, label=label, clock=clock
+        )
+        self._label = label
+        self._clock = clock or Clock()
+        sinks: list[Sink] = []
+        if path is not None:
+            sinks.append(ToFile(path))
+        if callback is not None:
+            sinks.append(ToCallback(callback))
+        if logger is not None or not sinks:
+            sinks.append(ToLogger(logger or LOGGER, levels[level]))
+        self._sinks = tuple(sinks)
+        self._figures = Figures()
+
+    def summary(self) -> Summary:
+        """Count, bytes and latency percentiles by operation, since the log was made or reset."""
+        return self._figures.summary()
+
+    def reset(self) -> None:
+        """Start the figures again at nothing."""
+        self._figures.reset()
+
+    def close(self) -> None:
+        """Close the file of events and the store below."""
+        for sink in self._sinks:
+            sink.close()
+        super().close()
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for sink in self._sinks:
+            sink.close()
+        super().__exit__(exc_type, exc_value, traceback)
+
+    async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
+        with _Record(self, call) as record:
+            return record.result(await act())
+
+    def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
+        with _Record(self, call) as record:
+            return record.result(act())
+
+    async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
+        record = _Record(self, call)
+        record.keys = 0
+        names = begin()
+        try:
+            while True:
+                record.enter()
+                try:
+                    name = await anext(names)
+                finally:
+                    record.leave()
+                record.keys += 1
+                yield name
+        except StopAsyncIteration:
+            pass
+        except GeneratorExit:
+            raise  # the reader had enough, which is no error
+        except BaseException as error:
+            record.fail(error)
+            raise
+        finally:
+            record.end()
+
+    def _note(self, record: _Record) -> None:
+        """Count an operation, and write its event where it is wanted."""
+        call = record.call
+        self._figures.add(call.operation, record.seconds, record.size, record.outcome)
+        event = None
+        for sink in self._sinks:
+            try:
+                if not sink.wants():
+                    continue
+                event = event or record.event(self._label, self._clock.wall())
+                sink.write(event)
+            except OSError as error:  # no fault of a program's, so that no traceback helps
+                if self._figures.lose():
+                    logging.getLogger(LOGGER).error("layer 'log': an event could not be written: %s", error)  # noqa: TRY400
+            except Exception:
+                if self._figures.lose():
+                    logging.getLogger(LOGGER).exception("layer 'log': an event could not be written")
+
+
+def _is_path(value: object) -> bool:
+    return isinstance(value, str | os.PathLike) and bool(os.fspath(value))
+
+
+class _Record:
+    """One operation while it runs. Times are those spent below, not in the reader of a listing."""
+
+    __slots__ = (
+        "_log",
+        "_now",
+        "_started",
+        "_token",
+        "call",
+        "error",
+        "keys",
+        "number",
+        "outcome",
+        "parent",
+        "seconds",
+        "size",
+    )  # fmt: skip
+
+    def __init__(self, log: Log, call: Call) -> None:
+        self.call, self._log, self._now = call, log, log._clock.now  # noqa: SLF001 one thing in two classes
+        self.number = next(_numbers)
+        self.parent = _outer.get()
+        self.size, self.keys = call.sent, None
+        self.seconds = 0.0
+        self.outcome: Outcome = "ok"
+        self.error: str | None = None
+
+    keys: int | None
+
+    def enter(self) -> None:
+        depth = 0 if self.parent is None else self.parent[1] + 1
+        self._token = _outer.set((self.number, depth))
+        self._started = self._now()
+
+    def leave(self) -> None:
+        self.seconds += self._now() - self._started
+        _outer.reset(self._token)
+
+    def result(self, value: T) -> T:
+        """The value, which is noted."""
+        if self.call.operation == "get":
+            if value is None:
+                self.outcome = "missing"
+            elif isinstance(value, Buffer):
+                self.size = len(value)
+        return value
+
+    def fail(self, error: BaseException) -> None:
+        if isinstance(error, asyncio.CancelledError | GeneratorExit):
+            self.outcome = "cancelled"
+        elif isinstance(error, FileNotFoundError):
+            self.outcome = "missing"
+        else:
+            self.outcome, self.error = "error", f"{type(error).__name__}: {error}"
+
+    def end(self) -> None:
+        self._log._note(self)  # noqa: SLF001
+
+    def __enter__(self) -> Self:
+        self.enter()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self.leave()
+        if error is not None:
+            self.fail(error)
+        self.end()
+
+    def event(self, label: str | None, time: float) -> Event:
+        call = self.call
+        return Event(
+            number=self.number,
+            parent=None if self.parent is None else self.parent[0],
+            depth=0 if self.parent is None else self.parent[1] + 1,
+            process=os.getpid(),
+            time=time,
+            label=label,
+            operation=call.operation,
+            key=call.key,
+            range=span(call.part),
+            bytes=self.size,
+            keys=self.keys,
+            seconds=self.seconds,
+            outcome=self.outcome,
+            error=self.error,
+        )

@@ -1,0 +1,175 @@
+"""Counts, bytes and latency percentiles by operation, in memory that does not grow with the work."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Final
+
+from ...system.fork_safety import forget_in_children
+
+STEPS: Final = 16
+"""Classes of latency per power of two: a percentile is off by at most 1/16 of itself."""
+COLUMNS: Final = (
+    "operation", "count", "missing", "errors", "bytes", "seconds", "p50 ms", "p90 ms", "p99 ms", "max ms",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationFigures:
+    """What was counted of one operation. Latencies are in seconds."""
+
+    count: int
+    missing: int
+    """How many found no value."""
+    errors: int
+    """How many ended in an error; cancelled ones are neither errors nor missing."""
+    bytes: int
+    """Bytes read or written."""
+    seconds: float
+    """The sum; operations in flight together count in full, each."""
+    p50: float
+    p90: float
+    p99: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a log has counted since it was made or reset; `str` gives a table."""
+
+    operations: dict[str, OperationFigures]
+    """By operation; the most frequent first."""
+    lost: int
+    """Events that could not be written where they should go."""
+
+    def __str__(self) -> str:
+        rows = [COLUMNS, *(_row(name, figures) for name, figures in self.operations.items())]
+        widths = [max(len(row[place]) for row in rows) for place in range(len(COLUMNS))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if place == 0 else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        if self.lost:
+            lines.append(f"{self.lost} events could not be written")
+        return "\n".join(lines)
+
+
+class Tally:
+    """Counts of one operation, growing."""
+
+    __slots__ = ("bytes", "classes", "count", "errors", "missing", "most", "seconds")
+
+    def __init__(self) -> None:
+        self.count = self.missing = self.errors = self.bytes = 0
+        self.seconds = self.most = 0.0
+        self.classes: dict[int, int] = {}
+
+    def add(self, seconds: float, size: int | None, outcome: str) -> None:
+        """Count one operation."""
+        self.count += 1
+        self.seconds += seconds
+        self.most = max(self.most, seconds)
+        if size is not None:
+            self.bytes += size
+        if outcome == "missing":
+            self.missing += 1
+        elif outcome == "error":
+            self.errors += 1
+        place = latency_class(seconds)
+        self.classes[place] = self.classes.get(place, 0) + 1
+
+    def percentile(self, share: float) -> float:
+        """Seconds that this share of the operations took at most; within a class, its upper end."""
+        rank, seen = share * self.count, 0
+        for place in sorted(self.classes):
+            seen += self.classes[place]
+            if seen >= rank:
+                return min(self.most, class_end(place))
+        return 0.0
+
+    def figures(self) -> OperationFigures:
+        """The counts as they stand."""
+        return OperationFigures(
+            count=self.count,
+            missing=self.missing,
+            errors=self.errors,
+            bytes=self.bytes,
+            seconds=self.seconds,
+            p50=self.percentile(0.5),
+            p90=self.percentile(0.9),
+            p99=self.percentile(0.99),
+            most=self.most,
+        )
+
+
+class Figures:
+    """Tallies by operation, safe to add to from any thread."""
+
+    def __init__(self) -> None:
+        self.after_fork()
+        self.reset()
+        forget_in_children(self)
+
+    def after_fork(self) -> None:
+        """A child counts on, with a lock of its own."""
+        self._guard = threading.Lock()
+
+    def reset(self) -> None:
+        """Start again at nothing."""
+        with self._guard:
+            self._tallies: dict[str, Tally] = {}
+            self._lost = 0
+
+    def add(self, operation: str, seconds: float, size: int | None, outcome: str) -> None:
+        """Count one operation."""
+        with self._guard:
+            tally = self._tallies.get(operation)
+            if tally is None:
+                tally = self._tallies[operation] = Tally()
+            tally.add(seconds, size, outcome)
+
+    def lose(self) -> bool:
+        """Count an event that could not be written; True for the first."""
+        with self._guard:
+            self._lost += 1
+            return self._lost == 1
+
+    def summary(self) -> Summary:
+        """The counts as they stand."""
+        with self._guard:
+            ordered = sorted(self._tallies.items(), key=lambda item: (-item[1].count, item[0]))
+            return Summary(operations={name: tally.figures() for name, tally in ordered}, lost=self._lost)
+
+
+def latency_class(seconds: float) -> int:
+    """The class of a latency: 16 to a power of two of nanoseconds, exact below 32 ns."""
+    nanoseconds = max(0, int(seconds * 1e9))
+    power = nanoseconds.bit_length() - 5
+    if power <= 0:
+        return nanoseconds
+    return power * STEPS + (nanoseconds >> power)
+
+
+def class_end(place: int) -> float:
+    """The longest latency of a class, in seconds."""
+    if place < 2 * STEPS:
+        return place / 1e9
+    power, rest = place // STEPS - 1, place % STEPS + STEPS
+    return ((rest + 1 << power) - 1) / 1e9
+
+
+def _row(name: str, figures: OperationFigures) -> tuple[str, ...]:
+    latencies = (figures.p50, figures.p90, figures.p99, figures.most)
+    return (
+        name,
+        str(figures.count),
+        str(figures.missing),
+        str(figures.errors),
+        str(figures.bytes),
+        f"{figures.seconds:.3f}",
+        *(f"{1000 * latency:.3f}" for latency in latencies),
+    )

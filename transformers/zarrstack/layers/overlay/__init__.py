@@ -1,0 +1,1 @@
+"""Changes beside an archive that stays as it is."""

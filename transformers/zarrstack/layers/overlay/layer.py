@@ -1,0 +1,320 @@
+"""`Overlay`: writes go to another store, reads fall through to the one below."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.storage import FsspecStore, LocalStore, MemoryStore
+
+from ...base.option_checks import unfit
+from ...base.transformer import StorageTransformer
+from ...core.json_text import JSONObject
+from ...core.paths import prefix_of
+from . import whiteouts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What an overlay holds against the store below."""
+
+    written: tuple[str, ...]
+    """Keys that were written."""
+    deleted: tuple[str, ...]
+    """Keys that were deleted; some may have been written again."""
+    deleted_folders: tuple[str, ...]
+    """Folders of which everything was deleted; "" is the root."""
+
+
+class Overlay(StorageTransformer):
+    """Shows the store below with changes that are kept in another store, and never changes it.
+
+    `writes` is the store that takes the changes, or the path or URL of one; "memory:" keeps them as
+    long as the layer lives. What is deleted is remembered there under `.overlay/`. Several
+    processes may share one place for the writes.
+    """
+
+    name = "overlay"
+    short: ClassVar[str] = "writes"
+
+    def __init__(self, store: Store | None = None, *, writes: Store | str | os.PathLike[str]) -> None:
+        super().__init__(store)
+        self._writes = self._opened(writes)
+        self._upper = self._writes
+        self._options = {"writes": self._writes}
+
+    def _opened(self, given: Any) -> Store:
+        if isinstance(given, Store):
+            return given
+        text = os.fspath(given) if isinstance(given, str | os.PathLike) else ""
+        if not text:
+            raise unfit(self, "writes", given, 'a store, a path, a URL or "memory:"')
+        if text in {"memory:", "memory://"}:
+            return MemoryStore()
+        if "://" in text and not text.startswith("file://"):
+            return FsspecStore.from_url(text)
+        return LocalStore(text.removeprefix("file://"))
+
+    @property
+    def writes(self) -> Store:
+        """The store that takes the changes."""
+        return self._upper
+
+    @property
+    def configuration(self) -> JSONObject:
+        """`writes` as a path, where it has one."""
+        writes = self._writes
+        if type(writes) is LocalStore:
+            return {"writes": str(writes.root)}
+        return {"writes": writes}  # which has no JSON form, as `to_json` says
+
+    async def changes(self) -> Changes:
+        """What was written and deleted, sorted."""
+        hidden = await whiteouts.load(await self._above())
+        return Changes(
+            written=tuple(sorted([key async for key in self._written("")])),
+            deleted=tuple(sorted(hidden.keys)),
+            deleted_folders=tuple(sorted(hidden.folders)),
+        )
+
+    # -- two stores as one ------------------------------------------------------------------------
+
+    def __eq__(self, value: object) -> bool:
+        return isinstance(value, Overlay) and super().__eq__(value) and self._upper == value._upper
+
+    __hash__ = None
+
+    @property
+    def read_only(self) -> bool:
+        """As the store that takes the writes; the one below is not written to."""
+        return self._upper.read_only
+
+    @property
+    def supports_writes(self) -> bool:
+        """As the store that takes the writes."""
+        return self._upper.supports_writes
+
+    @property
+    def supports_deletes(self) -> bool:
+        """As the store that takes the writes."""
+        return self._upper.supports_deletes
+
+    @property
+    def supports_listing(self) -> bool:
+        """Whether both stores can be listed."""
+        return self._upper.supports_listing and self._store.supports_listing
+
+    def with_read_only(self, read_only: bool = False) -> Self:
+        """The same two stores; only the one that takes the writes has another mode."""
+        return self._with_upper(self._upper.with_read_only(read_only))
+
+    def _with_upper(self, upper: Store) -> Self:
+        layer = self._with_store(self._store)
+        layer._upper = upper  # noqa: SLF001
+        return layer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        make, arguments = super().__reduce__()
+        return (_rebuild, (make, arguments, self._upper))
+
+    @property
+    def _is_open(self) -> bool:
+        return self._upper._is_open  # noqa: SLF001 zarr's own protocol
+
+    @_is_open.setter
+    def _is_open(self, value: bool) -> None:
+        raise NotImplementedError("a layer is opened by `_open`")
+
+    async def _open(self) -> None:
+        await self._store._ensure_open()  # noqa: SLF001
+        await self._above(opening=True)
+
+    async def _ensure_open(self) -> None:
+        await self._store._ensure_open()  # noqa: SLF001
+        await self._above()
+
+    async def _above(self, *, opening: bool = False) -> Store:
+        """The store that takes the writes, to read from; an empty one while its place is not there yet.
+
+        Opened for writing, a LocalStore makes its folder; for reading it fails (zarr 3.1.6, 3.4.2).
+        """
+        upper = self._upper
+        try:
+            await (upper._open() if opening else upper._ensure_open())  # noqa: SLF001
+        except FileNotFoundError:
+            if upper.read_only:
+                return MemoryStore(read_only=True)
+            raise
+        return upper
+
+    def close(self) -> None:
+        """Close both stores."""
+        self._upper.close()
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        upper = self._upper.__enter__()
+        return super().__enter__()._with_upper(upper)  # noqa: SLF001
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._upper.__exit__(exc_type, exc_value, traceback)
+        super().__exit__(exc_type, exc_value, traceback)
+
+    # -- reading ------------------------------------------------------------------------------------
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """The value written, else the one below, unless it was deleted."""
+        if whiteouts.is_own(key):
+            return None
+        above = await self._above()
+        value = await above.get(key, prototype, byte_range)
+        if value is None and not await whiteouts.of(above, key):
+            value = await self._store.get(key, prototype, byte_range)
+        return value
+
+    async def exists(self, key: str) -> bool:
+        """Whether the key was written, or is below and was not deleted."""
+        if whiteouts.is_own(key):
+            return False
+        return await (await self._above()).exists(key) or await self._shines_through(key)
+
+    async def getsize(self, key: str) -> int:
+        """Length of the value in bytes; FileNotFoundError when it is missing."""
+        if not whiteouts.is_own(key):
+            above = await self._above()
+            if await above.exists(key):
+                return await above.getsize(key)
+            if await self._shines_through(key):
+                return await self._store.getsize(key)
+        raise FileNotFoundError(key)
+
+    async def _shines_through(self, key: str) -> bool:
+        return await self._store.exists(key) and not await whiteouts.of(await self._above(), key)
+
+    # -- listing --------------------------------------------------------------------------------------
+
+    async def list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
+        """Every key that starts with this text, each once."""
+        # Stores differ in what they make of a prefix that is no folder: so none is asked for one.
+        folder = prefix[: prefix.rfind("/") + 1]
+        hidden = await whiteouts.load(await self._above(), folder)
+        seen = set()
+        async for key in self._written(folder):
+            seen.add(key)
+            if key.startswith(prefix):
+                yield key
+        async for key in self._store.list_prefix(folder):
+            if (
+                key not in seen
+                and key.startswith(prefix)
+                and not whiteouts.is_own(key)
+                and not hidden.hides(key)
+            ):
+                yield key
+
+    async def _written(self, folder: str) -> AsyncGenerator[str, None]:
+        async for key in (await self._above()).list_prefix(folder):
+            if not whiteouts.is_own(key):
+                yield key
+
+    def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """The names right below a path, each once."""
+        return self._names(prefix.strip("/"))
+
+    async def _names(self, path: str) -> AsyncGenerator[str, None]:
+        start = prefix_of(path)
+        seen = set()
+        async for name in (await self._above()).list_dir(path):
+            if not whiteouts.is_own(start + name):
+                seen.add(name)
+                yield name
+        below = [name async for name in self._store.list_dir(path) if name not in seen]
+        below = [name for name in below if not whiteouts.is_own(start + name)]
+        if not below:
+            return
+        hidden = await whiteouts.load(await self._above(), start)
+        for name in below:
+            if not hidden.touches(start + name) or await self._is_seen(start + name, hidden):
+                yield name
+
+    async def _is_seen(self, path: str, hidden: whiteouts.Whiteouts) -> bool:
+        """Whether a name of the store below stands for any key that was not deleted."""
+        if not hidden.hides(path) and await self._store.exists(path):
+            return True
+        if path in hidden.folders or any(folder in hidden.folders for folder in whiteouts.folders_of(path)):
+            return False
+        async for key in self._store.list_prefix(path + "/"):
+            if not hidden.hides(key):
+                return True
+        return False
+
+    # -- writing: above only -----------------------------------------------------------------------
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Write a whole value above."""
+        self._check_writable()
+        whiteouts.check_key(key)
+        await self._upper.set(key, value)
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Write a value where neither store has one; as sure as the upper store's own."""
+        self._check_writable()
+        whiteouts.check_key(key)
+        if not await self._shines_through(key):
+            await self._upper.set_if_not_exists(key, value)
+
+    async def delete(self, key: str) -> None:
+        """Remove what was written, and remember that what is below is deleted."""
+        self._check_writable()
+        if whiteouts.is_own(key):
+            return
+        # First the marker: killed in between, the value above is still seen, not the one below.
+        if await self._shines_through(key):
+            whiteouts.check_key(key)
+            await whiteouts.hide_key(self._upper, key)
+        if await self._upper.exists(key):  # a LocalStore would remove a folder of that name
+            await self._upper.delete(key)
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Remove what was written below a path, and remember that what is below is deleted."""
+        self._check_writable()
+        path = prefix.strip("/")
+        if path == "":
+            await self.clear()
+            return
+        if whiteouts.is_own(path):
+            return
+        if not await self._store.is_empty(path):
+            whiteouts.check_key(path)
+            await whiteouts.hide_folder(self._upper, path)
+        await self._upper.delete_dir(path)
+
+    async def clear(self) -> None:
+        """Remove all that was written, and remember that everything below is deleted."""
+        self._check_writable()
+        if await self._store.is_empty(""):
+            await self._upper.clear()
+            return
+        await whiteouts.hide_folder(self._upper, "")
+        for key in [key async for key in self._written("")]:
+            await self._upper.delete(key)
+        for name in [name async for name in self._upper.list_dir("")]:
+            if name != whiteouts.RESERVED:
+                await self._upper.delete_dir(name)
+
+
+def _rebuild(make: Any, arguments: Mapping[str, Any], upper: Store) -> Overlay:
+    layer: Overlay = make(*arguments)
+    return layer._with_upper(upper)  # noqa: SLF001

@@ -1,0 +1,109 @@
+"""What an `Overlay` remembers as deleted, kept in the store that takes the writes.
+
+    .overlay/keys/<key>/.gone         this key of the store below is deleted
+    .overlay/folders/<folder>/.gone   everything below this folder of the store below is deleted
+
+The markers are empty objects. They are only ever added: a key that is written after it was deleted
+lies in the upper store, which is asked first. So a process that has seen a marker may rely on it.
+The layout is this project's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from zarr.abc.store import Store
+from zarr.core.buffer import cpu
+
+from ...core.errors import UsageError
+from ...core.paths import prefix_of
+
+RESERVED: Final = ".overlay"
+_KEYS: Final = RESERVED + "/keys/"
+_FOLDERS: Final = RESERVED + "/folders/"
+_LEAF: Final = ".gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whiteouts:
+    """What is deleted of the store below."""
+
+    keys: frozenset[str]
+    folders: frozenset[str]
+    """Folders without a slash at the end; "" is everything."""
+
+    def hides(self, key: str) -> bool:
+        """Whether a key of the store below is deleted."""
+        return key in self.keys or (
+            bool(self.folders) and any(folder in self.folders for folder in folders_of(key))
+        )
+
+    def touches(self, path: str) -> bool:
+        """Whether a path, something above it, or something below it is deleted."""
+        start = prefix_of(path)
+        return (
+            self.hides(path)
+            or path in self.folders
+            or any(key.startswith(start) for key in (*self.keys, *self.folders))
+        )
+
+
+async def of(upper: Store, key: str) -> bool:
+    """Whether a key of the store below is deleted: one look for the key, one listing of folders."""
+    by_key, folders = await asyncio.gather(upper.exists(_marker(_KEYS, key)), _paths(upper, _FOLDERS))
+    return by_key or any(folder in folders for folder in folders_of(key))
+
+
+async def load(upper: Store, prefix: str = "") -> Whiteouts:
+    """The markers that matter below a prefix, which is "" or ends with a slash."""
+    keys, folders = await asyncio.gather(_paths(upper, _KEYS, prefix), _paths(upper, _FOLDERS))
+    return Whiteouts(keys=frozenset(keys), folders=frozenset(folders))
+
+
+async def hide_key(upper: Store, key: str) -> None:
+    """Remember that a key of the store below is deleted."""
+    await upper.set(_marker(_KEYS, key), cpu.Buffer.from_bytes(b""))
+
+
+async def hide_folder(upper: Store, folder: str) -> None:
+    """Remember that everything below a folder of the store below is deleted."""
+    await upper.set(_marker(_FOLDERS, folder), cpu.Buffer.from_bytes(b""))
+
+
+def is_own(key: str) -> bool:
+    """Whether a key is one of the layer's own."""
+    return key.startswith(RESERVED) and (key == RESERVED or key.startswith(RESERVED + "/"))
+
+
+def check_key(key: str) -> None:
+    """UsageError for a key that markers could not be told from."""
+    if is_own(key) or (_LEAF in key and _LEAF in key.split("/")):
+        raise UsageError(
+            f"layer 'overlay': names such as {RESERVED} and {_LEAF} are its own",
+            key=key,
+            expected="another name",
+        )
+
+
+def folders_of(key: str) -> Iterator[str]:
+    """The folders that a key lies in, from the root down."""
+    yield ""
+    at = key.find("/")
+    while at >= 0:
+        yield key[:at]
+        at = key.find("/", at + 1)
+
+
+def _marker(tree: str, path: str) -> str:
+    return f"{tree}{path}/{_LEAF}" if path else tree + _LEAF
+
+
+async def _paths(upper: Store, tree: str, prefix: str = "") -> set[str]:
+    found: Iterable[str] = [key async for key in upper.list_prefix(tree + prefix)]
+    end = "/" + _LEAF
+    return {
+        key.removeprefix(tree[:-1]).removesuffix(end).removeprefix("/") for key in found if key.endswith(end)
+    }

@@ -1,0 +1,365 @@
+"""`PerArray`: honours `storage_transformers`, array by array, so that zarr-python need not know.
+
+zarr-python refuses to open an array whose metadata names storage transformers (but not to take it
+from its group, as if it had none), and writes metadata back without the field when it has not seen
+it (3.1.6 and 3.4.2). This layer hides the field from what it reads, gives the chunks of such an
+array to the stack that the field describes, and puts the field back into every document that is
+written, with a member that makes zarr-python alone refuse the array (`base.array_documents`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+
+from ..base.array_documents import (
+    DOCUMENT,
+    FIELD,
+    ancestors,
+    arrays_in,
+    entries_of,
+    guarded,
+    is_array,
+    key_of,
+    node_of,
+    parse,
+    put_together,
+    set_apart,
+    without_transformers,
+)
+from ..base.byte_ranges import cut
+from ..base.registry import find, split_entry
+from ..base.transformer import StorageTransformer, stack
+from ..core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
+from ..core.json_text import JSON, JSONObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Array:
+    """An array as its stored document describes it."""
+
+    document: JSONObject
+    entries: list[JSON]
+    layers: tuple[StorageTransformer, ...] = ()
+    store: Store
+    """The stack of the array, over the store below; the store below itself for a plain array."""
+    unknown: tuple[str, ...] = ()
+    """Transformers that were left out, as `must_understand: false` allows for reading."""
+    error: ZarrstackError | None = None
+    """Why nothing can be read."""
+
+    def is_as(self, other: _Array) -> bool:
+        """Whether both have equal layers, so that one stack serves for both."""
+        mine, theirs = ([(type(each), each.options) for each in array.layers] for array in (self, other))
+        return mine == theirs and self.error is None and other.error is None
+
+    def check(self, *, writes: bool) -> None:
+        if self.error is not None:
+            raise self.error
+        if writes and self.unknown:
+            raise UnsupportedError(
+                f"the array is stored through unknown transformers: {', '.join(self.unknown)}",
+                advice="It may be read without them, but not written. Install the package that brings them.",
+            )
+
+
+class PerArray(StorageTransformer):
+    """Puts each array's own stack, as its `storage_transformers` names it, under that array.
+
+    Only layers that say so of themselves (`in_metadata`) may be named by metadata. The layers see
+    the chunk keys of their array; `zarr.json` never goes through them. What another process changes
+    in the metadata of an array that was opened here is not noticed.
+    """
+
+    name = "per-array"
+
+    def __init__(self, store: Store | None = None) -> None:
+        super().__init__(store)
+        self._arrays: dict[str, _Array] = {}
+        self._declared: dict[str, list[JSON]] = {}
+
+    def _with_store(self, store: Store) -> Self:
+        # The stacks of the arrays stand over the store of this view: a copy makes its own.
+        return type(self)(store)
+
+    @contextmanager
+    def declared(self, path: str, entries: list[JSON]) -> Iterator[None]:
+        """Documents of this array that are written meanwhile name these transformers."""
+        self._declared[path] = entries
+        try:
+            yield
+        finally:  # an array that is there, and was not to be replaced, keeps what it has
+            del self._declared[path]
+
+    # -- what is known of arrays --------------------------------------------------------------
+
+    def _describe(self, path: str, document: JSONObject) -> _Array:
+        """The array of a document, with its layers; its `error` says what is wrong with them."""
+        entries: list[JSON] = []
+        layers, unknown = [], []
+        try:
+            entries = entries_of(document, path)
+            for entry in entries:
+                name, configuration = split_entry(entry)
+                try:
+                    kind = find(name)
+                except UsageError as error:
+                    if isinstance(entry, dict) and entry.get("must_understand") is False:
+                        unknown.append(name)
+                        continue
+                    raise UnsupportedError(
+                        f"the array is stored through {name!r}, which cannot be used here",
+                        found=error.problem.message,
+                        expected=error.problem.expected,
+                        advice=error.problem.advice,
+                    ) from error
+                if not kind.in_metadata:
+                    raise UnsupportedError(
+                        f"storage transformer {name!r} may not be named by metadata",
+                        advice="It could reach beyond the store. Put it into the stack yourself.",
+                    )
+                layers.append(kind.for_array(configuration, path, document))
+            store = stack(self._store, *layers)
+        except ZarrstackError as error:
+            if isinstance(error, UsageError):
+                problem = error.problem
+                error = MetadataError(
+                    problem.message, found=problem.found, expected=problem.expected, advice=problem.advice
+                )
+            problem_at = error.at(node=path, key=key_of(path))
+            return _Array(document=document, entries=entries, store=self._store, error=problem_at)
+        return _Array(
+            document=document,
+            entries=entries,
+            layers=tuple(layers),
+            store=store,
+            unknown=tuple(unknown),
+        )
+
+    async def _stored(self, path: str) -> JSONObject | None:
+        """The document that lies below, as it is; None for none."""
+        value = await self._store.get(key_of(path), default_buffer_prototype())
+        return None if value is None else parse(value.to_bytes())
+
+    async def _array_at(self, path: str) -> _Array | None:
+        """The array at this very path."""
+        if (known := self._arrays.get(path)) is not None:
+            return known
+        document = await self._stored(path)
+        return self._learn(path, document) if document is not None and is_array(document) else None
+
+    def _learn(self, path: str, document: JSONObject) -> _Array:
+        """Remember the array of this document; the stack that is known goes on if it has equal layers."""
+        known = self._arrays.get(path)
+        array = self._describe(path, document)
+        if known is not None and known.is_as(array):
+            array = replace(array, layers=known.layers, store=known.store)
+        self._arrays[path] = array
+        return array
+
+    async def _array_of(self, key: str) -> _Array | None:
+        """The array that a key, or what would lie below a folder `key + "/"`, belongs to."""
+        paths = tuple(ancestors(key))
+        for path in paths:
+            if (known := self._arrays.get(path)) is not None:
+                return known
+        for path in paths:
+            if (array := await self._array_at(path)) is not None:
+                return array
+        return None
+
+    async def _target(self, key: str, *, writes: bool = False) -> Store:
+        """Where a key that is no document is kept."""
+        array = await self._array_of(key)
+        if array is None:
+            return self._store
+        array.check(writes=writes)
+        return array.store
+
+    def _forget(self, folder: str) -> None:
+        for path in list(self._arrays):  # other threads may add to it meanwhile
+            if f"{path}/".startswith(folder):
+                self._arrays.pop(path, None)
+
+    # -- documents -----------------------------------------------------------------------------
+
+    async def _get_document(self, path: str, prototype: BufferPrototype) -> Buffer | None:
+        """A document as zarr-python may see it: without transformers."""
+        value = await self._store.get(key_of(path), prototype)
+        document = None if value is None else parse(value.to_bytes())
+        if value is None or document is None:
+            self._arrays.pop(path, None)
+            return value
+        hidden = put_together(document)
+        for where, member in arrays_in(document, path):
+            # What the group has consolidated may be old: the array's own document counts.
+            array = self._learn(where, dict(member)) if where == path else await self._array_at(where)
+            if where == path and array is not None:
+                array.check(writes=False)
+            hidden = without_transformers(member) or hidden
+        if not hidden:
+            return value
+        return prototype.buffer.from_bytes(json.dumps(document).encode())
+
+    async def _set_document(self, path: str, value: Buffer) -> None:
+        """Write a document, with the transformers that its arrays have."""
+        document = parse(value.to_bytes())
+        arrays = [] if document is None else list(arrays_in(document, path))
+        changed = False
+        for where, member in arrays:
+            if not member.get(FIELD) and (entries := await self._entries(where, path)):
+                member[FIELD] = entries
+            changed = guarded(member) or changed
+        if document is not None:
+            set_apart(document)
+        own = document if document is not None and is_array(document) else None
+        if own is not None:
+            array = self._describe(path, own)
+            array.check(writes=True)
+            if (before := await self._array_at(path)) is not None:
+                self._check_change(path, before, array)
+        if changed:
+            value = type(value).from_bytes(json.dumps(document, indent=2).encode())
+        await self._store.set(key_of(path), value)
+        if own is None:
+            self._arrays.pop(path, None)
+        else:
+            self._learn(path, own)
+
+    async def _entries(self, path: str, written: str) -> list[JSON]:
+        """The transformers of an array: as declared for its new document, else as it is stored."""
+        if path == written and path in self._declared:
+            return self._declared[path]
+        document = await self._stored(path)
+        return entries_of(document, path) if document is not None and is_array(document) else []
+
+    def _check_change(self, path: str, before: _Array, after: _Array) -> None:
+        for layer in before.layers if before.entries == after.entries else ():
+            if (reason := layer.check_change(before.document, after.document)) is not None:
+                raise UsageError(
+                    f"layer {layer.name!r} cannot follow this change of the array: {reason}",
+                    node=path,
+                    key=key_of(path),
+                    found=f"shape {after.document.get('shape')}",
+                    expected=f"shape {before.document.get('shape')}, or another that the layer can follow",
+                )
+
+    # -- the store's methods ----------------------------------------------------------------------
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """The value or a range of it; a document without the transformers it names."""
+        path = node_of(key)
+        if path is None:
+            return await (await self._target(key)).get(key, prototype, byte_range)
+        value = await self._get_document(path, prototype)
+        return None if value is None else cut(value, byte_range)
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Write a value; a document with the transformers of its arrays."""
+        self._check_writable()
+        path = node_of(key)
+        if path is None:
+            await (await self._target(key, writes=True)).set(key, value)
+        else:
+            await self._set_document(path, value)
+
+    async def delete(self, key: str) -> None:
+        """Remove a key."""
+        self._check_writable()
+        path = node_of(key)
+        if path is None:
+            await (await self._target(key, writes=True)).delete(key)
+        else:
+            await self._store.delete(key)
+            self._arrays.pop(path, None)
+
+    async def exists(self, key: str) -> bool:
+        """Whether the key has a value, asked of whatever keeps it."""
+        return await (self._store if node_of(key) is not None else await self._target(key)).exists(key)
+
+    async def getsize(self, key: str) -> int:
+        """Length of the value in bytes; of a document, as it is shown."""
+        if node_of(key) is not None:
+            return await super().getsize(key)
+        return await (await self._target(key)).getsize(key)
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Write a value where there is none, by whatever keeps it; the document of an array by `exists`."""
+        self._check_writable()
+        path = node_of(key)
+        if path is None:
+            await (await self._target(key, writes=True)).set_if_not_exists(key, value)
+        elif (document := parse(value.to_bytes())) is not None and any(arrays_in(document, path)):
+            await super().set_if_not_exists(key, value)
+        else:  # nothing is put into it, so that the store below does it at once: zarr makes groups thus
+            await self._store.set_if_not_exists(key, value)
+            self._arrays.pop(path, None)
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Every key that starts with this text, as the arrays' stacks list them."""
+        array = await self._array_of(prefix)
+        if array is not None:
+            array.check(writes=False)
+            async for key in array.store.list_prefix(prefix):
+                yield key
+            return
+        keys = [key async for key in self._store.list_prefix(prefix)]
+        own = await self._transformed(keys)
+        for key in keys:
+            if not any(path in own for path in ancestors(key)):
+                yield key
+        for path, array in own.items():
+            array.check(writes=False)
+            async for key in array.store.list_prefix(f"{path}/" if path else ""):
+                yield key
+
+    async def _transformed(self, keys: list[str]) -> dict[str, _Array]:
+        """The arrays with transformers whose documents are among these keys."""
+        paths = [path for path in map(node_of, keys) if path is not None]
+        arrays = await asyncio.gather(*(self._array_at(path) for path in paths))
+        return {
+            path: array
+            for path, array in zip(paths, arrays, strict=True)
+            if array is not None and array.entries
+        }
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """The names right below a path, as an array's stack lists them."""
+        array = await self._array_of(prefix.rstrip("/") + "/")
+        if array is not None:
+            array.check(writes=False)
+        async for name in (self._store if array is None else array.store).list_dir(prefix):
+            yield name
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Remove every key below a path: what arrays keep through their stacks, then the rest."""
+        self._check_writable()
+        folder = prefix if prefix in {"", "/"} or prefix.endswith("/") else prefix + "/"
+        array = await self._array_of(folder)
+        if array is not None:
+            array.check(writes=True)
+            await array.store.delete_dir(prefix)
+        else:
+            keys = [key async for key in self._store.list_prefix(folder) if key.endswith(DOCUMENT)]
+            for path, each in (await self._transformed(keys)).items():
+                each.check(writes=True)
+                await each.store.delete_dir(path)
+            if folder == "":
+                await self._store.clear()
+            else:
+                await self._store.delete_dir(prefix)
+        self._forget(folder)
+
+
+def as_entries(transformers: Any) -> list[JSON]:
+    """Layers, or their JSON, as an array's document names them."""
+    return [each.to_json() if isinstance(each, StorageTransformer) else each for each in transformers]

@@ -1,0 +1,35 @@
+"""Other keys below than above: the layer, and the rules that it takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...base.lazy import loader
+
+if TYPE_CHECKING:
+    from .chunk_rules import Chunks as Chunks
+    from .chunk_rules import Draft as Draft
+    from .layer import Rekey as Rekey
+    from .rules import Functions as Functions
+    from .rules import Keys as Keys
+    from .rules import Prefix as Prefix
+    from .rules import Rule as Rule
+
+_HOMES = {
+    "Chunks": "chunk_rules",
+    "Draft": "chunk_rules",
+    "Functions": "rules",
+    "Keys": "rules",
+    "Prefix": "rules",
+    "Rekey": "layer",
+    "Rule": "rules",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 -- the table says it once
+
+
+__getattr__ = loader(__name__, _HOMES, globals())
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,80 @@
+"""The arrays of a store and their numbers of axes, as its metadata say: for rules about chunk keys."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from zarr.abc.store import Store
+from zarr.core.buffer import default_buffer_prototype
+
+from ...core.errors import MetadataError
+from ...core.json_text import excerpt
+from .chunk_rules import META_ROOT
+
+AT_ONCE: Final = 32
+"""Documents that are read at the same time."""
+
+
+async def documents_of_arrays(
+    store: Store, shown: Callable[[str], str | None] = lambda key: key
+) -> dict[str, int]:
+    """The documents of all arrays in a store, of Zarr v2, v3 and the draft, with their numbers of axes.
+
+    `shown` says under which key a stored one is seen, if it is; the documents have those keys.
+    MetadataError for a document that cannot be read: its array's chunks would not be found.
+    """
+    keys = {}
+    async for key in store.list_prefix(""):
+        name = shown(key)
+        if name is not None and array_of(name) is not None:
+            keys[key] = name
+    found: dict[str, int] = {}
+    for some in batched(keys, AT_ONCE):
+        values = await asyncio.gather(*(store.get(key, default_buffer_prototype()) for key in some))
+        for key, value in zip(some, values, strict=True):
+            ndim = None if value is None else _axes(key, keys[key], value.to_bytes())
+            if ndim is not None:
+                found[keys[key]] = ndim
+    return found
+
+
+async def arrays_in(store: Store) -> dict[str, int]:
+    """The number of axes of each array in a store, by its path. MetadataError as above."""
+    documents = await documents_of_arrays(store)
+    return {path: ndim for key, ndim in documents.items() if (path := array_of(key)) is not None}
+
+
+def batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    """The items in lists of at most this size (itertools has it from Python 3.12 on)."""
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some
+
+
+def array_of(key: str) -> str | None:
+    """The path of the node that may be an array if this is its document; None for other keys."""
+    folder, _, name = key.rpartition("/")
+    if key == META_ROOT + ".array.json":
+        return ""
+    if key.startswith(META_ROOT + "/") and name.endswith(".array.json"):
+        return key.removeprefix(META_ROOT + "/").removesuffix(".array.json")
+    return folder if name in {"zarr.json", ".zarray"} else None
+
+
+def _axes(key: str, name: str, text: bytes) -> int | None:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise MetadataError("layer 'rekey': a document is no JSON", key=key, found=str(error)) from None
+    if not isinstance(document, dict):
+        raise MetadataError("layer 'rekey': a document is no JSON object", key=key, found=excerpt(document))
+    if name.endswith("zarr.json") and document.get("node_type") != "array":
+        return None
+    shape = document.get("shape")
+    if not isinstance(shape, list):
+        raise MetadataError("layer 'rekey': an array has a shape", key=key, found=excerpt(shape))
+    return len(shape)

@@ -1,0 +1,248 @@
+"""Rules for the chunk keys of known arrays: another encoding or separator, and the draft's layout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, Self, TypeAlias
+
+from ...base.chunk_names import DRAFT_ROOT, ChunkEncoding, ChunkNames
+from ...core.errors import UsageError
+from ...core.json_text import JSON, JSONObject, excerpt
+from ...core.paths import join
+from .rules import Arrays, Exchange, folder_of
+
+Part: TypeAlias = tuple[str, int]
+"""What may stand between two slashes: this text, then so many indexes with dots between them."""
+
+_INDEXES: Final = re.compile(r"(?:0|[1-9][0-9]{0,18})(?:\.(?:0|[1-9][0-9]{0,18}))*")
+META_ROOT: Final = "meta/root"
+"""Where a draft archive keeps its metadata: `meta/root/<path>.array.json` and `.group.json`
+(zarr-v3-core-draft-2022-05, "Storage keys"; zarr-python 2.18.7)."""
+
+
+class Chunks(Exchange):
+    """Keeps chunks that are named `above` as `below`: v2, default or draft, with either separator.
+
+    `arrays` has the number of axes of each array by its path; None means that the metadata in the
+    store say it. Nothing else is touched: not the chunks of arrays that are not there, nor keys with
+    more or fewer indexes than an array has axes.
+    """
+
+    name = "chunks"
+
+    def __init__(self, *, above: JSON = "default", below: JSON = "v2", arrays: Arrays | None = None) -> None:
+        self.above, self.below = ChunkEncoding.from_json(above), ChunkEncoding.from_json(below)
+        self.arrays: dict[str, int] | None = None
+        self._names: dict[str, tuple[ChunkNames, ChunkNames]] = {}
+        if arrays is not None:
+            self.know(arrays)
+
+    def know(self, arrays: Arrays) -> None:
+        """Take these arrays, once; UsageError where their chunks cannot be told apart."""
+        if not hasattr(arrays, "items"):
+            raise UsageError(
+                f"rule {self.name!r}: bad arrays", found=excerpt(arrays), expected='{"path": number of axes}'
+            )
+        self.arrays = dict(sorted(arrays.items()))
+        self._names = {
+            path: (ChunkNames(path, ndim, self.above), ChunkNames(path, ndim, self.below))
+            for path, ndim in self.arrays.items()
+        }
+        for side in (0, 1):
+            _apart([names[side] for names in self._names.values()], self.name)
+
+    @property
+    def knows(self) -> bool:
+        """Whether it has been said which arrays there are."""
+        return self.arrays is not None
+
+    def with_arrays(self, arrays: Arrays) -> Self:
+        """The same rule for these arrays."""
+        rule = type(self)(above=self.above, below=self.below)
+        rule.know(arrays)
+        return rule
+
+    def there(self, key: str) -> str | None:
+        """As `Exchange.there`."""
+        return self._translate(key, self.above, 0)
+
+    def back(self, key: str) -> str | None:
+        """As `Exchange.back`."""
+        return self._translate(key, self.below, 1)
+
+    def _translate(self, key: str, encoding: ChunkEncoding, side: int) -> str | None:
+        root = encoding.root + "/" if encoding.root else ""
+        if self.above == self.below or not key.startswith(root):
+            return None
+        for path in _ancestors(key[len(root) :]):
+            if (names := self._names.get(path)) is not None:
+                chunk = names[side].coordinates(key)
+                if chunk is not None:
+                    return names[1 - side].key(chunk)
+        return None
+
+    def cover(self, prefix: str) -> tuple[str, ...]:
+        """As `Rule.cover`."""
+        roots = {encoding.root for encoding in (self.above, self.below)} - {""}
+        if not roots:
+            # Chunks change their names within their array's folder.
+            array = next((p for p in _ancestors(prefix, top_first=True) if p in self._names), None)
+            return (prefix,) if array is None else (array + "/" if array else "",)
+        return self._cover_with(prefix, {root + "/" for root in roots})
+
+    def _cover_with(self, prefix: str, trees: set[str]) -> tuple[str, ...]:
+        """The cover where chunks, or documents, are kept in trees of their own."""
+        tops = {tree.split("/", 1)[0] for tree in trees}
+        mixed = any(path.split("/", 1)[0] in tops for path in self._names)
+        if mixed or any(tree.startswith(prefix) or prefix.startswith(tree) for tree in trees):
+            return ("",)
+        array = next((p for p in _ancestors(prefix, top_first=True) if p in self._names), None)
+        folder = folder_of(prefix) if array is None else array + "/" if array else ""
+        return (folder, *(tree + folder for tree in sorted(trees)))
+
+    def image(self, folder: str) -> str | None:
+        """As `Rule.image`: chunks stay in their array's folder."""
+        plain = not self.above.root and not self.below.root
+        return folder if plain and self.cover(folder) == (folder,) else None
+
+    def renames(self, folder: str) -> bool:
+        """As `Rule.renames`: in an array's own folder."""
+        return folder[:-1] in self._names
+
+    @property
+    def configuration(self) -> JSONObject:
+        """The encodings and the arrays."""
+        return {"above": self.above.to_json(), "below": self.below.to_json(), "arrays": self.arrays}
+
+
+class Draft(Chunks):
+    """Shows an archive in the 2022 draft's layout under the keys of Zarr v3; documents stay as they are.
+
+    `a/c/0/1` is kept as `data/root/a/c0/1`, `a/zarr.json` as `meta/root/a.array.json` if `a` is one of
+    `arrays`, else as `meta/root/a.group.json`. `above` is the chunk key encoding above, `separator`
+    the one below. With `reverse` the draft's keys are above and those of Zarr v3 below.
+    """
+
+    name = "draft"
+
+    def __init__(
+        self,
+        *,
+        above: JSON = "default",
+        separator: str = "/",
+        reverse: bool = False,
+        arrays: Arrays | None = None,
+    ) -> None:
+        self.reverse = reverse
+        below = {"name": "draft", "configuration": {"separator": separator, "root": DRAFT_ROOT}}
+        super().__init__(above=above, below=below, arrays=arrays)
+
+    def with_arrays(self, arrays: Arrays) -> Self:
+        """The same rule for these arrays."""
+        rule = type(self)(above=self.above, separator=self.below.separator, reverse=self.reverse)
+        rule.know(arrays)
+        return rule
+
+    def there(self, key: str) -> str | None:
+        """As `Exchange.there`."""
+        return self._to_ratified(key) if self.reverse else self._to_draft(key)
+
+    def back(self, key: str) -> str | None:
+        """As `Exchange.back`."""
+        return self._to_draft(key) if self.reverse else self._to_ratified(key)
+
+    def _to_draft(self, key: str) -> str | None:
+        path = "" if key == "zarr.json" else key.removesuffix("/zarr.json")
+        if path == key or (not path and key != "zarr.json"):
+            return super().there(key)
+        kind = "array" if path in self._names else "group"
+        return META_ROOT + (f"/{path}" if path else "") + f".{kind}.json"
+
+    def _to_ratified(self, key: str) -> str | None:
+        for kind in ("array", "group"):
+            stem = key.removesuffix(f".{kind}.json")
+            if stem == key or not stem.startswith(META_ROOT):
+                continue
+            path = stem[len(META_ROOT) + 1 :]
+            known = stem == META_ROOT or (stem.startswith(META_ROOT + "/") and path != "")
+            if known and (path in self._names) == (kind == "array"):
+                return join(path, "zarr.json")
+        return super().back(key)
+
+    def cover(self, prefix: str) -> tuple[str, ...]:
+        """As `Rule.cover`."""
+        trees = {DRAFT_ROOT + "/", "meta/"}
+        found = self._cover_with(prefix, trees)
+        if found == ("",):
+            return found
+        # The document of `a` lies beside the folder of what is in `a`.
+        beside = folder_of(found[0][:-1])
+        documents = META_ROOT + "/" + beside if found[0] else "meta/"
+        return (found[0], DRAFT_ROOT + "/" + found[0], documents)
+
+    def image(self, folder: str) -> str | None:
+        """As `Rule.image`: documents lie in another tree, so there is none."""
+        return None
+
+    @property
+    def configuration(self) -> JSONObject:
+        """The options."""
+        return {
+            "above": self.above.to_json(),
+            "separator": self.below.separator,
+            "reverse": self.reverse,
+            "arrays": self.arrays,
+        }
+
+
+def _ancestors(key: str, *, top_first: bool = False) -> Iterator[str]:
+    """The paths of the folders that a key lies in, the root's last (or first)."""
+    ends = [place for place, letter in enumerate(key) if letter == "/"]
+    if top_first:
+        yield ""
+        yield from (key[:end] for end in ends)
+    else:
+        yield from (key[:end] for end in reversed(ends))
+        yield ""
+
+
+def _apart(all_names: list[ChunkNames], rule: str) -> None:
+    """UsageError where a key could name a chunk of two arrays: one lies where the other's chunks are."""
+    by_path = {names.path: names for names in all_names}
+    for names in all_names:
+        for path in _ancestors(names.path) if names.path else ():
+            outer = by_path.get(path)
+            if outer is not None and _meet(_parts(outer), _parts(names)):
+                raise UsageError(
+                    f"rule {rule!r} is not one-to-one: an array lies where another has its chunks",
+                    node=names.path,
+                    found=f"chunk keys {names.encoding} of {outer.ndim} axes in {path or 'the root'!r}",
+                )
+
+
+def _parts(names: ChunkNames) -> list[Part]:
+    """What the keys of an array look like, part by part."""
+    folders: list[Part] = [(part, 0) for part in names.folder.split("/")[:-1]]
+    if names.ndim == 0:
+        return [*folders, (names.key(())[len(names.folder) :], 0)]
+    if names.encoding.separator == ".":
+        return [*folders, (names.head, names.ndim)]
+    return [*folders, (names.head, 1), *[("", 1)] * (names.ndim - 1)]
+
+
+def _meet(one: list[Part], other: list[Part]) -> bool:
+    """Whether some key fits both."""
+    return len(one) == len(other) and all(map(_parts_meet, one, other))
+
+
+def _parts_meet(one: Part, other: Part) -> bool:
+    if one[1] and other[1]:
+        return one == other
+    if one[1]:
+        one, other = other, one
+    if not other[1]:
+        return one[0] == other[0]
+    text, (head, count) = one[0], other
+    rest = text[len(head) :]
+    return text.startswith(head) and bool(_INDEXES.fullmatch(rest)) and rest.count(".") == count - 1

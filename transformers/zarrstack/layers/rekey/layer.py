@@ -1,0 +1,249 @@
+"""`Rekey`: other keys below than above, by rules that map them both ways."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, Self
+
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype
+
+from ...base.transformer import StorageTransformer
+from ...core.errors import UsageError
+from ...core.json_text import JSON, JSONObject, excerpt
+from .arrays import array_of, documents_of_arrays
+from .chunk_rules import Chunks, Draft
+from .rules import Functions, Keys, Prefix, Rule, read_json
+
+RULES: Final[dict[str, Any]] = {rule.name: rule for rule in (Prefix, Chunks, Draft, Keys)}
+"""Rules by their names in JSON; `Functions` has no JSON form."""
+
+
+class Rekey(StorageTransformer):
+    """Keeps the value of each key under the key that the rules make of it.
+
+    `rules` go from the array down to the store: rule objects or their JSON, or the name of a JSON
+    file with a list of them. A rule for chunks that names no arrays learns them from the metadata in
+    the store when the layer gets its store, and not again: arrays made later are not known to it.
+
+    A key that the rules have no place for (above, `Prefix` and `Functions` can say so) is missing
+    when it is read, and a UsageError when it is written.
+    """
+
+    name = "rekey"
+    short = "rules"
+
+    def __init__(self, store: Store | None = None, *, rules: Sequence[Rule | JSON] | str) -> None:
+        super().__init__(store)
+        given = read_json(rules) if isinstance(rules, str) else rules
+        if not isinstance(given, list | tuple):
+            raise UsageError("layer 'rekey': rules are a list", found=excerpt(given))
+        self._rules = tuple(parse_rule(rule) for rule in given)
+        if store is not None:
+            self._learn(store)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The rules, with the arrays they know."""
+        return {"rules": list(self._rules)}
+
+    @property
+    def configuration(self) -> JSONObject:
+        """The rules as JSON; UsageError for one that has none."""
+        return {"rules": [rule.to_json() for rule in self._rules]}
+
+    def bind(self, store: Store) -> Self:
+        """This layer, given its store."""
+        super().bind(store)
+        self._learn(store)
+        return self
+
+    def _learn(self, store: Store) -> None:
+        """Tell the rules that ask for them which arrays the store has, from the lowest rule up."""
+        asking = [
+            place for place, rule in enumerate(self._rules) if isinstance(rule, Chunks) and not rule.knows
+        ]
+        if not asking:
+            return
+        from zarr.core.sync import sync
+
+        last = asking[-1]
+        below = self._rules[last + 1 :]
+        documents = sync(documents_of_arrays(store, lambda key: _up(key, below)))
+        learned: list[Rule] = []
+        for rule in reversed(self._rules[: last + 1]):
+            if isinstance(rule, Chunks) and not rule.knows:
+                paths = ((array_of(key), ndim) for key, ndim in documents.items())
+                rule = rule.with_arrays({path: ndim for path, ndim in paths if path is not None})  # noqa: PLW2901
+            learned.append(rule)
+            # Rules further up see the documents where this rule shows them.
+            documents = {shown: n for key, n in documents.items() if (shown := rule.up(key)) is not None}
+        self._rules = (*reversed(learned), *below)
+
+    # -- keys -----------------------------------------------------------------------------------
+
+    def down(self, key: str) -> str | None:
+        """Under which key the store below keeps this one; None if there is no place for it."""
+        found: str | None = key
+        for rule in self._rules:
+            if found is None:
+                return None
+            found = rule.down(found)
+        return found
+
+    def up(self, key: str) -> str | None:
+        """The key under which one of the store below is seen; None if it is not."""
+        return _up(key, self._rules)
+
+    def _place(self, key: str) -> str:
+        place = self.down(key)
+        if place is None:
+            raise UsageError(
+                f"layer {self.name!r}: the rules have no place for this key",
+                key=key,
+                found=", ".join(map(repr, self._rules)),
+            )
+        return place
+
+    def _cover(self, prefix: str) -> list[str]:
+        """The prefixes to list below, none within another, for the keys above that have this one."""
+        prefixes: tuple[str, ...] = (prefix,)
+        for rule in self._rules:
+            prefixes = tuple(dict.fromkeys(below for each in prefixes for below in rule.cover(each)))
+        return [
+            one for one in prefixes if not any(one != other and one.startswith(other) for other in prefixes)
+        ]
+
+    def _folder_below(self, prefix: str, *, same_names: bool = False) -> str | None:
+        """The path below of the folder that holds just the keys of this one, if there is one."""
+        found: str | None = prefix.strip("/") + "/" if prefix.strip("/") else ""
+        for rule in self._rules:
+            if found is None or (same_names and rule.renames(found)):
+                return None
+            found = rule.image(found)
+        return None if found is None else found.rstrip("/")
+
+    # -- values ---------------------------------------------------------------------------------
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """The value or a range of it; None when the key is missing, or has no place below."""
+        place = self.down(key)
+        return None if place is None else await self._store.get(place, prototype, byte_range)
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """Write a whole value; UsageError for a key that has no place below."""
+        self._check_writable()
+        await self._store.set(self._place(key), value)
+
+    async def delete(self, key: str) -> None:
+        """Remove a key; a missing one is no error."""
+        self._check_writable()
+        place = self.down(key)
+        if place is not None:
+            await self._store.delete(place)
+
+    def get_sync(
+        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """As `get`, without an event loop."""
+        place = self.down(key)
+        below: Any = self._store
+        found: Buffer | None = None
+        if place is not None:
+            found = below.get_sync(place, prototype=prototype, byte_range=byte_range)
+        return found
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """As `set`, without an event loop."""
+        self._check_writable()
+        below: Any = self._store
+        below.set_sync(self._place(key), value)
+
+    def delete_sync(self, key: str) -> None:
+        """As `delete`, without an event loop."""
+        self._check_writable()
+        place = self.down(key)
+        below: Any = self._store
+        if place is not None:
+            below.delete_sync(place)
+
+    async def set_if_not_exists(self, key: str, value: Buffer) -> None:
+        """Write a value where there is none, as safely as the store below does."""
+        self._check_writable()
+        await self._store.set_if_not_exists(self._place(key), value)
+
+    async def exists(self, key: str) -> bool:
+        """Whether the key has a value."""
+        place = self.down(key)
+        return place is not None and await self._store.exists(place)
+
+    async def getsize(self, key: str) -> int:
+        """Length of the value in bytes; FileNotFoundError when it is missing."""
+        place = self.down(key)
+        if place is None:
+            raise FileNotFoundError(key)
+        return await self._store.getsize(place)
+
+    # -- listing --------------------------------------------------------------------------------
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Every key that starts with this text, as it is called above."""
+        for below in self._cover(prefix):
+            async for place in self._store.list_prefix(below):
+                key = self.up(place)
+                if key is not None and key.startswith(prefix):
+                    yield key
+
+    def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """The names right below a path, each once."""
+        same = self._folder_below(prefix, same_names=True)
+        return self._list_dir(prefix) if same is None else self._store.list_dir(same)
+
+    async def is_empty(self, prefix: str) -> bool:
+        """Whether no key lies below a path."""
+        same = self._folder_below(prefix)
+        return await super().is_empty(prefix) if same is None else await self._store.is_empty(same)
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Remove every key below a path, and no other."""
+        self._check_writable()
+        same = self._folder_below(prefix)
+        if same is not None:
+            # `delete_dir("")` of a LocalStore removes its root.
+            await (self._store.delete_dir(same) if same else self._store.clear())
+            return
+        keys = [key async for key in self.list_prefix(prefix.strip("/") + "/" if prefix.strip("/") else "")]
+        await asyncio.gather(*(self.delete(key) for key in keys))
+
+
+def _up(key: str, rules: Sequence[Rule]) -> str | None:
+    found: str | None = key
+    for rule in reversed(rules):
+        if found is None:
+            return None
+        found = rule.up(found)
+    return found
+
+
+def parse_rule(data: Rule | JSON) -> Rule:
+    """A rule from its JSON; UsageError for an unknown name or option."""
+    if isinstance(data, Rule):
+        return data
+    name = data.get("name") if isinstance(data, dict) else data
+    make = RULES.get(name) if isinstance(name, str) else None
+    configuration = data.get("configuration", {}) if isinstance(data, dict) else {}
+    if make is None or not isinstance(configuration, dict):
+        raise UsageError("layer 'rekey': unknown rule", found=excerpt(data), expected=", ".join(RULES))
+    import inspect
+
+    known = [name for name in inspect.signature(make.__init__).parameters if name != "self"]
+    if unknown := sorted(set(configuration) - set(known)):
+        raise UsageError(f"rule {name!r} has no option {unknown[0]!r}", expected=", ".join(known))
+    rule: Rule = make(**configuration)
+    return rule
+
+
+__all__ = ["Chunks", "Draft", "Functions", "Keys", "Prefix", "Rekey", "Rule"]

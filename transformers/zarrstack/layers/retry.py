@@ -1,0 +1,240 @@
+"""`Retry`: what fails for the moment is tried again, after growing delays."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, TypeVar
+
+from zarr.abc.store import Store
+
+from ..base.descend import descend
+from ..base.intercept import Around, Call
+from ..base.option_checks import either, given, number
+from ..core.errors import StorageError
+from ..system import transient_errors
+from ..system.clock import Clock
+from ..system.fork_safety import forget_in_children
+
+T = TypeVar("T")
+
+LOGGER: Final = "zarrstack.retry"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retried:
+    """One retry that is about to happen."""
+
+    operation: str
+    key: str
+    attempt: int
+    """Which attempt failed; the first is 1."""
+    delay: float
+    """Seconds until the next one."""
+    error: Exception
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operation} {self.key!r}: attempt {self.attempt} failed, "
+            f"the next is in {self.delay:.2f} s ({type(self.error).__name__}: {self.error})"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryFigures:
+    """What a `Retry` has done so far."""
+
+    retries: int
+    given_up: int
+    """Operations that failed although they were repeated as often as allowed."""
+    waited: float
+    """Seconds, summed over all operations."""
+
+
+class _Counts:
+    def __init__(self) -> None:
+        self.after_fork()
+        self.retries = self.given_up = 0
+        self.waited = 0.0
+        forget_in_children(self)
+
+    def after_fork(self) -> None:
+        self.guard = threading.Lock()
+
+
+class Retry(Around):
+    """Repeats an operation whose error may pass, up to `attempts` times within `budget` seconds.
+
+    Delays grow from `first` by `factor` to `longest` seconds, each shortened by chance by up to
+    the share `jitter`, so that many clients do not come back at the same moment. A server's
+    `Retry-After` is honoured. Whether an error may pass is asked of `may_pass`, then of the stores
+    below that have a method `may_pass(error)`; None means 'I do not know'. Nobody is asked
+    about what is not found. `report` is called with each `Retried`; without it, they are warnings
+    of the logger "zarrstack.retry".
+    """
+
+    name = "retry"
+    transparent = True
+    short: ClassVar[str] = "attempts"
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        attempts: int = 8,
+        first: float = 0.1,
+        factor: float = 2.0,
+        longest: float = 20.0,
+        jitter: float = 0.5,
+        budget: float = 120.0,
+        may_pass: Callable[[Exception], bool | None] | None = None,
+        report: Callable[[Retried], Any] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(store)
+        self.attempts: int = number(self, "attempts", attempts, least=1, whole=True)
+        self.first: float = number(self, "first", first)
+        self.factor: float = number(self, "factor", factor, least=1)
+        self.longest: float = number(self, "longest", longest)
+        self.jitter: float = number(self, "jitter", jitter, most=1)
+        self.budget: float = number(self, "budget", budget)
+        self._asked = either(self, "may_pass", may_pass, callable, "a function of an error")
+        self._report = either(self, "report", report, callable, "a function of one report")
+        either(self, "clock", clock, lambda value: isinstance(value, Clock), "a zarrstack.system.clock.Clock")
+        self._clock = clock or Clock()
+        self._options = given(
+            self, attempts=attempts, first=first, factor=factor, longest=longest, jitter=jitter,
+            budget=budget, may_pass=may_pass, report=report, clock=clock,
+        )  # fmt: skip
+        self._counts = _Counts()
+
+    @property
+    def figures(self) -> RetryFigures:
+        """Retries, operations given up, and seconds waited, since the layer was made."""
+        counts = self._counts
+        with counts.guard:
+            return RetryFigures(retries=counts.retries, given_up=counts.given_up, waited=counts.waited)
+
+    def delays(self) -> Iterator[float]:
+        """The delays between attempts, before chance shortens them; one fewer than attempts."""
+        delay = min(self.first, self.longest)
+        for _ in range(self.attempts - 1):
+            yield delay
+            delay = min(delay * self.factor, self.longest)
+
+    async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
+        trial = _Trial(self, call)
+        while True:
+            try:
+                return await act()
+            except Exception as error:
+                delay = trial.delay_after(error)
+                if delay is None:
+                    raise
+            await self._clock.sleep(delay)
+
+    def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
+        trial = _Trial(self, call)
+        while True:
+            try:
+                return act()
+            except Exception as error:
+                delay = trial.delay_after(error)
+                if delay is None:
+                    raise
+            self._clock.sleep_sync(delay)
+
+    async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
+        # A listing that breaks off begins again; what was given before is not given twice.
+        trial, seen = _Trial(self, call), set[str]()
+        while True:
+            names = begin()
+            try:
+                while True:
+                    try:
+                        name = await anext(names)
+                    except StopAsyncIteration:
+                        return
+                    except Exception as error:
+                        delay = trial.delay_after(error)
+                        if delay is None:
+                            raise
+                        break
+                    if name not in seen:
+                        seen.add(name)
+                        yield name
+            finally:
+                if isinstance(names, AsyncGenerator):
+                    await names.aclose()
+            await self._clock.sleep(delay)
+
+    def _may_pass(self, error: Exception) -> bool:
+        if transient_errors.is_not_found(error):
+            return False
+        opinions = (getattr(store, "may_pass", None) for store in descend(self._store))
+        for ask in (self._asked, *opinions):
+            if callable(ask) and (answer := ask(error)) is not None:
+                return bool(answer)
+        return transient_errors.may_pass(error)
+
+
+class _Trial:
+    """The attempts at one operation."""
+
+    __slots__ = ("_attempt", "_began", "_call", "_delays", "_layer")
+
+    def __init__(self, layer: Retry, call: Call) -> None:
+        self._layer, self._call, self._attempt = layer, call, 0
+        self._began = layer._clock.now()  # noqa: SLF001 one thing in two classes
+        self._delays: Iterator[float] | None = None
+
+    def delay_after(self, error: Exception) -> float | None:
+        """Seconds to wait before the next attempt; None when the error will not pass.
+
+        StorageError when attempts or budget are used up.
+        """
+        layer = self._layer
+        self._attempt += 1
+        if not layer._may_pass(error):  # noqa: SLF001
+            return None
+        if self._delays is None:
+            self._delays = layer.delays()
+        delay = next(self._delays, None)
+        spent = layer._clock.now() - self._began  # noqa: SLF001
+        if delay is not None:
+            delay *= 1 - layer.jitter * random.random()
+            delay = max(delay, transient_errors.wanted_wait(error))
+        counts = layer._counts  # noqa: SLF001
+        if delay is None or spent + delay > layer.budget:
+            if self._attempt == 1:
+                return None  # nothing was repeated: the error stands as it is
+            with counts.guard:
+                counts.given_up += 1
+            raise StorageError(
+                f"layer {layer.name!r}: {self._call.operation} fails again and again",
+                key=self._call.key,
+                found=f"{type(error).__name__}: {error}, after {self._attempt} attempts in {spent:.1f} s",
+                advice="Wait until the storage answers again, or allow more attempts or a larger budget.",
+            ) from error
+        with counts.guard:
+            counts.retries += 1
+            counts.waited += delay
+        self._tell(
+            Retried(
+                operation=self._call.operation,
+                key=self._call.key,
+                attempt=self._attempt,
+                delay=delay,
+                error=error,
+            )
+        )
+        return delay
+
+    def _tell(self, retried: Retried) -> None:
+        if self._layer._report is None:  # noqa: SLF001
+            logging.getLogger(LOGGER).warning("%s", retried)
+        else:
+            self._layer._report(retried)  # noqa: SLF001

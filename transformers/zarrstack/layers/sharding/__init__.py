@@ -1,0 +1,1 @@
+"""Chunk keys above, shards below."""

@@ -1,0 +1,109 @@
+"""The keys of chunks from the keys of their shards: exact listings over a sharded array."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from zarr.abc.store import Store
+
+from ...base.chunk_names import ChunkNames
+from ...core.grid.chunk_keys_v3 import KeyEncoding
+from ...core.paths import prefix_of
+from .shard import Place, ShardForm
+
+MOST_AT_ONCE: Final = 32
+"""Indexes that are read at the same time."""
+
+
+async def list_below(
+    store: Store,
+    prefix: str,
+    names: ChunkNames,
+    form: ShardForm,
+    keys_in: Callable[[str, Place], Awaitable[list[str]]],
+) -> AsyncIterator[str]:
+    """Every key above that starts with `prefix`; `keys_in` gives the chunk keys of a shard."""
+    region = names.region
+    if not prefix.startswith(region) and not region.startswith(prefix):
+        async for key in store.list_prefix(prefix):
+            yield key
+        return
+    shards = prefix if region.startswith(prefix) else _shards_of(prefix, names, form)
+    both = prefix.startswith(shards)
+    if not both:
+        async for key in store.list_prefix(prefix):
+            if names.coordinates(key) is None:
+                yield key
+    batch: list[tuple[str, Place]] = []
+    size = 1  # who asks whether there is anything reads one index
+    async for key in store.list_prefix(shards):
+        if (shard := names.coordinates(key)) is not None:
+            batch.append((key, shard))
+        elif both and key.startswith(prefix):
+            yield key
+        if len(batch) >= size:
+            for found in await _expand(batch, keys_in):
+                if found.startswith(prefix):
+                    yield found
+            batch, size = [], min(2 * size, MOST_AT_ONCE)
+    for found in await _expand(batch, keys_in):
+        if found.startswith(prefix):
+            yield found
+
+
+async def _expand(
+    batch: list[tuple[str, Place]], keys_in: Callable[[str, Place], Awaitable[list[str]]]
+) -> list[str]:
+    groups = await asyncio.gather(*(keys_in(key, shard) for key, shard in batch))
+    return [key for group in groups for key in group]
+
+
+def _shards_of(prefix: str, names: ChunkNames, form: ShardForm) -> str:
+    """The folder below that holds all shards of the chunks whose keys start with `prefix`.
+
+    Whole indexes in the prefix narrow it, where indexes are folders.
+    """
+    if names.encoding.separator != "/":
+        return names.folder
+    indexes = prefix[len(names.region) :].split("/")[:-1]
+    leading = KeyEncoding("v2", "/").coordinates("/".join(indexes), len(indexes)) if indexes else ()
+    if not leading or len(leading) >= names.ndim:
+        return names.folder
+    return names.region + "".join(f"{n // count}/" for n, count in zip(leading, form.chunks, strict=False))
+
+
+async def list_names(
+    store: Store,
+    prefix: str,
+    names: ChunkNames,
+    list_prefix: Callable[[str], AsyncIterator[str]],
+) -> AsyncIterator[str]:
+    """The names right below a path above, each once; a folder only where something lies in it."""
+    path = prefix.strip("/")
+    folder = prefix_of(path)
+    inside = folder.startswith(names.region)
+    if not inside and not names.region.startswith(folder):
+        async for name in store.list_dir(prefix):
+            yield name
+        return
+    # The name that leads to the chunks, if it is not part of the chunks' own names.
+    on_the_way, slash, _ = names.region[len(folder) :].partition("/")
+    if inside or not slash:
+        seen = set()
+        async for key in list_prefix(folder):
+            name = key[len(folder) :].split("/", 1)[0]
+            if name not in seen:
+                seen.add(name)
+                yield name
+        return
+    async for name in store.list_dir(prefix):
+        if name != on_the_way or await _leads_somewhere(store, folder + name, list_prefix):
+            yield name
+
+
+async def _leads_somewhere(store: Store, path: str, list_prefix: Callable[[str], AsyncIterator[str]]) -> bool:
+    async for _ in list_prefix(path + "/"):
+        return True
+    return await store.exists(path)

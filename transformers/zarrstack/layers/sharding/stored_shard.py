@@ -1,0 +1,162 @@
+"""One shard object in a store: read in parts, each proven to be what the index says, and rewritten."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
+
+from ...core.errors import ChunkError
+from ...core.grid.shard_index import ShardIndex
+from .shard import Change, Place, ShardForm, apply
+
+PROOF_BYTES: Final = 2**16
+"""How far a read may go on past a chunk to see that its shard is long enough, instead of a second read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredShard:
+    """The shard at `key` of `store`, which need not exist; `node` is its array, for messages."""
+
+    store: Store
+    key: str
+    form: ShardForm
+    node: str
+
+    async def open(self) -> OpenShard:
+        """The shard with its index, by one ranged read; without an index where there is no shard.
+
+        ChunkError for an index that is none.
+        """
+        size = self.form.index_size
+        at_end = self.form.index.location == "end"
+        where = SuffixByteRequest(size) if at_end else RangeByteRequest(0, size)
+        data = await self.store.get(self.key, default_buffer_prototype(), where)
+        if data is None:
+            return OpenShard(shard=self, index=None)
+        with self._named():
+            return OpenShard(shard=self, index=self.form.parse_index(data.to_bytes()))
+
+    async def rewrite(self, changes: Sequence[Change]) -> None:
+        """Change chunks; without any left the shard is removed. ChunkError if what stays cannot be read."""
+        chunks: dict[Place, Any] = {}
+        known = not self.form.replaces_all(changes)
+        if known:
+            old = await self.store.get(self.key, default_buffer_prototype())
+            if old is not None:
+                with self._named():
+                    chunks.update(self.form.open(content(old)))
+        if not apply(chunks, changes) and known:
+            return
+        if chunks:
+            new = default_buffer_prototype().buffer.from_bytes(self.form.close(chunks))
+            await self.store.set(self.key, new)
+        else:
+            await self.store.delete(self.key)
+
+    def error(self, message: str, **fields: Any) -> ChunkError:
+        """What is wrong with the shard, with its key and the layer named."""
+        return ChunkError(f"layer 'sharding': {message}", node=self.node, key=self.key, **fields)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Put the key and the layer into what is said about a shard's bytes."""
+        try:
+            yield
+        except ChunkError as error:
+            told = error.problem
+            raise self.error(
+                told.message, found=told.found, expected=told.expected, advice=told.advice
+            ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenShard:
+    """A shard whose index has been read; the index is None where there is no shard."""
+
+    shard: StoredShard
+    index: ShardIndex | None
+
+    def __contains__(self, place: Place) -> bool:
+        return self._slice(place) is not None
+
+    def _slice(self, place: Place) -> slice | None:
+        return None if self.index is None else self.index.get(place)
+
+    async def getsize(self, place: Place) -> int | None:
+        """Bytes of a chunk; None if it is missing.
+
+        One small read shows that the shard is as long as its index says.
+        """
+        chunk = self._slice(place)
+        # An empty range is a read of the proof alone.
+        read = await self.get(place, default_buffer_prototype(), RangeByteRequest(0, 0))
+        return None if chunk is None or read is None else int(chunk.stop) - int(chunk.start)
+
+    async def get(
+        self, place: Place, prototype: BufferPrototype, byte_range: ByteRequest | None
+    ) -> Buffer | None:
+        """A chunk or a range of it, None if it is missing; ChunkError if the shard is too short for it.
+
+        A shard cut short or an offset that is too large would otherwise show bytes of the index,
+        or none, as a chunk. The proof is the last byte that must be there: it is read together with
+        the chunk where it is near, else by a read of its own at the same time.
+        """
+        chunk = self._slice(place)
+        if chunk is None:
+            return None
+        store, key = self.shard.store, self.shard.key
+        first, last = bounds(byte_range, chunk.stop - chunk.start)
+        start, stop = chunk.start + first, chunk.start + last
+        needed = self.shard.form.needed(chunk.stop)
+        if needed - stop <= PROOF_BYTES:
+            # One byte at least: some stores refuse to read nothing.
+            begin = min(start, needed - 1)
+            data = await store.get(key, prototype, RangeByteRequest(begin, needed))
+            complete = data is None or len(data) == needed - begin
+            skip = start - begin
+        else:
+            wanted = [RangeByteRequest(start, max(stop, start + 1)), RangeByteRequest(needed - 1, needed)]
+            data, proof = await asyncio.gather(*(store.get(key, prototype, each) for each in wanted))
+            complete = data is None or (len(data) >= stop - start and proof is not None and len(proof) == 1)
+            skip = 0
+        if not complete:
+            raise self.shard.error(
+                "a chunk lies outside its shard",
+                found=f"chunk {place}: offset {chunk.start}, length {chunk.stop - chunk.start}",
+                expected=f"an object of {needed} bytes or more",
+            )
+        return None if data is None else data[skip : skip + stop - start]
+
+
+def content(value: Buffer) -> memoryview:
+    """The bytes of a buffer, not copied where they lie in memory; TypeError for anything else."""
+    if not isinstance(value, Buffer):
+        raise TypeError(f"a store holds zarr's buffers, not values of type {type(value).__name__}")
+    return memoryview(value.as_numpy_array())  # type: ignore[arg-type]
+
+
+def bounds(byte_range: ByteRequest | None, length: int) -> tuple[int, int]:
+    """Start and stop of a request within a value of so many bytes, cut to the value.
+
+    As zarr 3.4.2's MemoryStore takes them: like a slice in Python. Past the end there is nothing, which
+    is no error, and negative places count from the end: never from that of a neighbour in the shard.
+    """
+    match byte_range:
+        case None:
+            part = slice(None)
+        case RangeByteRequest(start, end):
+            part = slice(start, end)
+        case OffsetByteRequest(offset):
+            part = slice(offset, None)
+        case SuffixByteRequest(suffix):
+            part = slice(max(0, length - suffix), None)
+        case _:
+            raise ValueError(f"Unexpected byte_range, got {byte_range}.")
+    first, last, _ = part.indices(length)
+    return first, max(first, last)

@@ -1,0 +1,137 @@
+"""`Throttle`: so many bytes and requests per second, and so many at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Any, ClassVar, TypeVar
+
+from zarr.abc.store import Store
+from zarr.core.buffer import Buffer
+
+from ..base.intercept import Around, Call
+from ..base.option_checks import either, given, number, unfit
+from ..core.sizes import parse_rate
+from ..system.clock import Clock
+from ..system.rate_limits import Bucket, Gate
+
+T = TypeVar("T")
+
+
+class Throttle(Around):
+    """Holds operations back, so that the store below gets no more than it is meant to.
+
+    `bytes_per_second` counts values read and written, a number or a text such as "50MB/s";
+    `requests_per_second` counts operations, a listing as one; `in_flight` is how many may be under
+    way at once. What was not used in the last `burst` seconds may be used at once. The limits hold
+    for all threads and event loops that use the layer, and for its read-only copies; a pickled
+    copy has limits of its own.
+    """
+
+    name = "throttle"
+    transparent = True
+    short: ClassVar[str] = "bytes_per_second"
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        bytes_per_second: float | str | None = None,
+        requests_per_second: float | str | None = None,
+        in_flight: int | None = None,
+        burst: float = 1.0,
+        clock: Clock | None = None,
+    ) -> None:
+        super().__init__(store)
+        self.bytes_per_second = self._rate("bytes_per_second", bytes_per_second)
+        self.requests_per_second = self._rate("requests_per_second", requests_per_second)
+        if in_flight is not None:
+            number(self, "in_flight", in_flight, least=1, whole=True)
+        number(self, "burst", burst)
+        either(self, "clock", clock, lambda value: isinstance(value, Clock), "a zarrstack.system.clock.Clock")
+        self._options = given(
+            self,
+            bytes_per_second=self.bytes_per_second,
+            requests_per_second=self.requests_per_second,
+            in_flight=in_flight,
+            burst=burst,
+            clock=clock,
+        )
+        self._clock = clock or Clock()
+        self._bytes = self._bucket(self.bytes_per_second, burst)
+        self._requests = self._bucket(self.requests_per_second, burst)
+        self._gate = None if in_flight is None else Gate(in_flight)
+
+    def _rate(self, option: str, value: Any) -> float | None:
+        rate = parse_rate(value) if isinstance(value, str) else value
+        if rate is None and value is not None:
+            raise unfit(self, option, value, 'a number, or a text such as "50MB/s" or "10"')
+        if rate is not None and number(self, option, rate) == 0:
+            raise unfit(self, option, value, "more than nothing")
+        return rate
+
+    def _bucket(self, rate: float | None, burst: float) -> Bucket | None:
+        return None if rate is None else Bucket(rate, burst, self._clock)
+
+    async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
+        await self._enter()
+        try:
+            await self._pay(self._requests, 1)
+            await self._pay(self._bytes, call.sent)
+            result = await act()
+            # How much a read brings is known only now: its reader waits, and so do those behind it.
+            await self._pay(self._bytes, len(result) if isinstance(result, Buffer) else None)
+        finally:
+            self._leave()
+        return result
+
+    def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
+        if self._gate is not None:
+            self._gate.enter_sync()
+        try:
+            self._pay_sync(self._requests, 1)
+            self._pay_sync(self._bytes, call.sent)
+            result = act()
+            self._pay_sync(self._bytes, len(result) if isinstance(result, Buffer) else None)
+        finally:
+            self._leave()
+        return result
+
+    async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
+        await self._pay(self._requests, 1)
+        names = begin()
+        while True:
+            # A place is held from step to step only: the reader may use this layer in between.
+            await self._enter()
+            try:
+                name = await anext(names)
+            except StopAsyncIteration:
+                return
+            finally:
+                self._leave()
+            yield name
+
+    async def _enter(self) -> None:
+        if self._gate is not None:
+            await self._gate.enter()
+
+    def _leave(self) -> None:
+        if self._gate is not None:
+            self._gate.leave()
+
+    async def _pay(self, bucket: Bucket | None, amount: int | None) -> None:
+        if bucket is None or not amount:
+            return
+        wait = bucket.take(amount)
+        if wait > 0:
+            try:
+                await self._clock.sleep(wait)
+            except BaseException:
+                bucket.give_back(amount)
+                raise
+
+    def _pay_sync(self, bucket: Bucket | None, amount: int | None) -> None:
+        if bucket is None or not amount:
+            return
+        wait = bucket.take(amount)
+        if wait > 0:
+            self._clock.sleep_sync(wait)

@@ -1,0 +1,1 @@
+"""Clock, fork safety, file locks, rate limits, transient errors."""

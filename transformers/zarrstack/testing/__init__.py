@@ -1,0 +1,31 @@
+"""The conformance suite of layers: for ours, for yours, and for any stack of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..base.lazy import loader
+
+if TYPE_CHECKING:
+    from .operations import KEYS as KEYS
+    from .suite import PIPELINES as PIPELINES
+    from .suite import LayerTests as LayerTests
+    from .suite import Place as Place
+    from .suite import compare as compare
+
+_HOMES = {
+    "KEYS": "operations",
+    "PIPELINES": "suite",
+    "LayerTests": "suite",
+    "Place": "suite",
+    "compare": "suite",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 -- the table says it once
+
+
+__getattr__ = loader(__name__, _HOMES, globals())
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -1,0 +1,349 @@
+"""The conformance suite of layers: for ours, for yours, and for any stack of them.
+
+    class TestShout(LayerTests):
+        def layers(self):
+            return [Shout(mark="!")]
+
+runs zarr's own store tests (`zarr.testing.store.StoreTests`), its stateful tests, and the rules of
+the contract over that stack. pytest and hypothesis are needed; no plug-in for asynchronous tests
+is, since every test runs a loop of its own. Override `below` for another store at the bottom, and
+`keys` for keys that your layer treats in its own way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import zarr
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+from hypothesis.strategies import DataObject
+from zarr.abc.store import Store
+from zarr.core.buffer import Buffer, cpu, default_buffer_prototype
+from zarr.storage import MemoryStore
+from zarr.testing.stateful import ZarrHierarchyStateMachine
+
+from ..base.descend import serves_sync
+from ..base.transformer import StorageTransformer, stack
+from ..core.errors import UsageError
+from .operations import KEYS, expected, operations, perform
+from .zarr_tests import Blocking, StoreMachine, ZarrTests
+
+__all__ = ["KEYS", "PIPELINES", "LayerTests", "Place", "compare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the bottom store of one test keeps its values: choose one of the two."""
+
+    folder: Path
+    memory: dict[str, Buffer] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """Makes the stack under test where zarr's tests expect the class of a store."""
+
+    tests: LayerTests
+
+    def __call__(self, place: Place, *, read_only: bool = False) -> Store:
+        store: Store = self.tests.make(place, read_only=read_only)
+        return store
+
+    async def open(self, place: Place, *, read_only: bool = False) -> Store:
+        store = self(place, read_only=read_only)
+        await store._open()  # noqa: SLF001
+        return store
+
+
+class LayerTests(ZarrTests):
+    """Subclass it with a name that starts with `Test`, and say which `layers` to test."""
+
+    keys: ClassVar[Sequence[str]] = KEYS
+    """Keys for the comparison with a dictionary; none may be a folder of another."""
+    examples: ClassVar[int] = 20
+    """Random sequences of operations tried in each stateful test."""
+    steps: ClassVar[int] = 20
+    """Operations in each."""
+
+    leaves_folders: ClassVar[bool] = False
+    """Whether `list_dir` may name folders that hold nothing, as over a LocalStore, which keeps them."""
+
+    _place: Place
+
+    def layers(self) -> Sequence[StorageTransformer]:
+        """Fresh layers, from the array down to the store, equal at every call."""
+        raise NotImplementedError
+
+    def below(self, place: Place, *, read_only: bool = False) -> Store:
+        """The store at the bottom: the same values for the same place."""
+        return MemoryStore(place.memory, read_only=read_only)
+
+    def make(self, place: Place, *, read_only: bool = False) -> Any:
+        """The stack under test."""
+        return stack(self.below(place, read_only=read_only), *self.layers())
+
+    def top(self, place: Place) -> StorageTransformer:
+        """The stack under test, which is a layer."""
+        store = self.make(place)
+        assert isinstance(store, StorageTransformer)
+        return store
+
+    # -- what zarr's tests ask for ---------------------------------------------------------------
+
+    @property
+    def store_cls(self) -> Any:  # type: ignore[override]
+        """What zarr's tests take for the class of the store."""
+        return _Maker(self)
+
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Place:
+        """An empty place."""
+        self._place = Place(tmp_path)
+        return self._place
+
+    @pytest.fixture
+    def store_kwargs(self, place: Place) -> dict[str, Any]:
+        """What makes the store."""
+        return {"place": place}
+
+    @pytest.fixture
+    def store(self, open_kwargs: dict[str, Any]) -> Any:
+        """The stack, open."""
+        return asyncio.run(self.store_cls.open(**open_kwargs))
+
+    @pytest.fixture
+    def store_not_open(self, store_kwargs: dict[str, Any]) -> Any:
+        """The stack, not yet open."""
+        return self.store_cls(**store_kwargs)
+
+    async def set(self, store: Any, key: str, value: Buffer) -> None:
+        """Write past the stack under test: through an equal one that shares only the bottom."""
+        await self.make(self._place).set(key, value)
+
+    async def get(self, store: Any, key: str) -> Buffer:
+        """Read past the stack under test."""
+        value: Buffer | None = await self.make(self._place).get(key, default_buffer_prototype())
+        assert value is not None, key
+        return value
+
+    @staticmethod
+    def _require_get_sync(store: Any) -> Any:
+        return store if serves_sync(store) else Blocking(store)
+
+    _require_set_sync = _require_get_sync
+    _require_delete_sync = _require_get_sync
+
+    def test_store_type(self, store: Any) -> None:
+        """The stack is a store."""
+        assert isinstance(store, Store)
+
+    def test_store_repr(self, store: Any) -> None:
+        """A stack prints the call that makes it, from the array down."""
+        names = [type(layer).__name__ for layer in self.layers()]
+        text = repr(store)
+        assert [name for name in names if f"{name}(" not in text] == []
+        assert str(store).split(" > ")[: len(names)] == [layer.name for layer in self.layers()]
+
+    def test_store_supports_writes(self, store: Any) -> None:
+        """The suite is for stacks that write."""
+        assert store.supports_writes
+
+    def test_store_supports_listing(self, store: Any) -> None:
+        """Listing is what the store below can do."""
+        assert store.supports_listing
+
+    # -- the contract -------------------------------------------------------------------------------
+
+    def test_a_copy_keeps_the_options(self, place: Place) -> None:
+        """A read-only copy differs in being read-only, and in nothing else."""
+        store = self.top(place)
+        copy = store.with_read_only(True)
+        assert copy.read_only
+        assert not store.read_only
+        assert type(copy) is type(store)
+        assert copy.options == store.options
+        assert [repr(layer.options) for layer in self.layers()] == [
+            repr(layer.options) for layer in _layers_of(copy)
+        ]
+        assert copy.with_read_only(False) == store
+
+    def test_pickling_keeps_the_layers(self, place: Place) -> None:
+        """What arrives in another process is equal, with all options."""
+        store = self.top(place)
+        arrived = pickle.loads(pickle.dumps(store))  # noqa: S301
+        assert [type(layer) for layer in _layers_of(arrived)] == [type(layer) for layer in self.layers()]
+        assert arrived == store
+
+    def test_a_layer_waits_for_its_store(self) -> None:
+        """Without a store a layer can be shown, compared and pickled, and says what it lacks."""
+        for layer, equal in zip(self.layers(), self.layers(), strict=True):
+            assert layer == equal
+            assert pickle.loads(pickle.dumps(layer)) == layer  # noqa: S301
+            assert type(layer).__name__ in repr(layer)
+            with pytest.raises(UsageError, match="no store"):
+                asyncio.run(layer.get("zarr.json", default_buffer_prototype()))
+
+    def test_json_keeps_the_layer(self) -> None:
+        """`from_json` is the inverse of `to_json`, for all options that have a JSON form."""
+        for layer in self.layers():
+            try:
+                data = layer.to_json()
+            except UsageError:
+                continue
+            assert data["name"] == layer.name
+            if not layer.secrets:
+                assert type(layer).from_json(data) == layer
+
+    def test_an_unknown_option_is_refused_by_name(self) -> None:
+        """A slip in a configuration is told, not passed over."""
+        for layer in self.layers():
+            with pytest.raises(UsageError, match="no_such_option"):
+                type(layer).from_json({"name": layer.name, "configuration": {"no_such_option": 1}})
+
+    def test_every_mutation_of_a_read_only_store_is_refused(self, place: Place) -> None:
+        """Read-only is honoured by each method that writes, and nothing below changes."""
+        value = cpu.Buffer.from_bytes(b"1")
+        asyncio.run(self.make(place).set("a/zarr.json", value))
+        before = _dump(self.below(place))
+        store = self.make(place, read_only=True)
+        for attempt in (
+            store.set("a/c/0", value),
+            store.set_if_not_exists("b/zarr.json", value),
+            store.set_if_not_exists("a/zarr.json", value),
+            store._set_many([("b/zarr.json", value)]),  # noqa: SLF001
+            store.delete("a/zarr.json"),
+            store.delete_dir("a"),
+            store.clear(),
+        ):
+            with pytest.raises(ValueError, match="read-only"):
+                asyncio.run(attempt)
+        assert _dump(self.below(place)) == before
+
+    @pytest.mark.hypothesis
+    def test_any_operations_equal_those_on_a_dictionary(self) -> None:
+        """Every data method says what a dictionary would, after any sequence of them."""
+
+        @settings(max_examples=self.examples * 2, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(st.data())
+        def check(draw: DataObject) -> None:
+            with tempfile.TemporaryDirectory() as folder:
+                store = self.make(Place(Path(folder)))
+                compare(store, draw, self.keys, leaves_folders=self.leaves_folders)
+
+        check()
+
+    @pytest.mark.hypothesis
+    def test_zarr_store_state_machine(self) -> None:
+        """Zarr's stateful test of a store."""
+        self._machine(StoreMachine)
+
+    @pytest.mark.hypothesis
+    def test_zarr_hierarchy_state_machine(self) -> None:
+        """Zarr's stateful test of groups and arrays in a store."""
+        self._machine(ZarrHierarchyStateMachine)
+
+    def _machine(self, machine: Callable[[Store], RuleBasedStateMachine]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+
+            def make() -> RuleBasedStateMachine:
+                return machine(self.make(Place(Path(tempfile.mkdtemp(dir=folder)))))
+
+            run_state_machine_as_test(
+                make,  # type: ignore[arg-type]  # "a function that returns one" will do, its docs say
+                settings=settings(
+                    max_examples=self.examples,
+                    stateful_step_count=self.steps,
+                    deadline=None,
+                    suppress_health_check=list(HealthCheck),
+                ),
+            )
+
+    @pytest.mark.parametrize("sharded", [False, True], ids=["chunks", "shards"])
+    def test_both_codec_pipelines_store_the_same(self, tmp_path: Path, sharded: bool) -> None:
+        """What the fused pipeline (zarr 3.3+) writes below is what the batched one writes."""
+        stored = {}
+        for name, path in PIPELINES.items():
+            place = Place(tmp_path / name)
+            place.folder.mkdir()
+            with zarr.config.set({"codec_pipeline.path": path}):
+                store = self.make(place)
+                shards = (4, 4) if sharded else None
+                array: Any = zarr.create_array(
+                    store, name="a", shape=(10, 6), chunks=(2, 2), shards=shards, dtype="i4", fill_value=0
+                )
+                array[:] = 7
+                array[3:5, 1:4] = 8
+                array[8:, :] = 0
+                assert array[4, 3] == 8
+                read: Any = zarr.open_array(self.make(place), path="a", mode="r")
+                assert (read[3:5, 1:4] == 8).all()
+                assert (read[8:, :] == 0).all()
+                assert int(read[...].sum()) == 7 * 48 + 6
+            stored[name] = _dump(self.make(place))
+        assert all(each == stored["batched"] for each in stored.values())
+
+
+def compare(
+    store: Store, draw: DataObject, keys: Sequence[str] = KEYS, *, leaves_folders: bool = False
+) -> None:
+    """Do the same random operations on an empty store and on a dictionary; AssertionError if they differ.
+
+    `draw` is what `hypothesis.strategies.data()` gives; the other arguments are as in `LayerTests`.
+    """
+    sequence = draw.draw(operations(keys), label="operations")
+
+    async def run() -> None:
+        model: dict[str, bytes] = {}
+        for operation in sequence:
+            wanted = expected(model, operation)
+            found = await perform(store, operation)
+            if leaves_folders and operation[0] == "list_dir":
+                empty = [name for name in found if await store.is_empty(f"{operation[1]}/{name}")]
+                found = [name for name in found if name in wanted or name not in empty]
+            assert found == wanted, operation
+
+    asyncio.run(run())
+
+
+def _pipelines() -> dict[str, str]:
+    from zarr.core import codec_pipeline
+
+    known = {"batched": "BatchedCodecPipeline", "fused": "FusedCodecPipeline"}
+    return {
+        name: f"zarr.core.codec_pipeline.{kind}"
+        for name, kind in known.items()
+        if hasattr(codec_pipeline, kind)
+    }
+
+
+PIPELINES = _pipelines()
+"""The codec pipelines of the installed zarr, by name: `batched`, and from 3.3 on `fused`."""
+
+
+def _layers_of(store: Store) -> list[StorageTransformer]:
+    from ..base.descend import descend
+
+    return [layer for layer in descend(store) if isinstance(layer, StorageTransformer)]
+
+
+def _dump(store: Store) -> dict[str, bytes]:
+    """Every key and value of a store."""
+
+    async def read() -> dict[str, bytes]:
+        found = {}
+        for key in sorted([key async for key in store.list()]):
+            value = await store.get(key, default_buffer_prototype())
+            assert value is not None, key
+            found[key] = value.to_bytes()
+        return found
+
+    return asyncio.run(read())

@@ -1,0 +1,104 @@
+"""zarr's own tests, fitted to stacks of layers and to pytest without plug-ins."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+from zarr.abc.store import Store
+from zarr.core.buffer import Buffer, cpu, default_buffer_prototype
+from zarr.core.sync import sync
+from zarr.storage import LocalStore
+from zarr.testing.stateful import ZarrStoreStateMachine
+from zarr.testing.store import StoreTests
+from zarr.testing.strategies import keys as zarr_keys
+
+from ..base.descend import descend
+from ..core.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """Synchronous methods for a stack that has none, so that zarr's rules for them hold of it too."""
+
+    store: Store
+
+    def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Buffer | None:
+        """Read."""
+        return sync(self.store.get(key, prototype or default_buffer_prototype(), byte_range))
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """Write."""
+        sync(self.store.set(key, value))
+
+    def delete_sync(self, key: str) -> None:
+        """Remove."""
+        sync(self.store.delete(key))
+
+
+def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """An asynchronous test as one that runs a loop of its own."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        async def body() -> None:
+            await test(*args, **kwargs)
+
+        asyncio.run(body())
+
+    return run
+
+
+class ZarrTests(StoreTests[Any, Any]):
+    """zarr's tests, fitted to stacks."""
+
+    buffer_cls = cpu.Buffer
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in dir(cls):
+            test = getattr(cls, name)
+            if name.startswith("test") and inspect.iscoroutinefunction(test):
+                setattr(cls, name, in_a_loop(test))
+
+
+class StoreMachine(ZarrStoreStateMachine):
+    """zarr's machine, for layers that keep some names for themselves: they refuse those by name.
+
+    Over files, a key that is a folder of another is not written, since no file system holds both `0` and
+    `0/0`. Nor is it later on: a LocalStore keeps the folders of what it deletes.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._over_files = any(isinstance(each, LocalStore) for each in descend(store))
+        self._names: builtins.set[str] = builtins.set()
+        self._folders: builtins.set[str] = builtins.set()
+
+    @rule(key=zarr_keys(), data=st.binary(max_size=100))
+    def set(self, key: str, data: bytes) -> None:
+        """Write, or be refused by an error that names the key."""
+        if self._over_files and not self._has_room(key):
+            return
+        try:
+            super().set(key, data)
+        except UsageError as error:
+            if error.problem.key != key or self.store.exists(key):
+                raise
+
+    def _has_room(self, key: str) -> bool:
+        """Whether a file system that had all earlier keys can hold this one too."""
+        parts = key.split("/")
+        above = {"/".join(parts[:count]) for count in range(1, len(parts))}
+        if key in self._folders or above & self._names:
+            return False
+        self._names.add(key)
+        self._folders |= above
+        return True
