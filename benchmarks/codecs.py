@@ -33,7 +33,8 @@ import numcodecs.zstd
 import numpy as np
 import zstandard
 
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs import deflate
 from zarrstack.core.codecs.layout import in_c_order
 from zarrstack.core.codecs.pipeline import Pipeline

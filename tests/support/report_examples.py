@@ -11,7 +11,8 @@ from zarrlift.planning.plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
 from zarrlift.planning.routes import route_between
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.verification.report import VerificationReport
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import Problem
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding

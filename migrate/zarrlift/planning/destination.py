@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.chain.readers import CODECS, DATA_TYPES, READERS, Row, misread_nan, within_limits
 from zarrstack.core.chain.unchanged_bytes import keep_problems
 from zarrstack.core.data_types.cast import cast, cast_refusal

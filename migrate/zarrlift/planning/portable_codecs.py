@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from zarrstack.core.chain.array_filters import ARRAY_FILTERS
-from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.chain.readers import CODECS, limits_problem, within_limits
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import Problem, UnsupportedError

@@ -21,7 +21,8 @@ from difflib import get_close_matches
 from typing import Final, Literal
 
 from zarrstack.core.chain.array_filters import ARRAY_FILTERS
-from zarrstack.core.chain.chain import ARRAY_TO_BYTES, Chain, CodecSpec
+from zarrstack.core.chain.chain import ARRAY_TO_BYTES, Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.chain.readers import CODECS, limits_problem
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import JSON, canonical

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any, Final, Literal, Self, TypeAlias
 
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.errors import UsageError
 from zarrstack.core.grid.chunk_keys_v3 import Separator
 from zarrstack.core.json_text import JSONObject

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.compare import Values, kind, mismatch
 from zarrstack.core.data_types.v3 import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError

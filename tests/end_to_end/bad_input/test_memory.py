@@ -19,7 +19,8 @@ from tests.support.damaged_archives import assert_good, measured, migrate, write
 from tests.support.fixtures_index import bad_cases
 
 from zarrlift.planning.chunk_checks import machine_memory
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import ChunkError

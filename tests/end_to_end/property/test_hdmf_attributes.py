@@ -12,7 +12,8 @@ from zarrlift.archive.nodes import Archive, ArrayNode, Document, GroupNode, Layo
 from zarrlift.conventions.apply import apply_conventions
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.storage.base import LocalStorage
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import canonical

@@ -11,7 +11,8 @@ from zarrlift.archive.nodes import Archive, ArrayNode, Document, Layout
 from zarrlift.conventions import Change
 from zarrlift.conventions.apply import apply_conventions
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import Problem
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding

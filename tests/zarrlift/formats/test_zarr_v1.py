@@ -14,7 +14,7 @@ from tests.support.v2_trees import messages, node, tree
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.formats import zarr_v1
 from zarrlift.formats.zarr_v1 import in_v2_terms
-from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 

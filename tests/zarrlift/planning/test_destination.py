@@ -13,7 +13,8 @@ from zarrlift.archive.nodes import ArrayNode, Layout
 from zarrlift.planning.destination import destination_layout
 from zarrlift.planning.routes import route_between
 from zarrlift.recipe.recipe import ArrayRecipe
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.chain.readers import CODECS, misread_nan
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import UsageError

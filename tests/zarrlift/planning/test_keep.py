@@ -15,7 +15,8 @@ from zarrlift.archive.nodes import ArrayNode, Layout
 from zarrlift.planning.destination import destination_layout
 from zarrlift.planning.zarr_json import array_document
 from zarrlift.recipe.recipe import ArrayRecipe
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from zarrlift.archive.nodes import Layout
 from zarrlift.planning.zarr_json import array_document, consolidate, group_document, strict_attributes
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import MetadataError
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding

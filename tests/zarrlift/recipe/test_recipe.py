@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from zarrlift.recipe.recipe import CHOICES, ArrayRecipe, Recipe, check_glob, matches
 from zarrlift.recipe.toml_file import load_recipe
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.errors import UsageError
 
 NAMES = st.text(st.characters(blacklist_characters="/", blacklist_categories=("Cs",)), min_size=1, max_size=5)

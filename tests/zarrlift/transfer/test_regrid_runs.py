@@ -23,7 +23,8 @@ from zarrlift.planning.regrid.blocks import Blocks, choose_blocks
 from zarrlift.planning.regrid.boxes import Box, Candidates
 from zarrlift.transfer.canvas import Canvas
 from zarrlift.transfer.carry_over import Kept
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.frames import Shards

@@ -20,7 +20,8 @@ from zarrlift.transfer.recheck import decode, recheck_decoded
 from zarrlift.verification.documents import document_problems
 from zarrlift.verification.sampled_chunks import compare_chunks
 from zarrlift.verification.sampling import MOST_LEAVES, Sampler, a_missing_chunk, first_look
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.compare import matches_json_text, mismatch, same
 from zarrstack.core.data_types.v3 import DataType

@@ -15,7 +15,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.hdmf import fields_of, is_absent, text
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.v3 import DataType, fill_to_json, zero_fill

@@ -15,7 +15,8 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.errors import Problem
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 

@@ -16,7 +16,7 @@ from zarrlift.formats.n5 import reader as n5
 from zarrlift.planning.planner import make_plan
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.n5.blocks import N5Keys

@@ -12,7 +12,7 @@ from tests.support.v2_trees import array, messages, node, one, read
 from zarrlift.archive.nodes import Layout
 from zarrlift.formats.zarr_v2.array import Describer
 from zarrlift.formats.zarr_v2.deviations import DEVIATIONS, DTYPE_DEVIATIONS
-from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType
 
 BLOSC = {"id": "blosc", "cname": "zstd", "clevel": 3, "shuffle": 1, "blocksize": 0}

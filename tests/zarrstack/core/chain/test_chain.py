@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrstack.core.chain.array_filters import ARRAY_FILTERS
-from zarrstack.core.chain.chain import ARRAY_TO_BYTES, Chain, CodecSpec
+from zarrstack.core.chain.chain import ARRAY_TO_BYTES, Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.errors import MetadataError, UnsupportedError
 
 BYTES = {"name": "bytes", "configuration": {"endian": "little"}}

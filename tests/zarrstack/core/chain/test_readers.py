@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.support.tiny_arrays import document, native, read_tensorstore, read_zarr, write
 
-from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.chain.readers import CODECS, DATA_TYPES, READERS, ZARR_NEW, limits_problem, within_limits
 
 LITTLE = {"name": "bytes", "configuration": {"endian": "little"}}

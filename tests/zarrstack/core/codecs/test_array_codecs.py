@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.base import Ends, Leaf, Options
 from zarrstack.core.codecs.registry import compile_array_codec
 from zarrstack.core.data_types.bits import same_bits

@@ -18,7 +18,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.base import Ends, Size
 from zarrstack.core.codecs.deflate import rewrap_zlib_to_gzip
 from zarrstack.core.codecs.registry import compile_bytes_codec

@@ -15,7 +15,8 @@ import pytest
 from tests.support.every import try_each
 from tests.support.fixtures_index import ExpectedArray, archive, archives, same
 
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.base import Ends
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.v2 import parse_v2_dtype

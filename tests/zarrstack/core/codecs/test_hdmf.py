@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import CastError, ChunkError, MetadataError, UnsupportedError

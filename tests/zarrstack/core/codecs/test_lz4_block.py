@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.base import Ends, Size
 from zarrstack.core.codecs.registry import compile_bytes_codec
 from zarrstack.core.errors import ChunkError, MetadataError, ZarrstackError

@@ -17,7 +17,8 @@ from hypothesis.extra import numpy as hnp
 from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs import deflate
 from zarrstack.core.codecs.base import OBJECT_LIMIT, Ends, Size
 from zarrstack.core.codecs.pipeline import Pipeline

@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs import zstd
 from zarrstack.core.codecs.base import Size
 from zarrstack.core.codecs.zstd import Zstd

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.v3_documents import document, read_by_zarr
 
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType, fill_to_json, zero_fill
 from zarrstack.core.draft_v3.array import DraftArray, describe_array
 from zarrstack.core.draft_v3.nodes import Dialect

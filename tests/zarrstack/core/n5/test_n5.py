@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrstack.core.chain.chain import CodecSpec
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import ChunkError, MetadataError, ZarrstackError
 from zarrstack.core.n5.blocks import (

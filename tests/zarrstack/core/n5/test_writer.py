@@ -9,7 +9,8 @@ from zarrlift.archive.nodes import ArrayNode
 from zarrlift.archive.read_options import ReadOptions
 from zarrlift.formats.describe import describe
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import UnsupportedError
 from zarrstack.core.n5.dataset import STANDARD, describe_dataset

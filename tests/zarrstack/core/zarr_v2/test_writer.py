@@ -8,7 +8,8 @@ from tests.support.fixtures_index import archives
 from zarrlift.archive.nodes import ArrayNode, Layout
 from zarrlift.formats.describe import describe
 from zarrlift.storage.open_storage import open_storage
-from zarrstack.core.chain.chain import Chain, CodecSpec
+from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.pipeline import axes_order
 from zarrstack.core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar
 from zarrstack.core.data_types.v3 import DataType, fill_from_json, fill_to_json, same_bits

@@ -27,7 +27,7 @@ from ..errors import MetadataError, UnsupportedError
 from ..json_text import excerpt
 
 if TYPE_CHECKING:
-    from .chain import CodecSpec
+    from .codec_spec import CodecSpec
 
 Endian: TypeAlias = Literal["little", "big"]
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Final, Literal, TypeAlias
 
 from ..json_text import JSON
-from .chain import CodecSpec
+from .codec_spec import CodecSpec
 
 Register: TypeAlias = Literal["core", "zarr-extensions"]
 Reader: TypeAlias = Literal["zarr-python 3.1.6", "zarr-python 3.4.2", "tensorstore 0.1.86"]

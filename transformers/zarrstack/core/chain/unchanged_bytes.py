@@ -15,7 +15,8 @@ import numpy as np
 from ..data_types.v3 import DataType
 from ..errors import Problem, ZarrstackError
 from .array_filters import ARRAY_FILTERS, decoded_type, resolved_type
-from .chain import Chain, CodecSpec
+from .chain import Chain
+from .codec_spec import CodecSpec
 from .readers import CODECS, DATA_TYPES, limits_problem, within_limits
 
 Reason: TypeAlias = tuple[str, tuple[CodecSpec, ...]]

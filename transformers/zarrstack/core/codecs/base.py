@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from ..data_types.v3 import DataType
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[Any]"

@@ -15,7 +15,7 @@ from .config import Configuration
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 

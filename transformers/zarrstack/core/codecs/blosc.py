@@ -22,7 +22,7 @@ from .bounds import buffer_length, bytes_text
 from .config import Configuration
 
 if TYPE_CHECKING:
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 _HEADER: Final = struct.Struct("<BBBBIII")

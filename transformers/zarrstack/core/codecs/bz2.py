@@ -19,7 +19,7 @@ from .streams import unpack
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 _BLOCK = b"\x31\x41\x59\x26\x53\x59"

@@ -26,7 +26,7 @@ from .config import Configuration
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 

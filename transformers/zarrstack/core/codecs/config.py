@@ -11,7 +11,7 @@ from ..errors import MetadataError
 from ..json_text import canonical
 
 if TYPE_CHECKING:
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from ..json_text import JSON
 
 _MISSING: Any = object()

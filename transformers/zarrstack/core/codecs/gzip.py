@@ -20,7 +20,7 @@ from .deflate import SHORTEST_GZIP, gzip_compress, gzip_decompress
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from ..chain.chain import CodecSpec
+from ..chain.codec_spec import CodecSpec
 from ..data_types.v3 import DataType
 from ..errors import CastError, MetadataError, UnsupportedError
 from ..pickle.load import read_array

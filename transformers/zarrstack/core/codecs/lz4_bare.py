@@ -19,7 +19,7 @@ from .lz4 import pack
 from .lz4_block import require_ratio, unpack
 
 if TYPE_CHECKING:
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 

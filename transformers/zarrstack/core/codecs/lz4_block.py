@@ -30,7 +30,7 @@ from .lz4 import PER_BYTE
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 SMALLEST_BLOCK: Final = 64

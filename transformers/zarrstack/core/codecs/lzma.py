@@ -24,7 +24,7 @@ from .streams import unpack
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 MEMORY_LIMIT: Final = 256 << 20

@@ -31,7 +31,7 @@ from .config import Configuration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
     Array = np.ndarray[Any, Any]

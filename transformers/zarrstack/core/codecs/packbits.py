@@ -16,7 +16,7 @@ from .bounds import octets, require_fit
 from .config import Configuration
 
 if TYPE_CHECKING:
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 

@@ -20,7 +20,8 @@ from .layout import in_c_order
 from .registry import compile_array_codec, compile_bytes_codec
 
 if TYPE_CHECKING:
-    from ..chain.chain import Chain, CodecSpec
+    from ..chain.chain import Chain
+    from ..chain.codec_spec import CodecSpec
     from ..data_types.v3 import DataType
     from ..json_text import JSON
     from .base import Buffer

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
 
 BYTES_CODECS: Final[Mapping[str, str]] = {
     "blosc": "blosc:Blosc",

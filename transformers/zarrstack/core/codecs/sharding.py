@@ -25,7 +25,7 @@ from .config import Configuration
 from .pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
     Array = np.ndarray[Any, Any]

@@ -14,7 +14,7 @@ from .deflate import zlib_compress, zlib_decompress
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 _SHORTEST = 8

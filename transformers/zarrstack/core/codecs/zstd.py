@@ -26,7 +26,7 @@ from .config import Configuration
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..chain.chain import CodecSpec
+    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"

@@ -14,7 +14,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from ..chain.chain import Chain, CodecSpec
+from ..chain.chain import Chain
+from ..chain.codec_spec import CodecSpec
 from ..data_types.v3 import DataType
 from ..errors import MetadataError, Problem, UnsupportedError, ZarrstackError, any_refusal
 from ..grid.chunk_keys_draft import DraftKeys

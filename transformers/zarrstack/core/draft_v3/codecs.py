@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-from ..chain.chain import Chain, CodecSpec
+from ..chain.chain import Chain
+from ..chain.codec_spec import CodecSpec
 from ..errors import MetadataError, UnsupportedError
 from ..json_text import JSON, JSONObject, excerpt
 from ..shapes import Shape, read_lengths

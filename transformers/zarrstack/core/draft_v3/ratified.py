@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from ..chain.chain import Chain, CodecSpec
+from ..chain.chain import Chain
+from ..chain.codec_spec import CodecSpec
 from ..chain.readers import within_limits
 from ..chain.unchanged_bytes import keep_problems
 from ..data_types.v3 import DataType, fill_from_json, fill_to_json

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
-from ..chain.chain import Chain, CodecSpec
+from ..chain.chain import Chain
+from ..chain.codec_spec import CodecSpec
 from ..errors import MetadataError
 from ..json_text import JSON, JSONObject, excerpt
 from ..n5.blocks import Axes

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import numpy as np
 
-from ..chain.chain import CodecSpec
+from ..chain.codec_spec import CodecSpec
 from ..errors import ChunkError, MetadataError, UnsupportedError
 from ..json_text import JSON, excerpt
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from ..chain.chain import CodecSpec
+from ..chain.codec_spec import CodecSpec
 from ..codecs.config import Configuration
 from ..errors import MetadataError, Problem, UnsupportedError
 from ..json_text import JSON, excerpt

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from math import prod
 from typing import Final
 
-from ..chain.chain import Chain, CodecSpec
+from ..chain.chain import Chain
+from ..chain.codec_spec import CodecSpec
 from ..data_types.v3 import DataType, fill_from_json, same_bits, zero_fill
 from ..errors import UnsupportedError
 from ..json_text import JSON, JSONObject, excerpt

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..chain.chain import Chain, CodecSpec
+from ..chain.chain import Chain
+from ..chain.codec_spec import CodecSpec
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v3 import DataType
 from ..errors import MetadataError, UnsupportedError, ZarrstackError

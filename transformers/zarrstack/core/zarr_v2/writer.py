@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..chain.chain import Chain, CodecSpec
+from ..chain.chain import Chain
+from ..chain.codec_spec import CodecSpec
 from ..codecs.pipeline import axes_order
 from ..data_types.bits import same_bits
 from ..data_types.v3 import DataType, fill_from_json
