@@ -12,8 +12,8 @@ from typing import Final, TypeAlias
 
 from zarrstack.core.grid.chunk_keys import ChunkKeys
 from zarrstack.core.grid.chunk_keys_draft import DraftKeys
+from zarrstack.core.grid.chunk_keys_n5 import N5Keys
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.n5.blocks import N5Keys
 
 from ..storage.base import LocalStorage, Storage, storage_error
 from .nodes import Layout

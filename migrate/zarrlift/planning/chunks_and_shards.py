@@ -9,10 +9,10 @@ import numpy as np
 
 from zarrstack.core.errors import Problem, UnsupportedError, UsageError
 from zarrstack.core.grid.chunk_keys import ChunkKeys
+from zarrstack.core.grid.chunk_keys_n5 import N5Keys
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.frames import Frame, Shards
 from zarrstack.core.grid.shard_index import IndexFormat
-from zarrstack.core.n5.blocks import N5Keys
 
 from ..archive.nodes import Layout
 from ..recipe.grid import chunk_shape, chunks_per_shard

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Final
 
 from zarrstack.core.errors import ChunkError, Problem, StorageError
+from zarrstack.core.grid.chunk_keys_n5 import turned
 from zarrstack.core.grid.frames import N5Blocks
-from zarrstack.core.n5.blocks import DEFAULT, BlockHeader, head_bytes, turned
+from zarrstack.core.n5.blocks import DEFAULT, BlockHeader, head_bytes
 from zarrstack.core.n5.dataset import TO_NUMBERS
 
 from ..archive.chunk_inventory import Inventory

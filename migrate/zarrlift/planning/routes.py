@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from zarrstack.core.grid.chunk_keys_n5 import N5Keys
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.frames import N5Blocks, Shards
-from zarrstack.core.n5.blocks import N5Keys
 
 from ..archive.nodes import Layout
 

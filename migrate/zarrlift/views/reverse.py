@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from zarr.abc.store import Store
 
 from zarrstack.core.errors import Problem, UsageError
-from zarrstack.core.n5.blocks import Axes
+from zarrstack.core.grid.chunk_keys_n5 import Axes
 
 from ..archive.read_options import AXES, ReadOptions
 from ..formats.describe import describe

@@ -12,9 +12,10 @@ import numpy as np
 from zarrstack.core.codecs.base import memory
 from zarrstack.core.codecs.zstd import is_sized_frame
 from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.grid.chunk_keys_n5 import Axes, N5Keys, turned
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding, Separator
 from zarrstack.core.grid.frames import Shards
-from zarrstack.core.n5.blocks import Axes, BlockHeader, N5Keys, turned
+from zarrstack.core.n5.blocks import BlockHeader
 from zarrstack.core.paths import prefix_of
 
 from ..planning.plans import Move

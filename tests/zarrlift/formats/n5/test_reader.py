@@ -18,8 +18,8 @@ from zarrlift.recipe.recipe import Recipe
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.errors import UsageError, ZarrstackError
+from zarrstack.core.grid.chunk_keys_n5 import N5Keys
 from zarrstack.core.grid.frames import N5Blocks
-from zarrstack.core.n5.blocks import N5Keys
 
 DATASET = {
     "dimensions": [7, 5, 3],

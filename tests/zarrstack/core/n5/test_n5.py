@@ -14,17 +14,8 @@ from hypothesis import strategies as st
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import ChunkError, MetadataError, ZarrstackError
-from zarrstack.core.n5.blocks import (
-    DEFAULT,
-    OBJECT,
-    VARLENGTH,
-    BlockHeader,
-    N5Keys,
-    filled_up,
-    head_bytes,
-    split,
-    turned,
-)
+from zarrstack.core.grid.chunk_keys_n5 import N5Keys, turned
+from zarrstack.core.n5.blocks import DEFAULT, OBJECT, VARLENGTH, BlockHeader, filled_up, head_bytes, split
 from zarrstack.core.n5.dataset import STANDARD, describe_dataset, is_dataset, user_attributes, version_problem
 
 AXES = ("reversed", "kept")

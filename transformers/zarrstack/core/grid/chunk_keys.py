@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from ..json_text import JSON
-from ..n5.blocks import N5Keys
 from .chunk_keys_draft import DraftKeys
+from .chunk_keys_n5 import N5Keys
 from .chunk_keys_v3 import KeyEncoding
 
 ChunkKeys: TypeAlias = KeyEncoding | N5Keys | DraftKeys

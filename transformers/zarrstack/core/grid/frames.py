@@ -15,7 +15,7 @@ from ..chain.chain import Chain
 from ..chain.codec_spec import CodecSpec
 from ..errors import MetadataError
 from ..json_text import JSON, JSONObject, excerpt
-from ..n5.blocks import Axes
+from .chunk_keys_n5 import Axes
 from .shard_index import IndexFormat
 
 Shape: TypeAlias = tuple[int, ...]

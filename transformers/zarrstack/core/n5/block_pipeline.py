@@ -11,7 +11,8 @@ import numpy as np
 
 from ..codecs.base import memory
 from ..codecs.pipeline import Pipeline
-from .blocks import Axes, BlockHeader, filled_up, split, turned
+from ..grid.chunk_keys_n5 import Axes, turned
+from .blocks import BlockHeader, filled_up, split
 
 if TYPE_CHECKING:
     from ..chain.chain import Chain

@@ -14,8 +14,8 @@ from ..chain.chain import Chain
 from ..chain.codec_spec import CodecSpec
 from ..data_types.v3 import DataType, fill_from_json, same_bits, zero_fill
 from ..errors import UnsupportedError
+from ..grid.chunk_keys_n5 import Axes, Shape, turned
 from ..json_text import JSON, JSONObject, excerpt
-from .blocks import Axes, Shape, turned
 from .dataset import MEMBERS, STANDARD, VERSION, is_dataset
 
 WRITTEN_VERSION: Final = "2.0.0"
