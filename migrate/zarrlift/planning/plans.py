@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
@@ -13,8 +13,11 @@ from zarrstack.core.json_text import JSONObject
 from ..archive.layout import layout_from_json, layout_to_json
 from ..archive.nodes import Format, Layout, SeenConvention
 from ..archive.read_options import ReadOptions
-from ..recipe.recipe import Casting, Recipe
+from ..recipe.recipe import Recipe
 from .routes import Route
+
+if TYPE_CHECKING:
+    from zarrstack.core.data_types.cast import Casting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

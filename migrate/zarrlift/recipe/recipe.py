@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
@@ -16,7 +16,9 @@ from zarrstack.core.grid.chunk_keys_v3 import Separator
 from zarrstack.core.json_text import JSONObject
 from zarrstack.core.paths import parents
 
-Casting: TypeAlias = Literal["exact", "clamp", "round", "clamp+round"]
+if TYPE_CHECKING:
+    from zarrstack.core.data_types.cast import Casting
+
 
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "casting": ("exact", "clamp", "round", "clamp+round"),

@@ -37,8 +37,9 @@ from .zarr_python_reader import chunk_shape, data_type_name, native, open_array,
 if TYPE_CHECKING:
     from zarr.core.metadata.v3 import ArrayV3Metadata
 
+    from zarrstack.core.data_types.cast import Casting
+
     from ..archive.chunk_inventory import Indexes
-    from ..recipe.recipe import Casting
 
 _BATCH_BYTES: Final = 16 << 20
 _LEAST_BYTES: Final = 1 << 20

@@ -35,9 +35,10 @@ from .sampling import object_bytes, read_bytes
 from .zarr_python_reader import open_array, parse, read_regions, reading_store, words
 
 if TYPE_CHECKING:
+    from zarrstack.core.data_types.cast import Casting
+
     from ..archive.chunk_inventory import Indexes
     from ..planning.plans import ArrayPlan
-    from ..recipe.recipe import Casting
 
 _BATCH_BYTES: Final = 8 << 20
 """Decoded bytes of the destination in memory at a time, unless one object is more."""

@@ -16,15 +16,16 @@ clamp in integers. NaT stays NaT. Between numbers, text, bytes, times and struct
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from zarrlift.recipe.recipe import Casting
-
 from ..errors import CastError
 from .v3 import DataType
+
+Casting: TypeAlias = Literal["exact", "clamp", "round", "clamp+round"]
+
 
 Array = npt.NDArray[Any]
 
