@@ -28,9 +28,10 @@ from ..storage.base import LocalStorage, Storage
 from ..storage.local.writer import DestinationError, Writer, writer_for
 from ..transfer.counts import Moved
 from ..transfer.tasks import Task, sweep_known, tasks_of
+from ..transfer.unexpected_errors import unforeseen
 from ..transfer.worker import Worker, WorkerSpec
 from . import log_messages
-from .checks.checks import Checks, Found, unforeseen
+from .checks.checks import Checks, Found
 from .disk_sync import Syncs
 from .ledger.last_run import note_moving
 from .ledger.ledger import Job

@@ -1,10 +1,33 @@
-"""Packages that are installed and cannot be imported, which is no fault of who imports them."""
+"""What is said of errors that nobody foresaw, and of packages that cannot be imported."""
 
 from __future__ import annotations
 
 from traceback import walk_tb
 
 from zarrstack.core.errors import Problem
+
+from ..storage.base import system_refused
+
+
+def unforeseen(path: str, error: Exception) -> Problem:
+    """What nobody thought of, in one array: it fails, is named, and the others go on.
+
+    A job of ten thousand arrays that runs for weeks must not end at the first surprise.
+    """
+    if isinstance(error, MemoryError):
+        return Problem(kind="memory", node=path, message="not enough memory for a chunk")
+    if isinstance(error, OSError):
+        return system_refused(error).at(node=path)
+    if (broken := broken_package(error)) is not None:
+        return broken.at(node=path)
+    return Problem(
+        kind="unforeseen",
+        node=path,
+        message="an error that zarrlift did not foresee",
+        found=f"{type(error).__name__}: {error}",
+        advice="Please report it, with the array's metadata.",
+    )
+
 
 _OURS = frozenset({"__main__", "zarrlift", "zarrstack"})
 

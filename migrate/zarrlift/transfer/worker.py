@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from zarrstack.core.errors import WorkerError, ZarrstackError
 
-from ..jobs.checks.checks import unforeseen
 from ..storage.base import Storage
 from ..storage.local.writer import Writer, writer_for
 from ..storage.open_storage import open_storage
@@ -20,6 +19,7 @@ from ..version import __version__
 from .counts import Counts, Moved
 from .mover import Mover
 from .tasks import Task
+from .unexpected_errors import unforeseen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

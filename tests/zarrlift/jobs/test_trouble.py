@@ -16,9 +16,9 @@ from numcodecs import CRC32
 from tests.support.job_archives import tree, values
 
 import zarrlift
-from zarrlift.jobs.checks.checks import unforeseen
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.storage.local import writer as writing
+from zarrlift.transfer.unexpected_errors import unforeseen
 
 
 def test_a_bad_chunk_keeps_back_its_array_and_no_other(source: Path, tmp_path: Path) -> None:

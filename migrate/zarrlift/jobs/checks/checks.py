@@ -20,7 +20,8 @@ from zarrstack.core.errors import Problem, ZarrstackError
 
 from ...archive.chunk_inventory import Indexes
 from ...planning.plans import ArrayPlan
-from ...storage.base import LocalStorage, Storage, system_refused
+from ...storage.base import LocalStorage, Storage
+from ...transfer.unexpected_errors import unforeseen
 from . import checks_process
 
 if TYPE_CHECKING:
@@ -165,25 +166,3 @@ def checks_for(source: Storage, destination: Storage, level: VerifyLevel) -> Che
     if apart is None and "zarr" not in sys.modules:
         apart = checks_process.new()
     return ChecksHere(source, destination) if apart is None else ChecksApart(source, destination, apart)
-
-
-def unforeseen(path: str, error: Exception) -> Problem:
-    """What nobody thought of, in one array: it fails, is named, and the others go on.
-
-    A job of ten thousand arrays that runs for weeks must not end at the first surprise.
-    """
-    if isinstance(error, MemoryError):
-        return Problem(kind="memory", node=path, message="not enough memory for a chunk")
-    if isinstance(error, OSError):
-        return system_refused(error).at(node=path)
-    from ...transfer.unexpected_errors import broken_package
-
-    if (broken := broken_package(error)) is not None:
-        return broken.at(node=path)
-    return Problem(
-        kind="unforeseen",
-        node=path,
-        message="an error that zarrlift did not foresee",
-        found=f"{type(error).__name__}: {error}",
-        advice="Please report it, with the array's metadata.",
-    )
