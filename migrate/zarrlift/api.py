@@ -17,7 +17,8 @@ from .archive.read_options import Axes, ReadOptions
 from .conventions.apply import look_for
 from .formats.describe import describe
 from .jobs import log_messages
-from .jobs.checks.checks import Checks, VerifyLevel, checks_for
+from .jobs.checks.checks import Checks, VerifyLevel
+from .jobs.checks.checks_for import checks_for
 from .jobs.claim import claimed
 from .jobs.endpoints import Ends, Options, refuse_existing
 from .jobs.ledger.find_job import find_job, job_path, refuse_half_undone
