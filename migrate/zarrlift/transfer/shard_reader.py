@@ -22,7 +22,8 @@ from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.shard_index import ShardIndex
 
 from ..archive.decoder import most_in_leaf
-from ..storage.base import READ_AHEAD, Storage
+from ..storage.base import Storage
+from ..storage.limits import READ_AHEAD
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -24,7 +24,7 @@ from zarr.storage import MemoryStore, WrapperStore
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
-from zarrlift.storage.base import PART, PARTS_AT_ONCE, WRITE_BEHIND
+from zarrlift.storage.limits import PART, PARTS_AT_ONCE, WRITE_BEHIND
 from zarrlift.storage.local.writer import DestinationError
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote import async_requests

@@ -20,7 +20,8 @@ from zarr.storage import ObjectStore
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
-from zarrlift.storage.base import CLAIM, PART, SPOOLED
+from zarrlift.storage.base import CLAIM
+from zarrlift.storage.limits import PART, SPOOLED
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote import adaptive_concurrency, backend_obstore
 from zarrlift.storage.remote.backend_obstore import Obstore, s3_store

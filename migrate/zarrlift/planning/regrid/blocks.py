@@ -22,7 +22,8 @@ from zarrstack.core.grid.shard_index import PAIR_BYTES
 
 from ...archive.chunk_inventory import Inventory, task_bytes
 from ...archive.nodes import Layout
-from ...storage.base import STORE_READ, STORE_WRITTEN, LocalStorage, Storage
+from ...storage.base import LocalStorage, Storage
+from ...storage.limits import STORE_READ, STORE_WRITTEN
 from ..chunk_checks import machine_memory
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 
 from ...archive.chunk_inventory import Inventory
 from ...archive.nodes import Layout
-from ...storage.base import STORE_READ, STORE_WRITTEN
+from ...storage.limits import STORE_READ, STORE_WRITTEN
 from ...storage.local.scratch import PASSES
 from ..plans import Between
 from .blocks import BASE, Blocks, block_bounds, choose_blocks, cores

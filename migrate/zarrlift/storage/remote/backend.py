@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final
 
-from ..base import PART
+from ..limits import PART
 from ..listed_versions import Version
 from ..listing import Listed
 

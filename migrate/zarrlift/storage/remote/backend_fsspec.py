@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ..base import PARTS_AT_ONCE
+from ..limits import PARTS_AT_ONCE
 from ..listed_versions import Version
 from ..listing import Listed
 from .adaptive_concurrency import MOST

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from ..base import PARTS_AT_ONCE
+from ..limits import PARTS_AT_ONCE
 from ..listed_versions import Version, changed, version_number
 from ..listing import Listed
 from .backend import Native, part_size, version_text
