@@ -8,7 +8,7 @@ from typing import Any
 
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode
 from zarrlift.formats.zarr_v2 import reader as zarr_v2
-from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local.storage import LocalStorage
 
 GROUP: dict[str, Any] = {"zarr_format": 2}
 ARRAY: dict[str, Any] = {

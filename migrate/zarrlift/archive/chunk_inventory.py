@@ -18,9 +18,10 @@ import numpy.typing as npt
 
 from zarrstack.core.errors import UnsupportedError
 
-from ..storage.base import LocalStorage, Storage
+from ..storage.base import Storage
 from ..storage.listed_versions import version_number
 from ..storage.listing import Listed
+from ..storage.local.storage import LocalStorage
 from .local_scan import METADATA, Found, scan
 from .nodes import Layout
 

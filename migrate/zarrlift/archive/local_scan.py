@@ -15,7 +15,9 @@ from zarrstack.core.grid.chunk_keys_draft import DraftKeys
 from zarrstack.core.grid.chunk_keys_n5 import N5Keys
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 
-from ..storage.base import LocalStorage, Storage, storage_error
+from ..storage.base import Storage
+from ..storage.local.storage import LocalStorage
+from ..storage.local.system_errors import storage_error
 from .nodes import Layout
 
 METADATA: Final = frozenset(

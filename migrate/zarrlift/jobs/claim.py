@@ -23,9 +23,10 @@ from typing import Any, Final
 
 from zarrstack.core.errors import JobError, Problem, StorageError
 
-from ..storage.base import CLAIM, LocalStorage, Storage
+from ..storage.base import CLAIM, Storage
 from ..storage.local.owner_process import Owner, State
 from ..storage.local.partial_files import sweep_partial
+from ..storage.local.storage import LocalStorage
 from .ledger.ledger import Job
 from .outcome import Outcome
 

@@ -8,7 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Final
 
-from ..storage.base import LocalStorage, Storage
+from ..storage.base import Storage
+from ..storage.local.storage import LocalStorage
 
 if TYPE_CHECKING:
     from .ledger.ledger import Job

@@ -17,9 +17,10 @@ from ..formats.describe import describe
 from ..planning.planner import Inventories, free_space, make_plan
 from ..planning.plans import Plan
 from ..recipe.recipe import Recipe
-from ..storage.base import LocalStorage, Storage
+from ..storage.base import Storage
 from ..storage.listed_versions import Moment
 from ..storage.local.files import WRITTEN
+from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import Place, is_url, open_storage
 from ..storage.transformer_stack import through, without_layers
 from ..transfer.worker import WorkerSpec

@@ -22,9 +22,10 @@ from zarrstack.core.paths import join
 from ..archive.chunk_inventory import take_inventory
 from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, GroupPlan, Plan
-from ..storage.base import CLAIM, LocalStorage, Storage
+from ..storage.base import CLAIM, Storage
 from ..storage.local.files import WRITTEN
 from ..storage.local.scratch import LAYERED, directory_of
+from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import writer_for
 from ..storage.open_storage import open_storage
 from ..storage.transformer_stack import through

@@ -15,8 +15,8 @@ from typing import Final
 
 from zarrstack.core.paths import parents
 
-from ..storage.base import LocalStorage
 from ..storage.listed_versions import Moment
+from ..storage.local.storage import LocalStorage
 
 _OWN_CLOCK: Final = frozenset(
     {"bcachefs", "btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "tmpfs", "xfs", "zfs"}

@@ -8,7 +8,9 @@ import shutil
 
 from zarrstack.core.errors import JobError, Problem
 
-from ..storage.base import LocalStorage, Storage, storage_error
+from ..storage.base import Storage
+from ..storage.local.storage import LocalStorage
+from ..storage.local.system_errors import storage_error
 from .ledger.ledger import Job
 
 

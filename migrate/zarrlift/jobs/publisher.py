@@ -17,7 +17,8 @@ from zarrstack.core.paths import join
 from ..planning.array_planner import digest
 from ..planning.plans import GroupPlan, Plan
 from ..planning.zarr_json import consolidate
-from ..storage.base import LocalStorage, Storage
+from ..storage.base import Storage
+from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import DestinationError, Writer
 from ..transfer.extra_files import copy_file
 from .ledger.ledger import Job

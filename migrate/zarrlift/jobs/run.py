@@ -24,7 +24,8 @@ from ..planning.chunk_advice import advised
 from ..planning.planner import Inventories
 from ..planning.plans import ArrayPlan, Plan
 from ..planning.regrid.blocks import memory_budget
-from ..storage.base import LocalStorage, Storage
+from ..storage.base import Storage
+from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import DestinationError, Writer, writer_for
 from ..transfer.counts import Moved
 from ..transfer.tasks import Task, sweep_known, tasks_of

@@ -21,8 +21,9 @@ from ..formats.tree.documents import read_each
 from ..formats.tree.walk import passed_over
 from ..planning.array_planner import digest, digests
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
-from ..storage.base import LocalStorage, Storage
+from ..storage.base import Storage
 from ..storage.listed_versions import Moment
+from ..storage.local.storage import LocalStorage
 from .local_times import Times
 
 ATTRIBUTES: Final = {"zarr1": "attrs", "zarr2": ".zattrs", "n5": "attributes.json"}

@@ -10,8 +10,9 @@ from typing import Any, Final
 from zarrstack.core.errors import JobError, Joined, MetadataError, Problem, UsageError, ZarrstackError
 from zarrstack.core.json_text import JSONObject, canonical, document, excerpt
 
-from ..storage.base import LocalStorage, Storage
+from ..storage.base import Storage
 from ..storage.local.scratch import MODEL, directory_of
+from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import Writer, writer_for
 from ..storage.open_storage import Place, open_storage
 from .functions import Modelled, show

@@ -20,7 +20,8 @@ from zarrstack.core.n5.dataset import TO_NUMBERS
 from ..archive.chunk_inventory import Inventory
 from ..archive.decoder import object_bound
 from ..archive.nodes import Layout
-from ..storage.base import LocalStorage, Storage
+from ..storage.base import Storage
+from ..storage.local.storage import LocalStorage
 from .chunk_advice import pointed_out
 
 _MOST_NAMED: Final = 20

@@ -20,8 +20,9 @@ from ..archive.nodes import Archive, GroupNode
 from ..archive.read_options import ReadOptions
 from ..conventions.apply import Applied, apply_conventions
 from ..recipe.recipe import ArrayRecipe, Recipe
-from ..storage.base import LocalStorage, Storage
+from ..storage.base import Storage
 from ..storage.listed_versions import Moment
+from ..storage.local.storage import LocalStorage
 from .array_planner import ArrayPlanner, digests
 from .plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
 from .reader_limits import reader_problems

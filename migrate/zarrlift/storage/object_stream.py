@@ -17,9 +17,8 @@ from typing import IO, TYPE_CHECKING, Final
 from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.errors import StorageError
 
-from .base import CREATING
 from .limits import SPOOLED
-from .local.files import temporary_file
+from .local.files import CREATING, temporary_file
 from .local.writer import DestinationError, copy_range
 
 if TYPE_CHECKING:

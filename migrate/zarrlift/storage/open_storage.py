@@ -13,8 +13,9 @@ from urllib.parse import unquote, urlsplit
 
 from zarrstack.core.errors import StorageError, UsageError
 
-from .base import LocalStorage, Storage
+from .base import Storage
 from .local.files import kind_of
+from .local.storage import LocalStorage
 from .redact import redact, secrets_of
 
 if TYPE_CHECKING:

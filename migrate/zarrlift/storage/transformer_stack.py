@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import UsageError
 
-from .base import LocalStorage, Storage
+from .base import Storage
+from .local.storage import LocalStorage
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store

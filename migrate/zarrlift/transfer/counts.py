@@ -86,7 +86,7 @@ class Counts:
 
     def failed(self, error: ZarrstackError | OSError | MemoryError, key: str) -> None:
         """A chunk could not be moved."""
-        from ..storage.base import storage_error
+        from ..storage.local.system_errors import storage_error
 
         if isinstance(error, OSError):
             error = storage_error("cannot read", key, error)

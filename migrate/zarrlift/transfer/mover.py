@@ -20,8 +20,9 @@ from zarrstack.core.errors import ZarrstackError
 from ..archive.chunk_inventory import Indexes
 from ..archive.decoder import object_bound
 from ..planning.plans import Move
-from ..storage.base import LocalStorage, Storage
+from ..storage.base import Storage
 from ..storage.listed_versions import Version, holding
+from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter, Writer
 from .counts import Counts, Moved
 from .recode import change_for, look_at

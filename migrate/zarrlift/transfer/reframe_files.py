@@ -16,9 +16,9 @@ from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.shard_index import ShardIndex
 
-from ..storage.base import LocalStorage
 from ..storage.listed_versions import Version, held_each, require_version
 from ..storage.local.files import READING, open_regular
+from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import IN_ONE_READ, DestinationError, LocalWriter, Writer, ends_of_file
 from .regrid import Payloads
 from .shard_reader import object_keys

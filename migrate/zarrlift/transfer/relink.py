@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from zarrstack.core.codecs.base import Ends
 from zarrstack.core.errors import ZarrstackError
 
-from ..storage.base import CREATING, LocalStorage
 from ..storage.listed_versions import Version
-from ..storage.local.files import READING
+from ..storage.local.files import CREATING, READING
+from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import IN_ONE_READ, DestinationError, LocalWriter, Look
 
 if TYPE_CHECKING:

@@ -18,8 +18,10 @@ from zarrstack.core.grid.overlap import touched, touching
 from ..archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ..planning.plans import ArrayPlan, Move
 from ..planning.routes import Route
-from ..storage.base import LocalStorage, Storage, storage_error
+from ..storage.base import Storage
 from ..storage.listed_versions import ListedVersions, holding
+from ..storage.local.storage import LocalStorage
+from ..storage.local.system_errors import storage_error
 from .shard_reader import MissingShard, ShardReader, among, object_keys
 
 

@@ -6,7 +6,7 @@ from traceback import walk_tb
 
 from zarrstack.core.errors import Problem
 
-from ..storage.base import system_refused
+from ..storage.local.system_errors import system_refused
 
 
 def unforeseen(path: str, error: Exception) -> Problem:

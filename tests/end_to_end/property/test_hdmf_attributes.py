@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from zarrlift.archive.nodes import Archive, ArrayNode, Document, GroupNode, Layout
 from zarrlift.conventions.apply import apply_conventions
 from zarrlift.recipe.recipe import Recipe
-from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType

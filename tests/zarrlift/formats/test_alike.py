@@ -12,7 +12,7 @@ from zarrlift.formats import zarr_v1
 from zarrlift.formats.n5 import reader as n5
 from zarrlift.formats.zarr_v2 import reader as zarr_v2
 from zarrlift.formats.zarr_v3 import reader as zarr_v3
-from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import any_refusal
 
 SHAPE = {"shape": [4], "chunks": [2], "dtype": "|u1", "fill_value": 0, "order": "C"}

@@ -24,7 +24,7 @@ from zarrlift.formats.tree import walk
 from zarrlift.formats.tree.directory import look
 from zarrlift.formats.zarr_v2 import reader as zarr_v2
 from zarrlift.formats.zarr_v3 import reader as zarr_v3
-from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import ZarrstackError
 
 DOCUMENTS = {

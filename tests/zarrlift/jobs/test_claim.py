@@ -24,9 +24,10 @@ import zarrlift
 from zarrlift.jobs import claim as claiming
 from zarrlift.jobs.claim import Claim, Holder, claimed
 from zarrlift.jobs.run import Run
-from zarrlift.storage.base import CLAIM, LocalStorage
+from zarrlift.storage.base import CLAIM
 from zarrlift.storage.local import partial_files
 from zarrlift.storage.local.owner_process import Owner
+from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.transformer_stack import without_layers
 from zarrstack import Retry, stack

@@ -18,9 +18,9 @@ from zarrlift import api
 from zarrlift.jobs import overwrite
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.run import Run
-from zarrlift.storage.base import LocalStorage
 from zarrlift.storage.local import writer as writing
 from zarrlift.storage.local.scratch import LAYERED
+from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import JobError, UsageError
 
 pytestmark = pytest.mark.needs_reader("once")

@@ -11,7 +11,7 @@ from zarr.storage import MemoryStore
 
 from zarrlift import models
 from zarrlift.models.model_storage import ModelStorage
-from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter
 from zarrstack.core.errors import JobError, MetadataError, UsageError
 

@@ -10,7 +10,8 @@ import pytest
 import zarr
 from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
 
-from zarrlift.storage.base import Entry, LocalStorage
+from zarrlift.storage.base import Entry
+from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote.zarr_store import StoreStorage
 from zarrstack.core.errors import StorageError, UsageError

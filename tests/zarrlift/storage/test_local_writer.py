@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from zarrlift.storage.base import LocalStorage
 from zarrlift.storage.local import writer as writing
+from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter
 from zarrstack.core.codecs.base import Buffer, Ends
 

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from zarrlift.storage import object_stream
-from zarrlift.storage.base import LocalStorage, Storage
+from zarrlift.storage.base import Storage
 from zarrlift.storage.local import files
+from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import DestinationError, LocalWriter, Writer
 from zarrlift.storage.object_stream import FileStream, ObjectStream, SpooledStream
 from zarrlift.storage.open_storage import open_storage

@@ -18,7 +18,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, StorePath
 
 import zarrlift
 from zarrlift.formats.describe import describe
-from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.redact import redact, secrets_of
 from zarrlift.storage.remote.zarr_store import StoreStorage

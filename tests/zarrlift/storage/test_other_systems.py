@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from tests.support.fixtures_index import archive
 
-from zarrlift.storage import base
-from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local import storage as local_storage
 from zarrlift.storage.local.files import read_at
+from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import UsageError
 
 ARCHIVES = (
@@ -114,7 +114,7 @@ except UsageError as error:
 @pytest.fixture
 def backslashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `os.sep` says on Windows."""
-    monkeypatch.setattr(base, "_SEPARATOR", "\\")
+    monkeypatch.setattr(local_storage, "_SEPARATOR", "\\")
 
 
 @pytest.mark.usefixtures("backslashes")

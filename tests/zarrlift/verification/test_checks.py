@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from zarrlift.archive.nodes import Layout
 from zarrlift.planning.plans import ArrayPlan, Move
 from zarrlift.planning.routes import Route
-from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.transfer.recheck import decode, recheck_decoded
 from zarrlift.verification.documents import document_problems
 from zarrlift.verification.sampled_chunks import compare_chunks

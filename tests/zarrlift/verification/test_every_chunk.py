@@ -23,7 +23,8 @@ from zarrlift.jobs.checks import checks
 from zarrlift.jobs.outcome import Outcome
 from zarrlift.planning import array_planner
 from zarrlift.planning.plans import ArrayPlan
-from zarrlift.storage.base import LocalStorage, Storage
+from zarrlift.storage.base import Storage
+from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.verification import array_values, every_chunk
 from zarrlift.verification.zarr_python_reader import open_array, parse
 from zarrstack.core.codecs.pipeline import Pipeline

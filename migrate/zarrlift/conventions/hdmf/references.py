@@ -15,7 +15,7 @@ from typing import Final
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON
 
-from ...storage.base import LocalStorage
+from ...storage.local.storage import LocalStorage
 from ..base import View
 
 _DOCUMENTS: Final = (".zgroup", ".zarray", "zarr.json")

@@ -33,7 +33,8 @@ from zarrstack.core.paths import join, parents
 
 from ...archive.nodes import Archive, ArrayNode, Document, Format, GroupNode, Layout, Node
 from ...archive.read_options import Axes
-from ...storage.base import LocalStorage, Storage
+from ...storage.base import Storage
+from ...storage.local.storage import LocalStorage
 from ..tree.conflicts import Native, chunks_alone
 from ..tree.documents import Documents
 from ..tree.nodes import placed, refuse

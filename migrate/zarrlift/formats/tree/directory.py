@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...storage.base import Entry, LocalStorage
+from ...storage.base import Entry
+from ...storage.local.storage import LocalStorage
 
 CHUNK: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
 """What chunks in Zarr v2 are called, and directories of chunks."""

@@ -17,8 +17,9 @@ from zarrstack.core.errors import MetadataError, Problem, StorageError
 from zarrstack.core.git_pointers import pointer
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
-from ...storage.base import LocalStorage, Storage
+from ...storage.base import Storage
 from ...storage.local.files import BadObjectError
+from ...storage.local.storage import LocalStorage
 
 _EXPECTED = "a JSON object in UTF-8"
 MOST_LEVELS: Final = 100

@@ -18,8 +18,9 @@ from typing import Final
 from zarrstack.core.errors import Problem, StorageError, any_refusal
 from zarrstack.core.paths import join
 
-from ...storage.base import Entry, LocalStorage, Storage
+from ...storage.base import Entry, Storage
 from ...storage.local.scratch import is_own
+from ...storage.local.storage import LocalStorage
 from .directory import CHUNK, Look, look
 from .documents import read_each
 

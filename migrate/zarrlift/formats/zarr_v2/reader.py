@@ -17,8 +17,9 @@ from zarrstack.core.json_text import JSONObject, document, excerpt
 from zarrstack.core.paths import join
 
 from ...archive.nodes import Archive, ArrayNode, Document, Format, GroupNode, Layout, Node
-from ...storage.base import Entry, LocalStorage, Storage
+from ...storage.base import Entry, Storage
 from ...storage.local.files import BadObjectError
+from ...storage.local.storage import LocalStorage
 from ..detect import is_n5
 from ..tree import consolidated
 from ..tree.conflicts import Native, chunks_alone, nodes_in_arrays

@@ -36,7 +36,8 @@ from zarrstack.core.paths import parents
 from zarrstack.core.zarr_v2.chain import read_chain
 
 from ...archive.nodes import Archive, ArrayNode, Document, GroupNode, Layout, Node
-from ...storage.base import LocalStorage, Storage
+from ...storage.base import Storage
+from ...storage.local.storage import LocalStorage
 from ..tree import consolidated
 from ..tree.conflicts import node_in_array
 from ..tree.documents import Documents, parse_object

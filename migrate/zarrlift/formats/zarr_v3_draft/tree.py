@@ -16,7 +16,8 @@ from zarrstack.core.draft_v3.nodes import CONSOLIDATED, Dialect, bad_node_name
 from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.paths import join
 
-from ...storage.base import Entry, LocalStorage, Storage
+from ...storage.base import Entry, Storage
+from ...storage.local.storage import LocalStorage
 from ..tree.documents import read_each
 from ..tree.walk import (
     MOST_LEVELS,

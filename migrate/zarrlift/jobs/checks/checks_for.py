@@ -14,7 +14,8 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from typing import TYPE_CHECKING, cast
 
-from ...storage.base import LocalStorage, Storage
+from ...storage.base import Storage
+from ...storage.local.storage import LocalStorage
 from . import checks_process
 from .checks import Checks, ChecksHere, Found, Items, VerifyLevel
 

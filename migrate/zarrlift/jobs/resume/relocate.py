@@ -20,7 +20,8 @@ from zarrstack.core.paths import join, names_below
 
 from ...archive.chunk_inventory import take_inventory
 from ...planning.plans import Plan
-from ...storage.base import LocalStorage, Storage
+from ...storage.base import Storage
+from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
 from ..endpoints import Ends, refuse_existing

@@ -22,8 +22,9 @@ from zarrstack.core.grid.shard_index import PAIR_BYTES
 
 from ...archive.chunk_inventory import Inventory, task_bytes
 from ...archive.nodes import Layout
-from ...storage.base import LocalStorage, Storage
+from ...storage.base import Storage
 from ...storage.limits import STORE_READ, STORE_WRITTEN
+from ...storage.local.storage import LocalStorage
 from ..chunk_checks import machine_memory
 
 if TYPE_CHECKING:

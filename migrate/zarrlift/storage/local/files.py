@@ -16,6 +16,9 @@ from zarrstack.core.errors import ChunkError, StorageError, ZarrstackError
 
 from ..listed_versions import Version, require_version
 
+CREATING: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+"""For `os.open`. Windows would turn line ends of what is written so."""
+
 
 class BadObjectError(StorageError):
     """An object that is there and is nothing to read, however often it is tried."""

@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends, memory
 from zarrstack.core.errors import ChunkError, StorageError
 
-from ..base import CREATING, LocalStorage, Storage, storage_error
+from ..base import Storage
 from ..listed_versions import Version, require_version
-from .files import Bound, open_regular, read_at, read_file
+from .files import CREATING, Bound, open_regular, read_at, read_file
 from .scratch import directory_of
+from .storage import LocalStorage
+from .system_errors import storage_error
 
 if TYPE_CHECKING:
     from ..object_stream import ObjectStream

@@ -15,7 +15,7 @@ from tests.support.hdmf_files import documents, edit, files, fixture, small, wri
 
 import zarrlift
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
-from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.verification.conventions_hdmf import hdmf
 from zarrlift.verification.v3_tree import read_node
 from zarrstack.core.chain.chain import Chain

@@ -14,7 +14,7 @@ from tests.support.v2_trees import array, messages, node, read
 import zarrlift
 from zarrlift.archive.nodes import ArrayNode
 from zarrlift.formats.describe import describe
-from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.data_types.v2 import v2_fill_to_scalar
 from zarrstack.core.errors import MetadataError
 

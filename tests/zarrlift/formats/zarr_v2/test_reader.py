@@ -11,7 +11,7 @@ from tests.support.v2_trees import ARRAY, GROUP, array, messages, node, one, rea
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.formats.describe import describe
 from zarrlift.formats.zarr_v2 import reader as zarr_v2
-from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import MetadataError, StorageError, UsageError
 
 

@@ -17,7 +17,7 @@ from tests.zarrlift.storage.test_n5_stores import in_memory
 import zarrlift
 from zarrlift.formats.describe import describe
 from zarrlift.formats.detect import detect
-from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local.storage import LocalStorage
 from zarrstack.core.errors import UsageError
 
 

@@ -12,7 +12,7 @@ from zarr.storage import MemoryStore
 
 from zarrlift.archive.nodes import ArrayNode, GroupNode
 from zarrlift.formats.zarr_v3_draft import reader as zarr_v3_draft
-from zarrlift.storage.base import LocalStorage
+from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.draft_v3.nodes import CONSOLIDATED
 from zarrstack.core.errors import MetadataError, StorageError, UnsupportedError, UsageError

@@ -1,0 +1,24 @@
+"""Errors of the operating system as errors of storage."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from zarrstack.core.errors import Problem, StorageError
+
+
+def system_refused(error: OSError) -> Problem:
+    """An error of the operating system that came without a key, through a library."""
+    key = "" if error.filename is None else os.fsdecode(error.filename)
+    return storage_error("reading or writing failed", key, error).problem
+
+
+def storage_error(what: str, key: str, error: OSError) -> StorageError:
+    """A StorageError that says what the operating system said."""
+    advice = {
+        errno.ENOSPC: "Free some space and resume.",
+        errno.EACCES: "Check the permissions, then try again or resume.",
+        errno.EROFS: "Mount it so that it can be written and resume, or choose another place.",
+    }.get(error.errno or 0)
+    return StorageError(what, key=key, found=error.strerror or str(error), advice=advice)
