@@ -35,8 +35,8 @@ from .jobs.run import Run
 from .planning.planner import Inventories
 from .planning.plans import Plan
 from .recipe.recipe import Recipe
-from .storage.local.writer import writer_for
 from .storage.open_storage import Place, open_storage
+from .storage.writer_for import writer_for
 
 if TYPE_CHECKING:
     from .jobs.status import Status

@@ -26,9 +26,9 @@ from ..storage.base import CLAIM, Storage
 from ..storage.local.files import WRITTEN
 from ..storage.local.scratch import LAYERED, directory_of
 from ..storage.local.storage import LocalStorage
-from ..storage.local.writer import writer_for
 from ..storage.open_storage import open_storage
 from ..storage.transformer_stack import through
+from ..storage.writer_for import writer_for
 from ..transfer.tasks import sweep
 from .claim import claimed, sweep_claim
 from .ledger.find_job import find_job, refuse_half_undone

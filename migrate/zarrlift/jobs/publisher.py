@@ -19,7 +19,7 @@ from ..planning.plans import GroupPlan, Plan
 from ..planning.zarr_json import consolidate
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
-from ..storage.local.writer import DestinationError, Writer
+from ..storage.writer import DestinationError, Writer
 from ..transfer.extra_files import copy_file
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow

@@ -26,7 +26,8 @@ from ..planning.plans import ArrayPlan, Plan
 from ..planning.regrid.blocks import memory_budget
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
-from ..storage.local.writer import DestinationError, Writer, writer_for
+from ..storage.writer import DestinationError, Writer
+from ..storage.writer_for import writer_for
 from ..transfer.counts import Moved
 from ..transfer.tasks import Task, sweep_known, tasks_of
 from ..transfer.unexpected_errors import unforeseen

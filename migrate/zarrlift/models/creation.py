@@ -13,8 +13,9 @@ from zarrstack.core.json_text import JSONObject, canonical, document, excerpt
 from ..storage.base import Storage
 from ..storage.local.scratch import MODEL, directory_of
 from ..storage.local.storage import LocalStorage
-from ..storage.local.writer import Writer, writer_for
 from ..storage.open_storage import Place, open_storage
+from ..storage.writer import Writer
+from ..storage.writer_for import writer_for
 from .functions import Modelled, show
 from .model_storage import consolidated, node_documents
 from .readable_arrays import Readers

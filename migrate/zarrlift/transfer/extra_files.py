@@ -12,7 +12,7 @@ from typing import Final
 from zarrstack.core.errors import StorageError
 
 from ..storage.base import Storage
-from ..storage.local.writer import Writer
+from ..storage.writer import Writer
 
 _PIECE: Final = 16 << 20
 """Bytes held at a time."""

@@ -23,7 +23,8 @@ from ..planning.plans import Move
 from ..storage.base import Storage
 from ..storage.listed_versions import Version, holding
 from ..storage.local.storage import LocalStorage
-from ..storage.local.writer import LocalWriter, Writer
+from ..storage.local.writer import LocalWriter
+from ..storage.writer import Writer
 from .counts import Counts, Moved
 from .recode import change_for, look_at
 from .reframe_files import Gathered, gathers

@@ -9,7 +9,7 @@ from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.shard_index import ShardIndex
 
-from ..storage.local.writer import Writer
+from ..storage.writer import Writer
 
 if TYPE_CHECKING:
     from ..planning.plans import Move

@@ -27,7 +27,7 @@ from zarrstack.core.grid.shard_index import ShardIndex
 from zarrstack.core.n5.block_pipeline import BlockPipeline
 
 from ..planning.plans import Move
-from ..storage.local.writer import Look
+from ..storage.writer import Look
 
 RECHECK_EVERY: Final = 100
 """Of decoded routes, one leaf in this many is decoded again by an independent library."""

@@ -17,9 +17,11 @@ from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.shard_index import ShardIndex
 
 from ..storage.listed_versions import Version, held_each, require_version
+from ..storage.local.file_copy import IN_ONE_READ, ends_of_file
 from ..storage.local.files import READING, open_regular
 from ..storage.local.storage import LocalStorage
-from ..storage.local.writer import IN_ONE_READ, DestinationError, LocalWriter, Writer, ends_of_file
+from ..storage.local.writer import LocalWriter
+from ..storage.writer import DestinationError, Writer
 from .regrid import Payloads
 from .shard_reader import object_keys
 

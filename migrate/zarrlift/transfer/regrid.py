@@ -23,7 +23,7 @@ from zarrstack.core.grid.overlap import cutting_order, touching, within
 
 from ..archive.decoder import object_bound, object_decoder
 from ..storage.base import Storage
-from ..storage.local.writer import Writer
+from ..storage.writer import Writer
 from .canvas import Array, Canvas
 from .carry_over import Kept, Region
 from .object_builder import NewObject, new_object

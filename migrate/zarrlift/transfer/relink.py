@@ -14,9 +14,11 @@ from zarrstack.core.codecs.base import Ends
 from zarrstack.core.errors import ZarrstackError
 
 from ..storage.listed_versions import Version
+from ..storage.local.file_copy import IN_ONE_READ
 from ..storage.local.files import CREATING, READING
 from ..storage.local.storage import LocalStorage
-from ..storage.local.writer import IN_ONE_READ, DestinationError, LocalWriter, Look
+from ..storage.local.writer import LocalWriter
+from ..storage.writer import DestinationError, Look
 
 if TYPE_CHECKING:
     from .counts import Counts

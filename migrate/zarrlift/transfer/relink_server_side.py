@@ -15,9 +15,9 @@ from zarrstack.core.errors import ChunkError, StorageError, ZarrstackError
 
 from ..storage.base import Storage
 from ..storage.local.files import Bound
-from ..storage.local.writer import DestinationError, Look
 from ..storage.remote.event_loop import bounded, run
 from ..storage.remote.zarr_store import StoreStorage
+from ..storage.writer import DestinationError, Look
 
 if TYPE_CHECKING:
     from ..storage.remote.backend import Native

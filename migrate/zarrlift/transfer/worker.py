@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from zarrstack.core.errors import WorkerError, ZarrstackError
 
 from ..storage.base import Storage
-from ..storage.local.writer import Writer, writer_for
 from ..storage.open_storage import open_storage
 from ..storage.transformer_stack import through
+from ..storage.writer import Writer
+from ..storage.writer_for import writer_for
 from ..version import __version__
 from .counts import Counts, Moved
 from .mover import Mover

@@ -26,7 +26,7 @@ from .hierarchy import Held, ShownHierarchy, refusal_error
 if TYPE_CHECKING:
     from ..archive.nodes import Format
     from ..storage.base import Storage
-    from ..storage.local.writer import Look
+    from ..storage.writer import Look
 
 DOCUMENT: Final = "zarr.json"
 _ANY: Final = Bound(OBJECT_LIMIT)

@@ -25,13 +25,13 @@ from zarr.storage import MemoryStore, WrapperStore
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.storage.limits import PART, PARTS_AT_ONCE, WRITE_BEHIND
-from zarrlift.storage.local.writer import DestinationError
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote import async_requests
 from zarrlift.storage.remote.async_requests import Sending, window
 from zarrlift.storage.remote.backend_fsspec import in_parts
 from zarrlift.storage.remote.store_writer import StoreWriter
 from zarrlift.storage.remote.zarr_store import StoreStorage
+from zarrlift.storage.writer import DestinationError
 from zarrlift.transfer.shard_reader import Span, spans_of
 from zarrstack.core.errors import StorageError
 

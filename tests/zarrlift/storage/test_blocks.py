@@ -11,7 +11,7 @@ from tests.zarrlift.storage.test_every_pair import DESTINATIONS, SOURCES, conten
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
-from zarrlift.storage import object_stream
+from zarrlift.storage.remote import spooled_stream
 
 OPTIONS = {
     "shards": ArrayRecipe(shards="3x"),
@@ -63,7 +63,7 @@ def test_to_any_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if spooled:
-        monkeypatch.setattr(object_stream, "SPOOLED", 50)
+        monkeypatch.setattr(spooled_stream, "SPOOLED", 50)
         monkeypatch.setattr("zarrlift.transfer.object_builder._HELD", 20)
     place = DESTINATIONS[destination](tmp_path)
     job = tmp_path / "job.db"

@@ -8,96 +8,26 @@ behind lies in one place and is removed in one sweep. Object stores put whole ob
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import shutil
 import sys
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends, memory
-from zarrstack.core.errors import ChunkError, StorageError
+from zarrstack.core.codecs.base import Buffer, Ends
+from zarrstack.core.errors import ChunkError
 
-from ..base import Storage
 from ..listed_versions import Version, require_version
-from .files import CREATING, Bound, open_regular, read_at, read_file
+from ..writer import DestinationError, Look, Writer
+from .file_copy import IN_ONE_READ, copy_by_hand, copy_range, ends_of_file, reflink, write_all
+from .files import CREATING, Bound, open_regular, read_file
 from .scratch import directory_of
 from .storage import LocalStorage
 from .system_errors import storage_error
 
 if TYPE_CHECKING:
     from ..object_stream import ObjectStream
-
-
-class Look(Protocol):
-    """What looks at payloads that move undecoded; a compiled chain does."""
-
-    @property
-    def most_stored(self) -> int:
-        """Bytes that an object may have."""
-
-    def check(self, ends: Ends) -> bool:
-        """ChunkError where the ends cannot fit; False where only the whole can tell."""
-
-    def check_whole(self, data: Buffer) -> None:
-        """ChunkError where the payload does not decode."""
-
-
-_FICLONE: Final = 0x40049409
-"""ioctl that makes a file share another's blocks (linux/fs.h)."""
-_NEXT: Final = frozenset(
-    {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EBADF}
-)
-"""What the kernel says when a way of copying does not exist between two files."""
-IN_ONE_READ: Final = 256 << 10
-"""Up to this size a read and a write beat the set-up of an in-kernel copy."""
-
-
-class DestinationError(StorageError):
-    """The destination cannot be written; no other array will fare better."""
-
-
-class Writer(ABC):
-    """Puts objects into a destination; safe to share between threads."""
-
-    storage: Storage
-    """The destination."""
-
-    @abstractmethod
-    def write(self, key: str, data: Buffer) -> None:
-        """Write one whole object; raises DestinationError."""
-
-    def write_many(self, items: Sequence[tuple[str, Buffer]]) -> None:
-        """Write several whole objects."""
-        for key, data in items:
-            self.write(key, data)
-
-    @abstractmethod
-    def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
-        """An object that is written piece by piece, and there only once it is finished.
-
-        The first `reserve` bytes are left open, to be filled when all else is written. A thread
-        writes one stream at a time.
-        """
-
-    def behind(self) -> AbstractContextManager[None]:
-        """Within, this thread's objects may be still on their way when a call returns; at its end none is.
-
-        Raises the DestinationError of whichever could not be written, from any call or at the end.
-        """
-        return contextlib.nullcontext()
-
-    def settle(self) -> None:  # noqa: B027 - most places have nothing to settle
-        """Make what this thread wrote since the last call as durable as was asked for."""
-
-    def forked(self) -> None:  # noqa: B027
-        """Called in a process that was made by `fork`, before it writes: its names must be its own."""
-
-    def close(self) -> None:  # noqa: B027
-        """Remove whatever is temporary."""
 
 
 class LocalWriter(Writer):
@@ -122,11 +52,11 @@ class LocalWriter(Writer):
 
     def write(self, key: str, data: Buffer) -> None:
         """Write beside, then rename."""
-        self._make(key, lambda descriptor: _write_all(descriptor, data))
+        self._make(key, lambda descriptor: write_all(descriptor, data))
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
         """Written into a file of the job's own, then renamed."""
-        from ..object_stream import FileStream
+        from .file_stream import FileStream
 
         temporary = self.temporary()
 
@@ -251,14 +181,14 @@ class LocalWriter(Writer):
     def _copy_between(self, reading: int, writing: int, size: int) -> None:
         pair = (os.fstat(reading).st_dev, os.fstat(writing).st_dev)
         if pair not in self._no_reflink:
-            if _reflink(reading, writing):
+            if reflink(reading, writing):
                 return
             self._no_reflink.add(pair)
         if pair not in self._no_range:
             if copy_range(reading, writing, size):
                 return
             self._no_range.add(pair)
-        _copy_by_hand(reading, writing, size)
+        copy_by_hand(reading, writing, size)
 
     def _publish(self, temporary: str, key: str) -> None:
         target = self.storage.path(key)
@@ -317,29 +247,6 @@ class LocalWriter(Writer):
         return DestinationError(plain.message, key=key, found=plain.found, advice=plain.advice)
 
 
-def writer_for(storage: Storage, job_id: str, *, fsync: bool, in_place: bool = False) -> Writer:
-    """The fastest writer for a place."""
-    if isinstance(storage, LocalStorage):
-        return LocalWriter(storage, job_id, fsync=fsync, in_place=in_place)
-    from ..remote.store_writer import StoreWriter
-
-    return StoreWriter(storage)
-
-
-def _write_all(descriptor: int, data: Buffer) -> None:
-    view = memory(data).cast("B") if len(data) else memoryview(b"")
-    written = os.write(descriptor, view)
-    while written < len(view):
-        written += os.write(descriptor, view[written:])
-
-
-def ends_of_file(descriptor: int, size: int) -> Ends:
-    """The ends of an open file of so many bytes."""
-    head = read_at(descriptor, HEAD_BYTES, 0)
-    tail = head[-TAIL_BYTES:] if size <= HEAD_BYTES else read_at(descriptor, TAIL_BYTES, size - TAIL_BYTES)
-    return Ends(head, tail, size)
-
-
 def _fsync_directory(path: str) -> None:
     if sys.platform == "win32":  # which opens no directory, and keeps names by itself
         return
@@ -348,48 +255,3 @@ def _fsync_directory(path: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _reflink(reading: int, writing: int) -> bool:
-    if sys.platform == "win32":
-        return False
-    import fcntl
-
-    try:
-        fcntl.ioctl(writing, _FICLONE, reading)
-    except OSError as error:
-        if error.errno in _NEXT:
-            return False
-        raise
-    return True
-
-
-def copy_range(reading: int, writing: int, size: int) -> bool:
-    """Copy the first bytes of a file behind what was written to another, inside the kernel.
-
-    False where it has no way to; ChunkError if the file has fewer; OSError.
-    """
-    if not hasattr(os, "copy_file_range"):
-        return False
-    done = 0
-    while done < size:
-        try:
-            count = os.copy_file_range(reading, writing, size - done, done)
-        except OSError as error:
-            if done == 0 and error.errno in _NEXT:
-                return False
-            raise
-        if count == 0:
-            raise ChunkError("the source ended early", found=f"{done} bytes", expected=f"{size} bytes")
-        done += count
-    return True
-
-
-def _copy_by_hand(reading: int, writing: int, size: int) -> None:
-    done = 0
-    while done < size:
-        piece = read_at(reading, 1 << 20, done)
-        if not piece:
-            raise ChunkError("the source ended early", found=f"{done} bytes", expected=f"{size} bytes")
-        _write_all(writing, piece)
-        done += len(piece)

@@ -12,7 +12,7 @@ from zarrstack.core.codecs.base import Buffer
 from zarrstack.core.errors import StorageError
 
 from ..base import Storage
-from ..local.writer import DestinationError, Writer
+from ..writer import DestinationError, Writer
 
 if TYPE_CHECKING:
     from ..object_stream import ObjectStream
@@ -37,7 +37,7 @@ class StoreWriter(Writer):
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
         """Collected in memory, or in a file once it is large; put when it is whole."""
-        from ..object_stream import SpooledStream
+        from .spooled_stream import SpooledStream
 
         return SpooledStream(self.storage, key, reserve, self.write)
 

@@ -1,0 +1,88 @@
+"""Copying local files: by reflink, inside the kernel, or by hand."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from typing import Final
+
+from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends, memory
+from zarrstack.core.errors import ChunkError
+
+from .files import read_at
+
+_FICLONE: Final = 0x40049409
+"""ioctl that makes a file share another's blocks (linux/fs.h)."""
+
+
+_NEXT: Final = frozenset(
+    {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EBADF}
+)
+"""What the kernel says when a way of copying does not exist between two files."""
+
+
+IN_ONE_READ: Final = 256 << 10
+"""Up to this size a read and a write beat the set-up of an in-kernel copy."""
+
+
+def write_all(descriptor: int, data: Buffer) -> None:
+    """Write all of a buffer; a nearly full disk takes less than it is given, without an error."""
+    view = memory(data).cast("B") if len(data) else memoryview(b"")
+    written = os.write(descriptor, view)
+    while written < len(view):
+        written += os.write(descriptor, view[written:])
+
+
+def ends_of_file(descriptor: int, size: int) -> Ends:
+    """The ends of an open file of so many bytes."""
+    head = read_at(descriptor, HEAD_BYTES, 0)
+    tail = head[-TAIL_BYTES:] if size <= HEAD_BYTES else read_at(descriptor, TAIL_BYTES, size - TAIL_BYTES)
+    return Ends(head, tail, size)
+
+
+def reflink(reading: int, writing: int) -> bool:
+    """Let a file share another's blocks; False where the file system cannot. OSError."""
+    if sys.platform == "win32":
+        return False
+    import fcntl
+
+    try:
+        fcntl.ioctl(writing, _FICLONE, reading)
+    except OSError as error:
+        if error.errno in _NEXT:
+            return False
+        raise
+    return True
+
+
+def copy_range(reading: int, writing: int, size: int) -> bool:
+    """Copy the first bytes of a file behind what was written to another, inside the kernel.
+
+    False where it has no way to; ChunkError if the file has fewer; OSError.
+    """
+    if not hasattr(os, "copy_file_range"):
+        return False
+    done = 0
+    while done < size:
+        try:
+            count = os.copy_file_range(reading, writing, size - done, done)
+        except OSError as error:
+            if done == 0 and error.errno in _NEXT:
+                return False
+            raise
+        if count == 0:
+            raise ChunkError("the source ended early", found=f"{done} bytes", expected=f"{size} bytes")
+        done += count
+    return True
+
+
+def copy_by_hand(reading: int, writing: int, size: int) -> None:
+    """Copy the first bytes of a file by reading and writing; ChunkError if it has fewer."""
+    done = 0
+    while done < size:
+        piece = read_at(reading, 1 << 20, done)
+        if not piece:
+            raise ChunkError("the source ended early", found=f"{done} bytes", expected=f"{size} bytes")
+        write_all(writing, piece)
+        done += len(piece)

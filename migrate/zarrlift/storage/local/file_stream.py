@@ -1,0 +1,113 @@
+"""An object that is written piece by piece into a local file, and renamed at its end."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from zarrstack.core.codecs.base import Buffer, memory
+
+from ..object_stream import ObjectStream
+from ..writer import DestinationError
+from .file_copy import copy_range
+from .files import CREATING
+
+_MOST_BUFFERS: Final = 1024
+"""Buffers the kernel takes in one call (IOV_MAX of Linux; POSIX promises 16)."""
+
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
+"""What only the file that is written can be at fault for."""
+
+
+class FileStream(ObjectStream):
+    """A file beside, renamed at the end."""
+
+    def __init__(
+        self,
+        path: str,
+        reserve: int,
+        publish: Callable[[], None],
+        failed: Callable[[OSError], DestinationError],
+        *,
+        fsync: bool,
+    ) -> None:
+        self.size = reserve
+        self._path = path
+        self._publish = publish
+        self._failed = failed
+        self._fsync = fsync
+        try:
+            self._descriptor = os.open(path, CREATING, 0o666)
+            if reserve:
+                os.lseek(self._descriptor, reserve, os.SEEK_SET)
+        except OSError as error:
+            raise failed(error) from error
+
+    def append(self, parts: Sequence[Buffer]) -> None:
+        """Write some pieces behind one another."""
+        try:
+            for start in range(0, len(parts), _MOST_BUFFERS):
+                self._write([memory(part).cast("B") for part in parts[start : start + _MOST_BUFFERS]])
+        except OSError as error:
+            self._close()
+            raise self._failed(error) from error
+
+    def take(self, descriptor: int, size: int) -> bool:
+        """As fast as the file system copies."""
+        try:
+            if not copy_range(descriptor, self._descriptor, size):
+                return False
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            self._close()
+            raise self._failed(error) from error
+        self.size += size
+        return True
+
+    def _write(self, views: list[memoryview]) -> None:
+        total = sum(len(view) for view in views)
+        written = os.writev(self._descriptor, views) if hasattr(os, "writev") else 0
+        self.size += total
+        if written < total:
+            self._write_rest(views, written)
+
+    def _write_rest(self, views: list[memoryview], written: int) -> None:
+        """What is left of some pieces: a nearly full disk takes less than it is given, without an error."""
+        for view in views:
+            if written >= len(view):
+                written -= len(view)
+                continue
+            rest = view[written:]
+            written = 0
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+
+    def finish(self, head: bytes = b"") -> None:
+        """Let the object appear."""
+        try:
+            if head:
+                os.lseek(self._descriptor, 0, os.SEEK_SET)
+                self._write_rest([memory(head)], 0)
+            if self._fsync:
+                os.fsync(self._descriptor)
+            self._close()
+            self._publish()
+        except OSError as error:
+            self._close()
+            raise self._failed(error) from error
+
+    def discard(self) -> None:
+        """Forget what was written."""
+        self._close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
