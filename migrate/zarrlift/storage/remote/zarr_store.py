@@ -25,8 +25,9 @@ from ..local.files import path_of
 from ..redact import redact
 from .adaptive_concurrency import Pace
 from .async_requests import Soon
-from .backend import HTTP, bounded_bytes, is_obstore, native, stored_bytes
+from .backend import HTTP, bounded_bytes, stored_bytes
 from .backend_fsspec import own, protocols
+from .backends import is_obstore, native
 from .error_text import plainly
 from .event_loop import bounded, close_soon, collect, run
 from .zip_listing import members
