@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 import re
-import secrets
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
@@ -30,6 +28,8 @@ from .backend_fsspec import own, protocols
 from .backends import is_obstore, native
 from .error_text import plainly
 from .event_loop import bounded, close_soon, collect, run
+from .store_listing import ListedKeys, any_names, tree_of
+from .store_names import is_zip, url_of
 from .zip_listing import members
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class StoreStorage(Storage):
         self.base = path.strip("/")
         self._prefix = f"{self.base}/" if self.base else ""
         self._secrets = tuple(secrets)
-        text = "/".join(filter(None, (_url(store), self.base))) if url is None else url
+        text = "/".join(filter(None, (url_of(store), self.base))) if url is None else url
         self.url = redact(text, self._secrets)
         known = protocols(store)
         # Over HTTP a page of links is no listing to rely on.
@@ -150,7 +150,7 @@ class StoreStorage(Storage):
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
         """Every key below a prefix, in one listing."""
-        yield from self.list_objects(prefix, _Keys).keys
+        yield from self.list_objects(prefix, ListedKeys).keys
 
     def list_objects(self, prefix: str, new: Callable[[], L]) -> L:
         """In one listing, which is taken as it comes; one that fails midway is begun again."""
@@ -173,7 +173,7 @@ class StoreStorage(Storage):
         store: Any = self._store
         if self.native is not None:
             return self.native.pages(full)
-        return members(store.path, full) if _is_zip(store) else _names(store, full)
+        return members(store.path, full) if is_zip(store) else any_names(store, full)
 
     def zarr_store(self) -> Store:
         """A store that zarr's own event loop may use; its calls are done in ours."""
@@ -205,7 +205,7 @@ class StoreStorage(Storage):
     async def _whole(self, place: str, bound: Bound, version: Version | None) -> bytes | None:
         if self.native is not None:
             return await self.native.read(place, bound, version)
-        if bound.kind == "document" or _is_zip(self._store):
+        if bound.kind == "document" or is_zip(self._store):
             return await bounded_bytes(self._store, place, bound)
         data = await stored_bytes(self._store, place, None)  # layers may be slower for a part of a chunk
         if data is not None:
@@ -269,16 +269,16 @@ class StoreStorage(Storage):
         full = (self._prefix + prefix).rstrip("/")
         if self.native is not None:
             return await self.native.children(full)
-        if _is_zip(self._store):
+        if is_zip(self._store):
             # A zip is opened for reading only, so that its directory can be read once.
             if self._names is None:
-                self._names = _tree(await collect(self._store.list()))
+                self._names = tree_of(await collect(self._store.list()))
             return self._names.get(full, {})
         # zarr's `list_dir` does not say what is a directory; asking for each name would cost a
         # request per chunk, listing everything below costs one per thousand.
         start = len(full) + 1 if full else 0
         keys = await collect(self._store.list_prefix(f"{full}/" if full else ""))
-        return _tree([key[start:] for key in keys]).get("", {})
+        return tree_of([key[start:] for key in keys]).get("", {})
 
     async def told(
         self,
@@ -309,38 +309,6 @@ def _bytes(data: bytes | None) -> int:
 # ----- listings
 
 
-class _Keys:
-    """The keys of a listing."""
-
-    def __init__(self) -> None:
-        self.keys: list[str] = []
-
-    def take(self, objects: Iterable[Listed]) -> None:
-        self.keys += [item.key for item in objects]
-
-
-async def _names(store: Store, prefix: str) -> AsyncIterator[list[Listed]]:
-    """What any store tells: keys."""
-    yield [Listed(key) async for key in store.list_prefix(prefix)]
-
-
-def _tree(keys: Iterable[str]) -> dict[str, dict[str, bool]]:
-    """Directory -> its names -> whether each is a directory; "" is the root."""
-    tree: dict[str, dict[str, bool]] = {}
-    for key in keys:
-        # Zip files written by archivers have entries for directories, which end with "/".
-        directory, _, name = key.removesuffix("/").rpartition("/")
-        tree.setdefault(directory, {})[name] = key.endswith("/")
-        while directory:
-            parent, _, name = directory.rpartition("/")
-            below = tree.setdefault(parent, {})
-            if below.get(name):
-                break
-            below[name] = True
-            directory = parent
-    return tree
-
-
 async def _forgiving(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
@@ -349,35 +317,3 @@ async def _forgiving(work: Coroutine[Any, Any, None]) -> None:
 
 
 # ----- stores
-
-
-def _is_zip(store: Store) -> bool:
-    from zarr.storage import ZipStore
-
-    return type(store) is ZipStore and store.read_only
-
-
-def _url(store: Any) -> str:
-    """How a store given as an object is named; only places that can be opened again look like one."""
-    if type(store).__name__ == "FsspecStore":
-        protocol = store.fs.protocol if isinstance(store.fs.protocol, str) else store.fs.protocol[0]
-        path = str(store.path)
-        return path if "://" in path else f"{protocol}://{path.lstrip('/') if protocol != 'file' else path}"
-    if _is_zip(store):
-        return os.path.abspath(str(store.path))
-    return f"{type(store).__name__}:{_token(store)}"
-
-
-_tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
-
-
-def _token(store: Any) -> str:
-    """A word for a store that lives in this process, which no other store ever has.
-
-    Jobs outlive stores, and `id` is given again: a later store would pass for an earlier one's
-    finished destination.
-    """
-    known = _tokens.get(id(store))
-    if known is None or known[0]() is not store:
-        known = _tokens[id(store)] = (weakref.ref(store), secrets.token_hex(4))
-    return known[1]

@@ -1,0 +1,44 @@
+"""How a zarr store is named in messages, plans and jobs."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zarr.abc.store import Store
+
+
+def is_zip(store: Store) -> bool:
+    """Whether it is a zip file that is only read."""
+    from zarr.storage import ZipStore
+
+    return type(store) is ZipStore and store.read_only
+
+
+def url_of(store: Any) -> str:
+    """How a store given as an object is named; only places that can be opened again look like one."""
+    if type(store).__name__ == "FsspecStore":
+        protocol = store.fs.protocol if isinstance(store.fs.protocol, str) else store.fs.protocol[0]
+        path = str(store.path)
+        return path if "://" in path else f"{protocol}://{path.lstrip('/') if protocol != 'file' else path}"
+    if is_zip(store):
+        return os.path.abspath(str(store.path))
+    return f"{type(store).__name__}:{_token(store)}"
+
+
+_tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
+
+
+def _token(store: Any) -> str:
+    """A word for a store that lives in this process, which no other store ever has.
+
+    Jobs outlive stores, and `id` is given again: a later store would pass for an earlier one's
+    finished destination.
+    """
+    known = _tokens.get(id(store))
+    if known is None or known[0]() is not store:
+        known = _tokens[id(store)] = (weakref.ref(store), secrets.token_hex(4))
+    return known[1]
