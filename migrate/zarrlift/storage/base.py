@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from zarrstack.core.errors import StorageError
 
@@ -19,9 +19,9 @@ from .listing import L, Listed
 from .local.files import DOCUMENT, Bound
 
 if TYPE_CHECKING:
-    from zarr.abc.store import Store
+    from concurrent.futures import Future
 
-    from .remote.async_requests import Soon
+    from zarr.abc.store import Store
 
 
 CLAIM: Final = ".zarrlift-claim"
@@ -38,6 +38,25 @@ class Entry:
     """Where a symbolic link leads, resolved to an absolute path; None for anything else."""
 
 
+class AsyncRequests(Protocol):
+    """Requests to a place that are answered later; each gives a future."""
+
+    def get(self, keys: Sequence[str], bound: Bound | None = None) -> list[Future[bytes | None]]:
+        """Whole objects, as `Storage.get` gives them."""
+
+    def parts(self, key: str, spans: Sequence[tuple[int, int]]) -> list[Future[bytes | None]]:
+        """(start, stop) of one object, as `Storage.get_part` gives them."""
+
+    def ends(self, keys: Sequence[str], start: int, length: int) -> list[Future[tuple[int, bytes] | None]]:
+        """Size of each object and a part of it, as `size` and `get_part` of `Storage` give them, or None."""
+
+    def put(self, key: str, data: bytes) -> Future[None]:
+        """Write a whole object."""
+
+    def gap(self) -> int:
+        """Bytes that are better read along than left out by another request."""
+
+
 class Storage(ABC):
     """A place that holds objects by key."""
 
@@ -49,7 +68,7 @@ class Storage(ABC):
     """Whether what lies here lives and dies with this process."""
     exclusive: bool = False
     """Whether `create` is one operation, so that of many who try one succeeds."""
-    soon: Soon | None = None
+    soon: AsyncRequests | None = None
     """Requests that are answered later, of places where an answer takes time; None elsewhere."""
     document_bound: Bound = DOCUMENT
     """What is read of an object where the caller says no other bound."""

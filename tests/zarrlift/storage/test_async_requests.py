@@ -26,7 +26,7 @@ import zarrlift
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.storage.limits import PART, PARTS_AT_ONCE, WRITE_BEHIND
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.remote import async_requests
+from zarrlift.storage.remote import zarr_store
 from zarrlift.storage.remote.async_requests import Sending, window
 from zarrlift.storage.remote.backend_fsspec import in_parts
 from zarrlift.storage.remote.store_writer import StoreWriter
@@ -360,7 +360,7 @@ def test_the_gap_follows_what_requests_were_measured_to_cost() -> None:
     assert storage.soon.gap() == pytest.approx(200_000, rel=0.01)
     for size in (1000, 100_000, 2_000_000) * 500:
         storage.pace.costs.add(size, 0.02 + size / 1e9)
-    assert storage.soon.gap() == async_requests._MOST_GAP
+    assert storage.soon.gap() == zarr_store._MOST_GAP
 
 
 # ----- what a file system is told

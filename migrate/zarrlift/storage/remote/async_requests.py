@@ -13,50 +13,16 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..limits import WRITE_BEHIND
 from .adaptive_concurrency import MOST
-from .event_loop import begin
 
 if TYPE_CHECKING:
-    from ..local.files import Bound
-    from .zarr_store import StoreStorage
+    from ..base import AsyncRequests
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-_GAP: Final = 64 << 10
-"""Bytes between two ranges that are read along rather than asked for apart, before requests were measured."""
-_MOST_GAP: Final = 1 << 20
-"""And at most, whatever was measured; bytes that nobody wants may cost money."""
 
 _FEW: Final = 4
 """Requests under way below which the next is begun by itself."""
-
-
-class Soon:
-    """Begins requests to a store, from any thread; each gives a future."""
-
-    def __init__(self, storage: StoreStorage) -> None:
-        self._storage = storage
-
-    def get(self, keys: Sequence[str], bound: Bound | None = None) -> list[Future[bytes | None]]:
-        """Whole objects, as `Storage.get` gives them."""
-        return begin([self._storage.fetch(key, bound) for key in keys])
-
-    def parts(self, key: str, spans: Sequence[tuple[int, int]]) -> list[Future[bytes | None]]:
-        """(start, stop) of one object, as `Storage.get_part` gives them."""
-        return begin([self._storage.fetch_part(key, start, stop - start) for start, stop in spans])
-
-    def ends(self, keys: Sequence[str], start: int, length: int) -> list[Future[tuple[int, bytes] | None]]:
-        """Size of each object and a part of it, as `size` and `get_part` of `Storage` give them, or None."""
-        return begin([self._storage.fetch_end(key, start, length) for key in keys])
-
-    def put(self, key: str, data: bytes) -> Future[None]:
-        """Write a whole object."""
-        return begin([self._storage.store(key, data)])[0]
-
-    def gap(self) -> int:
-        """Bytes that are better read along than left out by another request, as requests were so far."""
-        measured = self._storage.pace.costs.as_bytes()
-        return _GAP if measured is None else min(measured, _MOST_GAP)
 
 
 def window(
@@ -101,7 +67,7 @@ def window(
 class Sending:
     """Objects on their way into a store, sent by one thread: `WRITE_BEHIND` bytes, unless one is larger."""
 
-    def __init__(self, soon: Soon) -> None:
+    def __init__(self, soon: AsyncRequests) -> None:
         self._soon = soon
         self._under_way: deque[tuple[Future[None], int]] = deque()
         self._held = 0

@@ -11,6 +11,7 @@ import errno
 import re
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,12 +23,11 @@ from ..listing import L, Listed
 from ..local.files import path_of
 from ..redact import redact
 from .adaptive_concurrency import Pace
-from .async_requests import Soon
 from .backend import HTTP, bounded_bytes, stored_bytes
 from .backend_fsspec import own, protocols
 from .backends import is_obstore, native
 from .error_text import plainly
-from .event_loop import bounded, close_soon, collect, run
+from .event_loop import begin, bounded, close_soon, collect, run
 from .store_listing import ListedKeys, any_names, tree_of
 from .store_names import is_zip, url_of
 from .zip_listing import members
@@ -36,6 +36,43 @@ if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest, Store
 
     from ..local.files import Bound
+
+
+_GAP: Final = 64 << 10
+"""Bytes between two ranges that are read along rather than asked for apart, before requests were measured."""
+
+
+_MOST_GAP: Final = 1 << 20
+"""And at most, whatever was measured; bytes that nobody wants may cost money."""
+
+
+class Soon:
+    """Begins requests to a store, from any thread; each gives a future."""
+
+    def __init__(self, storage: StoreStorage) -> None:
+        self._storage = storage
+
+    def get(self, keys: Sequence[str], bound: Bound | None = None) -> list[Future[bytes | None]]:
+        """Whole objects, as `Storage.get` gives them."""
+        return begin([self._storage.fetch(key, bound) for key in keys])
+
+    def parts(self, key: str, spans: Sequence[tuple[int, int]]) -> list[Future[bytes | None]]:
+        """(start, stop) of one object, as `Storage.get_part` gives them."""
+        return begin([self._storage.fetch_part(key, start, stop - start) for start, stop in spans])
+
+    def ends(self, keys: Sequence[str], start: int, length: int) -> list[Future[tuple[int, bytes] | None]]:
+        """Size of each object and a part of it, as `size` and `get_part` of `Storage` give them, or None."""
+        return begin([self._storage.fetch_end(key, start, length) for key in keys])
+
+    def put(self, key: str, data: bytes) -> Future[None]:
+        """Write a whole object."""
+        return begin([self._storage.store(key, data)])[0]
+
+    def gap(self) -> int:
+        """Bytes that are better read along than left out by another request, as requests were so far."""
+        measured = self._storage.pace.costs.as_bytes()
+        return _GAP if measured is None else min(measured, _MOST_GAP)
+
 
 T = TypeVar("T")
 
