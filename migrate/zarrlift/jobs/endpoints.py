@@ -138,6 +138,10 @@ class Ends:
             free_bytes=free_space(self.destination) if self.named else None,
             reading=reading,
         )
+        if recipe.model is not None:
+            from ..models.requirement import unmet
+
+            made = replace(made, problems=(*made.problems, *unmet(recipe.model, made)))
         if self.named and not is_exclusive(self.place):
             made = replace(made, problems=(*made.problems, not_exclusive(self.place.url)))
         inventories.began = began

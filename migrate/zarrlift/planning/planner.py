@@ -124,10 +124,6 @@ def make_plan(
         conventions=applied.seen,
         free_bytes=free_bytes,
     )
-    if recipe.model is not None:
-        from ..models.requirement import unmet
-
-        problems.extend(unmet(recipe.model, result))
     need = sum(array.bytes_out for array in arrays)
     if free_bytes is not None and need > free_bytes:
         problems.append(
