@@ -37,7 +37,7 @@ from .checks.checks import Checks, Found
 from .disk_sync import Syncs
 from .ledger.last_run import note_moving
 from .ledger.ledger import Job
-from .ledger.rows import NodeRow, Recorded
+from .ledger.rows import NodeRow
 from .option_words import option_words
 from .outcome import Interrupted, Outcome
 from .processes import process_tuning
@@ -219,8 +219,13 @@ class Run:
                 ended.append(array)
                 continue
             done = self.job.recorded(row.id)
+            lost: set[int] = set()
             try:
-                lost = self._lost_tasks(row, plan, inventory, done) if done else set()
+                if done:
+                    from .resume.lost_tasks import lost_tasks  # a first run does not need it
+
+                    lost = lost_tasks(plan, inventory, self.source, self.destination, done)
+                    self.job.forget_tasks(row.id, lost)
                 tasks = tasks_of(plan, inventory, self.source, self.destination, first_pass=first_pass)
             except ZarrstackError as error:
                 array.fail((error.at(node=plan.path).problem,))
@@ -235,16 +240,6 @@ class Run:
                 array.open_tasks += 1
                 array.all_submitted = number == numbers[-1]
                 yield array, tasks.task(number)
-
-    def _lost_tasks(
-        self, row: NodeRow, plan: ArrayPlan, inventory: Inventory, done: dict[int, Recorded]
-    ) -> set[int]:
-        """Recorded tasks whose work is gone, which are forgotten."""
-        from .resume.lost_tasks import lost_tasks
-
-        lost = lost_tasks(plan, inventory, self.source, self.destination, done)
-        self.job.forget_tasks(row.id, lost)
-        return lost
 
     def _passed(self, arrays: list[RunArray]) -> None:
         """The first of two passes is over: go on with the second, or record what failed."""
