@@ -1,4 +1,4 @@
-"""Imports point one way; the core does no I/O; heavy packages are imported where they are used.
+"""Rooms import downwards only, no modules import each other in a circle, and start-up stays light.
 
 Read from the source, not from what happens to be loaded: an import under TYPE_CHECKING is
 knowledge of the other part too, and counts for the order (not for start-up).
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -17,114 +17,21 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCES = (ROOT / "transformers", ROOT / "migrate")
 
-# From the lowest to the highest. A module may import its own layer and those below.
-# The first pattern that fits decides.
-LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("core", ("zarrstack.core", "zarrstack.core.*")),
-    ("transformers", ("zarrstack", "zarrstack.*")),
-    (
-        "archive",
-        (
-            "version",
-            "archive",
-            "read_options",
-            "process",
-            "broken_packages",
-            "scratch",
-            "partial_files",
-            "storage*",
-            "places",
-            "owner",
-            "no_archive",
-            "credentials",
-            "through",
-            "stored",
-        ),
+ROOMS = {
+    "zarrstack.core": (
+        "errors", "paths", "sizes", "git_pointers", "identity_cache", "json_text", "shapes",
+        "data_types", "chain", "grid", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
     ),
-    ("recipe", ("recipe*", "codec_text", "casting*", "objects")),
-    ("formats, conventions", ("formats*", "conventions*")),
-    (
-        "route, planning",
-        (
-            "route*",
-            "destination*",
-            "inventory*",
-            "scanning",
-            "planning*",
-            "advising",
-            "plans*",
-            "documents*",
-            "models.[!c]*",
-            "models.checking",
-        ),
+    "zarrstack": ("core", "system", "base", "layers", "arrays", "testing", ""),
+    "zarrlift": (
+        "version", "storage", "recipe", "archive", "formats", "conventions", "planning", "models",
+        "transfer", "verification", "views", "jobs", "api", "report", "", "cli", "__main__",
     ),
-    (
-        "move",
-        (
-            "move*",
-            "companions",
-            "changing",
-            "counting",
-            "leaves",
-            "assembling",
-            "copying",
-            "forked",
-            "twin",
-            "gathering",
-            "tasks",
-            "canvas",
-            "keeping",
-            "new_objects",
-            "streams",
-            "server_copy",
-            "job*",
-            "writing*",
-            "worker",
-            "verifying*",
-        ),
-    ),
-    (
-        "run",
-        (
-            "run",
-            "run_arrays",
-            "executors",
-            "view",
-            "view_archive",
-            "reverse_view",
-            "hierarchy_view",
-            "shown",
-            "reversing*",
-            "serving*",
-            "merging",
-            "source_check",
-            "recorded",
-            "syncing",
-            "unsynced",
-            "local_times",
-            "outcome",
-            "job_status",
-            "progress",
-            "publishing",
-            "totals",
-            "events",
-            "option_words",
-            "report.units",
-            "current_status",
-            "ends",
-            "claiming",
-            "earlier",
-            "relocated",
-            "replacing",
-            "migration",
-            "finish*",
-            "models*",
-        ),
-    ),
-    ("report", ("report*",)),
-    ("cli", ("cli*", "__main__", "")),
-)
-"""Patterns of `zarrlift` stand without the package's name; "" is the package itself."""
+}  # fmt: skip
+"""Folders and modules of each package, from the lowest to the highest; "" is the package itself.
+
+A room imports itself and those before it. zarrlift imports zarrstack, which knows nothing of it.
+"""
 
 IN_CORE_FORBIDDEN = {
     "asyncio", "fsspec", "glob", "http", "io", "os", "pathlib", "shutil", "socket", "sqlite3",
@@ -176,6 +83,7 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
+TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
 
 
 def _imports_below(name: str, is_package: bool, node: ast.AST, at_start: bool) -> Iterator[Import]:
@@ -204,67 +112,102 @@ def imports() -> tuple[Import, ...]:
     """Every import statement of both packages."""
     found: list[Import] = []
     for name, path in MODULES.items():
-        tree = ast.parse(path.read_text())
-        found += _imports_below(name, path.name == "__init__.py", tree, at_start=True)
+        found += _imports_below(name, path.name == "__init__.py", TREES[name], at_start=True)
     return tuple(found)
 
 
 IMPORTS = imports()
 
 
-def rank(module: str) -> int:
-    """Position of a module's layer, counted from the lowest."""
-    short = module.removeprefix("zarrlift").removeprefix(".")
-    for position, (_, patterns) in enumerate(LAYERS):
-        if any(fnmatchcase(short, pattern) for pattern in patterns):
-            return position
-    pytest.fail(f"{module} is in no layer: add it to LAYERS in {Path(__file__).name}")
+def is_in(module: str, package: str) -> bool:
+    """Whether a module is a package or lies in it."""
+    return module == package or module.startswith(f"{package}.")
 
 
-def test_every_module_has_a_layer() -> None:
-    for module in MODULES:
-        rank(module)
+def room_of(module: str, package: str) -> str:
+    """The folder or module directly below a package in which a module of it lies."""
+    return module.removeprefix(package).removeprefix(".").split(".")[0]
 
 
-def test_imports_point_one_way() -> None:
-    wrong = [
-        f"{found} (layer {LAYERS[rank(found.importer)][0]!r} below {LAYERS[rank(found.imported)][0]!r})"
-        for found in IMPORTS
-        if found.imported in MODULES and rank(found.imported) > rank(found.importer)
-    ]
+@pytest.mark.parametrize("package", ROOMS)
+def test_the_list_of_rooms_is_that_of_the_folders(package: str) -> None:
+    inner = {room_of(module, package) for module in MODULES if is_in(module, package)}
+    assert inner | {""} == {*ROOMS[package]} | {""}
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_rooms_import_downwards_only(package: str) -> None:
+    order = ROOMS[package]
+    wrong = []
+    for found in IMPORTS:
+        if found.imported not in MODULES or not (
+            is_in(found.importer, package) and is_in(found.imported, package)
+        ):
+            continue
+        importer, imported = room_of(found.importer, package), room_of(found.imported, package)
+        if order.index(imported) > order.index(importer):
+            wrong.append(f"{found} ({importer!r} stands below {imported!r})")
     assert wrong == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph: dict[str, set[str]] = {name: set() for name in MODULES}
+    for found in IMPORTS:
+        if found.imported in MODULES and found.imported != found.importer:
+            graph[found.importer].add(found.imported)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+
+
+WITH_NAMES = {
+    "zarrlift", "zarrlift.cli", "zarrlift.conventions", "zarrlift.models",
+    "zarrstack", "zarrstack.layers.rekey", "zarrstack.testing",
+}  # fmt: skip
+"""Packages whose names are imported from themselves: they load them when they are asked for."""
+
+
+def test_a_room_says_what_it_is_for_and_loads_nothing() -> None:
+    rooms = {name for name, path in MODULES.items() if path.name == "__init__.py"}
+    assert {name for name in rooms if not ast.get_docstring(TREES[name])} == set()
+    assert {name for name in rooms if len(TREES[name].body) > 1} == WITH_NAMES
 
 
 def test_zarrstack_knows_nothing_of_zarrlift() -> None:
     wrong = [
         str(found)
         for found in IMPORTS
-        if found.importer.split(".")[0] == "zarrstack" and found.imported.split(".")[0] == "zarrlift"
+        if is_in(found.importer, "zarrstack") and found.imported.split(".")[0] == "zarrlift"
     ]
     assert wrong == []
 
 
-def test_the_core_does_no_io() -> None:
+def test_the_core_knows_nothing_else_and_does_no_io() -> None:
     wrong = [
         str(found)
         for found in IMPORTS
-        if rank(found.importer) == 0 and found.imported.split(".")[0] in IN_CORE_FORBIDDEN
+        if is_in(found.importer, "zarrstack.core")
+        and (
+            found.imported.split(".")[0] in IN_CORE_FORBIDDEN
+            or (is_in(found.imported, "zarrstack") and not is_in(found.imported, "zarrstack.core"))
+        )
     ]
     assert wrong == []
 
 
 LIGHT_STACK = {
-    "zarrstack", "zarrstack.base.array_documents", "zarrstack.base.description", "zarrstack.base.lazy",
-    "zarrstack.base.plugins", "zarrstack.base.registry", "zarrstack.system.clock",
+    "zarrstack.base", "zarrstack.base.array_documents", "zarrstack.base.description", "zarrstack.base.lazy",
+    "zarrstack.base.plugins", "zarrstack.base.registry", "zarrstack.system", "zarrstack.system.clock",
     "zarrstack.system.transient_errors",
 }  # fmt: skip
-"""What `zarrlift --help` and a listing of layers may load; every other layer module subclasses zarr."""
+"""What `zarrlift --help` and a listing of layers may load; the other modules above the core subclass zarr."""
 
 
 def is_made_of_zarr(module: str) -> bool:
     """Whether a module may import zarr when it is loaded, since nobody loads it who does not need zarr."""
-    layer = module.startswith("zarrstack.") and not module.startswith("zarrstack.core")
-    return module in MADE_OF_ZARR or (layer and module not in LIGHT_STACK)
+    stack = module.startswith("zarrstack.") and not is_in(module, "zarrstack.core")
+    return module in MADE_OF_ZARR or (stack and module not in LIGHT_STACK)
 
 
 def test_heavy_packages_are_imported_where_they_are_used() -> None:
@@ -280,7 +223,7 @@ def test_heavy_packages_are_imported_where_they_are_used() -> None:
 
 MAY_PICKLE = {
     "zarrstack.core.codecs.objects": "pickled object arrays, where the user allows them",
-    "zarrstack.testing": "whether a layer can be sent to a worker",
+    "zarrstack.testing.suite": "whether a layer can be sent to a worker",
     "zarrlift.jobs.processes.forked_process": "the pipe to a process of our own",
     "zarrlift.transfer.worker": "what the coordinator of the job sends to its workers",
 }
