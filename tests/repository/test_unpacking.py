@@ -14,7 +14,7 @@ CASES = {path.name for path in packing.held(FIXTURES / "zarr_v2" / "bad" / "arch
 TEST = """
 import os, shutil
 import pytest
-from unpacking import CACHE, packing, unpacked
+from tests.support.unpacking import CACHE, packing, unpacked
 
 @pytest.mark.parametrize("number", range(4))
 def test_it(number):
@@ -26,14 +26,14 @@ def test_it(number):
 
 def run(folder: Path, body: str = "pass", *options: str) -> subprocess.CompletedProcess[str]:
     """Run four tests that use fixtures and then `body`, with a cache of their own."""
-    (folder / "conftest.py").write_text('pytest_plugins = ["unpacking"]')
+    (folder / "conftest.py").write_text('pytest_plugins = ["tests.support.unpacking"]')
     (folder / "test_it.py").write_text(TEST.replace("BODY", body))
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist.plugin", *options],
         cwd=folder,
         env={
             **os.environ,
-            "PYTHONPATH": str(FIXTURES.parent / "tests"),
+            "PYTHONPATH": str(FIXTURES.parent),
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
             "ZARRLIFT_FIXTURES": str(folder / "cache"),
         },
