@@ -1,1 +1,1 @@
-"""Keeps what was read, in memory and on disk."""
+"""The cache layer: memory and disk tiers in front of a slower store."""

@@ -1,4 +1,4 @@
-"""Changing the store below, so that nothing the change makes untrue is served afterwards."""
+"""Changes to the store below that invalidate the affected cache entries."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from .versions import Place, is_plain
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A change under way."""
+    """A change in progress."""
 
     place: Place
     stamp: int
-    """Of its path, once it had begun."""
+    """Stamp of its path after the change began."""
     started: float
 
 
 async def change(
     state: CacheState, path: str, work: Callable[[], Awaitable[None]], kept: memoryview | None = None
 ) -> None:
-    """Do something to a key, or to all keys below a path, and keep what was written.
+    """Change a key, or all keys below a path, then cache what was written.
 
-    The work runs to its end even when the caller is cancelled: a thread of a LocalStore cannot be called
-    back, and until it is done nothing on the path is cached. Work that is itself cancelled may still
-    land, so its path stays uncached until the cache is opened again.
+    The work runs to completion even if the caller is cancelled: a LocalStore thread cannot be interrupted,
+    and nothing on the path is cached until it has finished. Work that is itself cancelled may still take
+    effect, so its path stays uncached until the cache is reopened.
     """
     begun = _begin(state, path)
     task = asyncio.ensure_future(_work(state, path, work))
@@ -51,7 +51,7 @@ async def change(
 def change_sync(
     state: CacheState, path: str, work: Callable[[], None], kept: memoryview | None = None
 ) -> None:
-    """As `change`, for the synchronous methods; the disk tier is a folder or there is none."""
+    """Synchronous `change`; the disk tier must be a folder, or absent."""
     begun = _begin(state, path)
     try:
         work()
@@ -78,14 +78,14 @@ async def _work(state: CacheState, path: str, work: Callable[[], Awaitable[None]
 
 def _begin(state: CacheState, path: str) -> Begun:
     state.current_local()
-    # A key with several spellings stands for any: everything is forgotten.
+    # A key with several spellings may name any key: invalidate everything.
     place = state.versions.place(state.source, path if is_plain(path) else "")
     state.memory.drop(path)
     return Begun(place, place.begin(), state.clock())
 
 
 def _end(begun: Begun, kept: memoryview | None) -> Found | None:
-    """The value to keep, if there is one and nothing came between."""
+    """Return the value to cache, or None if there is none or another change intervened."""
     stamp = begun.place.end(begun.stamp)
     if kept is None or stamp is None or len(begun.place.slots) == 1:
         return None
@@ -94,5 +94,5 @@ def _end(begun: Begun, kept: memoryview | None) -> Found | None:
 
 def _end_later(begun: Begun, done: asyncio.Future[None]) -> None:
     if not done.cancelled():
-        done.exception()  # nobody else will look at it
+        done.exception()  # retrieved to suppress asyncio's warning
         begun.place.end(begun.stamp)

@@ -1,18 +1,18 @@
-"""The files by which processes agree on a cache folder: who uses it, how full it is, what has changed.
+"""Control files that processes use to share a cache folder.
 
     zarrstack-cache.json   {"format": "zarrstack-cache", "version": 1}; written last
     control                counters that every process reads and writes (below)
-    lock                   flock: held to open the folder, to count bytes and to let old values go
-    step                   flock: held for a moment, while a slot of the version table moves on
-    users                  flock, shared: held by every process as long as it uses the folder
-    objects/ab/abcd...     one record each (record.py); its time of change is its last use
+    lock                   flock: held to open the folder, to count bytes and to evict records
+    step                   flock: held briefly to increment a slot of the version table
+    users                  flock, shared: held by every process while it uses the folder
+    objects/ab/abcd...     one record each (record.py); its modification time is its last use
     partial/size-...       records being written, flocked by their writers
 
-`control` is little-endian uint64: magic, slots in the table, the identity of the tier (2), bytes
-counted, budget, whether it was closed cleanly, identity of the boot (2), 7 unused; then the table
-of versions.py. After a crash of the machine the table may be older than the records, so a
-folder that was not closed cleanly is emptied if the machine has been started since. After a mere
-kill nothing is lost: what was written outlives the process.
+`control` is little-endian uint64: magic, number of slots in the table, identity of the tier (2 words), bytes
+counted, budget, clean-shutdown flag, identity of the boot (2 words), 7 unused; then the table of versions.py.
+After a machine crash the table may be older than the records, so a folder that was not closed cleanly is
+emptied if the machine has rebooted since. A killed process loses nothing: what it wrote stays in the system's
+page cache.
 """
 
 from __future__ import annotations
@@ -42,18 +42,17 @@ OURS: Final = frozenset(
 
 MAGIC: Final = int.from_bytes(b"zsccache", "little")
 SLOTS, TIER, TOTAL, BUDGET, CLEAN, BOOT, TABLE = 1, 2, 4, 5, 6, 7, 16
-"""Places of the words in `control`."""
+"""Indexes of the words in `control`."""
 LEAST_BUDGET: Final = 16 * 1024
-"""Bytes; below, the folder's own files would not leave room for values."""
+"""Bytes; with less, the control files leave no room for values."""
 _MOST_SLOTS: Final = 1 << 20
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
 def check_folder(root: str) -> None:
-    """UsageError if the folder is not ours to use: of another version, or with other people's files.
+    """Raise UsageError for a folder of another version or with other files, and always on Windows.
 
-    A folder that does not exist, is empty, or holds only half of what a cache needs, may be used. None
-    may on Windows.
+    A folder that is missing, empty, or holds an incomplete cache is accepted.
     """
     if not file_locks.HERE:
         raise UsageError(
@@ -89,7 +88,7 @@ def check_folder(root: str) -> None:
 
 
 def read_marker(root: str) -> object:
-    """The version a folder says it has; None where there is no marker, or half of one."""
+    """Version in the folder's marker; None if the marker is missing or incomplete."""
     try:
         with open(os.path.join(root, MARKER), "rb") as file:
             content = json.load(file)
@@ -99,7 +98,7 @@ def read_marker(root: str) -> object:
 
 
 class Lock:
-    """An flock on a file, for one opening of it: threads need a lock of their own beside it."""
+    """An flock on a file, per open file description: threads need an additional lock."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -107,7 +106,7 @@ class Lock:
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
-        """Hold it; waits for other processes."""
+        """Hold the lock exclusively; waits for other processes."""
         file_locks.alone(self.fd)
         try:
             yield
@@ -115,11 +114,11 @@ class Lock:
             file_locks.release(self.fd)
 
     def share(self) -> None:
-        """Hold it together with others, until it is closed."""
+        """Hold the lock shared until it is closed."""
         file_locks.together(self.fd)
 
     def try_alone(self) -> bool:
-        """Hold it if nobody else does."""
+        """Take the lock exclusively if it is free; return whether it was."""
         try:
             file_locks.alone(self.fd, wait=False)
         except BlockingIOError:
@@ -127,7 +126,7 @@ class Lock:
         return True
 
     def is_current(self) -> bool:
-        """Whether the path still names the file that is open: somebody may have removed the folder."""
+        """Whether the path still names the open file: the folder may have been removed."""
         try:
             there, here = os.stat(self.path), os.fstat(self.fd)
         except FileNotFoundError:
@@ -135,14 +134,14 @@ class Lock:
         return (there.st_ino, there.st_dev) == (here.st_ino, here.st_dev)
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the file, which releases the lock."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
 def boot_id() -> bytes:
-    """16 bytes that differ after each start of the machine; zeros where the system does not tell."""
+    """16 bytes that change at each boot; zeros if the system does not provide them."""
     try:
         with open(_BOOT_ID) as file:
             return uuid.UUID(file.read().strip()).bytes
@@ -152,7 +151,7 @@ def boot_id() -> bytes:
 
 if sys.platform != "win32":
     _read_at, _write_at = os.pread, os.pwrite
-else:  # where there are no locks, so that no folder is shared
+else:  # no locks, so no shared folders
 
     def _absent(*_: object) -> Any:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -161,17 +160,17 @@ else:  # where there are no locks, so that no folder is shared
 
 
 class Words:
-    """Words of `control` from `first` on; OSError once the file is no longer as long as it was.
+    """Words of `control` from `first` on; OSError if the length of the file has changed.
 
-    Each is read and written by a system call of its own (0.5 microseconds): a mapped file that another
-    program truncates ends the process with SIGBUS.
+    Each access is a system call (0.5 microseconds): if another program truncated a memory-mapped file, SIGBUS
+    would end the process.
     """
 
     __slots__ = ("__weakref__", "_fd", "_first", "_size")
 
     def __init__(self, fd: int, size: int, first: int = 0, *, owner: bool = True) -> None:
         self._fd, self._size, self._first = fd, size, first
-        if owner:  # not before the last user is gone: the number may become that of another file
+        if owner:  # closed with the last reference: the descriptor may be reused
             weakref.finalize(self, os.close, fd)
 
     def __len__(self) -> int:
@@ -184,38 +183,38 @@ class Words:
         return int.from_bytes(data, "little")
 
     def __setitem__(self, place: int, word: int) -> None:
-        self.check()  # writing would make it longer
+        self.check()  # writing past the end would extend the file
         _write_at(self._fd, word.to_bytes(8, "little"), 8 * (self._first + place))
         self.check()
 
     def pair(self, place: int) -> tuple[int, int]:
-        """Two words, one after the other."""
+        """Two consecutive words."""
         return self[place], self[place + 1]
 
     def tobytes(self) -> bytes:
-        """All of them."""
+        """All words."""
         data: bytes = _read_at(self._fd, 8 * len(self), 8 * self._first)
         if len(data) < 8 * len(self):
             raise _ended()
         return data
 
     def check(self) -> None:
-        """OSError if the file is shorter or longer than it was."""
+        """Raise OSError if the length of the file has changed."""
         if os.fstat(self._fd).st_size != self._size:
             raise _ended()
 
     def spoil(self) -> None:
-        """Make it of no use to any process, so that none relies on changes that another did not see."""
+        """Make the file unusable for all processes, so that none relies on it after missing a change."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)
 
     def flush(self) -> None:
-        """Bring them to the disk."""
+        """Sync the file to disk."""
         os.fsync(self._fd)
 
 
 class Table(Words):
-    """The words of the version table, in the file that `control` has open."""
+    """The words of the version table, in the file opened by `control`."""
 
     __slots__ = ("_control",)
 
@@ -229,7 +228,7 @@ def _ended() -> OSError:
 
 
 def open_control(root: str) -> Words | None:
-    """The words of `control`, shared with all processes; None if it is not a sound one."""
+    """Open `control`, shared with all processes; None if it is missing or invalid."""
     try:
         fd = os.open(os.path.join(root, "control"), os.O_RDWR)
     except FileNotFoundError:
@@ -239,7 +238,7 @@ def open_control(root: str) -> Words | None:
 
 
 def is_sound(words: Words) -> bool:
-    """Whether these are the words of a table, and all there."""
+    """Whether these words are a complete, valid table."""
     try:
         words.check()
         return words[0] == MAGIC and words[SLOTS] == len(words) - TABLE > 0
@@ -248,7 +247,7 @@ def is_sound(words: Words) -> bool:
 
 
 def make_control(root: str, budget: int) -> None:
-    """A new `control` with an identity of its own, its blocks taken: a full disk shows here."""
+    """Create `control` with a new identity and its blocks allocated, so that a full disk fails here."""
     slots = 1 << max(6, min(budget // 512, _MOST_SLOTS).bit_length() - 1)
     words = [MAGIC, slots, *_words(uuid.uuid4().bytes), 0, budget, 0, 0, 0]
     path = os.path.join(root, "control")
@@ -268,7 +267,7 @@ def make_control(root: str, budget: int) -> None:
 
 
 def write_marker(root: str) -> None:
-    """Say that the folder is whole."""
+    """Write the marker of a complete folder."""
     path = os.path.join(root, MARKER)
     with open(path + ".new", "w", encoding="utf-8") as file:
         json.dump({"format": FORMAT, "version": VERSION}, file)
@@ -276,7 +275,7 @@ def write_marker(root: str) -> None:
 
 
 def empty_folder(root: str) -> None:
-    """Remove every record, and make the folders for new ones."""
+    """Remove all records and recreate their folders."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(os.path.join(root, MARKER))
     for name in (OBJECTS, PARTIAL):
@@ -286,11 +285,11 @@ def empty_folder(root: str) -> None:
 
 
 def prepare(root: str, budget: int, *, alone: bool) -> Words:
-    """The control words of a folder that is whole from now on; call it with `lock` held.
+    """Return the control words of a folder, valid from now on; the caller holds `lock`.
 
-    Where nobody else uses the folder (`alone`), what was left half-done is put right: a half-written
-    folder, or one from before the machine went down, is emptied, and the changes of processes that died are
-    forgotten. OSError where the folder cannot be made or written.
+    If no other process uses the folder (`alone`), incomplete state is repaired: an incomplete folder, or one
+    from before a reboot, is emptied, and pending changes of dead processes are cleared. OSError if the folder
+    cannot be created or written, or is damaged while others use it.
     """
     words = open_control(root) if read_marker(root) == VERSION else None
     if alone:
@@ -305,7 +304,7 @@ def prepare(root: str, budget: int, *, alone: bool) -> Words:
         assert words is not None
         words[CLEAN] = 0
         words[BOOT], words[BOOT + 1] = boot
-        words.flush()  # before any record or slot can follow
+        words.flush()  # before any record or slot is written
     if words is None:
         raise OSError(0, "other processes use a cache folder that is damaged")
     for name in (OBJECTS, PARTIAL):
@@ -315,7 +314,7 @@ def prepare(root: str, budget: int, *, alone: bool) -> Words:
 
 
 def tier_id(words: Words) -> bytes:
-    """The 16 bytes that every record of this tier carries."""
+    """The 16-byte identity that every record of this tier carries."""
     return b"".join(word.to_bytes(8, "little") for word in words.pair(TIER))
 
 

@@ -1,10 +1,9 @@
 """The disk tier in a local folder, shared by processes under one budget (files: folder_control.py).
 
-- Room is taken in the shared count before a record is written, so the folder never holds more than its
-  budget, whoever is killed when; what a killed process had taken is found at the next clearing.
-- A record appears whole, by renaming. What a power cut tears, its checksum shows.
-- The last use of a record is the file's time of change, so every process, and the next one too, knows
-  the order in which to let values go.
+- Space is reserved in the shared count before a record is written, so the folder never exceeds its budget,
+  even if processes are killed; the next eviction reclaims a killed process's reservation.
+- A record appears complete, by renaming. Its checksum detects a write torn by a power failure.
+- A record's modification time is its last use, so all processes, now and later, share one eviction order.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ from .record import Found, name, parse, record_head
 from .versions import Versions
 
 MANY: Final = 1000
-"""Records from which on a clearing lets 5 % more go than it must, since it looks at every file."""
+"""Number of records from which an eviction frees 5 % more than necessary, because it scans every file."""
 
 
 class LocalTier:
-    """Records in a folder; every method may be called from any thread, and raises OSError only."""
+    """Records in a folder; methods are thread-safe and raise only OSError."""
 
     def __init__(self, root: str, budget: int, failed: Callable[[LocalTier, OSError], object]) -> None:
-        """`failed` is told when the folder can no longer be used together with other processes."""
+        """`failed` is called when the folder can no longer be shared with other processes."""
         self.root = root
         self.budget = budget
         self.evictions = 0
@@ -79,20 +78,20 @@ class LocalTier:
             yield self._words
 
     def is_current(self) -> bool:
-        """Whether the folder is still the one that was opened, and not removed or made anew since."""
+        """Whether the folder is still the one that was opened, not removed or recreated since."""
         return self._step.is_current()
 
     def is_sound(self) -> bool:
-        """Whether its counters are there and those that were opened."""
+        """Whether its counters are present and those that were opened."""
         return is_sound(self._words) and tier_id(self._words) == self._id
 
     def spoil(self) -> None:
-        """Keep other processes from using the folder too."""
+        """Make the folder unusable for other processes too."""
         self._words.spoil()
 
     @property
     def used(self) -> int:
-        """Bytes in the folder, as all processes count them; 0 where that cannot be told any more."""
+        """Bytes in the folder as counted by all processes; 0 if unavailable."""
         try:
             return self._words[TOTAL]
         except OSError:
@@ -101,14 +100,14 @@ class LocalTier:
     # -- reading -------------------------------------------------------------------------------
 
     def size(self, ident: bytes) -> int | None:
-        """Bytes of a record in the folder, None if there is none: how long reading it may take."""
+        """Length of a record in bytes, None if there is none; indicates how long reading it may take."""
         try:
             return os.stat(self._path(name(ident))).st_size
         except OSError:
             return None
 
     def read(self, ident: bytes) -> Found | None:
-        """A record, which is the most recently used one from now on; a damaged one is removed."""
+        """Read a record and mark it as used; a damaged record is removed."""
         path = self._path(name(ident))
         try:
             with open(path, "rb", buffering=0) as file:
@@ -120,7 +119,7 @@ class LocalTier:
             self.damaged += 1
             self._remove(path)
             return None
-        with contextlib.suppress(OSError):  # somebody else's file, or gone
+        with contextlib.suppress(OSError):  # not owned by this user, or removed
             now = time.time_ns()
             os.utime(path, ns=(now, now))
         return found
@@ -131,9 +130,9 @@ class LocalTier:
     # -- writing -------------------------------------------------------------------------------
 
     def write(self, ident: bytes, found: Found) -> None:
-        """Keep a record, and let older ones go; one that is larger than the budget is not kept.
+        """Write a record, evicting older ones; a record larger than the budget is not kept.
 
-        OSError when it cannot be written; then nothing of it is left.
+        OSError if it cannot be written; then nothing of it remains.
         """
         head = record_head(ident, found, self._id)
         size = len(head) + (0 if found.data is None else len(found.data))
@@ -142,7 +141,7 @@ class LocalTier:
             if not self._make_room(size):
                 return
             fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-            file_locks.alone(fd)  # says that its writer lives
+            file_locks.alone(fd)  # marks the writer as alive
             words[TOTAL] += size
         kept = False
         try:
@@ -184,13 +183,13 @@ class LocalTier:
     # -- the budget ------------------------------------------------------------------------------
 
     def _make_room(self, size: int) -> bool:
-        """Whether there is room now; call it with the count held."""
+        """Reserve room; return whether there is enough. The caller holds the counter."""
         if self._words[TOTAL] + size <= self._words[BUDGET]:
             return True
         return self._clear_until(size)
 
     def _clear_until(self, size: int) -> bool:
-        """Count what is there, and let the least recently used go until `size` more bytes fit."""
+        """Recount the folder and evict the least recently used records until `size` more bytes fit."""
         base, taken = self._count_other()
         records = self._records()
         total = base + taken + sum(bytes_ for _, bytes_, _ in records)
@@ -222,9 +221,9 @@ class LocalTier:
         return found
 
     def _count_other(self) -> tuple[int, int]:
-        """Bytes of the folder's own files, and bytes taken by records being written.
+        """Bytes of the control files, and bytes reserved by records being written.
 
-        What a dead process was writing is removed: nobody holds its lock.
+        Files of dead writers, which hold no lock, are removed.
         """
         base = taken = 0
         with os.scandir(self.root) as files:
@@ -239,7 +238,7 @@ class LocalTier:
         return base, taken
 
     def close(self) -> None:
-        """Leave the folder; the last one to leave says that it is whole."""
+        """Leave the folder; the last process to leave marks it as clean."""
         with self._mutex, self._step_mutex:
             if self._lock.fd < 0:
                 return
@@ -250,13 +249,13 @@ class LocalTier:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close the files and say nothing: what a forked child does with what its parent opened."""
+        """Close the files without updating the folder: a forked child does so with its parent's files."""
         for lock in (self._lock, self._step, self._users):
             lock.close()
 
 
 def _is_abandoned(path: str) -> bool:
-    """Whether nobody writes this file any more."""
+    """Whether no process is writing this file any more."""
     fd = os.open(path, os.O_RDONLY)
     try:
         file_locks.alone(fd, wait=False)
@@ -268,7 +267,7 @@ def _is_abandoned(path: str) -> bool:
 
 
 def _write_all(fd: int, data: bytes | memoryview) -> None:
-    """`os.write` may write less than it was given, a full disk among the reasons."""
+    """Write all data: `os.write` may write less, for example on a full disk."""
     view = memoryview(data)
     while view:
         view = view[os.write(fd, view) :]

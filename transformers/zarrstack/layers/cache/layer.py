@@ -1,13 +1,14 @@
-"""`Cache`: values that were read once are read from memory or a disk nearby.
+"""`Cache`: serves repeated reads from memory or a nearby disk.
 
-How it stays right:
+Consistency:
 
-- Whether a cached value is still true is decided by counters on its path (versions.py), read before
-  the value is fetched and compared whenever it is served. Every mutating call moves them on.
-- A whole value also serves ranges of it; a range is an entry of its own; a missing key is one too.
-- Values are copied on the way in and cannot be written to on the way out.
+- Counters along a key's path (versions.py) decide whether a cached value is valid. They are read before the
+  value is fetched and compared each time it is served; every mutating call increments them.
+- A cached value also answers byte ranges of it. A range, or the absence of a key, is cached as a separate
+  entry.
+- Values are copied when they are cached, and are returned read-only.
 
-What it cannot know: changes made past it. Give `ttl` for data that others change.
+The cache cannot detect changes that bypass it. Set `ttl` for data that other programs change.
 """
 
 from __future__ import annotations
@@ -39,35 +40,35 @@ Work: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Cache(StorageTransformer):
-    """Keeps what is read and written in memory, and in a second, larger place if one is named.
+    """Caches values in memory and, optionally, in a second, larger tier.
 
     Parameters
     ----------
     store
         The store below.
     memory_bytes
-        Budget of the memory tier, in bytes; 0 for none.
+        Budget of the memory tier in bytes; 0 disables it.
     disk
-        A folder (text or path), shared by all processes of this machine that name it; or any zarr
-        store, for one process at a time. None for no disk tier.
+        A folder (text or path), shared by all processes on this machine that name it; or any zarr
+        store, for one process at a time. None: no disk tier.
     disk_bytes
-        Budget of the disk tier, in bytes. For a shared folder, that of the last process to open it.
+        Budget of the disk tier in bytes. For a shared folder, the last process to open it sets the budget.
     ttl
-        Seconds after which a value is fetched anew; None for never.
+        Seconds after which a value is fetched again; None: never.
     negative
-        Whether missing keys are remembered too.
+        Whether missing keys are cached too.
     offline
-        Never ask the store below: what is cached is served at any age, everything else is an error.
+        Never access the store below: cached values are served at any age, any other read is an error.
     keep_writes
-        Whether values that are written are kept as well.
+        Whether written values are cached as well.
     source
-        A name for what is cached, where the disk tier cannot tell by itself (source_identity.py).
+        A name for the data below, where none can be derived from the store (source_identity.py).
     clock
-        Seconds; wall time, since processes share it.
+        Returns seconds; wall-clock time, because processes share it.
 
-    A request that makes no sense is a UsageError; so is a disk tier of another version, or a folder with
-    other files. A disk that is full or out of order is reported in `figures().trouble` and by the
-    logger `zarrstack.cache`, and reading goes on without it.
+    Raises UsageError for invalid options, a disk tier of another version, or a folder that holds other files.
+    If the disk is full or fails, `figures().trouble` and the logger `zarrstack.cache` report it, and reads
+    continue without it.
     """
 
     name = "cache"
@@ -110,12 +111,12 @@ class Cache(StorageTransformer):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """What makes an equal cache; a folder is the same however it was given."""
+        """The options that compare equal for equal caches; a folder is always its absolute path."""
         folder = self._state.folder
         return self._options if folder is None else {**self._options, "disk": folder}
 
     def figures(self) -> Figures:
-        """Hits, misses, bytes and evictions so far; shared by read-only copies."""
+        """Hits, misses, bytes and evictions so far; shared with read-only copies."""
         return self._state.figures()
 
     # -- opening and closing ---------------------------------------------------------------------
@@ -129,17 +130,17 @@ class Cache(StorageTransformer):
             open_tiers_sync(self._state, self._digest())
 
     def _digest(self) -> str:
-        """What stands for the source in the disk tier."""
+        """Digest that identifies the source in the disk tier; empty without a disk tier."""
         if self._state.folder is None and self._state.store is None:
             return ""
         return source_digest(source_of(self._store) if self._source is None else self._source)
 
     def close(self) -> None:
-        """Leave the disk tier, and close the store below."""
+        """Close the disk tier and the store below."""
         self._state.close()
         super().close()
 
-    # Offline, the store below is not even opened: its disk may be gone.
+    # Offline, the store below is not opened: it may no longer exist.
 
     async def _open(self) -> None:
         if not self._state.offline:
@@ -155,7 +156,7 @@ class Cache(StorageTransformer):
 
     @property
     def read_only(self) -> bool:
-        """As the store below; offline always."""
+        """Whether the store below is read-only; always true offline."""
         return self._state.offline or self._store.read_only
 
     @property
@@ -175,7 +176,7 @@ class Cache(StorageTransformer):
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The value or a range of it, from the nearest tier that has it."""
+        """Return the value or a byte range of it, from the nearest tier that holds it."""
         if prototype is None:
             prototype = default_buffer_prototype()
         state = self._state
@@ -205,7 +206,7 @@ class Cache(StorageTransformer):
                 state.count(SHARED, size_of(shared))
                 return shared
         try:
-            # Another leader may have landed since the caller looked.
+            # Another reader may have cached the value in the meantime.
             found = state.remembered(key, part) or await look(state, key, part, place)
             if found is None:
                 self._online(key)
@@ -222,12 +223,12 @@ class Cache(StorageTransformer):
         return found
 
     def _is_kept(self, part: Part, found: Found) -> bool:
-        if found.stamp < 0:  # a change was under way
+        if found.stamp < 0:  # a change is in progress
             return False
         return self._negative if found.data is None else part is None or len(found.data) > 0
 
     async def _known(self, key: str) -> Found | None:
-        """The whole value, if a tier holds it."""
+        """Return the whole value if a tier holds it."""
         found = self._state.remembered(key, None)
         if found is not None:
             self._state.count(MEMORY, 0)
@@ -237,7 +238,7 @@ class Cache(StorageTransformer):
         return None if place is None else await look(self._state, key, None, place)
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value; what is cached is not asked for."""
+        """Whether the key has a value; answered from the cache if possible."""
         found = await self._known(key)
         if found is not None:
             return found.data is not None
@@ -245,7 +246,7 @@ class Cache(StorageTransformer):
         return await self._store.exists(key)
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; FileNotFoundError when it is missing."""
+        """Length of the value in bytes; FileNotFoundError if the key is missing."""
         found = await self._known(key)
         if found is None:
             self._online(key)
@@ -255,51 +256,54 @@ class Cache(StorageTransformer):
         return len(found.data)
 
     async def getsize_prefix(self, prefix: str) -> int:
-        """Length in bytes of all values below a path, as the store below says."""
+        """Total length in bytes of all values below a path, from the store below."""
         self._online(prefix, "asks for what lies below a path")
         # Without the slash, zarr 3.1.6 counts `a/c/10` as below `a/c/1`.
         return await self._store.getsize_prefix(prefix.rstrip("/") + "/" if prefix else "")
 
     async def is_empty(self, prefix: str) -> bool:
-        """Whether no key lies below a path, as the store below says."""
+        """Whether no key exists below a path, from the store below."""
         self._online(prefix, "asks for a listing")
         return await self._store.is_empty(prefix)
 
     def list(self) -> AsyncIterator[str]:
-        """Every key, as the store below says."""
+        """Every key, from the store below."""
         self._online("", "asks for a listing")
         return self._store.list()
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key that starts with this text, as the store below says."""
+        """Every key with this prefix, from the store below."""
         self._online(prefix, "asks for a listing")
         return self._store.list_prefix(prefix)
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names right below a path, as the store below says."""
+        """The names directly below a path, from the store below."""
         self._online(prefix, "asks for a listing")
         return self._store.list_dir(prefix)
 
     # -- writing ---------------------------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value to the store below, then keep it."""
+        """Write a whole value to the store below, then cache it."""
         self._check_writable()
         kept = copied(value) if self._keep_writes else None
         await self._apply(key, lambda: self._store.set(key, value), kept)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """As the store below does it; which value is there then is not known, so none is kept."""
+        """Write a value if the key is missing.
+
+        Nothing is cached, because it is unknown which value the key has afterwards.
+        """
         self._check_writable()
         await self._apply(key, lambda: self._store.set_if_not_exists(key, value))
 
     async def delete(self, key: str) -> None:
-        """Remove a key (a local store takes a folder as well, with all that is in it)."""
+        """Remove a key; LocalStore also removes a folder and its contents."""
         self._check_writable()
         await self._apply(key, lambda: self._store.delete(key))
 
     async def delete_dir(self, prefix: str) -> None:
-        """Remove every key below a path, as the store below does it."""
+        """Remove every key below a path."""
         path = prefix.rstrip("/")
         if not path:  # `delete_dir("")` of a LocalStore removes its root
             await self.clear()
@@ -349,7 +353,7 @@ class Cache(StorageTransformer):
         return value
 
     @property
-    def _sync(self) -> Any:  # zarr's Store does not name the synchronous methods
+    def _sync(self) -> Any:  # zarr's Store does not declare the synchronous methods
         return self._store
 
     def _fetch_sync(

@@ -1,4 +1,4 @@
-"""Reading from the tiers of a cache and keeping values in them, with and without an event loop."""
+"""Lookup and storage of values in the tiers, with and without an event loop."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from .store_tier import StoreTier
 from .versions import Place
 
 INLINE: Final = 256 * 1024
-"""Bytes up to which a record is read on the event loop: 30 microseconds when the system has it in memory,
-where handing it to a thread costs 40 (measured, 2 cores, Python 3.13)."""
+"""Largest record in bytes that is read on the event loop: 30 microseconds from the page cache, against 40 to
+hand it to a thread (measured, 2 cores, Python 3.13).
+"""
 
 
 async def open_tiers(state: CacheState, source: str) -> None:
-    """Open the disk tier, once; where that fails, say so and go on without it.
+    """Open the disk tier once; on failure, report it and continue without the tier.
 
-    UsageError for a place that is not a cache's.
+    UsageError if the place does not hold a cache.
     """
     if state.folder is None and state.store is None:
         state.ready = True
@@ -41,7 +42,7 @@ async def open_tiers(state: CacheState, source: str) -> None:
                 await tier.open()
             except UsageError:
                 raise
-            except Exception as error:  # noqa: BLE001 - whatever a store may raise, reading goes on
+            except Exception as error:  # noqa: BLE001 - a store may raise anything; reading continues
                 state.report(f"the disk tier in {state.store!r} cannot be used", error)
             else:
                 state.source, state.tier = source, tier
@@ -53,7 +54,7 @@ async def open_tiers(state: CacheState, source: str) -> None:
 
 
 def open_tiers_sync(state: CacheState, source: str) -> None:
-    """As `open_tiers`, where the disk tier is a folder, or there is none."""
+    """Synchronous `open_tiers`; the disk tier must be a folder, or absent."""
     with state.opening:
         if not state.ready:
             if state.folder is not None:
@@ -63,7 +64,7 @@ def open_tiers_sync(state: CacheState, source: str) -> None:
 
 
 async def look(state: CacheState, key: str, part: Part, place: Place) -> Found | None:
-    """What the disk tier holds, cut to the part asked for; it is remembered from then on."""
+    """Look up the disk tier and return the requested part; a hit is also cached in memory."""
     tier = state.tier
     if tier is None:
         return None
@@ -72,7 +73,7 @@ async def look(state: CacheState, key: str, part: Part, place: Place) -> Found |
         if isinstance(tier, StoreTier):
             try:
                 found = await tier.read(state.source, key, each, place)
-            except Exception as error:  # noqa: BLE001 - whatever a store may raise, reading goes on
+            except Exception as error:  # noqa: BLE001 - a store may raise anything; reading continues
                 state.report("cannot read the disk tier", error)
             if found is not None and not state.is_true(found, place):
                 found = None
@@ -88,7 +89,7 @@ async def look(state: CacheState, key: str, part: Part, place: Place) -> Found |
 
 
 def look_sync(state: CacheState, key: str, part: Part, place: Place) -> Found | None:
-    """As `look`."""
+    """Synchronous `look`."""
     tier = state.tier
     if not isinstance(tier, LocalTier):
         return None
@@ -108,14 +109,14 @@ def _use(state: CacheState, key: str, each: Part, part: Part, found: Found, plac
 
 
 async def keep(state: CacheState, key: str, part: Part, found: Found, place: Place) -> None:
-    """Keep a value in both tiers; never fails."""
-    part = None if found.data is None else part  # a missing key has no ranges either
+    """Store a value in both tiers; never fails."""
+    part = None if found.data is None else part  # a missing key has no ranges
     state.remember(key, part, found, place)
     if isinstance(state.tier, StoreTier):
         if state.may_write():
             try:
                 await state.tier.write(state.source, key, part, found)
-            except Exception as error:  # noqa: BLE001 - whatever a store may raise, reading goes on
+            except Exception as error:  # noqa: BLE001 - a store may raise anything; reading continues
                 state.report("cannot write to the disk tier", error)
             else:
                 state.trouble = None
@@ -124,7 +125,7 @@ async def keep(state: CacheState, key: str, part: Part, found: Found, place: Pla
 
 
 def keep_sync(state: CacheState, key: str, part: Part, found: Found, place: Place) -> None:
-    """As `keep`."""
+    """Synchronous `keep`."""
     part = None if found.data is None else part
     state.remember(key, part, found, place)
     state.to_disk(key, part, found, place)

@@ -1,4 +1,4 @@
-"""The memory tier: the last values used, within a budget of bytes."""
+"""The memory tier: least recently used values within a byte budget."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .record import Found, Part
 from .versions import Place
 
 OVERHEAD: Final = 600
-"""Bytes an entry counts beside its value and key, so that ranges and missing keys cannot grow without bound.
+"""Bytes counted per entry besides value and key, so that ranges and missing keys stay bounded.
 
 Measured with tracemalloc: 578 bytes for the entry of a missing key (CPython 3.11 and 3.13).
 """
@@ -21,7 +21,7 @@ Where: TypeAlias = str | tuple[str, Part]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value and what is needed to say whether it may still be served."""
+    """A cached value, and the place that validates it."""
 
     found: Found
     place: Place
@@ -29,7 +29,7 @@ class Entry:
 
 
 class MemoryTier:
-    """Least recently used goes first; every method may be called from any thread."""
+    """A thread-safe LRU cache."""
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
@@ -42,7 +42,7 @@ class MemoryTier:
         return len(self._entries)
 
     def get(self, where: Where) -> Entry | None:
-        """The entry, which is the most recently used one from now on."""
+        """Return an entry and mark it as most recently used."""
         with self._lock:
             entry = self._entries.get(where)
             if entry is not None:
@@ -50,7 +50,7 @@ class MemoryTier:
             return entry
 
     def put(self, where: Where, found: Found, place: Place) -> None:
-        """Keep a value, and let older ones go; one that is larger than the budget is not kept."""
+        """Add a value, evicting older ones; a value larger than the budget is not kept."""
         key = where if isinstance(where, str) else where[0]
         cost = OVERHEAD + len(key) + (0 if found.data is None else len(found.data))
         with self._lock:
@@ -64,12 +64,12 @@ class MemoryTier:
             self.used += cost
 
     def drop(self, where: Where) -> None:
-        """Give the bytes of an entry back, if it is there."""
+        """Remove an entry if present."""
         with self._lock:
             self._remove(where)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         with self._lock:
             self._entries.clear()
             self.used = 0

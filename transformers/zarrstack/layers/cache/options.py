@@ -1,4 +1,4 @@
-"""The options of a cache, checked once."""
+"""Validation of the cache's options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...core.errors import UsageError
 
 
 def check_bytes(option: str, value: Any, least: int) -> None:
-    """UsageError if this is not a number of bytes, `least` or more."""
+    """Raise UsageError unless the value is an integer of at least `least` bytes."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UsageError(
             f"layer 'cache': `{option}` is not a number of bytes",
@@ -22,7 +22,7 @@ def check_bytes(option: str, value: Any, least: int) -> None:
 
 
 def check_ttl(value: Any) -> None:
-    """UsageError if this is neither None nor a number of seconds."""
+    """Raise UsageError unless the value is None or a positive number of seconds."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
         raise UsageError(
             "layer 'cache': `ttl` is not a time", found=repr(value), expected="seconds above 0, or None"
@@ -30,9 +30,9 @@ def check_ttl(value: Any) -> None:
 
 
 def parse_disk(disk: Any) -> tuple[str | None, Store | None]:
-    """(folder, None) or (None, store); (None, None) for no disk tier. UsageError for what is no place.
+    """Return (folder, None), (None, store), or (None, None) for no disk tier; UsageError otherwise.
 
-    A LocalStore names its folder. The folder itself is looked at by `check_folder`.
+    A LocalStore stands for its folder. `check_folder` checks the folder itself.
     """
     if disk is None:
         return None, None

@@ -1,4 +1,4 @@
-"""Byte ranges: which of them are cached, and how a whole value answers them."""
+"""Byte ranges: which are cached, and how a whole value answers them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Suf
 from .record import Found, Part
 
 ODD: Final = ("?", 0, 0)
-"""A range that each store answers in its own way (empty, negative, or none that zarr knows): not cached."""
+"""A range that stores answer differently (empty, negative, or of an unknown type): never cached."""
 
 
 def part_of(request: ByteRequest) -> Part:
-    """A range in plain form; ODD for one that each store answers in its own way."""
+    """Normalise a byte range; ODD if stores answer it differently."""
     if type(request) is RangeByteRequest and 0 <= request.start < request.end:
         return ("r", request.start, request.end)
     if type(request) is OffsetByteRequest and request.offset >= 0:
@@ -24,7 +24,7 @@ def part_of(request: ByteRequest) -> Part:
 
 
 def cut(found: Found, part: Part) -> Found | None:
-    """A range of a whole value; None where each store answers in its own way."""
+    """Cut a range out of a whole value; None if stores answer it differently."""
     if part is None or found.data is None:
         return found
     kind, first, second = part

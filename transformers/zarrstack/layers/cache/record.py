@@ -1,4 +1,4 @@
-"""A cached value as it lies in a disk tier: a header, what it is, the bytes, and a checksum over all.
+"""The record format of disk tiers: header, identity, value, and a checksum over all of them.
 
     offset  0  b"zsc1"                  4 bytes
             4  crc32c of what follows   uint32
@@ -7,12 +7,11 @@
            16  length of the value      uint64
            24  stored                   float64  seconds, by the cache's clock, when the fetch began
            32  stamp                    uint64   versions.py
-           40  tier                     16 bytes which tier wrote it
+           40  tier                     16 bytes identity of the tier that wrote it
            56  the identity, then the value
 
-Little-endian throughout. The layout is this project's own, version 1 (`folder_tier.VERSION`).
-A record is believed only when lengths, checksum, tier and identity all agree, so a torn or
-flipped file reads as no file.
+Little-endian throughout. The layout is this project's, version 1 (`folder_tier.VERSION`). A record is
+accepted only if lengths, checksum, tier and identity all match, so a torn or corrupted file reads as missing.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ _CHECKED_FROM: Final = 8
 NO_TIER: Final = bytes(16)
 
 Part: TypeAlias = tuple[str, int, int] | None
-"""Which bytes: None the whole value, ("r", start, end), ("o", offset, 0) or ("s", length, 0)."""
+"""Part of a value: None for all of it, ("r", start, end), ("o", offset, 0) or ("s", length, 0)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A value from a tier."""
+    """A cached value or a cached absence."""
 
     data: memoryview | None
-    """The bytes, which cannot be written to; None where the key is missing in the store."""
+    """The bytes, read-only; None if the key is missing in the store."""
     stored: float
     """When its fetch began, in seconds by the cache's clock."""
     stamp: int
-    """The state of its path before it was fetched (versions.py)."""
+    """Stamp of its path before the fetch (versions.py)."""
 
 
 def part_text(part: Part) -> str:
@@ -55,17 +54,17 @@ def part_text(part: Part) -> str:
 
 
 def identity(source: str, key: str, part: Part) -> bytes:
-    """What a record holds, without ambiguity: neither a range nor a key can hold a NUL."""
+    """Unambiguous identity of a record: neither ranges nor keys contain NUL."""
     return "\0".join((source, part_text(part), key)).encode("utf-8", "surrogatepass")
 
 
 def name(ident: bytes) -> str:
-    """The file name of a record, 32 hexadecimal digits."""
+    """File name of a record, 32 hexadecimal digits."""
     return hashlib.blake2b(ident, digest_size=16).hexdigest()
 
 
 def record_head(ident: bytes, found: Found, tier: bytes) -> bytes:
-    """Header and identity of a record; the value follows as it is."""
+    """Header and identity of a record; the value follows unchanged."""
     length = 0 if found.data is None else len(found.data)
     flags = MISSING if found.data is None else 0
     rest = HEAD.pack(MAGIC, 0, len(ident), flags, length, found.stored, found.stamp, tier)[_CHECKED_FROM:]
@@ -76,7 +75,7 @@ def record_head(ident: bytes, found: Found, tier: bytes) -> bytes:
 
 
 def parse(raw: bytes, ident: bytes, tier: bytes) -> Found | None:
-    """The value of a whole record; None when it is damaged, of another tier, or of another key."""
+    """Parse a whole record; None if it is damaged, or belongs to another tier or key."""
     if len(raw) < HEAD.size:
         return None
     magic, code, ident_length, flags, length, stored, stamp, owner = HEAD.unpack_from(raw)

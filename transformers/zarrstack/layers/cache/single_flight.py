@@ -1,9 +1,8 @@
-"""Readers of one key share one fetch, across threads and event loops.
+"""Shared fetches: concurrent readers of a key wait for one fetch, across threads and event loops.
 
-The first to ask leads and fetches in its own way, the others wait for its result. A leader that
-is cancelled abandons its flight: one of those who wait leads the next. Nobody waits where that
-could block what it waits for: a synchronous reader on the thread of a running event loop, or a
-reader whose leader's loop has stopped, fetches for itself.
+The first reader leads and fetches; the others wait for its result. A cancelled leader abandons its flight,
+and one of the waiting readers leads the next. A reader fetches independently where waiting could deadlock: a
+synchronous reader on the thread of a running event loop, or a reader whose leader's loop has stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .record import Found
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """One fetch under way; its result is None when it was abandoned."""
+    """A fetch in progress; its result is None if it was abandoned."""
 
     what: Hashable
     stamp: int | None
@@ -29,23 +28,23 @@ class Flight:
     result: Future[Found | None] = field(default_factory=Future)
 
     def __post_init__(self) -> None:
-        # A running future cannot be cancelled: a follower that is cancelled cancels only itself.
+        # A running future cannot be cancelled: a cancelled follower cancels only itself.
         self.result.set_running_or_notify_cancel()
 
 
 class Flights:
-    """The fetches under way in this process."""
+    """The fetches in progress in this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._flights: dict[Hashable, Flight] = {}
 
     def join(self, what: Hashable, stamp: int | None, *, blocking: bool) -> tuple[Flight, bool]:
-        """The flight for this, and whether the caller leads it.
+        """Return the flight for `what` and whether the caller leads it.
 
-        A flight that began before a change that the caller knows of has another `stamp`, and is not
-        joined: who has seen a write end must not be given what was there before. `blocking` says that
-        the caller would wait without an event loop.
+        A flight with another `stamp` is not joined: it began before a change that the caller has seen
+        complete, and could return the old value. `blocking` means that the caller waits without an event
+        loop.
         """
         loop = running_loop()
         with self._lock:
@@ -62,12 +61,12 @@ class Flights:
             return flight, True
 
     def land(self, flight: Flight, found: Found | None) -> None:
-        """Hand out the result; None lets another one lead."""
+        """Publish the result; None lets another reader lead."""
         self._leave(flight)
         flight.result.set_result(found)
 
     def crash(self, flight: Flight, error: BaseException) -> None:
-        """Hand out a failure; what only concerns the leader (cancellation, exit) abandons the flight."""
+        """Publish an error; a leader's cancellation or exit only abandons the flight."""
         self._leave(flight)
         if isinstance(error, Exception):
             flight.result.set_exception(error)
@@ -81,7 +80,7 @@ class Flights:
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop that runs on this thread."""
+    """The event loop running on this thread, or None."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
@@ -89,5 +88,5 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def wait_async(flight: Flight) -> Any:
-    """An awaitable of the flight's result for the running loop."""
+    """Return an awaitable of the flight's result for the running loop."""
     return asyncio.wrap_future(flight.result)

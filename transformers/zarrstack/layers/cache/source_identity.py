@@ -1,4 +1,4 @@
-"""A name for what is cached, so that one disk tier can hold several sources and never mix them up."""
+"""Names of cached sources, which keep several sources apart in one disk tier."""
 
 from __future__ import annotations
 
@@ -15,26 +15,25 @@ from ...core.json_text import canonical
 
 
 def source_of(store: Store) -> str:
-    """A name that every process gives to these bytes, and to no others.
+    """Return a name that every process derives for these bytes, and for no others.
 
-    It holds the place and every layer between, with its configuration: a layer may change the
-    bytes. UsageError where no such name is known, as for a MemoryStore, whose address is another one's
-    tomorrow.
+    It contains the location and every layer with its configuration, because a layer may change the bytes.
+    UsageError if no such name exists: a MemoryStore's address, for example, may be reused.
     """
     names = [name for each in descend(store) if (name := _name(each)) is not None]
     return "\n".join(names)
 
 
 def source_digest(source: str) -> str:
-    """32 hexadecimal digits that stand for a source in a tier."""
+    """Digest of a source name, 32 hexadecimal digits."""
     return hashlib.blake2b(source.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _name(store: Store) -> str | None:
-    """The name of one store of a stack; None for a wrapper that leaves bytes as they are."""
+    """Name of one store of a stack; None for a wrapper that does not change bytes."""
     if isinstance(store, StorageTransformer):
         return canonical(store.to_json())
-    # Exact types: a subclass may mean something else by its place, unless it says what it reads as.
+    # Exact types: a subclass may interpret its location differently, unless it sets `reads_as`.
     kind = getattr(type(store), "reads_as", type(store))
     if kind is LoggingStore:
         return None
@@ -55,7 +54,7 @@ def _fsspec_name(store: FsspecStore) -> str:
     protocols = (protocol,) if isinstance(protocol, str) else tuple(protocol)
     if "memory" in protocols:
         raise _nameless(store)
-    # The options tell one endpoint from another; a digest keeps secrets out of the tier.
+    # The options tell endpoints apart; a digest keeps secrets out of the tier.
     options = hashlib.blake2b(repr(sorted(store.fs.storage_options.items())).encode(), digest_size=16)
     return f"{protocols[0]}://{store.path} {type(store.fs).__name__} {options.hexdigest()}"
 

@@ -1,4 +1,4 @@
-"""What all views of one cache share: the tiers, what is known of changes, and the figures."""
+"""State shared by all views of a cache: tiers, versions and statistics."""
 
 from __future__ import annotations
 
@@ -24,40 +24,40 @@ from .versions import Place, Versions, is_plain, own_versions
 
 logger = logging.getLogger("zarrstack.cache")
 PAUSE: Final = 60.0
-"""Seconds, by the cache's clock, without writing to a disk tier that failed: a full disk may be cleared."""
+"""Seconds, by the cache's clock, without writes to a disk tier that failed: a full disk may be cleared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a cache has done since it was made."""
+    """Statistics of a cache since its creation."""
 
     hits: int
-    """Reads that the store below was not asked for."""
+    """Reads answered without the store below."""
     memory_hits: int
     disk_hits: int
     shared_hits: int
     """Reads that waited for another reader's fetch."""
     misses: int
-    """Reads that went to the store below."""
+    """Reads that reached the store below."""
     bytes_served: int
-    """From the cache."""
+    """Bytes served from the cache."""
     bytes_fetched: int
-    """From the store below."""
+    """Bytes fetched from the store below."""
     memory_bytes: int
-    """Held now, with 600 bytes and the key counted for each entry."""
+    """Current size of the memory tier, counting 600 bytes and the key per entry."""
     memory_entries: int
     disk_bytes: int
-    """In the disk tier now, whoever put them there."""
+    """Current size of the disk tier, including other processes' records."""
     evictions: int
-    """Entries that this process let go, in both tiers."""
+    """Entries evicted by this process, in both tiers."""
     damaged: int
-    """Records of the disk tier that were torn or flipped, and were not served."""
+    """Records of the disk tier that were damaged, and not served."""
     trouble: str | None
     """Why the disk tier is not written to, or not used at all."""
 
 
 class CacheState:
-    """Tiers, versions, flights and counts; every method may be called from any thread."""
+    """Tiers, versions, flights and counts; methods are thread-safe."""
 
     def __init__(
         self,
@@ -97,8 +97,9 @@ class CacheState:
         return own_versions(lambda: lock)
 
     def open_local(self, root: str, budget: int) -> None:
-        """Use a folder as the disk tier; where that fails, say so and go on without."""
-        lose = weakref.WeakMethod(self.lose)  # the tier must not keep alive what closes it
+        """Use a folder as the disk tier; on failure, report it and continue without the tier."""
+        # a strong reference would keep this object alive through its tier
+        lose = weakref.WeakMethod(self.lose)
 
         def failed(tier: LocalTier, error: OSError) -> None:
             if (found := lose()) is not None:
@@ -114,7 +115,7 @@ class CacheState:
         self.tier, self.versions = tier, tier.versions
 
     def current_local(self) -> LocalTier | None:
-        """The folder tier, opened again if its folder was removed; None once it was switched off."""
+        """The folder tier, reopened if its folder was removed; None once it is switched off."""
         tier = self.tier
         if not isinstance(tier, LocalTier):
             return None
@@ -132,7 +133,7 @@ class CacheState:
         return self.tier if isinstance(self.tier, LocalTier) else None
 
     def lose(self, tier: LocalTier, error: OSError) -> None:
-        """Switch a folder tier off that can no longer tell what other processes change."""
+        """Switch off a folder tier that can no longer track changes by other processes."""
         tier.spoil()
         with self.opening:
             if self.tier is tier:
@@ -142,7 +143,7 @@ class CacheState:
                 self.report(f"the disk tier in {tier.root} is switched off", error)
 
     def report(self, what: str, error: Exception) -> None:
-        """Say that the disk tier is out of order; readers go on without it."""
+        """Report a failure of the disk tier; reads continue without it."""
         text = f"{what}: {error}"
         if self.trouble is None:
             logger.warning("layer 'cache': %s; going on without it", text)
@@ -150,24 +151,24 @@ class CacheState:
         self._pause = self.clock() + PAUSE
 
     def may_write(self) -> bool:
-        """Whether the disk tier takes new records: not for a while after it failed."""
+        """Whether the disk tier accepts new records: after a failure, only once a pause has passed."""
         return self.tier is not None and (self.trouble is None or not 0 < self._pause - self.clock() <= PAUSE)
 
     def close(self) -> None:
-        """Leave the disk tier and forget the memory; the next use opens it again."""
+        """Leave the disk tier and clear the memory; the next use reopens the tier."""
         with self.opening:
             _close_all(self._held)
             self.reset()
 
     def reset(self) -> None:
-        """As if new, but for the figures."""
+        """Return to the initial state, keeping the statistics."""
         self.memory.clear()
         self.tier, self.versions = None, self._own()
         self.trouble = None
         self.ready = False
 
     def after_fork(self) -> None:
-        """What a child inherits are its parent's files and locks: it takes its own."""
+        """Replace everything inherited from the parent process, including its files and locks."""
         for tier in self._held:
             tier.abandon()
         self._held.clear()
@@ -180,13 +181,13 @@ class CacheState:
     # -- looking up -------------------------------------------------------------------------------
 
     def place(self, key: str) -> Place | None:
-        """Where changes to a key are seen; None for a key with several spellings, which is not cached."""
+        """Place of a key in the version table; None for a key with several spellings, which is not cached."""
         return self.versions.place(self.source, key) if is_plain(key) else None
 
     def in_time(self, stored: float) -> bool:
-        """Whether a value may be served at its age; offline, any age will do.
+        """Whether a value is young enough to serve; offline, any age is.
 
-        A clock that was put back makes a value look younger than nothing: then it is fetched anew.
+        If the clock was set back, the age is negative and the value is fetched again.
         """
         return self.ttl is None or self.offline or 0 <= self.clock() - stored < self.ttl
 
@@ -196,7 +197,7 @@ class CacheState:
         return entry.found if self.is_true(entry.found, entry.place) else None
 
     def remembered(self, key: str, part: Part) -> Found | None:
-        """What the memory tier holds, cut to the part asked for."""
+        """Look up the memory tier and return the requested part."""
         found = self._valid(self.memory.get(key))
         if part is None:
             return found
@@ -205,20 +206,20 @@ class CacheState:
         return self._valid(self.memory.get((key, part)))
 
     def on_disk(self, tier: LocalTier, key: str, part: Part, place: Place) -> Found | None:
-        """A record of a folder tier that may still be served."""
+        """Read a valid record from a folder tier."""
         found = tier.read(identity(self.source, key, part))
         return found if found is not None and self.is_true(found, place) else None
 
     def is_true(self, found: Found, place: Place) -> bool:
-        """Whether a value is not too old, and nothing on its path has changed since it was fetched."""
+        """Whether a value is within its ttl and nothing on its path has changed since it was fetched."""
         return place.table is self.versions and found.stamp == place.stamp() and self.in_time(found.stored)
 
     def remember(self, key: str, part: Part, found: Found, place: Place) -> None:
-        """Keep a value in memory."""
+        """Store a value in memory."""
         self.memory.put(key if part is None else (key, part), found, place)
 
     def to_disk(self, key: str, part: Part, found: Found, place: Place) -> None:
-        """Keep a value in a folder tier, if it takes it; never fails."""
+        """Store a value in a folder tier if it accepts writes; never fails."""
         tier = self.current_local()
         if tier is None or tier.versions is not place.table or not self.may_write():
             return
@@ -232,13 +233,13 @@ class CacheState:
     # -- counting -------------------------------------------------------------------------------
 
     def count(self, what: int, size: int) -> None:
-        """One read more; `what` is MEMORY, DISK, SHARED or MISS."""
+        """Count a read; `what` is MEMORY, DISK, SHARED or MISS."""
         with self._count_lock:
             self._counts[what] += 1
             self._counts[FETCHED if what == MISS else SERVED] += size
 
     def figures(self) -> Figures:
-        """What was done so far."""
+        """Current statistics."""
         memory, disk, shared, misses, served, fetched = self._counts
         tier = self.tier
         return Figures(

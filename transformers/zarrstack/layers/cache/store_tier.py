@@ -1,8 +1,8 @@
 """The disk tier in any zarr store, for one process at a time.
 
-Objects are `records/<source>/<key>/~<range>`, each a record (record.py), so that the list of
-objects tells a later process what there is. What a change makes untrue is removed *before* the
-store below is changed: a process that dies at any moment leaves nothing behind that is out of date.
+Each record (record.py) is the object `records/<source>/<key>/~<range>`, so a later process can list what is
+cached. Records are removed *before* the store below is changed: a process that dies at any moment leaves no
+stale record.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ VERSION: Final = 1
 MARKER: Final = "zarrstack-cache.json"
 RECORDS: Final = "records/"
 AT_ONCE: Final = 32
-"""Requests for sizes in flight at start."""
+"""Size requests in flight when the tier is opened."""
 
 
 @dataclass(slots=True)
 class Kept:
-    """What is known of an object without reading it."""
+    """What is known about an object without reading it."""
 
     size: int
     stamp: int
-    """The state of its path when it was kept, or when it was found at start."""
+    """Stamp of its path when it was stored, or when the tier was opened."""
     inherited: bool
-    """Found at start: the stamp inside it is that of another process."""
+    """Found when the tier was opened: its stored stamp is another process's."""
 
 
 class StoreTier:
@@ -54,11 +54,11 @@ class StoreTier:
         self._lock = threading.Lock()
         self._kept: OrderedDict[str, Kept] = OrderedDict()
         self._folders: Counter[str] = Counter()
-        """How many records lie below a folder: most changes find none, and need not look."""
+        """Number of records below each folder: a change below an empty one needs no search."""
         self._writing: dict[str, Future[None]] = {}
 
     async def open(self) -> None:
-        """Take stock of what earlier processes left; UsageError if the store is not a cache's."""
+        """Index the records of earlier processes; UsageError if the store does not hold a cache."""
         prototype = default_buffer_prototype()
         marker = await self._store.get(MARKER, prototype)
         if marker is None:
@@ -93,7 +93,7 @@ class StoreTier:
         await self._evict(self._choose())
 
     async def read(self, source: str, key: str, part: Part, place: Place) -> Found | None:
-        """A record that is still true, and the most recently used one from now on."""
+        """Read a valid record and mark it as most recently used."""
         name = _name(source, key, part)
         with self._lock:
             kept = self._kept.get(name)
@@ -111,7 +111,7 @@ class StoreTier:
         return Found(data=found.data, stored=found.stored, stamp=kept.stamp)
 
     async def write(self, source: str, key: str, part: Part, found: Found) -> None:
-        """Keep a record, and let older ones go; one that is larger than the budget is not kept."""
+        """Write a record, evicting older ones; a record larger than the budget is not kept."""
         name = _name(source, key, part)
         raw = record_head(identity(source, key, part), found, NO_TIER) + (found.data or b"")
         with self._lock:
@@ -133,11 +133,11 @@ class StoreTier:
                     del self._writing[name]
                 done.set_result(None)
 
-        # A cancelled reader must not leave a write behind that nobody waits for.
+        # The write must complete even if its reader is cancelled.
         await asyncio.shield(asyncio.ensure_future(work()))
 
     async def remove(self, source: str, path: str) -> None:
-        """Remove the records of a key, or of every key below a folder; raises what the store raises."""
+        """Remove the records of a key, or of every key below a folder; raises the store's errors."""
         folder = fold(f"{RECORDS}{source}/{path}".rstrip("/"))
         with self._lock:
             if folder not in self._folders:
@@ -149,7 +149,7 @@ class StoreTier:
             names = [name for name in self._kept if fold(name).startswith(folder + "/")]
         await self._evict(names, counted=False)
 
-    # -- what is kept; call these with the lock held -------------------------------------------------
+    # -- index of records; call these with the lock held ----------------------------------------------
 
     def _add(self, name: str, kept: Kept) -> None:
         self._kept[name] = kept
@@ -168,7 +168,7 @@ class StoreTier:
         return True
 
     def _choose(self, but: str = "") -> list[str]:
-        """The least recently used records that must go."""
+        """Least recently used records to evict."""
         with self._lock:
             over, names = self.used - self.budget, []
             for name, kept in self._kept.items():
@@ -191,7 +191,7 @@ class StoreTier:
 
 
 def _folders(name: str) -> list[str]:
-    """Every folder above an object, its key among them, in one spelling."""
+    """Every folder above an object, including its key, in folded spelling."""
     parts = fold(name).split("/")
     return ["/".join(parts[:length]) for length in range(2, len(parts))]
 
