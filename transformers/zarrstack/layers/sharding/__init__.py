@@ -1,1 +1,1 @@
-"""Chunk keys above, shards below."""
+"""The sharding layer: stores the chunks of an array in shards."""

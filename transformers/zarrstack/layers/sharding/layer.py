@@ -1,7 +1,7 @@
-"""`Sharding`: chunk keys above, shards below; the sharding storage transformer of the 2022 draft.
+"""`Sharding`: maps chunk keys to shards; the sharding storage transformer of the 2022 draft.
 
-Source: `https://purl.org/zarr/spec/storage_transformers/sharding/1.0`, type `indexed`, as
-zarr-python 2.18.7 reads and writes it; see `core.shard` for the bytes, `base.chunk_names` for the keys.
+Source: `https://purl.org/zarr/spec/storage_transformers/sharding/1.0`, type `indexed`, as zarr-python 2.18.7
+reads and writes it; see `core.grid.shard_index` for the bytes, `base.chunk_names` for the keys.
 """
 
 from __future__ import annotations
@@ -27,20 +27,19 @@ from .writer import ShardWriters, to_the_end
 
 
 class Sharding(StorageTransformer):
-    """Keeps the chunks of one array in shards; every other key passes through.
+    """Stores the chunks of one array in shards; every other key passes through.
 
-    `chunks_per_shard` has a number for each axis (with `ndim`, missing trailing ones are 1).
-    `path` is the array's path below the store, and `chunk_key_encoding` how its chunks are named
-    above; shards have names of the same kind. The index has the draft's form by default, without
-    checksum; `index_codecs` and `index_location` are those of the ratified `sharding_indexed`.
+    `chunks_per_shard` has one number per axis (with `ndim`, missing trailing numbers are 1). `path` is the
+    array's path in the store below. `chunk_key_encoding` is the encoding of the chunk keys above; shards use
+    the same one. By default the index has the draft's form, without a checksum; `index_codecs` and
+    `index_location` are those of the ratified `sharding_indexed`.
 
-    In one process one writer at a time works on a shard, and readers wait for it: for all layers
-    over the same place, whatever their thread or event loop. Several writing processes must each
-    have shards of their own.
+    Within a process, a shard has one writer at a time and readers wait for it: across all layers over the
+    same location, in any thread or event loop. Concurrent writer processes must not share shards.
 
-    A shard that is not one is a ChunkError that names its key: for reading, and for changing a part of
-    it. Listings and `exists` see the index alone, not whether the object is as long as it says.
-    Replacing or removing all of its chunks at once does not read it.
+    An invalid shard raises a ChunkError that names its key, when it is read or partly rewritten. Listings and
+    `exists` read only the index and do not compare it with the length of the object. Replacing or removing
+    all chunks of a shard at once does not read it.
     """
 
     name = "sharding"
@@ -69,7 +68,7 @@ class Sharding(StorageTransformer):
         self._place_below: Hashable = None
 
     def _normal_options(self) -> dict[str, Any]:
-        """The options as JSON, without those that say what holds anyway."""
+        """The options as JSON, without those that have their default value."""
         options: dict[str, Any] = {"chunks_per_shard": list(self._form.chunks)}
         if self._names.path:
             options["path"] = self._names.path
@@ -82,9 +81,9 @@ class Sharding(StorageTransformer):
 
     @classmethod
     def for_array(cls, configuration: JSONObject, path: str, document: JSONObject) -> Self:
-        """The layer for one array, whose path, axes and chunk keys its metadata says.
+        """Return the layer for one array; path, axes and chunk key encoding come from the array's metadata.
 
-        UsageError for a configuration that says them too, or that names more axes than there are.
+        UsageError if the configuration sets one of these as well, or has more axes than the array.
         """
         own = {"path", "ndim", "chunk_key_encoding"}
         if said := sorted(own & set(configuration)):
@@ -101,7 +100,7 @@ class Sharding(StorageTransformer):
         return cls.from_json({"name": cls.name, "configuration": configuration | whole})
 
     def check_change(self, old: JSONObject, new: JSONObject) -> str | None:
-        """Any shape can be followed, but not another number of axes or other chunk keys."""
+        """Accept any new shape, but no other number of axes or chunk key encoding."""
         if len(new["shape"]) != len(self._form.chunks):
             return f"chunks_per_shard is for {len(self._form.chunks)} axes"
         if ChunkEncoding.from_json(new["chunk_key_encoding"]) != self._names.encoding:
@@ -113,7 +112,10 @@ class Sharding(StorageTransformer):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The value or a range of it: one ranged read for the index of a shard, one for the chunk."""
+        """Return the value or a byte range of it.
+
+        A chunk takes one ranged read for the shard's index and one for its bytes.
+        """
         chunk = self._names.coordinates(key)
         if chunk is None:
             return await self._store.get(key, prototype, byte_range)
@@ -124,7 +126,7 @@ class Sharding(StorageTransformer):
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> Values:
-        """Values or ranges in the order asked for; the index of each shard is read once."""
+        """Return values or ranges in the requested order; the index of each shard is read once."""
         wanted: dict[str, list[tuple[int, Place, ByteRequest | None]]] = {}
         others: list[tuple[int, str, ByteRequest | None]] = []
         asked = list(key_ranges)
@@ -153,7 +155,7 @@ class Sharding(StorageTransformer):
         return values
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value; of a chunk, by the index of its shard."""
+        """Whether the key has a value; for a chunk, according to the index of its shard."""
         chunk = self._names.coordinates(key)
         if chunk is None:
             return await self._store.exists(key)
@@ -162,7 +164,7 @@ class Sharding(StorageTransformer):
             return place in await self._shard(shard).open()
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; of a chunk, by the index of its shard."""
+        """Length of the value in bytes; for a chunk, according to the index of its shard."""
         chunk = self._names.coordinates(key)
         if chunk is None:
             return await self._store.getsize(key)
@@ -176,11 +178,11 @@ class Sharding(StorageTransformer):
     # -- writing ------------------------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value; what else its shard holds is read and written again."""
+        """Write a whole value; for a chunk, its shard is read and rewritten."""
         await self._set(key, value)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value where there is none; of a chunk, nobody in this process comes between."""
+        """Write a value if the key is missing; for a chunk, atomically within this process."""
         await self._set(key, value, if_absent=True)
 
     async def _set(self, key: str, value: Buffer, *, if_absent: bool = False) -> None:
@@ -193,7 +195,7 @@ class Sharding(StorageTransformer):
         await self._change(shard, [Change(place, content(value), if_absent)])
 
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
-        """Write several values, each shard once."""
+        """Write several values, rewriting each shard once."""
         self._check_writable()
         shards: dict[str, list[Change]] = {}
         others = []
@@ -209,7 +211,7 @@ class Sharding(StorageTransformer):
         )
 
     async def delete(self, key: str) -> None:
-        """Remove a key; the last chunk takes its shard with it. A missing one is no error."""
+        """Remove a key; a missing key is not an error. Removing a shard's last chunk removes the shard."""
         self._check_writable()
         chunk = self._names.coordinates(key)
         if chunk is None:
@@ -219,7 +221,7 @@ class Sharding(StorageTransformer):
             await self._change(shard, [Change(place, None)])
 
     async def delete_dir(self, prefix: str) -> None:
-        """Remove every key below a path; all of an array's shards at once, without reading them."""
+        """Remove every key below a path; all shards of an array at once, without reading them."""
         self._check_writable()
         folder = prefix.rstrip("/") + "/" if prefix.strip("/") else ""
         if self._names.region.startswith(folder):
@@ -227,7 +229,7 @@ class Sharding(StorageTransformer):
                 await to_the_end(self._remove_all(folder))
             return
         keys = [key async for key in self.list_prefix(folder)]
-        # Empty folders stay: another writer may be putting a shard there. No listing shows them.
+        # Empty folders remain: another writer may be creating a shard there. Listings omit them.
         await asyncio.gather(*(self.delete(key) for key in keys))
 
     async def _remove_all(self, folder: str) -> None:
@@ -237,22 +239,22 @@ class Sharding(StorageTransformer):
             await self._store.clear()  # `delete_dir("")` of a LocalStore removes its root
 
     async def _change(self, shard: str, changes: list[Change]) -> None:
-        # All shards of the array have a lock too: `delete_dir` takes it alone.
+        # `delete_dir` holds this lock, which covers all shards of the array, exclusively.
         async with self._lock("").reading():
             await self._writers.change(self._shard(shard), self._lock(shard), changes)
 
     # -- listing ------------------------------------------------------------------------------
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key that starts with this text; chunks by the indexes of their shards."""
+        """Every key with this prefix; chunk keys come from the indexes of their shards."""
         return list_below(self._store, prefix, self._names, self._form, self._keys_in)
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names right below a path, each once; never one that leads to nothing but empty shards."""
+        """The distinct names directly below a path, except those that lead only to empty shards."""
         return list_names(self._store, prefix, self._names, self.list_prefix)
 
     async def _keys_in(self, key: str, shard: Place) -> list[str]:
-        """The keys of the chunks that a shard holds."""
+        """The keys of the chunks in a shard."""
         async with self._lock(key).reading():
             index = (await self._shard(key).open()).index
         return [] if index is None else [self._names.key(c) for c in self._form.members(shard, index)]
@@ -267,9 +269,9 @@ class Sharding(StorageTransformer):
         return StoredShard(store=self._store, key=key, form=self._form, node=self._names.path)
 
     def _lock(self, shard: str) -> SharedLock:
-        """The lock of a shard; that of the empty name stands for all shards of this array."""
+        """The lock of a shard; the empty name stands for all shards of this array."""
         if self._place_below is None:
             depth = sum(isinstance(each, Sharding) for each in descend(self))
-            # Shards of shards may have the names of the outer ones: the depth keeps them apart.
+            # Nested shards may have the same keys as outer ones; the depth distinguishes them.
             self._place_below = (place_of(self._store), depth)
         return lock_of((self._place_below, "" if shard else self._names.region), shard)

@@ -1,4 +1,4 @@
-"""The keys of chunks from the keys of their shards: exact listings over a sharded array."""
+"""Listings over a sharded array: chunk keys derived from shard keys and indexes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...core.paths import prefix_of
 from .shard import Place, ShardForm
 
 MOST_AT_ONCE: Final = 32
-"""Indexes that are read at the same time."""
+"""Indexes read concurrently."""
 
 
 async def list_below(
@@ -24,7 +24,7 @@ async def list_below(
     form: ShardForm,
     keys_in: Callable[[str, Place], Awaitable[list[str]]],
 ) -> AsyncIterator[str]:
-    """Every key above that starts with `prefix`; `keys_in` gives the chunk keys of a shard."""
+    """Every key above that starts with `prefix`; `keys_in` returns the chunk keys of a shard."""
     region = names.region
     if not prefix.startswith(region) and not region.startswith(prefix):
         async for key in store.list_prefix(prefix):
@@ -37,7 +37,7 @@ async def list_below(
             if names.coordinates(key) is None:
                 yield key
     batch: list[tuple[str, Place]] = []
-    size = 1  # who asks whether there is anything reads one index
+    size = 1  # checking for any key reads one index only
     async for key in store.list_prefix(shards):
         if (shard := names.coordinates(key)) is not None:
             batch.append((key, shard))
@@ -63,7 +63,7 @@ async def _expand(
 def _shards_of(prefix: str, names: ChunkNames, form: ShardForm) -> str:
     """The folder below that holds all shards of the chunks whose keys start with `prefix`.
 
-    Whole indexes in the prefix narrow it, where indexes are folders.
+    If chunk indexes are folders, complete indexes in the prefix narrow it down.
     """
     if names.encoding.separator != "/":
         return names.folder
@@ -80,7 +80,7 @@ async def list_names(
     names: ChunkNames,
     list_prefix: Callable[[str], AsyncIterator[str]],
 ) -> AsyncIterator[str]:
-    """The names right below a path above, each once; a folder only where something lies in it."""
+    """The distinct names directly below a path above; folders only if they contain a key."""
     path = prefix.strip("/")
     folder = prefix_of(path)
     inside = folder.startswith(names.region)
@@ -88,7 +88,7 @@ async def list_names(
         async for name in store.list_dir(prefix):
             yield name
         return
-    # The name that leads to the chunks, if it is not part of the chunks' own names.
+    # The name that leads to the chunks, unless it is part of the chunk keys.
     on_the_way, slash, _ = names.region[len(folder) :].partition("/")
     if inside or not slash:
         seen = set()

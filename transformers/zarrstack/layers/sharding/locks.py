@@ -1,8 +1,7 @@
-"""Locks by object of a store: one writer per shard within a process, whatever thread or event loop.
+"""Locks for stored objects: one writer per shard within a process, across threads and event loops.
 
-asyncio's own locks belong to one event loop, and zarr-python may run several (its own, the user's,
-one per worker thread); `threading.Lock` would stop the whole loop while it waits. These locks
-neither block a loop nor belong to one.
+An asyncio lock belongs to one event loop, and zarr-python may run several (its own, the user's, one per
+worker thread); a `threading.Lock` blocks the whole loop while it waits. These locks do neither.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ...base.descend import descend
 
 
 class SharedLock:
-    """Many readers or one writer; first come, first served, so that nobody waits for ever."""
+    """A readers-writer lock; first come, first served, so that no waiter starves."""
 
     __slots__ = ("__weakref__", "_guard", "_readers", "_waiting", "_writing")
 
@@ -35,7 +34,7 @@ class SharedLock:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        """Hold the lock together with other readers."""
+        """Hold the lock shared with other readers."""
         await self._acquire(write=False)
         try:
             yield
@@ -44,7 +43,7 @@ class SharedLock:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
-        """Hold the lock alone."""
+        """Hold the lock exclusively."""
         await self._acquire(write=True)
         try:
             yield
@@ -60,8 +59,8 @@ class SharedLock:
             self._waiting.append((write, turn))
         try:
             await asyncio.wrap_future(turn)
-        except BaseException:  # cancelled, or closed with an event loop that runs no more
-            # Our turn may have come in the moment in which we were cancelled.
+        except BaseException:  # cancelled, or closed with an event loop that has stopped
+            # The lock may have been granted at the moment of cancellation.
             if not turn.cancel():
                 self._release(write=write)
             else:
@@ -87,7 +86,7 @@ class SharedLock:
             self._readers += 1
 
     def _wake(self) -> None:
-        """Give their turn to those at the head of the queue who can have it."""
+        """Grant the lock to waiters at the head of the queue, as far as it is free for them."""
         while self._waiting:
             write, turn = self._waiting[0]
             if turn.cancelled():
@@ -106,7 +105,7 @@ _registry_guard = threading.Lock()
 
 
 def lock_of(place: Hashable, key: str) -> SharedLock:
-    """The lock of an object, the same for everybody in this process while anybody holds it."""
+    """The lock of an object; the same object for all users in this process while any of them holds it."""
     with _registry_guard:
         lock = _locks.get((place, key))
         if lock is None:
@@ -115,8 +114,8 @@ def lock_of(place: Hashable, key: str) -> SharedLock:
 
 
 def _forget() -> None:
-    """A forked child starts without its parent's locks: nobody there would release them."""
-    global _registry_guard  # noqa: PLW0603 the parent may have held the old one while it forked
+    """Drop the parent's locks in a forked child, where they would never be released."""
+    global _registry_guard  # noqa: PLW0603 - the parent may have held the old one during the fork
     _registry_guard = threading.Lock()
     _locks.clear()
 
@@ -126,10 +125,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def place_of(store: Store) -> Hashable:
-    """What stands for the place that a store writes to: equal for stores that share their objects.
+    """Identify the location that a store writes to; equal for stores that share their objects.
 
-    Layers are looked through, so that two stacks over one store lock each other out. A local
-    folder is known by its real path, a MemoryStore by its dictionary, any other store by its text.
+    Layers are ignored, so that two stacks over one store exclude each other. A local folder is identified by
+    its real path, a MemoryStore by its dictionary, any other store by its repr.
     """
     *_, last = descend(store)
     below: Any = last
@@ -137,5 +136,5 @@ def place_of(store: Store) -> Hashable:
         return ("memory", id(objects))
     if (root := getattr(below, "root", None)) is not None:
         return ("folder", os.path.realpath(root))
-    # FsspecStore tells its place in its repr only, ObjectStore and ZipStore in both (zarr 3.1.6, 3.4.2).
+    # FsspecStore shows its location only in its repr, ObjectStore and ZipStore in both (zarr 3.1.6, 3.4.2).
     return (type(below).__qualname__, repr(below))

@@ -1,7 +1,7 @@
-"""What one shard object holds: chunks and their index, taken apart and put together. No I/O.
+"""Parsing and assembly of shard objects: chunks and their index, without I/O.
 
-The bytes are those of `core.shard`: chunks in any order, gaps allowed, and the index at one end. The
-draft's shard is the ratified one without the checksum, so one description serves both.
+The bytes are those of `core.grid.shard_index`: chunks in any order, gaps allowed, and the index at one end. A
+draft shard is a ratified one without the checksum, so one implementation serves both.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from ...core.json_text import JSON, excerpt
 Place: TypeAlias = tuple[int, ...]
 
 MAX_CHUNKS: Final = 2**26
-"""Chunks of one shard: their index takes 1 GiB, and whatever asks for more is not meant."""
+"""Limit on the chunks of a shard: their index takes 1 GiB; a larger count is an error, not intent."""
 REMEMBERED_BYTES: Final = 2**14
-"""Indexes up to this size, of 1,024 chunks, are remembered once they are checked."""
+"""Limit on the size of cached checked indexes: 1,024 chunks."""
 UNKNOWN_LENGTH: Final = 2**62
-"""Stands for the length of an object that was not asked for; no object is as long."""
+"""Stands for an object length that was not requested; no object is this long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing to do to a chunk of a shard."""
+    """A change to one chunk of a shard."""
 
     chunk: Place
-    """Its place within the shard."""
+    """Its coordinates within the shard."""
     value: Any
-    """The new bytes, as anything with the buffer protocol; None removes the chunk."""
+    """The new bytes, as any object with the buffer protocol; None removes the chunk."""
     if_absent: bool = False
-    """Leave a chunk that is there as it is."""
+    """Keep an existing chunk unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardForm:
-    """Chunks along each axis of a shard, and how its index is written."""
+    """Chunks along each axis of a shard, and the format of its index."""
 
     chunks: tuple[int, ...]
     index: IndexFormat
 
     @classmethod
     def of(cls, chunks_per_shard: JSON, ndim: int | None, index: IndexFormat) -> ShardForm:
-        """Check `chunks_per_shard`; UsageError unless it is a short list of positive integers.
+        """Validate `chunks_per_shard`; UsageError unless it is a short list of positive integers.
 
-        With `ndim`, missing trailing numbers are 1, as zarr-python 2.18.7 takes them.
+        With `ndim`, missing trailing numbers are 1, as in zarr-python 2.18.7.
         """
         counts = tuple(chunks_per_shard) if isinstance(chunks_per_shard, list | tuple) else None
         if counts is None or not all(type(n) is int and n > 0 for n in counts) or prod(counts) > MAX_CHUNKS:
@@ -73,37 +73,37 @@ class ShardForm:
 
     @property
     def index_size(self) -> int:
-        """Bytes of the index."""
+        """Length of the index in bytes."""
         return self.index.size(self.chunks)
 
     def locate(self, chunk: Place) -> tuple[Place, Place]:
-        """The shard that holds a chunk of the array, and the chunk's place within it."""
+        """The coordinates of the shard that holds a chunk, and the chunk's coordinates within it."""
         pairs = [divmod(position, count) for position, count in zip(chunk, self.chunks, strict=True)]
         return tuple(shard for shard, _ in pairs), tuple(inner for _, inner in pairs)
 
     def members(self, shard: Place, index: ShardIndex) -> Iterator[Place]:
-        """The chunks of the array that a shard holds, in C order."""
+        """The chunks present in a shard, as array coordinates in C order."""
         first = [position * count for position, count in zip(shard, self.chunks, strict=True)]
         for inner in np.argwhere(index.present).tolist():
             # Python integers: a key may name a chunk beyond int64.
             yield tuple(base + step for base, step in zip(first, inner, strict=True))
 
     def parse_index(self, data: Any, object_length: int = UNKNOWN_LENGTH) -> ShardIndex:
-        """The index from its bytes, checked as far as it can be without the object's length.
+        """Parse an index and check it, as far as possible without the object's length.
 
-        ChunkError for a wrong length, a wrong checksum, half-missing or overlapping chunks, and for
-        chunks outside the object.
+        ChunkError for a wrong length or checksum, for half-missing or overlapping chunks, and for chunks
+        outside the object.
         """
         if len(data) <= REMEMBERED_BYTES:
             return _parse(self, bytes(data), object_length)
         return _parse.__wrapped__(self, data, object_length)
 
     def needed(self, stop: int) -> int:
-        """Length that an object must have for a chunk to end at `stop`."""
+        """Minimum length of the object if a chunk ends at `stop`."""
         return stop + self.index_size if self.index.location == "end" else stop
 
     def open(self, data: memoryview) -> dict[Place, memoryview]:
-        """The chunks of a whole shard object by their places; ChunkError as `parse_index`."""
+        """The chunks of a whole shard object by coordinates; ChunkError as in `parse_index`."""
         index = self.parse_index(data[self.index.place(self.chunks, len(data))], len(data))
         found = {}
         for place in map(tuple, np.argwhere(index.present).tolist()):
@@ -113,7 +113,7 @@ class ShardForm:
         return found
 
     def close(self, chunks: Mapping[Place, Any]) -> bytes:
-        """A shard object of these chunks, in C order without gaps."""
+        """Assemble a shard object from chunks, in C order without gaps."""
         index = ShardIndex.empty(self.chunks)
         offset = self.index_size if self.index.location == "start" else 0
         parts = []
@@ -126,15 +126,15 @@ class ShardForm:
         return b"".join([encoded, *parts] if self.index.location == "start" else [*parts, encoded])
 
     def replaces_all(self, changes: Iterable[Change]) -> bool:
-        """Whether nothing of the old shard can be left, so that it need not be read."""
+        """Whether the changes replace every chunk, so that the old shard need not be read."""
         return len({change.chunk for change in changes if not change.if_absent}) == prod(self.chunks)
 
 
 @lru_cache(maxsize=64)
 def _parse(form: ShardForm, data: Any, object_length: int) -> ShardIndex:
-    """The checked index of these bytes; nobody changes what is given back.
+    """Parse and check an index; the result is shared and must not be modified.
 
-    Checking takes longer than reading from memory: the same bytes, chunk after chunk, are checked once.
+    Checking takes longer than reading from memory, so the index is not checked again for each chunk.
     """
     index = ShardIndex.from_bytes(data, form.chunks, form.index)
     index.check(object_length, form.index)
@@ -142,7 +142,7 @@ def _parse(form: ShardForm, data: Any, object_length: int) -> ShardIndex:
 
 
 def apply(chunks: dict[Place, Any], changes: Iterable[Change]) -> bool:
-    """Change the chunks of a shard in place, one change after the other; whether anything changed."""
+    """Apply changes in order to the chunks of a shard, in place; return whether anything changed."""
     changed = False
     for change in changes:
         if change.value is None:

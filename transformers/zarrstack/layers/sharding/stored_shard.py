@@ -1,4 +1,4 @@
-"""One shard object in a store: read in parts, each proven to be what the index says, and rewritten."""
+"""One shard object in a store: partial reads, each verified against the index, and rewrites."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ...core.grid.shard_index import ShardIndex
 from .shard import Change, Place, ShardForm, apply
 
 PROOF_BYTES: Final = 2**16
-"""How far a read may go on past a chunk to see that its shard is long enough, instead of a second read."""
+"""Maximum distance past a chunk that one read covers, to verify the shard's length without a second read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredShard:
-    """The shard at `key` of `store`, which need not exist; `node` is its array, for messages."""
+    """The shard at `key` of `store`, which may be missing; `node` is its array, for messages."""
 
     store: Store
     key: str
@@ -29,9 +29,9 @@ class StoredShard:
     node: str
 
     async def open(self) -> OpenShard:
-        """The shard with its index, by one ranged read; without an index where there is no shard.
+        """Read the index with one ranged read; the index is None if the shard is missing.
 
-        ChunkError for an index that is none.
+        ChunkError for an invalid index.
         """
         size = self.form.index_size
         at_end = self.form.index.location == "end"
@@ -43,7 +43,10 @@ class StoredShard:
             return OpenShard(shard=self, index=self.form.parse_index(data.to_bytes()))
 
     async def rewrite(self, changes: Sequence[Change]) -> None:
-        """Change chunks; without any left the shard is removed. ChunkError if what stays cannot be read."""
+        """Apply changes; a shard left without chunks is removed.
+
+        ChunkError if a chunk that remains cannot be read.
+        """
         chunks: dict[Place, Any] = {}
         known = not self.form.replaces_all(changes)
         if known:
@@ -60,12 +63,12 @@ class StoredShard:
             await self.store.delete(self.key)
 
     def error(self, message: str, **fields: Any) -> ChunkError:
-        """What is wrong with the shard, with its key and the layer named."""
+        """A ChunkError that names the layer and the shard's key."""
         return ChunkError(f"layer 'sharding': {message}", node=self.node, key=self.key, **fields)
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Put the key and the layer into what is said about a shard's bytes."""
+        """Add the layer and the key to errors about the shard's bytes."""
         try:
             yield
         except ChunkError as error:
@@ -77,7 +80,7 @@ class StoredShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenShard:
-    """A shard whose index has been read; the index is None where there is no shard."""
+    """A shard whose index has been read; the index is None if the shard is missing."""
 
     shard: StoredShard
     index: ShardIndex | None
@@ -89,23 +92,23 @@ class OpenShard:
         return None if self.index is None else self.index.get(place)
 
     async def getsize(self, place: Place) -> int | None:
-        """Bytes of a chunk; None if it is missing.
+        """Length of a chunk in bytes; None if it is missing.
 
-        One small read shows that the shard is as long as its index says.
+        One small read verifies that the shard is as long as its index requires.
         """
         chunk = self._slice(place)
-        # An empty range is a read of the proof alone.
+        # An empty range reads only the byte that proves the shard's length.
         read = await self.get(place, default_buffer_prototype(), RangeByteRequest(0, 0))
         return None if chunk is None or read is None else int(chunk.stop) - int(chunk.start)
 
     async def get(
         self, place: Place, prototype: BufferPrototype, byte_range: ByteRequest | None
     ) -> Buffer | None:
-        """A chunk or a range of it, None if it is missing; ChunkError if the shard is too short for it.
+        """Return a chunk or a byte range of it, None if it is missing; ChunkError if the shard is too short.
 
-        A shard cut short or an offset that is too large would otherwise show bytes of the index,
-        or none, as a chunk. The proof is the last byte that must be there: it is read together with
-        the chunk where it is near, else by a read of its own at the same time.
+        With a truncated shard or an offset that is too large, bytes of the index, or none, would otherwise be
+        returned as a chunk. The proof is the last byte that must exist: it is read together with the chunk if
+        it is near, otherwise by a separate, concurrent read.
         """
         chunk = self._slice(place)
         if chunk is None:
@@ -115,7 +118,7 @@ class OpenShard:
         start, stop = chunk.start + first, chunk.start + last
         needed = self.shard.form.needed(chunk.stop)
         if needed - stop <= PROOF_BYTES:
-            # One byte at least: some stores refuse to read nothing.
+            # At least one byte: some stores refuse empty reads.
             begin = min(start, needed - 1)
             data = await store.get(key, prototype, RangeByteRequest(begin, needed))
             complete = data is None or len(data) == needed - begin
@@ -135,17 +138,17 @@ class OpenShard:
 
 
 def content(value: Buffer) -> memoryview:
-    """The bytes of a buffer, not copied where they lie in memory; TypeError for anything else."""
+    """The bytes of a buffer, without a copy for host memory; TypeError for anything else."""
     if not isinstance(value, Buffer):
         raise TypeError(f"a store holds zarr's buffers, not values of type {type(value).__name__}")
     return memoryview(value.as_numpy_array())  # type: ignore[arg-type]
 
 
 def bounds(byte_range: ByteRequest | None, length: int) -> tuple[int, int]:
-    """Start and stop of a request within a value of so many bytes, cut to the value.
+    """Start and stop of a request within a value of this length, clipped to the value.
 
-    As zarr 3.4.2's MemoryStore takes them: like a slice in Python. Past the end there is nothing, which
-    is no error, and negative places count from the end: never from that of a neighbour in the shard.
+    Like zarr 3.4.2's MemoryStore, as a Python slice: ranges past the end are empty, not an error, and
+    negative positions count from the end of the chunk, never into a neighbouring chunk of the shard.
     """
     match byte_range:
         case None:

@@ -1,7 +1,7 @@
-"""One writer per shard: changes that wait for the same shard are made together, by one rewrite.
+"""One writer per shard: concurrent changes to a shard are combined into one rewrite.
 
-zarr-python writes the chunks of a region by one `set` each, at the same time. Each alone would read
-and write the whole shard; here whoever gets the shard's lock serves everybody who waits for it.
+zarr-python writes the chunks of a region with concurrent `set` calls. Each alone would read and write the
+whole shard; here the caller that gets the shard's lock applies the changes of all waiting callers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .stored_shard import StoredShard
 
 
 class _Ticket:
-    """Changes that wait for their shard, and what became of them."""
+    """Changes waiting for their shard, and their outcome."""
 
     __slots__ = ("changes", "done", "error")
 
@@ -29,28 +29,28 @@ class _Ticket:
 
 
 class ShardWriters:
-    """Those who wait to change a shard, of one layer and its copies."""
+    """The pending changes of one layer and its copies, by shard."""
 
     def __init__(self) -> None:
         self.after_fork()
         forget_in_children(self)
 
     def after_fork(self) -> None:
-        """A child does not make the changes that its parent was about to make."""
+        """Drop the parent's pending changes in a forked child."""
         self._guard = threading.Lock()
         self._waiting: dict[str, list[_Ticket]] = {}
 
     async def change(self, shard: StoredShard, lock: SharedLock, changes: list[Change]) -> None:
-        """Have changes made, together with all others that wait meanwhile; raises what went wrong.
+        """Apply changes, combined with all others waiting for the same shard.
 
-        When it returns, the shard has been written. Cancelled, it lets a rewrite that has begun come
-        to its end; changes that had not been begun are not made.
+        The shard has been written when this returns; errors of the rewrite are raised. On cancellation, a
+        rewrite in progress is completed, and changes not yet started are dropped.
         """
         ticket = _Ticket(changes)
         with self._guard:
             self._waiting.setdefault(shard.key, []).append(ticket)
         try:
-            await asyncio.sleep(0)  # tasks that were started together come along
+            await asyncio.sleep(0)  # lets tasks started together join this rewrite
             async with lock.writing():
                 if not ticket.done:
                     await to_the_end(self._serve(shard))
@@ -60,13 +60,13 @@ class ShardWriters:
             raise ticket.error
 
     async def _serve(self, shard: StoredShard) -> None:
-        """Make the changes that wait for a shard; the caller holds its lock."""
+        """Apply the changes waiting for a shard; the caller holds its lock."""
         with self._guard:
             tickets = list(self._waiting.get(shard.key, ()))
         error = None
         try:
             await shard.rewrite([change for ticket in tickets for change in ticket.changes])
-        except Exception as problem:  # noqa: BLE001 it is raised by everybody whose change failed
+        except Exception as problem:  # noqa: BLE001 - raised by every caller whose change failed
             error = problem
         for ticket in tickets:
             ticket.error, ticket.done = error, True
@@ -82,10 +82,10 @@ class ShardWriters:
 
 
 async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
-    """Await work that goes on to its end when the caller is cancelled.
+    """Await work that runs to completion even if the caller is cancelled.
 
-    A thread that writes a file cannot be stopped: to let go of the lock before it is done would let
-    the next writer's file be overwritten by this one.
+    A thread that writes a file cannot be stopped: if the lock were released early, this write could overwrite
+    the next writer's file.
     """
     task = asyncio.ensure_future(work)
     cancelled = None
@@ -96,6 +96,6 @@ async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
             cancelled = error
     if cancelled is not None:
         if not task.cancelled():
-            task.exception()  # nobody else will look at it
+            task.exception()  # retrieved to suppress asyncio's warning
         raise cancelled
     task.result()
