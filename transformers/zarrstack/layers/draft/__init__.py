@@ -1,1 +1,1 @@
-"""Archives of the 2022 draft of Zarr v3, read and written as they lie."""
+"""The draft layer: reads and writes archives of the 2022 draft of Zarr v3 without converting them."""

@@ -1,4 +1,4 @@
-"""What `Draft` knows of the archive below it: its dialect, its arrays, and where keys are kept."""
+"""The archive below a `Draft` layer: its dialect, its arrays, and the location of each key."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .keys import DraftArchive, axes_of, is_sharded
 
 
 class State:
-    """What copies of a layer share: the archive below, once its entry point has been read."""
+    """State shared by copies of a layer: the archive below, once its entry point has been read."""
 
     archive: DraftArchive | None = None
 
 
 class ArchiveLayer(StorageTransformer):
-    """The part of `Draft` that finds places; options are said there."""
+    """Options of `Draft`, and the mapping of keys to their locations."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ArchiveLayer(StorageTransformer):
     # -- the archive ----------------------------------------------------------------------------
 
     async def _archive(self) -> DraftArchive:
-        """The archive as its entry point says; where there is none yet, as one would be made."""
+        """The archive described by its entry point, or by the options if it has none yet."""
         if self._state.archive is not None:
             return self._state.archive
         return self._entered(await self._store.get(ENTRY, default_buffer_prototype()))
@@ -66,7 +66,10 @@ class ArchiveLayer(StorageTransformer):
         return self._state.archive
 
     async def _made(self) -> DraftArchive:
-        """The archive, with an entry point; read again, since another process may have made it anew."""
+        """Create the entry point if missing, and return the archive.
+
+        The entry point is read again, because another process may have recreated the archive.
+        """
         entry = await self._store.get(ENTRY, default_buffer_prototype())
         if entry is None:
             self._state.archive = None
@@ -77,10 +80,10 @@ class ArchiveLayer(StorageTransformer):
     def _documents(self, archive: DraftArchive) -> Documents:
         return Documents(archive, self._allow_fallback)
 
-    # -- keys that are no documents -------------------------------------------------------------
+    # -- keys of values --------------------------------------------------------------------------
 
     async def _places(self, key: str) -> tuple[str, ...]:
-        """Where the value is kept, the place to write first; () if nowhere."""
+        """Locations of a value, the preferred one first; () if it has none."""
         known = self._state.archive
         if known is not None and (place := known.only_place(key)) is not None:
             return (place,)
@@ -111,11 +114,11 @@ class ArchiveLayer(StorageTransformer):
             archive.arrays[path] = axes
 
     async def _home(self, key: str) -> str:
-        """Where a new value goes; UsageError where there is no place for it."""
+        """Location for a new value; UsageError if there is none."""
         places = await self._places(key)
         found = [place for place in places[1:] if await self._store.exists(place)]
         if found and not await self._store.exists(places[0]):
-            return found[0]  # zarrita's name for the chunk of a 0-d array; it stays the only one
+            return found[0]  # zarrita's name for the chunk of a 0-d array, which remains the only one
         return self._first(places, await self._archive(), key)
 
     def _home_sync(self, key: str) -> str:
@@ -139,7 +142,7 @@ class ArchiveLayer(StorageTransformer):
     # -- empty shards ---------------------------------------------------------------------------
 
     async def _check_empty(self, key: str) -> None:
-        """ChunkError if an empty value is meant to be a shard: zarr-python 3.1.6 reads fill values there."""
+        """Raise ChunkError for an empty shard: zarr-python 3.1.6 would read fill values from it."""
         archive = await self._archive()
         if (path := archive.array_of(key)) is not None:
             place = archive.dialect.array_key(path)
@@ -164,5 +167,5 @@ class ArchiveLayer(StorageTransformer):
 
 
 def buffer_of(content: bytes) -> Buffer:
-    """Bytes as the stores of zarr-python take them."""
+    """Wrap bytes in a buffer of zarr-python."""
     return cpu.Buffer.from_bytes(content)

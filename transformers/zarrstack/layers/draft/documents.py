@@ -1,4 +1,4 @@
-"""Metadata documents of a 2022-draft archive as bytes, and the `zarr.json` that each is shown as."""
+"""Metadata documents of a 2022-draft archive, and their translation to and from `zarr.json`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GROUP_MEMBERS: Final = frozenset({"zarr_format", "node_type", "attributes", "co
 
 
 def parse(content: bytes, key: str) -> JSONObject:
-    """The JSON object that a key holds; MetadataError for anything else."""
+    """Parse a JSON object; MetadataError for anything else."""
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -40,7 +40,7 @@ def parse(content: bytes, key: str) -> JSONObject:
 
 
 def entry_of(content: bytes) -> Entry:
-    """What the entry point says; an error that names it if it is none, or not of a draft."""
+    """Parse an entry point; raises an error that names its key if it is invalid or not a draft's."""
     try:
         data = parse(content, ENTRY)
         if "node_type" in data:
@@ -55,24 +55,24 @@ def entry_of(content: bytes) -> Entry:
 
 
 def entry_bytes(dialect: Dialect) -> bytes:
-    """The entry point of a new archive."""
+    """Serialise the entry point of a new archive."""
     return document(write_entry(Entry(dialect=dialect)))
 
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Reads and writes the documents of one archive. Errors name the node and the key concerned."""
+    """Translation of one archive's documents; errors name the node and the key."""
 
     archive: DraftArchive
     allow_fallback: bool = False
 
     @property
     def dialect(self) -> Dialect:
-        """The archive's."""
+        """The archive's dialect."""
         return self.archive.dialect
 
     def shown_array(self, content: bytes, path: str) -> bytes:
-        """The `zarr.json` of an array."""
+        """Translate an array's document to its `zarr.json`."""
         key = self.dialect.array_key(path)
         try:
             self._check_name(path)
@@ -89,7 +89,7 @@ class Documents:
             raise error.at(node=path, key=key) from None
 
     def shown_group(self, content: bytes | None, path: str) -> bytes:
-        """The `zarr.json` of a group; None stands for an implicit group."""
+        """Translate a group's document to its `zarr.json`; None stands for an implicit group."""
         key = self.dialect.group_key(path)
         try:
             self._check_name(path)
@@ -99,7 +99,7 @@ class Documents:
             raise error.at(node=path, key=key) from None
 
     def kept(self, data: JSONObject, path: str, old: bytes | None) -> bytes:
-        """The document that keeps a `zarr.json`; `old` is the one of the array that is there."""
+        """Translate a `zarr.json` to a document; `old` is the array's existing document."""
         try:
             self._check_name(path)
             if data.get("zarr_format") != 3:
@@ -128,7 +128,7 @@ class Documents:
         try:
             return parse(content, "")
         except MetadataError:
-            return None  # whatever it was, it is replaced
+            return None  # an invalid document is replaced
 
     def _group(self, data: JSONObject) -> JSONObject:
         unknown = sorted(data.keys() - _GROUP_MEMBERS)

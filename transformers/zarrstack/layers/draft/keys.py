@@ -1,12 +1,12 @@
-"""Keys of Zarr v3 <-> keys of a 2022-draft archive: documents in `meta/`, all else in `data/`.
+"""Keys of Zarr v3 <-> keys of a 2022-draft archive: documents in `meta/`, everything else in `data/`.
 
-Below `data/` (`data/root/` in zarr-python's dialect) a key is kept under its own name, but for chunk
-keys: `a/c/0/1` is kept as `data/a/c0/1`, `a/c.0.1` as `data/a/c0.1`. A key that looks like the draft's
-takes the place that this leaves free: `a/c0/1` is kept as `data/a/c/0/1`. So no two keys meet, and
-nothing has to be known about arrays, but for
+Below `data/` (`data/root/` in zarr-python's dialect) keys are unchanged, except chunk keys: `a/c/0/1` is
+stored as `data/a/c0/1`, `a/c.0.1` as `data/a/c0.1`. A key that looks like a draft chunk key takes the name
+that this frees: `a/c0/1` is stored as `data/a/c/0/1`. The mapping is therefore one-to-one, and needs no
+knowledge of the arrays, with two exceptions:
 
-- keys with one index, `c/5` and `c.5`: the draft has `c5` for both, and the array says which it is;
-- the one chunk of a 0-d array in zarr-python's dialect, `c`: the draft has `c0`, or, by zarrita, `c`.
+- Keys with one index, `c/5` and `c.5`, are both `c5` in the draft; the array's separator decides.
+- The only chunk of a 0-d array, `c`, is `c0` in zarr-python's dialect, or `c` if zarrita wrote it.
 
 Texts: zarr-v3-core-draft-2022-05, "Storage keys" and "Regular grids"; zarr-python 2.18.7 and zarrita as
 observed.
@@ -25,25 +25,25 @@ from ...core.draft_v3.nodes import Dialect, NodeKey
 from ...core.paths import join, prefix_of
 
 GHOST: Final = "consolidated"
-"""The group that zarr-python 2 makes for consolidated metadata; mostly no node of anyone's."""
+"""The group that zarr-python 2 creates for consolidated metadata; usually not a node of the user's."""
 _INDEX: Final = r"(?:0|[1-9][0-9]{0,18})"
 _ABOVE: Final = re.compile(rf"(?:(.*)/)?c((?:/{_INDEX})+|(?:\.{_INDEX})+|)", re.DOTALL)
-"""A chunk key of Zarr v3, in any array: the array's path, and what follows the `c`."""
+"""A chunk key of Zarr v3, in any array: the array's path, and the part after `c`."""
 _BELOW: Final = re.compile(rf"(?:(.*)/)?c({_INDEX}(?:(?:/{_INDEX})*|(?:\.{_INDEX})*))", re.DOTALL)
 """A chunk key of the draft, in any array."""
 _TURNED: Final = re.compile(rf"(?:(.*)/)?c(?:{_INDEX})?(?:/{_INDEX})*", re.DOTALL)
-"""A folder whose keys may lie in another folder below."""
+"""A folder whose keys may be stored in another folder below."""
 
 
 class Axes(NamedTuple):
-    """What chunk keys depend on."""
+    """The properties of an array that its chunk keys depend on."""
 
     ndim: int
     separator: str
 
 
 def axes_of(content: bytes | None) -> Axes | None:
-    """The axes of an array, from its document of the draft; None for what is none."""
+    """Axes of an array, from its draft document; None if the document is invalid."""
     try:
         document = json.loads(content or b"null")
         return Axes(len(document["shape"]), document["chunk_grid"].get("separator", "/"))
@@ -52,7 +52,7 @@ def axes_of(content: bytes | None) -> Axes | None:
 
 
 def is_sharded(content: bytes) -> bool:
-    """Whether an array's document of the draft names a storage transformer."""
+    """Whether an array's draft document names a storage transformer."""
     try:
         return bool(json.loads(content).get("storage_transformers"))
     except (ValueError, AttributeError, RecursionError):
@@ -60,7 +60,7 @@ def is_sharded(content: bytes) -> bool:
 
 
 def has_attributes(content: bytes) -> bool:
-    """Whether a group's document of the draft says anything; one that cannot be read does."""
+    """Whether a group's draft document has attributes; an unreadable one counts as if it had."""
     try:
         return bool(json.loads(content).get("attributes"))
     except (ValueError, AttributeError, RecursionError):
@@ -69,12 +69,12 @@ def has_attributes(content: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DraftArchive:
-    """The keys of one archive. `arrays` has what is known of its arrays, by path."""
+    """The key mapping of one archive; `arrays` holds its known arrays by path."""
 
     dialect: Dialect
     arrays: dict[str, Axes] = field(default_factory=dict)
     data: str = field(init=False)
-    """What all data keys begin with: `data/`, or `data/root/`."""
+    """Prefix of all data keys: `data/`, or `data/root/`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data", self.dialect.data(""))
@@ -82,7 +82,7 @@ class DraftArchive:
     # -- data ---------------------------------------------------------------------------------
 
     def asks(self, key: str) -> str | None:
-        """The path of the array that has to be known before `places` or `shown` says where this key goes."""
+        """Path of the array that must be known before `places` or `shown` can map this key; None if none."""
         match = _ABOVE.fullmatch(key) or _BELOW.fullmatch(key)
         if match is None:
             return None
@@ -91,12 +91,12 @@ class DraftArchive:
         return path if single and path not in self.arrays else None
 
     def array_of(self, key: str) -> str | None:
-        """The path of the array that this may be a chunk key of; None for other keys."""
+        """Path of the array that this could be a chunk key of; None for other keys."""
         match = _ABOVE.fullmatch(key)
         return None if match is None else match[1] or ""
 
     def only_place(self, key: str) -> str | None:
-        """Where a chunk with two or more indexes is kept; None for all keys that need more thought."""
+        """Location of a chunk with two or more indexes; None for keys that need the full mapping."""
         match = _ABOVE.fullmatch(key)
         if match is None:
             return None
@@ -106,19 +106,19 @@ class DraftArchive:
         return f"{self.data}c{rest[1:]}" if path is None else f"{self.data}{path}/c{rest[1:]}"
 
     def places(self, key: str) -> tuple[str, ...]:
-        """Where a key that is no document is kept, the place to write first; () if there is none.
+        """Locations of a key other than a document, the preferred one first; () if there is none.
 
-        More than one for the chunk of a 0-d array, which zarrita and zarr-python name differently.
+        The chunk of a 0-d array has two, because zarrita and zarr-python name it differently.
         """
         if (path := self._scalar(key)) is not None:
-            if key.endswith("0"):  # both its places are taken by the chunk
+            if key.endswith("0"):  # both its locations belong to the chunk
                 return ()
             folder = self.data + prefix_of(path)
             return (folder + "c0", folder + "c")
         return (self.data + self._turn(key),)
 
     def shown(self, place: str) -> str | None:
-        """The key that is kept in this place; None for what is not in the data of the archive."""
+        """The key stored at this location; None outside the archive's data."""
         if not place.startswith(self.data):
             return None
         key = place[len(self.data) :]
@@ -126,7 +126,7 @@ class DraftArchive:
         return self._turn(key) if path is None else join(path, "c")
 
     def homeless(self, key: str) -> bool:
-        """Whether a key would lose its value as soon as an array with points between indexes is made."""
+        """Whether a key would become unreachable once its folder is an array with "." as separator."""
         match = _ABOVE.fullmatch(key)
         return (
             match is not None
@@ -136,7 +136,7 @@ class DraftArchive:
         )
 
     def _scalar(self, key: str) -> str | None:
-        """The path of the 0-d array that this is the chunk of, under either name; None mostly."""
+        """Path of the 0-d array that this is the chunk of, under either name; usually None."""
         if self.dialect.scalar_key == "c" or not key.endswith(("c", "c0")):
             return None
         folder, _, name = key.rpartition("/")
@@ -144,7 +144,7 @@ class DraftArchive:
         return folder if name in ("c", "c0") and axes is not None and axes.ndim == 0 else None
 
     def _turn(self, key: str) -> str:
-        """The key on the other side; its own inverse."""
+        """Map a key to the other side; its own inverse."""
         if (match := _ABOVE.fullmatch(key)) is not None:
             path, rest = match[1], match[2]
             single = rest.count("/") + rest.count(".") == 1
@@ -160,41 +160,41 @@ class DraftArchive:
         return key
 
     def _pointed(self, path: str | None) -> bool:
-        """Whether an array with one axis has a point before its index."""
+        """Whether this is a one-axis array with "." as separator."""
         return self.arrays.get(path or "") == (1, ".")
 
     def folders(self, prefix: str) -> list[str]:
-        """The folders below, none within another, that hold every data key above with this prefix."""
+        """Disjoint folders below that hold every data key with this prefix above."""
         folder = prefix[: prefix.rfind("/") + 1]
         same, path = self.data + folder, folder.rstrip("/")
         match = _TURNED.fullmatch(path)
         if match is None:
             return [same]
         outer = "" if match[1] is None else f"{match[1]}/"
-        if path == outer + "c":  # all chunks in `a/c/` are kept right in `a/`
+        if path == outer + "c":  # all chunks in `a/c/` are stored directly in `a/`
             return [self.data + outer]
         return [same, self.data + DraftArchive(self.dialect)._turn(path) + "/"]  # noqa: SLF001
 
     def is_whole(self, path: str) -> bool:
-        """Whether all data keys in a folder above, and no other, lie in the folder of that name below."""
+        """Whether the data keys in a folder above are exactly those in the same-named folder below."""
         return path == "" or _TURNED.fullmatch(path) is None
 
     # -- documents ------------------------------------------------------------------------------
 
     def node(self, place: str) -> NodeKey | None:
-        """The node that a metadata key names; None for keys that name none."""
+        """The node of a metadata key; None for other keys."""
         return self.dialect.node(place)
 
     def may_be_ghost(self, path: str) -> bool:
-        """Whether this is the name under which zarr-python 2 keeps consolidated metadata."""
+        """Whether this is the name under which zarr-python 2 stores consolidated metadata."""
         return self.dialect.name == "zarr-python" and path == GHOST
 
     def raw(self, path: str) -> str:
-        """Where the value of a node's `zarr.json` is kept if it is no document."""
+        """Location of a node's `zarr.json` that is not a valid document."""
         return self.data + key_of(path)
 
     def nodes_in(self, places: Iterable[str], folder: str) -> set[str]:
-        """The paths of nodes at or below `folder` that metadata keys show, explicit and implied."""
+        """Paths of the nodes at or below `folder`, explicit and implied, derived from metadata keys."""
         found: set[str] = set()
         for place in places:
             node = self.node(place)
@@ -206,7 +206,7 @@ class DraftArchive:
 
 
 def parent(path: str) -> str:
-    """The path of the group that a node lies in; the root's is its own."""
+    """Path of the parent group; the root's is the root."""
     return path.rpartition("/")[0]
 
 

@@ -1,7 +1,7 @@
-"""`Draft`: Zarr v3 above, an archive of the 2022 draft below, read and written as it lies.
+"""`Draft`: shows a 2022-draft archive as Zarr v3, and writes it in the draft's format.
 
-Text: zarr-v3-core-draft-2022-05; section "Storage" is what the methods here carry out. Keys are in
-`keys`, documents in `documents`; the bytes of chunks and shards are the same on both sides.
+Text: zarr-v3-core-draft-2022-05; the methods implement its section "Storage". Keys are mapped in `keys`,
+documents in `documents`; the bytes of chunks and shards are the same on both sides.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from .listing import any_node, is_ghost, list_below, list_names
 
 
 class Draft(ArchiveLayer):
-    """Shows an archive in the layout of the 2022 draft as Zarr v3, and writes it as such.
+    """Presents an archive in the layout of the 2022 draft as Zarr v3, and writes it in that layout.
 
-    `dialect` is that of an archive made here: "text", as the text of May 2022 says, or "zarr-python",
-    as zarr-python 2.13 to 2.18 reads and writes; an archive that is there keeps its own. With
-    `allow_fallback`, data types that are not known are read as their fallbacks.
+    `dialect` applies to new archives: "text", as in the text of May 2022, or "zarr-python", as in zarr-python
+    2.13 to 2.18; an existing archive keeps its own. With `allow_fallback`, unknown data types are read as
+    their fallbacks.
 
-    Documents are translated. What the draft cannot say is refused when it is written, and what
-    zarr-python 3 cannot read as it lies when it is read, by an error that names node and key. Groups
-    without a document are shown where nodes lie below them. Other keys are kept below `data/`.
+    Documents are translated. Metadata that the draft cannot express is refused on write, and metadata that
+    zarr-python 3 cannot represent is refused on read, with an error that names node and key. Groups without a
+    document are shown if they contain nodes. Other keys are stored below `data/`.
     """
 
     name = "draft"
@@ -42,7 +42,7 @@ class Draft(ArchiveLayer):
 
     @property
     def supports_consolidated_metadata(self) -> bool:
-        """Never: the draft has no place for them in a group's document."""
+        """False: group documents of the draft cannot hold consolidated metadata."""
         return False
 
     # -- reading --------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ class Draft(ArchiveLayer):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The value or a range of it; of a `zarr.json`, what its document in the draft says."""
+        """Return the value or a byte range of it; a `zarr.json` is translated from the draft."""
         path = node_of(key)
         if path is not None:
             content = await self._document(path)
@@ -66,7 +66,7 @@ class Draft(ArchiveLayer):
     def get_sync(
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """As `get`; chunks without an event loop, documents through zarr's."""
+        """Synchronous `get`: chunks without an event loop, documents on zarr's."""
         prototype = prototype or default_buffer_prototype()
         if node_of(key) is not None:
             found: Buffer | None = _sync(self.get(key, prototype, byte_range))
@@ -81,7 +81,7 @@ class Draft(ArchiveLayer):
         return None
 
     async def _document(self, path: str) -> bytes | None:
-        """The `zarr.json` of a node, in the order of "Determine if a node exists"; None if there is none."""
+        """Return a node's `zarr.json`, as in "Determine if a node exists"; None if there is no node."""
         archive = await self._archive()
         documents = self._documents(archive)
         array, group = await self._both(archive, path)
@@ -113,7 +113,7 @@ class Draft(ArchiveLayer):
         return array, group
 
     async def _implied(self, archive: DraftArchive, path: str) -> bool:
-        """Whether nodes lie below a path that has no document."""
+        """Whether a path without a document contains nodes."""
         if not self._store.supports_listing:
             return False
         found = await any_node(self._store, archive, path)
@@ -135,14 +135,14 @@ class Draft(ArchiveLayer):
         return await self._has_document(archive, path) or await self._implied(archive, path)
 
     async def _has_document(self, archive: DraftArchive, path: str) -> bool:
-        """Whether a node, or what is none, is kept under its own name; an implicit group is not."""
+        """Whether a node, valid or not, has a document; false for implicit groups."""
         places = [archive.raw(path), archive.dialect.array_key(path)]
         if not await is_ghost(self._store, archive, path):
             places.append(archive.dialect.group_key(path))
         return any(await asyncio.gather(*(self._store.exists(place) for place in places)))
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; FileNotFoundError when it is missing."""
+        """Length of the value in bytes; FileNotFoundError if the key is missing."""
         if node_of(key) is not None:
             return await super().getsize(key)
         for place in await self._places(key):
@@ -155,7 +155,7 @@ class Draft(ArchiveLayer):
     # -- writing --------------------------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value. A `zarr.json` becomes a document of the draft, or is refused."""
+        """Write a whole value. A `zarr.json` is translated to a draft document, or refused."""
         self._check_writable()
         path = node_of(key)
         if path is None:
@@ -163,13 +163,13 @@ class Draft(ArchiveLayer):
         elif (data := _node(value)) is not None:
             await self._make(path, data)
         else:
-            # No document: whoever opens the node is told so, as over any other store.
+            # Not a valid document: readers of the node report it, as with any other store.
             archive = await self._archive()
             await self._erase(archive, path)
             await self._store.set(archive.raw(path), value)
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """As `set`; chunks without an event loop, documents through zarr's."""
+        """Synchronous `set`: chunks without an event loop, documents on zarr's."""
         self._check_writable()
         if node_of(key) is not None:
             _sync(self.set(key, value))
@@ -178,10 +178,10 @@ class Draft(ArchiveLayer):
             below.set_sync(self._home_sync(key), value)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value where there is none, as safely as the store below does; documents by `exists`.
+        """Write a value if the key is missing, as atomically as the store below; documents by `exists`.
 
-        An implicit group becomes an explicit one if that changes nothing of what is shown: zarr writes an
-        array and the groups it lies in at the same time, and zarr 2.18 wants the root's document.
+        An implicit group becomes an explicit one if that does not change what is shown: zarr writes an array
+        and its parent groups concurrently, and zarr 2.18 requires the root's document.
         """
         self._check_writable()
         if (path := node_of(key)) is not None:
@@ -205,11 +205,14 @@ class Draft(ArchiveLayer):
         if not is_array:
             place, other = other, place
         await self._store.set(place, buffer_of(kept))
-        await self._store.delete(other)  # a node is one or the other
+        await self._store.delete(other)  # a node has one kind only
         self._remember(made, path, buffer_of(kept) if is_array else None)
 
     async def delete(self, key: str) -> None:
-        """Remove a key; a missing one is no error, and an implicit group stays while nodes lie below it."""
+        """Remove a key; a missing key is not an error.
+
+        A group that contains nodes remains, as an implicit group.
+        """
         self._check_writable()
         path = node_of(key)
         if path is not None:
@@ -221,7 +224,7 @@ class Draft(ArchiveLayer):
             await self._store.delete(place)
 
     def delete_sync(self, key: str) -> None:
-        """As `delete`; chunks without an event loop, documents through zarr's."""
+        """Synchronous `delete`: chunks without an event loop, documents on zarr's."""
         self._check_writable()
         if node_of(key) is not None:
             _sync(self.delete(key))
@@ -231,7 +234,7 @@ class Draft(ArchiveLayer):
             below.delete_sync(place)
 
     async def _erase(self, archive: DraftArchive, path: str) -> None:
-        """Remove the document of a node, be it an array or a group."""
+        """Remove the document of a node, array or group."""
         archive.arrays.pop(path, None)
         dialect = archive.dialect
         await asyncio.gather(
@@ -239,12 +242,12 @@ class Draft(ArchiveLayer):
         )
 
     async def delete_dir(self, prefix: str) -> None:
-        """Remove every key below a path: "Erase a group or array". Without a path, the whole archive."""
+        """Remove every key below a path: "Erase a group or array". "" removes the whole archive."""
         self._check_writable()
         archive = await self._archive()
         path = prefix.strip("/")
         whole = archive.is_whole(path)
-        # Chunks in `a/c/` lie in `data/a/`, with the rest of the array.
+        # Chunks in `a/c/` are stored in `data/a/`, with the rest of the array.
         keys = [] if whole else [key async for key in self.list_prefix(path + "/")]
         await self._erase(archive, path)
         await self._store.delete_dir(archive.dialect.below(path).rstrip("/"))
@@ -260,13 +263,13 @@ class Draft(ArchiveLayer):
     # -- listing --------------------------------------------------------------------------------
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key that starts with this text: documents of explicit and implicit nodes, and the rest."""
+        """Every key with this prefix: documents of explicit and implicit nodes, and data keys."""
         archive = await self._archive()
         async for key in list_below(self._store, archive, prefix, lambda path: self._learn(archive, path)):
             yield key
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names right below a path, each once: "Discover children of a group"."""
+        """The distinct names directly below a path: "Discover children of a group"."""
         archive = await self._archive()
         path = prefix.strip("/")
         names = await list_names(self._store, archive, path, lambda path: self._learn(archive, path))
@@ -279,7 +282,7 @@ class Draft(ArchiveLayer):
 
 
 def _node(value: Buffer) -> JSONObject | None:
-    """The document of a node, or None for a value that is none."""
+    """Parse the document of a node; None for any other value."""
     try:
         data = parse(value.to_bytes(), "")
     except MetadataError:
@@ -288,7 +291,7 @@ def _node(value: Buffer) -> JSONObject | None:
 
 
 def _is_plain_group(value: Buffer) -> bool:
-    """Whether this is the document of a group that says no more than an implicit group does."""
+    """Whether this is the document of a group without attributes, like an implicit one."""
     data = _node(value)
     if data is None or data["node_type"] != "group":
         return False

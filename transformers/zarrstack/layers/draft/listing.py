@@ -1,4 +1,4 @@
-"""Listings of Zarr v3 keys over an archive of the 2022 draft: nodes from `meta/`, the rest from `data/`."""
+"""Listings of Zarr v3 keys over a 2022-draft archive: nodes from `meta/`, other keys from `data/`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ...core.paths import join, prefix_of
 from .keys import GHOST, DraftArchive, has_attributes
 
 Learn = Callable[[str], Awaitable[None]]
-"""Makes the array at a path known to the archive, if there is one."""
+"""Adds the array at a path, if there is one, to the archive's known arrays."""
 
 _CHUNKS: Final = re.compile(r"c(?:[./]?[0-9][0-9.]*)?")
-"""Names below that chunk keys of a draft, or what made room for them, begin with."""
+"""First segments below of draft chunk keys, and of keys that were renamed to avoid them."""
 
 
 async def any_node(store: Store, archive: DraftArchive, path: str) -> bool:
-    """Whether a node lies below a path."""
+    """Whether a path contains nodes."""
     async for place in store.list_prefix(archive.dialect.below(path)):
         node = archive.node(place)
         if node is not None and node.path != path:
@@ -31,9 +31,9 @@ async def any_node(store: Store, archive: DraftArchive, path: str) -> bool:
 
 
 async def is_ghost(store: Store, archive: DraftArchive, path: str) -> bool:
-    """Whether this looks like a group, and is only what zarr-python 2 makes for consolidated metadata.
+    """Whether this apparent group exists only because of zarr-python 2's consolidated metadata.
 
-    A group of this name that has attributes, or nodes below it, is the user's.
+    A group of this name with attributes or nodes is the user's.
     """
     if not archive.may_be_ghost(path) or not await store.exists(CONSOLIDATED):
         return False
@@ -46,7 +46,7 @@ async def nodes_at(store: Store, archive: DraftArchive, path: str) -> set[str]:
     """The paths of all nodes at or below a path: "Discover all nodes in a hierarchy"."""
     dialect = archive.dialect
     places = [place async for place in store.list_prefix(dialect.below(path))]
-    if path or dialect.name == "zarr-python":  # else the root's own documents are among them
+    if path or dialect.name == "zarr-python":  # otherwise the listing includes the root's documents
         own = (dialect.array_key(path), dialect.group_key(path))
         places += [place for place in own if await store.exists(place)]
     ghost = dialect.group_key(GHOST)
@@ -56,7 +56,7 @@ async def nodes_at(store: Store, archive: DraftArchive, path: str) -> set[str]:
 
 
 async def list_below(store: Store, archive: DraftArchive, prefix: str, learn: Learn) -> AsyncIterator[str]:
-    """Every key above that starts with `prefix`, each once."""
+    """Every distinct key above that starts with `prefix`."""
     folder = prefix[: prefix.rfind("/") + 1].rstrip("/")
     nodes = await nodes_at(store, archive, folder)
     for document in map(key_of, sorted(nodes)):
@@ -68,7 +68,7 @@ async def list_below(store: Store, archive: DraftArchive, prefix: str, learn: Le
             key = await _shown(archive, place, learn)
             if key is None or not key.startswith(prefix) or node_of(key) in nodes:
                 continue
-            if key == "c" or key.endswith("/c"):  # the chunk of a 0-d array may lie in two places
+            if key == "c" or key.endswith("/c"):  # the chunk of a 0-d array may have two locations
                 if key in twice:
                     continue
                 twice.add(key)
@@ -84,9 +84,9 @@ async def _shown(archive: DraftArchive, place: str, learn: Learn) -> str | None:
 
 
 async def list_names(store: Store, archive: DraftArchive, path: str, learn: Learn) -> set[str] | None:
-    """The names right below a node, without listing what lies in them; None where `path` is no node.
+    """The names directly below a node, without listing their contents; None if `path` is not a node.
 
-    Names that chunk keys begin with are looked into, but for those of nodes.
+    Only folders whose names look like chunk keys are listed, unless they are nodes.
     """
     dialect = archive.dialect
     is_array = await store.exists(dialect.array_key(path))
@@ -105,13 +105,13 @@ async def list_names(store: Store, archive: DraftArchive, path: str, learn: Lear
             names.add((key or name)[len(prefix_of(path)) :].split("/", 1)[0])
         elif _CHUNKS.fullmatch(name):
             names |= await _names_from(store, archive, path, name, learn)
-        elif await _holds(store, folder + name):  # zarr 2.18 leaves the folders of what it erases
+        elif await _holds(store, folder + name):  # zarr 2.18 leaves empty folders where it erases
             names.add(name)
     return names
 
 
 async def _children(store: Store, archive: DraftArchive, path: str) -> set[str]:
-    """The names of the nodes right below a path, explicit and implied."""
+    """The names of the nodes directly below a path, explicit and implied."""
     below = archive.dialect.below(path)
     found, folders = set(), set()
     async for name in store.list_dir(below.rstrip("/")):
@@ -127,15 +127,15 @@ async def _children(store: Store, archive: DraftArchive, path: str) -> set[str]:
 
 
 async def _holds(store: Store, place: str) -> bool:
-    """Whether there is a key here, or below here."""
+    """Whether a key exists at or below this location."""
     async for _ in store.list_prefix(place + "/"):
         return True
-    # A LocalStore says of folders too that they exist.
+    # LocalStore's `exists` is true for folders too.
     return await store.get(place, default_buffer_prototype()) is not None
 
 
 async def _names_from(store: Store, archive: DraftArchive, path: str, name: str, learn: Learn) -> set[str]:
-    """The first names above, within a path, of all keys at or below one name in its data folder."""
+    """First segments above, within a path, of all keys at or below one name in its data folder."""
     folder = archive.dialect.data(path)
     places = [place async for place in store.list_prefix(f"{folder}{name}/")]
     if await store.exists(folder + name):

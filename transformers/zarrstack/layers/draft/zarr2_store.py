@@ -1,14 +1,13 @@
 """The abstract store interface of the 2022 draft, for any store of zarr-python 3.
 
-Text: zarr-v3-core-draft-2022-05, "Abstract store interface". Most of its operations are methods of
-every zarr store:
+Text: zarr-v3-core-draft-2022-05, "Abstract store interface". Most operations are methods of every zarr store:
 
     get           store.get(key, prototype)           erase         store.delete(key)
     set           store.set(key, value)               list          store.list()
     erase_prefix  store.delete_dir(prefix)            list_prefix   store.list_prefix(prefix)
 
-The others are functions here, each by the fallback that the text recommends. They are as safe as it
-is: what reads a value, changes it and writes it again loses what another writer writes meanwhile.
+The others are functions here, implemented with the fallbacks that the text recommends and with the same
+guarantees: an operation that reads, changes and rewrites a value loses concurrent writes.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from ...core.errors import UsageError
 async def get_partial_values(
     store: Store, key_ranges: Iterable[tuple[str, tuple[int, int | None]]]
 ) -> list[bytes | None]:
-    """Parts of values, each (start, length) in bytes; a length of None means all up to the end.
+    """Read parts of values, each (start, length) in bytes; a length of None reads to the end.
 
-    In the order asked for; None for a missing key. What lies past the end of a value is left out.
+    Results are in the requested order, None for a missing key. Bytes past the end of a value are omitted.
     """
     asked = [(key, _request(key, *part)) for key, part in key_ranges]
-    # Each by itself: a LocalStore's own `get_partial_values` fails at a missing key (3.1.6, 3.4.2).
+    # Separate reads: LocalStore's `get_partial_values` fails for a missing key (3.1.6, 3.4.2).
     prototype = default_buffer_prototype()
     values = await asyncio.gather(*(store.get(key, prototype, part) for key, part in asked))
     return [None if value is None else value.to_bytes() for value in values]
@@ -46,10 +45,10 @@ def _request(key: str, start: int, length: int | None) -> ByteRequest | None:
 
 
 async def set_partial_values(store: Store, key_start_values: Iterable[tuple[str, int, bytes]]) -> None:
-    """Write each value over what its key holds, from byte `start` on; each key is read and written once.
+    """Overwrite parts of values from byte `start` on; each key is read and written once.
 
-    A missing key counts as empty. UsageError, before anything is written, for parts of one key that
-    overlap, and for a start beyond the end: the text does not say what would lie between.
+    A missing key counts as empty. UsageError, before anything is written, if parts of one key overlap, or if
+    a part starts past the end: the text does not define the bytes in between.
     """
     parts: dict[str, list[tuple[int, bytes]]] = {}
     for key, start, value in key_start_values:
@@ -78,15 +77,15 @@ async def _patched(store: Store, key: str, parts: list[tuple[int, bytes]]) -> Bu
 
 
 async def erase_values(store: Store, keys: Iterable[str]) -> None:
-    """Erase keys, each by itself; missing ones are no error."""
+    """Erase keys one by one; missing ones are not an error."""
     await asyncio.gather(*(store.delete(key) for key in set(keys)))
 
 
 async def list_dir(store: Store, prefix: str) -> tuple[set[str], set[str]]:
-    """The keys and the prefixes right below a prefix: `a/b` and `a/d/` below `a/`.
+    """Return the keys and the prefixes directly below a prefix: `a/b` and `a/d/` below `a/`.
 
-    UsageError for a prefix that does not end with a slash; "" stands for the whole store. By
-    `list_prefix`: zarr's own `list_dir` does not tell keys from prefixes.
+    UsageError for a prefix without a trailing slash; "" stands for the whole store. Uses `list_prefix`,
+    because zarr's `list_dir` does not distinguish keys from prefixes.
     """
     if prefix and not prefix.endswith("/"):
         raise UsageError("a prefix ends with a slash", found=prefix, expected=f"{prefix}/")

@@ -1,4 +1,4 @@
-"""Other keys below than above: the layer, and the rules that it takes."""
+"""The rekey layer and its rules: keys that differ above and below."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arrays of a store and their numbers of axes, as its metadata say: for rules about chunk keys."""
+"""The arrays of a store and their numbers of axes, from its metadata; for rules about chunk keys."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ...core.json_text import excerpt
 from .chunk_rules import META_ROOT
 
 AT_ONCE: Final = 32
-"""Documents that are read at the same time."""
+"""Documents read concurrently."""
 
 
 async def documents_of_arrays(
     store: Store, shown: Callable[[str], str | None] = lambda key: key
 ) -> dict[str, int]:
-    """The documents of all arrays in a store, of Zarr v2, v3 and the draft, with their numbers of axes.
+    """Return the documents of all arrays in a store (Zarr v2, v3 and the draft) with their numbers of axes.
 
-    `shown` says under which key a stored one is seen, if it is; the documents have those keys.
-    MetadataError for a document that cannot be read: its array's chunks would not be found.
+    `shown` maps a stored key to its key above, or to None; the result has the keys above. MetadataError for
+    an unreadable document, because its array's chunks could not be mapped.
     """
     keys = {}
     async for key in store.list_prefix(""):
@@ -43,20 +43,20 @@ async def documents_of_arrays(
 
 
 async def arrays_in(store: Store) -> dict[str, int]:
-    """The number of axes of each array in a store, by its path. MetadataError as above."""
+    """The number of axes of each array in a store, by path; MetadataError for an unreadable document."""
     documents = await documents_of_arrays(store)
     return {path: ndim for key, ndim in documents.items() if (path := array_of(key)) is not None}
 
 
 def batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
-    """The items in lists of at most this size (itertools has it from Python 3.12 on)."""
+    """Split items into lists of at most this size (`itertools.batched` needs Python 3.12)."""
     rest = iter(items)
     while some := list(islice(rest, size)):
         yield some
 
 
 def array_of(key: str) -> str | None:
-    """The path of the node that may be an array if this is its document; None for other keys."""
+    """Path of the node if this key is a document that may be an array's; None for other keys."""
     folder, _, name = key.rpartition("/")
     if key == META_ROOT + ".array.json":
         return ""

@@ -13,20 +13,21 @@ from ...core.paths import join
 from .rules import Arrays, Exchange, folder_of
 
 Part: TypeAlias = tuple[str, int]
-"""What may stand between two slashes: this text, then so many indexes with dots between them."""
+"""Form of a path segment: this text, followed by this number of indexes joined with dots."""
 
 _INDEXES: Final = re.compile(r"(?:0|[1-9][0-9]{0,18})(?:\.(?:0|[1-9][0-9]{0,18}))*")
 META_ROOT: Final = "meta/root"
-"""Where a draft archive keeps its metadata: `meta/root/<path>.array.json` and `.group.json`
-(zarr-v3-core-draft-2022-05, "Storage keys"; zarr-python 2.18.7)."""
+"""Metadata folder of a draft archive: `meta/root/<path>.array.json` and `.group.json`
+(zarr-v3-core-draft-2022-05, "Storage keys"; zarr-python 2.18.7).
+"""
 
 
 class Chunks(Exchange):
-    """Keeps chunks that are named `above` as `below`: v2, default or draft, with either separator.
+    """Translates chunk keys between two encodings: v2, default or draft, with either separator.
 
-    `arrays` has the number of axes of each array by its path; None means that the metadata in the
-    store say it. Nothing else is touched: not the chunks of arrays that are not there, nor keys with
-    more or fewer indexes than an array has axes.
+    Chunks are named `above` in the array and `below` in the store. `arrays` maps the path of each array to
+    its number of axes; None takes them from the store's metadata. All other keys are unchanged, including
+    chunk keys of unknown arrays and keys whose number of indexes differs from the array's number of axes.
     """
 
     name = "chunks"
@@ -39,7 +40,7 @@ class Chunks(Exchange):
             self.know(arrays)
 
     def know(self, arrays: Arrays) -> None:
-        """Take these arrays, once; UsageError where their chunks cannot be told apart."""
+        """Set the arrays, once; UsageError if their chunk keys are ambiguous."""
         if not hasattr(arrays, "items"):
             raise UsageError(
                 f"rule {self.name!r}: bad arrays", found=excerpt(arrays), expected='{"path": number of axes}'
@@ -54,21 +55,21 @@ class Chunks(Exchange):
 
     @property
     def knows(self) -> bool:
-        """Whether it has been said which arrays there are."""
+        """Whether the arrays have been set."""
         return self.arrays is not None
 
     def with_arrays(self, arrays: Arrays) -> Self:
-        """The same rule for these arrays."""
+        """A copy of this rule for these arrays."""
         rule = type(self)(above=self.above, below=self.below)
         rule.know(arrays)
         return rule
 
     def there(self, key: str) -> str | None:
-        """As `Exchange.there`."""
+        """See `Exchange.there`."""
         return self._translate(key, self.above, 0)
 
     def back(self, key: str) -> str | None:
-        """As `Exchange.back`."""
+        """See `Exchange.back`."""
         return self._translate(key, self.below, 1)
 
     def _translate(self, key: str, encoding: ChunkEncoding, side: int) -> str | None:
@@ -83,16 +84,16 @@ class Chunks(Exchange):
         return None
 
     def cover(self, prefix: str) -> tuple[str, ...]:
-        """As `Rule.cover`."""
+        """See `Rule.cover`."""
         roots = {encoding.root for encoding in (self.above, self.below)} - {""}
         if not roots:
-            # Chunks change their names within their array's folder.
+            # A chunk key changes only within its array's folder.
             array = next((p for p in _ancestors(prefix, top_first=True) if p in self._names), None)
             return (prefix,) if array is None else (array + "/" if array else "",)
         return self._cover_with(prefix, {root + "/" for root in roots})
 
     def _cover_with(self, prefix: str, trees: set[str]) -> tuple[str, ...]:
-        """The cover where chunks, or documents, are kept in trees of their own."""
+        """The cover if chunks, or documents, are stored in separate trees."""
         tops = {tree.split("/", 1)[0] for tree in trees}
         mixed = any(path.split("/", 1)[0] in tops for path in self._names)
         if mixed or any(tree.startswith(prefix) or prefix.startswith(tree) for tree in trees):
@@ -102,12 +103,12 @@ class Chunks(Exchange):
         return (folder, *(tree + folder for tree in sorted(trees)))
 
     def image(self, folder: str) -> str | None:
-        """As `Rule.image`: chunks stay in their array's folder."""
+        """See `Rule.image`: chunks stay in their array's folder."""
         plain = not self.above.root and not self.below.root
         return folder if plain and self.cover(folder) == (folder,) else None
 
     def renames(self, folder: str) -> bool:
-        """As `Rule.renames`: in an array's own folder."""
+        """See `Rule.renames`: names change directly in an array's folder."""
         return folder[:-1] in self._names
 
     @property
@@ -117,11 +118,11 @@ class Chunks(Exchange):
 
 
 class Draft(Chunks):
-    """Shows an archive in the 2022 draft's layout under the keys of Zarr v3; documents stay as they are.
+    """Maps the 2022 draft's layout to keys of Zarr v3; documents are not translated.
 
-    `a/c/0/1` is kept as `data/root/a/c0/1`, `a/zarr.json` as `meta/root/a.array.json` if `a` is one of
-    `arrays`, else as `meta/root/a.group.json`. `above` is the chunk key encoding above, `separator`
-    the one below. With `reverse` the draft's keys are above and those of Zarr v3 below.
+    `a/c/0/1` is stored as `data/root/a/c0/1`, `a/zarr.json` as `meta/root/a.array.json` if `a` is one of
+    `arrays`, otherwise as `meta/root/a.group.json`. `above` is the chunk key encoding above, `separator` the
+    one below. With `reverse`, the draft's keys are above and those of Zarr v3 below.
     """
 
     name = "draft"
@@ -139,17 +140,17 @@ class Draft(Chunks):
         super().__init__(above=above, below=below, arrays=arrays)
 
     def with_arrays(self, arrays: Arrays) -> Self:
-        """The same rule for these arrays."""
+        """A copy of this rule for these arrays."""
         rule = type(self)(above=self.above, separator=self.below.separator, reverse=self.reverse)
         rule.know(arrays)
         return rule
 
     def there(self, key: str) -> str | None:
-        """As `Exchange.there`."""
+        """See `Exchange.there`."""
         return self._to_ratified(key) if self.reverse else self._to_draft(key)
 
     def back(self, key: str) -> str | None:
-        """As `Exchange.back`."""
+        """See `Exchange.back`."""
         return self._to_draft(key) if self.reverse else self._to_ratified(key)
 
     def _to_draft(self, key: str) -> str | None:
@@ -171,23 +172,23 @@ class Draft(Chunks):
         return super().back(key)
 
     def cover(self, prefix: str) -> tuple[str, ...]:
-        """As `Rule.cover`."""
+        """See `Rule.cover`."""
         trees = {DRAFT_ROOT + "/", "meta/"}
         found = self._cover_with(prefix, trees)
         if found == ("",):
             return found
-        # The document of `a` lies beside the folder of what is in `a`.
+        # The document of `a` is stored beside the folder of its contents.
         beside = folder_of(found[0][:-1])
         documents = META_ROOT + "/" + beside if found[0] else "meta/"
         return (found[0], DRAFT_ROOT + "/" + found[0], documents)
 
     def image(self, folder: str) -> str | None:
-        """As `Rule.image`: documents lie in another tree, so there is none."""
+        """See `Rule.image`: None, because documents are stored in another tree."""
         return None
 
     @property
     def configuration(self) -> JSONObject:
-        """The options."""
+        """The options as JSON."""
         return {
             "above": self.above.to_json(),
             "separator": self.below.separator,
@@ -197,7 +198,7 @@ class Draft(Chunks):
 
 
 def _ancestors(key: str, *, top_first: bool = False) -> Iterator[str]:
-    """The paths of the folders that a key lies in, the root's last (or first)."""
+    """The paths of all folders above a key, innermost first unless `top_first`."""
     ends = [place for place, letter in enumerate(key) if letter == "/"]
     if top_first:
         yield ""
@@ -208,7 +209,7 @@ def _ancestors(key: str, *, top_first: bool = False) -> Iterator[str]:
 
 
 def _apart(all_names: list[ChunkNames], rule: str) -> None:
-    """UsageError where a key could name a chunk of two arrays: one lies where the other's chunks are."""
+    """Raise UsageError if a key could name a chunk of two arrays, one inside the other's chunk folder."""
     by_path = {names.path: names for names in all_names}
     for names in all_names:
         for path in _ancestors(names.path) if names.path else ():
@@ -222,7 +223,7 @@ def _apart(all_names: list[ChunkNames], rule: str) -> None:
 
 
 def _parts(names: ChunkNames) -> list[Part]:
-    """What the keys of an array look like, part by part."""
+    """The form of an array's chunk keys, segment by segment."""
     folders: list[Part] = [(part, 0) for part in names.folder.split("/")[:-1]]
     if names.ndim == 0:
         return [*folders, (names.key(())[len(names.folder) :], 0)]
@@ -232,7 +233,7 @@ def _parts(names: ChunkNames) -> list[Part]:
 
 
 def _meet(one: list[Part], other: list[Part]) -> bool:
-    """Whether some key fits both."""
+    """Whether some key matches both forms."""
     return len(one) == len(other) and all(map(_parts_meet, one, other))
 
 

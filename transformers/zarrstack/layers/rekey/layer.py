@@ -1,4 +1,4 @@
-"""`Rekey`: other keys below than above, by rules that map them both ways."""
+"""`Rekey`: stores values under other keys, by rules that map keys in both directions."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .chunk_rules import Chunks, Draft
 from .rules import Functions, Keys, Prefix, Rule, read_json
 
 RULES: Final[dict[str, Any]] = {rule.name: rule for rule in (Prefix, Chunks, Draft, Keys)}
-"""Rules by their names in JSON; `Functions` has no JSON form."""
+"""Rules by name, for JSON; `Functions` has no JSON form."""
 
 
 class Rekey(StorageTransformer):
-    """Keeps the value of each key under the key that the rules make of it.
+    """Stores each value under the key to which the rules map its key.
 
-    `rules` go from the array down to the store: rule objects or their JSON, or the name of a JSON
-    file with a list of them. A rule for chunks that names no arrays learns them from the metadata in
-    the store when the layer gets its store, and not again: arrays made later are not known to it.
+    `rules` are applied from the array down to the store: rule objects, their JSON, or the name of a JSON file
+    with a list of them. A chunk rule without arrays reads them from the store's metadata when the layer is
+    bound to its store, and only then: arrays created later are unknown to it.
 
-    A key that the rules have no place for (above, `Prefix` and `Functions` can say so) is missing
-    when it is read, and a UsageError when it is written.
+    A key that the rules cannot map (possible above with `Prefix` and `Functions`) is missing on read, and a
+    UsageError on write.
     """
 
     name = "rekey"
@@ -45,22 +45,22 @@ class Rekey(StorageTransformer):
 
     @property
     def options(self) -> dict[str, Any]:
-        """The rules, with the arrays they know."""
+        """The rules, with their known arrays."""
         return {"rules": list(self._rules)}
 
     @property
     def configuration(self) -> JSONObject:
-        """The rules as JSON; UsageError for one that has none."""
+        """The rules as JSON; UsageError for a rule that has none."""
         return {"rules": [rule.to_json() for rule in self._rules]}
 
     def bind(self, store: Store) -> Self:
-        """This layer, given its store."""
+        """Set the store below, and read its arrays for rules that need them."""
         super().bind(store)
         self._learn(store)
         return self
 
     def _learn(self, store: Store) -> None:
-        """Tell the rules that ask for them which arrays the store has, from the lowest rule up."""
+        """Set the arrays of rules that need them, from the lowest rule up."""
         asking = [
             place for place, rule in enumerate(self._rules) if isinstance(rule, Chunks) and not rule.knows
         ]
@@ -77,14 +77,14 @@ class Rekey(StorageTransformer):
                 paths = ((array_of(key), ndim) for key, ndim in documents.items())
                 rule = rule.with_arrays({path: ndim for path, ndim in paths if path is not None})  # noqa: PLW2901
             learned.append(rule)
-            # Rules further up see the documents where this rule shows them.
+            # Higher rules see the documents under the keys that this rule maps them to.
             documents = {shown: n for key, n in documents.items() if (shown := rule.up(key)) is not None}
         self._rules = (*reversed(learned), *below)
 
     # -- keys -----------------------------------------------------------------------------------
 
     def down(self, key: str) -> str | None:
-        """Under which key the store below keeps this one; None if there is no place for it."""
+        """Map a key to the store below; None if the rules cannot map it."""
         found: str | None = key
         for rule in self._rules:
             if found is None:
@@ -93,7 +93,7 @@ class Rekey(StorageTransformer):
         return found
 
     def up(self, key: str) -> str | None:
-        """The key under which one of the store below is seen; None if it is not."""
+        """Map a key of the store below to the one above; None if the rules cannot map it."""
         return _up(key, self._rules)
 
     def _place(self, key: str) -> str:
@@ -107,7 +107,7 @@ class Rekey(StorageTransformer):
         return place
 
     def _cover(self, prefix: str) -> list[str]:
-        """The prefixes to list below, none within another, for the keys above that have this one."""
+        """Disjoint prefixes to list below for the keys above with this prefix."""
         prefixes: tuple[str, ...] = (prefix,)
         for rule in self._rules:
             prefixes = tuple(dict.fromkeys(below for each in prefixes for below in rule.cover(each)))
@@ -116,7 +116,7 @@ class Rekey(StorageTransformer):
         ]
 
     def _folder_below(self, prefix: str, *, same_names: bool = False) -> str | None:
-        """The path below of the folder that holds just the keys of this one, if there is one."""
+        """Path of the folder below that holds exactly the keys of this folder, or None."""
         found: str | None = prefix.strip("/") + "/" if prefix.strip("/") else ""
         for rule in self._rules:
             if found is None or (same_names and rule.renames(found)):
@@ -129,17 +129,17 @@ class Rekey(StorageTransformer):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The value or a range of it; None when the key is missing, or has no place below."""
+        """Return the value or a byte range of it; None if the key is missing or cannot be mapped."""
         place = self.down(key)
         return None if place is None else await self._store.get(place, prototype, byte_range)
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value; UsageError for a key that has no place below."""
+        """Write a whole value; UsageError for a key that cannot be mapped."""
         self._check_writable()
         await self._store.set(self._place(key), value)
 
     async def delete(self, key: str) -> None:
-        """Remove a key; a missing one is no error."""
+        """Remove a key; a missing key is not an error."""
         self._check_writable()
         place = self.down(key)
         if place is not None:
@@ -148,7 +148,7 @@ class Rekey(StorageTransformer):
     def get_sync(
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """As `get`, without an event loop."""
+        """Synchronous `get`."""
         place = self.down(key)
         below: Any = self._store
         found: Buffer | None = None
@@ -157,13 +157,13 @@ class Rekey(StorageTransformer):
         return found
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """As `set`, without an event loop."""
+        """Synchronous `set`."""
         self._check_writable()
         below: Any = self._store
         below.set_sync(self._place(key), value)
 
     def delete_sync(self, key: str) -> None:
-        """As `delete`, without an event loop."""
+        """Synchronous `delete`."""
         self._check_writable()
         place = self.down(key)
         below: Any = self._store
@@ -171,7 +171,7 @@ class Rekey(StorageTransformer):
             below.delete_sync(place)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value where there is none, as safely as the store below does."""
+        """Write a value if the key is missing, as atomically as the store below."""
         self._check_writable()
         await self._store.set_if_not_exists(self._place(key), value)
 
@@ -181,7 +181,7 @@ class Rekey(StorageTransformer):
         return place is not None and await self._store.exists(place)
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; FileNotFoundError when it is missing."""
+        """Length of the value in bytes; FileNotFoundError if the key is missing."""
         place = self.down(key)
         if place is None:
             raise FileNotFoundError(key)
@@ -190,7 +190,7 @@ class Rekey(StorageTransformer):
     # -- listing --------------------------------------------------------------------------------
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key that starts with this text, as it is called above."""
+        """Every key above with this prefix."""
         for below in self._cover(prefix):
             async for place in self._store.list_prefix(below):
                 key = self.up(place)
@@ -198,12 +198,12 @@ class Rekey(StorageTransformer):
                     yield key
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names right below a path, each once."""
+        """The distinct names directly below a path."""
         same = self._folder_below(prefix, same_names=True)
         return self._list_dir(prefix) if same is None else self._store.list_dir(same)
 
     async def is_empty(self, prefix: str) -> bool:
-        """Whether no key lies below a path."""
+        """Whether no key exists below a path."""
         same = self._folder_below(prefix)
         return await super().is_empty(prefix) if same is None else await self._store.is_empty(same)
 
@@ -229,7 +229,7 @@ def _up(key: str, rules: Sequence[Rule]) -> str | None:
 
 
 def parse_rule(data: Rule | JSON) -> Rule:
-    """A rule from its JSON; UsageError for an unknown name or option."""
+    """Parse a rule; UsageError for an unknown name or option."""
     if isinstance(data, Rule):
         return data
     name = data.get("name") if isinstance(data, dict) else data

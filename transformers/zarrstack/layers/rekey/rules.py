@@ -1,8 +1,7 @@
-"""Rules that map keys both ways: what `Rekey` is made of.
+"""Rules that map keys in both directions; the building blocks of `Rekey`.
 
-A rule maps every key above to a key below, and no two to the same one, so that a sequence of rules
-is one-to-one whatever they are. A rule that moves some keys (`a` to `b`) gives the keys that lay in
-the way the places that became free (`b` to `a`): nothing is hidden, nothing is overwritten.
+A rule maps every key above to a distinct key below, so any sequence of rules is one-to-one. A rule that moves
+keys (`a` to `b`) moves the keys in the way to the freed names (`b` to `a`): nothing is hidden or overwritten.
 """
 
 from __future__ import annotations
@@ -17,39 +16,39 @@ from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject, excerpt
 
 Arrays: TypeAlias = Mapping[str, int]
-"""Numbers of axes by the paths of arrays."""
+"""Number of axes by array path."""
 
 
 class Rule:
-    """One rule. Subclasses say where keys go; all but `down` and `up` only save listing too much."""
+    """Base class. Subclasses define `down` and `up`; the other methods only limit listings."""
 
     name: ClassVar[str]
 
     def down(self, key: str) -> str | None:
-        """The key below, or None if there is no place for this key below."""
+        """Map a key to the one below; None if it cannot be mapped."""
         raise NotImplementedError
 
     def up(self, key: str) -> str | None:
-        """The key above, or None if nothing above is kept under this key."""
+        """Map a key below to the one above; None if no key above is stored there."""
         raise NotImplementedError
 
     def cover(self, prefix: str) -> tuple[str, ...]:
-        """What the keys below begin with whose keys above begin with `prefix`; more is no harm.
+        """Prefixes below that include all keys whose keys above start with `prefix`; they may include more.
 
-        Either the prefix itself, which then means the same below, or folders ("" or with a slash at
-        the end): some stores list folders only.
+        Either the prefix itself, if it has the same meaning below, or folders ("" or with a trailing slash):
+        some stores list only folders.
         """
         return ("",)
 
     def image(self, folder: str) -> str | None:
-        """The folder below that holds just the keys of this folder ("" or `a/`).
+        """The folder below that holds exactly the keys of this folder ("" or `a/`).
 
-        None where there is none, or where that is not known.
+        None if there is none, or if it is unknown.
         """
         return None
 
     def renames(self, folder: str) -> bool:
-        """Whether what lies right in a folder that has an image has other names there."""
+        """Whether keys directly in a folder that has an image have other names there."""
         return False
 
     @property
@@ -58,7 +57,7 @@ class Rule:
         raise NotImplementedError
 
     def to_json(self) -> JSONObject:
-        """`{"name": ..., "configuration": {...}}`; UsageError for a rule that has no JSON form."""
+        """The rule as `{"name": ..., "configuration": {...}}`; UsageError if it has no JSON form."""
         return {"name": self.name, "configuration": self.configuration}
 
     def __eq__(self, other: object) -> bool:
@@ -72,26 +71,26 @@ class Rule:
 
 
 class Exchange(Rule):
-    """A rule that moves the keys that `there` knows, and gives those in the way the free places.
+    """Moves the keys that `there` maps, and moves the keys in the way to the freed names.
 
-    `back` is the inverse of `there`. A key that is moved onto another moved key's old place makes a
-    chain; the key at its end goes to the place at its beginning.
+    `back` is the inverse of `there`. If moved keys displace each other in a chain, the key at its end takes
+    the name freed at its beginning.
     """
 
     def there(self, key: str) -> str | None:
-        """Where a key is moved to; None for keys that are not moved."""
+        """The key that this key is moved to; None if it is not moved."""
         raise NotImplementedError
 
     def back(self, key: str) -> str | None:
-        """The key that is moved here; None if none is."""
+        """The key that is moved here, if any."""
         raise NotImplementedError
 
     def down(self, key: str) -> str:
-        """As `Rule.down`; every key has a place."""
+        """See `Rule.down`; maps every key."""
         return _go(key, self.there, self.back)
 
     def up(self, key: str) -> str:
-        """As `Rule.up`; every place has a key."""
+        """See `Rule.up`; maps every key."""
         return _go(key, self.back, self.there)
 
 
@@ -105,10 +104,10 @@ def _go(key: str, there: Callable[[str], str | None], back: Callable[[str], str 
 
 
 class Prefix(Rule):
-    """Keeps what is in folder `above` in folder `below`; "" is the whole store.
+    """Stores the contents of folder `above` in folder `below`; "" is the whole store.
 
-    `Prefix(below="old")` shows only what lies in `old`; `Prefix(above="new")` shows the whole store
-    in `new` and has no place for other keys; with both, the two folders change places.
+    `Prefix(below="old")` shows only the contents of `old`; `Prefix(above="new")` shows the whole store in
+    `new` and cannot map other keys; with both, the two folders are swapped.
     """
 
     name = "prefix"
@@ -116,15 +115,15 @@ class Prefix(Rule):
     def __init__(self, *, above: str = "", below: str = "") -> None:
         self.above, self.below = (path + "/" if check_path(path) else "" for path in (above, below))
         nested = self.above.startswith(self.below) or self.below.startswith(self.above)
-        # A folder cannot change places with a part of itself: what is left over has no place.
+        # A folder cannot be swapped with part of itself: the remaining keys would have no place.
         self.swaps = not nested
 
     def down(self, key: str) -> str | None:
-        """As `Rule.down`."""
+        """See `Rule.down`."""
         return self._map(key, self.above, self.below)
 
     def up(self, key: str) -> str | None:
-        """As `Rule.up`."""
+        """See `Rule.up`."""
         return self._map(key, self.below, self.above)
 
     def _map(self, key: str, here: str, there: str) -> str | None:
@@ -135,7 +134,7 @@ class Prefix(Rule):
         return key
 
     def cover(self, prefix: str) -> tuple[str, ...]:
-        """As `Rule.cover`."""
+        """See `Rule.cover`."""
         if prefix.startswith(self.above):
             return (self.below + prefix[len(self.above) :],)
         if self.swaps and prefix.startswith(self.below):
@@ -145,22 +144,22 @@ class Prefix(Rule):
         return (prefix,)
 
     def image(self, folder: str) -> str | None:
-        """As `Rule.image`."""
+        """See `Rule.image`."""
         if folder.startswith((self.above, self.below)):
             return self.down(folder)
         return None if self.above.startswith(folder) or self.below.startswith(folder) else folder
 
     @property
     def configuration(self) -> JSONObject:
-        """`above` and `below`."""
+        """`above` and `below` as JSON."""
         return {"above": self.above[:-1], "below": self.below[:-1]}
 
 
 class Keys(Exchange):
-    """Keeps each key of a table, above to below, under its own name; all others where they are.
+    """Renames the keys of a table, above to below; all others are unchanged.
 
-    `file` names a JSON file with such a table, which is read once. UsageError for a table that gives
-    two keys the same place.
+    `file` names a JSON file with such a table, which is read once. UsageError if the table maps two keys to
+    the same one.
     """
 
     name = "keys"
@@ -178,7 +177,7 @@ class Keys(Exchange):
         self.moves = {key: place for key, place in table.items() if key != place}
         self.comes_from: dict[str, str] = {}
         for key, place in table.items():
-            # A key that keeps its name has its place too.
+            # A key that keeps its name occupies it too.
             other = self.comes_from.setdefault(place, key)
             if other != key:
                 raise UsageError(
@@ -190,15 +189,15 @@ class Keys(Exchange):
         self.affected = sorted({*self.moves, *self.comes_from})
 
     def there(self, key: str) -> str | None:
-        """As `Exchange.there`."""
+        """See `Exchange.there`."""
         return self.moves.get(key)
 
     def back(self, key: str) -> str | None:
-        """As `Exchange.back`."""
+        """See `Exchange.back`."""
         return self.comes_from.get(key)
 
     def cover(self, prefix: str) -> tuple[str, ...]:
-        """As `Rule.cover`."""
+        """See `Rule.cover`."""
         found = dict.fromkeys(folder_of(self.down(key)) for key in self._affected(prefix))
         return (folder_of(prefix), *found) if found else (prefix,)
 
@@ -209,20 +208,20 @@ class Keys(Exchange):
             yield key
 
     def image(self, folder: str) -> str | None:
-        """As `Rule.image`."""
+        """See `Rule.image`."""
         return folder if next(self._affected(folder), None) is None else None
 
     @property
     def configuration(self) -> JSONObject:
-        """The table."""
+        """The table as JSON."""
         return {"keys": dict(self.moves)}
 
 
 class Functions(Rule):
-    """Maps keys by two functions, of which each undoes the other; None means 'no such key'.
+    """Maps keys with two functions that are inverse to each other; None means that a key cannot be mapped.
 
-    Each answer is held against the other function: UsageError where they do not agree. Listings go
-    through the whole store below.
+    Every result is verified with the other function; UsageError if they disagree. Listings read the whole
+    store below.
     """
 
     name = "functions"
@@ -231,14 +230,14 @@ class Functions(Rule):
         self.to_below, self.to_above = down, up
 
     def down(self, key: str) -> str | None:
-        """As `Rule.down`."""
+        """See `Rule.down`."""
         place = self.to_below(key)
         if place is not None and (found := self.to_above(place)) != key:
             raise _not_inverse(key, place, found)
         return place
 
     def up(self, key: str) -> str | None:
-        """As `Rule.up`."""
+        """See `Rule.up`."""
         name = self.to_above(key)
         if name is not None and (found := self.to_below(name)) != key:
             raise _not_inverse(name, key, found)
@@ -246,12 +245,12 @@ class Functions(Rule):
 
     @property
     def configuration(self) -> JSONObject:
-        """The functions, which are no JSON."""
+        """The functions, which have no JSON form."""
         return {"down": self.to_below, "up": self.to_above}
 
 
 def folder_of(prefix: str) -> str:
-    """The folder in which all keys with this prefix lie: what comes up to the last slash."""
+    """The folder that contains all keys with this prefix: the part up to the last slash."""
     return prefix[: prefix.rfind("/") + 1]
 
 
@@ -264,7 +263,7 @@ def _not_inverse(above: str, below: str, found: str | None) -> UsageError:
 
 
 def read_json(file: str) -> JSON:
-    """What a JSON file holds; UsageError if it cannot be read."""
+    """Parse a JSON file; UsageError if it cannot be read."""
     import json
 
     try:
