@@ -1,1 +1,1 @@
-"""The storage transformers: one module or folder each."""
+"""The storage transformers, each in a module or package."""

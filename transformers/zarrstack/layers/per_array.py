@@ -1,10 +1,10 @@
-"""`PerArray`: honours `storage_transformers`, array by array, so that zarr-python need not know.
+"""`PerArray`: applies each array's `storage_transformers`, independently of zarr-python.
 
-zarr-python refuses to open an array whose metadata names storage transformers (but not to take it
-from its group, as if it had none), and writes metadata back without the field when it has not seen
-it (3.1.6 and 3.4.2). This layer hides the field from what it reads, gives the chunks of such an
-array to the stack that the field describes, and puts the field back into every document that is
-written, with a member that makes zarr-python alone refuse the array (`base.array_documents`).
+zarr-python refuses to open an array whose metadata names storage transformers (but opens it through its
+group, ignoring them), and drops the field when it rewrites metadata without having seen it (3.1.6 and 3.4.2).
+This layer hides the field from zarr-python, routes the chunks of such an array through the stack that the
+field describes, and restores the field in every document that is written, together with a member that makes
+zarr-python alone refuse the array (`base.array_documents`).
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ from ..core.json_text import JSON, JSONObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Array:
-    """An array as its stored document describes it."""
+    """An array as described by its stored document."""
 
     document: JSONObject
     entries: list[JSON]
     layers: tuple[StorageTransformer, ...] = ()
     store: Store
-    """The stack of the array, over the store below; the store below itself for a plain array."""
+    """The array's stack over the store below; the store below itself for an array without transformers."""
     unknown: tuple[str, ...] = ()
-    """Transformers that were left out, as `must_understand: false` allows for reading."""
+    """Unknown transformers, skipped on reading because of `must_understand: false`."""
     error: ZarrstackError | None = None
-    """Why nothing can be read."""
+    """Why the array cannot be read."""
 
     def is_as(self, other: _Array) -> bool:
-        """Whether both have equal layers, so that one stack serves for both."""
+        """Whether both have equal layers, and can share one stack."""
         mine, theirs = ([(type(each), each.options) for each in array.layers] for array in (self, other))
         return mine == theirs and self.error is None and other.error is None
 
@@ -71,11 +71,10 @@ class _Array:
 
 
 class PerArray(StorageTransformer):
-    """Puts each array's own stack, as its `storage_transformers` names it, under that array.
+    """Applies to each array the stack that its `storage_transformers` name.
 
-    Only layers that say so of themselves (`in_metadata`) may be named by metadata. The layers see
-    the chunk keys of their array; `zarr.json` never goes through them. What another process changes
-    in the metadata of an array that was opened here is not noticed.
+    Metadata may name only layers with `in_metadata`. Layers see the chunk keys of their array, never
+    `zarr.json`. Changes by other processes to the metadata of an array that is already open are not detected.
     """
 
     name = "per-array"
@@ -86,22 +85,22 @@ class PerArray(StorageTransformer):
         self._declared: dict[str, list[JSON]] = {}
 
     def _with_store(self, store: Store) -> Self:
-        # The stacks of the arrays stand over the store of this view: a copy makes its own.
+        # The arrays' stacks are built on this view's store: a copy builds its own.
         return type(self)(store)
 
     @contextmanager
     def declared(self, path: str, entries: list[JSON]) -> Iterator[None]:
-        """Documents of this array that are written meanwhile name these transformers."""
+        """Add these transformers to documents of this array that are written in this context."""
         self._declared[path] = entries
         try:
             yield
-        finally:  # an array that is there, and was not to be replaced, keeps what it has
+        finally:  # an existing array that was not replaced keeps its own
             del self._declared[path]
 
-    # -- what is known of arrays --------------------------------------------------------------
+    # -- known arrays ---------------------------------------------------------------------------
 
     def _describe(self, path: str, document: JSONObject) -> _Array:
-        """The array of a document, with its layers; its `error` says what is wrong with them."""
+        """Return a document's array with its layers; invalid ones are reported in its `error`."""
         entries: list[JSON] = []
         layers, unknown = [], []
         try:
@@ -144,19 +143,19 @@ class PerArray(StorageTransformer):
         )
 
     async def _stored(self, path: str) -> JSONObject | None:
-        """The document that lies below, as it is; None for none."""
+        """Return the document stored below, unchanged; None if there is none."""
         value = await self._store.get(key_of(path), default_buffer_prototype())
         return None if value is None else parse(value.to_bytes())
 
     async def _array_at(self, path: str) -> _Array | None:
-        """The array at this very path."""
+        """Return the array at exactly this path."""
         if (known := self._arrays.get(path)) is not None:
             return known
         document = await self._stored(path)
         return self._learn(path, document) if document is not None and is_array(document) else None
 
     def _learn(self, path: str, document: JSONObject) -> _Array:
-        """Remember the array of this document; the stack that is known goes on if it has equal layers."""
+        """Record the array of a document; a known stack is kept if the layers are equal."""
         known = self._arrays.get(path)
         array = self._describe(path, document)
         if known is not None and known.is_as(array):
@@ -165,7 +164,7 @@ class PerArray(StorageTransformer):
         return array
 
     async def _array_of(self, key: str) -> _Array | None:
-        """The array that a key, or what would lie below a folder `key + "/"`, belongs to."""
+        """Return the array that contains a key, or the contents of a folder `key + "/"`."""
         paths = tuple(ancestors(key))
         for path in paths:
             if (known := self._arrays.get(path)) is not None:
@@ -176,7 +175,7 @@ class PerArray(StorageTransformer):
         return None
 
     async def _target(self, key: str, *, writes: bool = False) -> Store:
-        """Where a key that is no document is kept."""
+        """The store that holds a key other than a document."""
         array = await self._array_of(key)
         if array is None:
             return self._store
@@ -184,14 +183,14 @@ class PerArray(StorageTransformer):
         return array.store
 
     def _forget(self, folder: str) -> None:
-        for path in list(self._arrays):  # other threads may add to it meanwhile
+        for path in list(self._arrays):  # other threads may add entries concurrently
             if f"{path}/".startswith(folder):
                 self._arrays.pop(path, None)
 
     # -- documents -----------------------------------------------------------------------------
 
     async def _get_document(self, path: str, prototype: BufferPrototype) -> Buffer | None:
-        """A document as zarr-python may see it: without transformers."""
+        """Return a document as shown to zarr-python: without transformers."""
         value = await self._store.get(key_of(path), prototype)
         document = None if value is None else parse(value.to_bytes())
         if value is None or document is None:
@@ -199,7 +198,7 @@ class PerArray(StorageTransformer):
             return value
         hidden = put_together(document)
         for where, member in arrays_in(document, path):
-            # What the group has consolidated may be old: the array's own document counts.
+            # Consolidated metadata may be outdated: the array's own document is used.
             array = self._learn(where, dict(member)) if where == path else await self._array_at(where)
             if where == path and array is not None:
                 array.check(writes=False)
@@ -209,7 +208,7 @@ class PerArray(StorageTransformer):
         return prototype.buffer.from_bytes(json.dumps(document).encode())
 
     async def _set_document(self, path: str, value: Buffer) -> None:
-        """Write a document, with the transformers that its arrays have."""
+        """Write a document, including its arrays' transformers."""
         document = parse(value.to_bytes())
         arrays = [] if document is None else list(arrays_in(document, path))
         changed = False
@@ -234,7 +233,7 @@ class PerArray(StorageTransformer):
             self._learn(path, own)
 
     async def _entries(self, path: str, written: str) -> list[JSON]:
-        """The transformers of an array: as declared for its new document, else as it is stored."""
+        """The transformers of an array: as declared for a new document, otherwise as stored."""
         if path == written and path in self._declared:
             return self._declared[path]
         document = await self._stored(path)
@@ -256,7 +255,7 @@ class PerArray(StorageTransformer):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The value or a range of it; a document without the transformers it names."""
+        """Return the value or a byte range of it; documents are shown without transformers."""
         path = node_of(key)
         if path is None:
             return await (await self._target(key)).get(key, prototype, byte_range)
@@ -264,7 +263,7 @@ class PerArray(StorageTransformer):
         return None if value is None else cut(value, byte_range)
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a value; a document with the transformers of its arrays."""
+        """Write a value; documents include their arrays' transformers."""
         self._check_writable()
         path = node_of(key)
         if path is None:
@@ -283,29 +282,29 @@ class PerArray(StorageTransformer):
             self._arrays.pop(path, None)
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value, asked of whatever keeps it."""
+        """Whether the key has a value in the store that holds it."""
         return await (self._store if node_of(key) is not None else await self._target(key)).exists(key)
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; of a document, as it is shown."""
+        """Length of the value in bytes; for a document, as it is shown."""
         if node_of(key) is not None:
             return await super().getsize(key)
         return await (await self._target(key)).getsize(key)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value where there is none, by whatever keeps it; the document of an array by `exists`."""
+        """Write a value if the key is missing; an array's document is checked with `exists`."""
         self._check_writable()
         path = node_of(key)
         if path is None:
             await (await self._target(key, writes=True)).set_if_not_exists(key, value)
         elif (document := parse(value.to_bytes())) is not None and any(arrays_in(document, path)):
             await super().set_if_not_exists(key, value)
-        else:  # nothing is put into it, so that the store below does it at once: zarr makes groups thus
+        else:  # written unchanged, so the store below can do it atomically: zarr creates groups this way
             await self._store.set_if_not_exists(key, value)
             self._arrays.pop(path, None)
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key that starts with this text, as the arrays' stacks list them."""
+        """Every key with this prefix, as listed by the arrays' stacks."""
         array = await self._array_of(prefix)
         if array is not None:
             array.check(writes=False)
@@ -333,7 +332,7 @@ class PerArray(StorageTransformer):
         }
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names right below a path, as an array's stack lists them."""
+        """The names directly below a path, as listed by the array's stack."""
         array = await self._array_of(prefix.rstrip("/") + "/")
         if array is not None:
             array.check(writes=False)
@@ -341,7 +340,7 @@ class PerArray(StorageTransformer):
             yield name
 
     async def delete_dir(self, prefix: str) -> None:
-        """Remove every key below a path: what arrays keep through their stacks, then the rest."""
+        """Remove every key below a path: first through the arrays' stacks, then the rest."""
         self._check_writable()
         folder = prefix if prefix in {"", "/"} or prefix.endswith("/") else prefix + "/"
         array = await self._array_of(folder)
@@ -361,5 +360,5 @@ class PerArray(StorageTransformer):
 
 
 def as_entries(transformers: Any) -> list[JSON]:
-    """Layers, or their JSON, as an array's document names them."""
+    """Layers, or their JSON, in the form of an array's document."""
     return [each.to_json() if isinstance(each, StorageTransformer) else each for each in transformers]

@@ -1,4 +1,4 @@
-"""`ReadOnly`, and what every layer is that cannot be written to: `Unwritable`."""
+"""`ReadOnly`, and `Unwritable`, the base of all layers that cannot be written to."""
 
 from __future__ import annotations
 
@@ -14,69 +14,69 @@ from ..core.errors import UsageError
 
 
 class Unwritable(StorageTransformer):
-    """A layer that cannot be written to: whatever would change something is refused, and told by its key."""
+    """A layer that cannot be written to; every mutating call raises a UsageError that names the key."""
 
     to_write: ClassVar[str]
-    """What to do instead, for who wants to write; it ends every refusal."""
+    """Advice at the end of every error: how to write instead."""
 
     @property
     def read_only(self) -> bool:
-        """True."""
+        """Always True."""
         return True
 
     @property
     def supports_writes(self) -> bool:
-        """False."""
+        """Always False."""
         return False
 
     @property
     def supports_deletes(self) -> bool:
-        """False."""
+        """Always False."""
         return False
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """The same layer; UsageError when it is asked to become writable."""
+        """Return this layer; UsageError if it should become writable."""
         if not read_only:
             self._refuse("with_read_only(False)", None)
         return self
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Refused."""
+        """Raise UsageError."""
         self._refuse("set", key)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Refused, even where it would change nothing."""
+        """Raise UsageError, even if nothing would change."""
         self._refuse("set_if_not_exists", key)
 
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
-        """Refused, even when there are no values."""
+        """Raise UsageError, even without values."""
         self._refuse("set", next((key for key, _ in values), None))
 
     async def delete(self, key: str) -> None:
-        """Refused."""
+        """Raise UsageError."""
         self._refuse("delete", key)
 
     async def delete_dir(self, prefix: str) -> None:
-        """Refused."""
+        """Raise UsageError."""
         self._refuse("delete_dir", prefix)
 
     async def clear(self) -> None:
-        """Refused."""
+        """Raise UsageError."""
         self._refuse("clear", "")
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """Refused."""
+        """Raise UsageError."""
         self._refuse("set", key)
 
     def delete_sync(self, key: str) -> None:
-        """Refused."""
+        """Raise UsageError."""
         self._refuse("delete", key)
 
     def _check_writable(self) -> None:
         self._refuse("a change", None)
 
     def _refuse(self, operation: str, key: str | None) -> NoReturn:
-        # The middle of the message is what zarr's own stores say, which callers match on.
+        # The middle of the message is that of zarr's stores, which callers match on.
         raise UsageError(
             f"layer {self.name!r}: store was opened in read-only mode and does not support writing",
             key=key,
@@ -87,9 +87,9 @@ class Unwritable(StorageTransformer):
 
 
 class ReadOnly(Unwritable, Around):
-    """Refuses every call that would change something, whatever the store below allows.
+    """Refuses every mutating call, whatever the store below allows.
 
-    Unlike a store opened read-only, it cannot be turned back: `with_read_only(False)` is refused too.
+    Unlike a store opened read-only, it cannot be made writable: `with_read_only(False)` is refused too.
     """
 
     name = "readonly"
@@ -100,7 +100,7 @@ class ReadOnly(Unwritable, Around):
     def get_sync(
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """As `get`, without an event loop (zarr 3.3+)."""
+        """Synchronous `get` (zarr 3.3+)."""
         below: Any = self._store
         value: Buffer | None = below.get_sync(key, prototype=prototype, byte_range=byte_range)
         return value
@@ -108,5 +108,5 @@ class ReadOnly(Unwritable, Around):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The value or a range of it; None when the key is missing."""
+        """Return the value or a byte range of it; None if the key is missing."""
         return await self._store.get(key, prototype, byte_range)

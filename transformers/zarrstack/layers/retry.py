@@ -1,4 +1,4 @@
-"""`Retry`: what fails for the moment is tried again, after growing delays."""
+"""`Retry`: repeats operations after transient errors, with increasing delays."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ LOGGER: Final = "zarrstack.retry"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retried:
-    """One retry that is about to happen."""
+    """A retry that is about to start."""
 
     operation: str
     key: str
     attempt: int
-    """Which attempt failed; the first is 1."""
+    """Number of the attempt that failed; the first is 1."""
     delay: float
-    """Seconds until the next one."""
+    """Seconds until the next attempt."""
     error: Exception
 
     def __str__(self) -> str:
@@ -45,11 +45,11 @@ class Retried:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryFigures:
-    """What a `Retry` has done so far."""
+    """Statistics of a `Retry`."""
 
     retries: int
     given_up: int
-    """Operations that failed although they were repeated as often as allowed."""
+    """Operations that failed after all permitted attempts."""
     waited: float
     """Seconds, summed over all operations."""
 
@@ -66,14 +66,13 @@ class _Counts:
 
 
 class Retry(Around):
-    """Repeats an operation whose error may pass, up to `attempts` times within `budget` seconds.
+    """Repeats operations that fail with a transient error, up to `attempts` times within `budget` seconds.
 
-    Delays grow from `first` by `factor` to `longest` seconds, each shortened by chance by up to
-    the share `jitter`, so that many clients do not come back at the same moment. A server's
-    `Retry-After` is honoured. Whether an error may pass is asked of `may_pass`, then of the stores
-    below that have a method `may_pass(error)`; None means 'I do not know'. Nobody is asked
-    about what is not found. `report` is called with each `Retried`; without it, they are warnings
-    of the logger "zarrstack.retry".
+    Delays grow from `first` by `factor` to `longest` seconds; each is reduced by a random share of up to
+    `jitter`, so that clients do not retry in lockstep. A server's `Retry-After` is honoured. `may_pass`
+    decides whether an error is transient, then any method `may_pass(error)` of the stores below; None means
+    unknown. "Not found" is never retried. `report` is called with each `Retried`; the default is a warning
+    from the logger "zarrstack.retry".
     """
 
     name = "retry"
@@ -113,13 +112,13 @@ class Retry(Around):
 
     @property
     def figures(self) -> RetryFigures:
-        """Retries, operations given up, and seconds waited, since the layer was made."""
+        """Retries, operations given up, and seconds waited, since the layer was created."""
         counts = self._counts
         with counts.guard:
             return RetryFigures(retries=counts.retries, given_up=counts.given_up, waited=counts.waited)
 
     def delays(self) -> Iterator[float]:
-        """The delays between attempts, before chance shortens them; one fewer than attempts."""
+        """The delays between attempts before jitter; one fewer than attempts."""
         delay = min(self.first, self.longest)
         for _ in range(self.attempts - 1):
             yield delay
@@ -148,7 +147,7 @@ class Retry(Around):
             self._clock.sleep_sync(delay)
 
     async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
-        # A listing that breaks off begins again; what was given before is not given twice.
+        # An interrupted listing restarts; names already returned are not repeated.
         trial, seen = _Trial(self, call), set[str]()
         while True:
             names = begin()
@@ -188,13 +187,13 @@ class _Trial:
 
     def __init__(self, layer: Retry, call: Call) -> None:
         self._layer, self._call, self._attempt = layer, call, 0
-        self._began = layer._clock.now()  # noqa: SLF001 one thing in two classes
+        self._began = layer._clock.now()  # noqa: SLF001 - one concept in two classes
         self._delays: Iterator[float] | None = None
 
     def delay_after(self, error: Exception) -> float | None:
-        """Seconds to wait before the next attempt; None when the error will not pass.
+        """Seconds to wait before the next attempt; None if the error is permanent.
 
-        StorageError when attempts or budget are used up.
+        StorageError if attempts or budget are exhausted.
         """
         layer = self._layer
         self._attempt += 1
@@ -210,7 +209,7 @@ class _Trial:
         counts = layer._counts  # noqa: SLF001
         if delay is None or spent + delay > layer.budget:
             if self._attempt == 1:
-                return None  # nothing was repeated: the error stands as it is
+                return None  # not retried: the original error is raised
             with counts.guard:
                 counts.given_up += 1
             raise StorageError(

@@ -1,4 +1,4 @@
-"""`Throttle`: so many bytes and requests per second, and so many at once."""
+"""`Throttle`: limits bytes per second, requests per second and concurrency."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ T = TypeVar("T")
 
 
 class Throttle(Around):
-    """Holds operations back, so that the store below gets no more than it is meant to.
+    """Delays operations to limit the load on the store below.
 
     `bytes_per_second` counts values read and written, a number or a text such as "50MB/s";
-    `requests_per_second` counts operations, a listing as one; `in_flight` is how many may be under
-    way at once. What was not used in the last `burst` seconds may be used at once. The limits hold
-    for all threads and event loops that use the layer, and for its read-only copies; a pickled
-    copy has limits of its own.
+    `requests_per_second` counts operations, a listing as one; `in_flight` limits concurrent operations.
+    Capacity unused during the last `burst` seconds may be used at once. The limits cover all threads and
+    event loops that use the layer, and its read-only copies; a pickled copy has separate limits.
     """
 
     name = "throttle"
@@ -78,7 +77,7 @@ class Throttle(Around):
             await self._pay(self._requests, 1)
             await self._pay(self._bytes, call.sent)
             result = await act()
-            # How much a read brings is known only now: its reader waits, and so do those behind it.
+            # The length of a read is known only now: its reader waits, and so do those behind it.
             await self._pay(self._bytes, len(result) if isinstance(result, Buffer) else None)
         finally:
             self._leave()
@@ -100,7 +99,7 @@ class Throttle(Around):
         await self._pay(self._requests, 1)
         names = begin()
         while True:
-            # A place is held from step to step only: the reader may use this layer in between.
+            # Held for each step only: the consumer may use this layer between steps.
             await self._enter()
             try:
                 name = await anext(names)

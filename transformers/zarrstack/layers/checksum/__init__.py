@@ -1,1 +1,1 @@
-"""Checks every value against a recorded checksum."""
+"""The checksum layer: verifies every value against a recorded checksum."""

@@ -1,4 +1,4 @@
-"""`Checksum`: a crc32c is kept of every object, and every read is held against it."""
+"""`Checksum`: records a crc32c for every object and verifies it on every read."""
 
 from __future__ import annotations
 
@@ -23,18 +23,11 @@ Unknown: TypeAlias = Literal["refuse", "pass"]
 
 
 class Checksum(StorageTransformer):
-    """Keeps a crc32c of every object, and refuses to give out bytes that do not have it.
+    """Records a crc32c for every object and verifies it on every read.
 
-    `keep` says where: "beside" the object, under its key with `.crc32c` at the end, or in one
-    "manifest" at the root, which suits archives that are written once. Neither shows in listings.
-    An object that was lost is found out too: it is an error, and not taken for a missing chunk.
-
-    `unknown` says what to do with an object that no checksum is kept of: "refuse" it, or let it
-    "pass" unchecked. `seal` makes checksums for such objects.
-
-    A range is read by reading the whole object, since a checksum says nothing of its parts.
-    Writers of one key take turns within a process, and a write that has begun is done to its end when
-    its caller is cancelled; several processes must not write one key at the same time.
+    An object that does not match raises a ChunkError. `keep` is where checksums are stored: "beside" the
+    object, under its key with the suffix `.crc32c`, or in one "manifest" at the root, for archives that are
+    written once. Listings omit both. A lost object is detected as well: it is an error, not a missing chunk.
     """
 
     name = "checksum"
@@ -56,14 +49,14 @@ class Checksum(StorageTransformer):
         self._place: Any = None
 
     def check_below(self, layer: StorageTransformer) -> str | None:
-        """Two of these would take each other's records for objects."""
+        """Refuse a second checksum layer, which would treat the other's records as objects."""
         return "one layer of checksums is enough" if isinstance(layer, Checksum) else None
 
     @classmethod
     def for_array(cls, configuration: JSONObject, path: str, document: JSONObject) -> Self:
-        """The layer that the metadata of one array names: records lie beside the array's objects.
+        """Return the layer for one array; checksums are stored beside the array's objects.
 
-        UsageError for a manifest, which lies at the root of the store: no array owns that.
+        UsageError for a manifest, which would be at the root of the store, outside the array.
         """
         if configuration.get("keep", "beside") != "beside":
             raise UsageError(
@@ -79,7 +72,10 @@ class Checksum(StorageTransformer):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The value or a range of it, checked; None when the key is missing. ChunkError otherwise."""
+        """Return the verified value or a byte range of it; None if the key is missing.
+
+        ChunkError if the value does not match its checksum, or was lost.
+        """
         if _is_record(key):
             return None
         before = None
@@ -89,7 +85,7 @@ class Checksum(StorageTransformer):
             found = ABSENT if value is None else sum_of(value.as_buffer_like())
             if self._is_sound(found, states):
                 return None if value is None else cut(value, byte_range)
-            # A writer may have come between the two reads: what stays as it is, is wrong.
+            # A concurrent write may explain a mismatch, but not the same one twice.
             if (found, states) == before:
                 raise _damage(key, found, states)
             before = (found, states)
@@ -100,23 +96,23 @@ class Checksum(StorageTransformer):
         return found in states
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value, which is not read."""
+        """Whether the key has a value; the value is not verified."""
         return not _is_record(key) and await self._store.exists(key)
 
     async def getsize(self, key: str) -> int:
-        """Length of the value, which is not read; FileNotFoundError when it is missing."""
+        """Length of the value, which is not verified; FileNotFoundError if the key is missing."""
         if _is_record(key):
             raise FileNotFoundError(key)
         return await self._store.getsize(key)
 
     async def list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
-        """Every key of an object that starts with this text."""
+        """Every object's key with this prefix."""
         async for key in self._store.list_prefix(prefix):
             if not _is_record(key):
                 yield key
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names right below a path, without those of records."""
+        """The names directly below a path, without those of records."""
         return self._names(prefix)
 
     async def _names(self, prefix: str) -> AsyncGenerator[str, None]:
@@ -134,7 +130,7 @@ class Checksum(StorageTransformer):
             await to_the_end(self._write(key, value))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value where there is none; only within this process can no other come between."""
+        """Write a value if the key is missing; atomic only within this process."""
         self._check_writable()
         _check_key(key)
         async with self._lock(key).writing():
@@ -143,7 +139,7 @@ class Checksum(StorageTransformer):
 
     async def _write(self, key: str, value: Buffer) -> None:
         if not isinstance(value, Buffer):
-            await self._store.set(key, value)  # which refuses it in its own words
+            await self._store.set(key, value)  # raises the store's error
             return
         new = sum_of(value.as_buffer_like())
         await self._ledger.add(self._store, key, new)
@@ -151,7 +147,7 @@ class Checksum(StorageTransformer):
         await self._ledger.put(self._store, key, (new,))
 
     async def delete(self, key: str) -> None:
-        """Remove a key and its checksum; a missing one is no error."""
+        """Remove a key and its checksum; a missing key is not an error."""
         self._check_writable()
         if _is_record(key):
             return
@@ -169,7 +165,7 @@ class Checksum(StorageTransformer):
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path, with their checksums.
 
-        Broken off halfway, it may leave objects without checksums: do it again.
+        If interrupted, objects without checksums may remain; repeat the call.
         """
         self._check_writable()
         folder = prefix.rstrip("/")
@@ -180,7 +176,7 @@ class Checksum(StorageTransformer):
         await self._ledger.drop_folder(self._store, folder + "/")
 
     async def clear(self) -> None:
-        """Remove everything, checksums included."""
+        """Remove everything, including checksums."""
         self._check_writable()
         await self._store.clear()
         await self._ledger.drop_folder(self._store, "")
@@ -193,7 +189,7 @@ class Checksum(StorageTransformer):
     # -- whole archives --------------------------------------------------------------------------
 
     async def seal(self, prefix: str = "") -> int:
-        """Keep a checksum of each object that has none, as it lies now; gives how many those were."""
+        """Add checksums of the current bytes to objects that have none; return the number of objects."""
         self._check_writable()
         sealed = 0
         for key in [key async for key in self.list_prefix(prefix)]:
@@ -208,9 +204,9 @@ class Checksum(StorageTransformer):
         return sealed
 
     async def check(self, prefix: str = "") -> list[Problem]:
-        """Read every object and say which are damaged, or have no checksum while that is refused.
+        """Read every object and return problems: damaged objects, and those without a required checksum.
 
-        Objects that are lost are found when they are asked for, not by this.
+        Lost objects are detected only when they are read.
         """
         problems = []
         for key in [key async for key in self.list_prefix(prefix)]:

@@ -1,11 +1,11 @@
-"""Where `Checksum` keeps what it knows of each object: beside it, or all in one manifest.
+"""Storage of checksums: beside each object, or in one manifest.
 
-What is kept of a key is the set of states that the object may be in: usually one checksum and
-length, or `ABSENT`. While a write is under way there are two, the state before and the one after,
-so that a writer killed at any moment leaves an object that is what its record says.
+A record lists the states that an object may be in: usually one checksum and length, or `ABSENT`. During a
+write there are two, the states before and after, so that the record matches the object even if the writer is
+killed.
 
-Both forms are this project's own. Beside an object, a line per state: `crc32c 8a9136aa 32` (crc32c
-in hexadecimal digits, length in bytes), or `absent`. In the manifest, the same lines by key:
+Both forms are this project's. Beside an object, one line per state: `crc32c 8a9136aa 32` (crc32c in
+hexadecimal digits, length in bytes), or `absent`. In the manifest, the same lines by key:
 
     {"format": "zarrstack-checksums", "version": 1, "objects": {"c/0/0": ["crc32c 8a9136aa 32"]}}
 """
@@ -28,7 +28,7 @@ from ...core.json_text import excerpt
 from ..sharding.locks import SharedLock, lock_of, place_of
 
 SUFFIX: Final = ".crc32c"
-"""What the names of records end with; no segment of an object's key may."""
+"""Suffix of the names of records, not allowed in any segment of an object's key."""
 MANIFEST: Final = "manifest" + SUFFIX
 FORMAT: Final = "zarrstack-checksums"
 VERSION: Final = 1
@@ -41,7 +41,7 @@ class Sum:
 
     crc32c: int
     length: int
-    """In bytes; -1 where the object does not exist."""
+    """Length in bytes; -1 if the object does not exist."""
 
     def __str__(self) -> str:
         return "absent" if self == ABSENT else f"crc32c {self.crc32c:08x} {self.length}"
@@ -50,88 +50,87 @@ class Sum:
 ABSENT: Final = Sum(0, -1)
 States: TypeAlias = tuple[Sum, ...]
 Edit: TypeAlias = "Callable[[dict[str, States]], None]"
-"""One change of what is kept."""
+"""A change to the recorded states."""
 
 
 def sum_of(data: Any) -> Sum:
-    """The checksum of bytes: crc32c as in RFC 3720, appendix B.4, which iSCSI and Zarr v3 use."""
-    from crc32c import crc32c  # 45 ms to import
+    """Checksum of bytes: crc32c as in RFC 3720, appendix B.4, used by iSCSI and Zarr v3."""
+    from crc32c import crc32c  # the import takes 45 ms
 
     return Sum(int(crc32c(data)), len(data))
 
 
 def united(*states: Sum) -> States:
-    """Each of these states once."""
+    """The distinct states, in order."""
     return tuple(dict.fromkeys(states))
 
 
 class Ledger(Protocol):
-    """What is kept of each key. `None` means nothing is."""
+    """Recorded states by key; None for a key without a record."""
 
     async def get(self, store: Store, key: str, *, again: bool = False) -> States | None:
-        """The states of a key; `again` looks past what is held in memory."""
+        """The states of a key; `again` bypasses the copy in memory."""
 
     async def add(self, store: Store, key: str, state: Sum) -> None:
-        """One state more that a key may be in; without any yet, it may be absent too."""
+        """Add a possible state of a key; a key without any may also be absent."""
 
     async def put(self, store: Store, key: str, states: States) -> None:
-        """Keep the states of a key; they are in the store on return."""
+        """Replace the states of a key; they are stored on return."""
 
     async def drop(self, store: Store, key: str) -> None:
-        """Forget a key."""
+        """Remove the record of a key."""
 
     async def drop_folder(self, store: Store, prefix: str) -> None:
-        """Forget what lies below a prefix, which was just removed from the store."""
+        """Remove the records below a prefix that was just removed from the store."""
 
 
 class Beside:
-    """A record beside each object, under its key with `.crc32c` at the end."""
+    """Stores a record beside each object, under its key with the suffix `.crc32c`."""
 
     async def get(self, store: Store, key: str, *, again: bool = False) -> States | None:
-        """The states of a key, by one read."""
+        """The states of a key; one read."""
         record = await store.get(key + SUFFIX, default_buffer_prototype())
         if record is None:
             return None
         return _parse(record.to_bytes().decode("ascii", "replace").splitlines(), key, key + SUFFIX)
 
     async def add(self, store: Store, key: str, state: Sum) -> None:
-        """One read and one write."""
+        """Add a state; one read and one write."""
         await self.put(store, key, united(state, *(await self.get(store, key) or (ABSENT,))))
 
     async def put(self, store: Store, key: str, states: States) -> None:
-        """One write."""
+        """Replace the states; one write."""
         text = "".join(f"{state}\n" for state in states)
         await store.set(key + SUFFIX, cpu.Buffer.from_bytes(text.encode()))
 
     async def drop(self, store: Store, key: str) -> None:
-        """One removal."""
+        """Remove the record; one delete."""
         await store.delete(key + SUFFIX)
 
     async def drop_folder(self, store: Store, prefix: str) -> None:
-        """Nothing: the records lay in the folder too."""
+        """Do nothing: the records were in the removed folder."""
 
 
 class Manifest:
-    """One document for all keys, held in memory and written after every change.
+    """Stores all records in one document, held in memory and written after every change.
 
-    Changes that are made at the same time share one write. Layers of one process that keep the same
-    manifest take turns, and what one has written stays when the next one writes. One process may
-    write, others may read.
+    Concurrent changes share one write. Layers of one process that share a manifest take turns, and keep each
+    other's changes. One process may write, others may read.
     """
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._place: Hashable = None
         self._objects: dict[str, States] | None = None
-        """What the manifest held when it was read last, with the changes since."""
+        """The manifest as last read, with the changes since."""
         self._seen: bytes | None = None
-        """The manifest when it was read or written last."""
+        """The bytes of the manifest when last read or written."""
         self._waiting: list[Edit] = []
-        """Changes that are not in the manifest yet, in their order."""
+        """Changes not yet in the manifest, in order."""
         self._changes = self._stored = 0
 
     async def get(self, store: Store, key: str, *, again: bool = False) -> States | None:
-        """The states of a key, from memory; the manifest is read first if it was not, or `again`."""
+        """The states of a key, from memory; the manifest is read first if it was not, or with `again`."""
         if again or self._objects is None:
             async with self._lock(store).writing():
                 await self._refresh(store)
@@ -139,19 +138,19 @@ class Manifest:
             return (self._objects or {}).get(key)
 
     async def add(self, store: Store, key: str, state: Sum) -> None:
-        """Change memory, then the manifest."""
+        """Update memory, then the manifest."""
         await self._edit(store, lambda objects: _add(objects, key, state))
 
     async def put(self, store: Store, key: str, states: States) -> None:
-        """Change memory, then the manifest."""
+        """Update memory, then the manifest."""
         await self._edit(store, lambda objects: objects.update({key: states}))
 
     async def drop(self, store: Store, key: str) -> None:
-        """Change memory, then the manifest."""
+        """Update memory, then the manifest."""
         await self._edit(store, lambda objects: _drop(objects, key))
 
     async def drop_folder(self, store: Store, prefix: str) -> None:
-        """Forget all keys that begin with the prefix; the manifest itself may be gone."""
+        """Remove the records of all keys with this prefix; the manifest itself may have been removed."""
         await self._edit(store, lambda objects: _drop_folder(objects, prefix))
 
     async def _edit(self, store: Store, edit: Edit) -> None:
@@ -162,12 +161,12 @@ class Manifest:
             self._changes += 1
             change = self._changes
         async with self._lock(store).writing():
-            if self._stored < change:  # else a write that began after our change has brought it along
+            if self._stored < change:  # otherwise a later write has included this change
                 await self._refresh(store)
                 await self._write(store)
 
     async def _refresh(self, store: Store) -> None:
-        """Take over what other layers have written meanwhile; call it with the lock held."""
+        """Load changes written by other layers; the caller holds the lock."""
         record = await store.get(MANIFEST, default_buffer_prototype())
         data = None if record is None else record.to_bytes()
         if self._objects is not None and data == self._seen:

@@ -1,1 +1,1 @@
-"""One event for each operation, and totals."""
+"""The log layer: one event per operation, and totals."""

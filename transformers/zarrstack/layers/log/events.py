@@ -1,4 +1,4 @@
-"""What `Log` says of one operation, and where it says it: JSON lines, `logging`, a callback."""
+"""Events of `Log`, and their destinations: JSON lines, `logging`, a callback."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ Outcome = Literal["ok", "missing", "error", "cancelled"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One operation, after it is done."""
+    """A completed operation."""
 
     number: int
-    """Counts the operations of all logs in this process."""
+    """Sequence number, across all logs in this process."""
     parent: int | None
-    """The operation of a log further up within which this one ran; None for an outermost one."""
+    """Number of the enclosing operation of a log further up; None for an outermost one."""
     depth: int
-    """How many operations of logs further up this one ran within."""
+    """Number of enclosing operations of logs further up."""
     process: int
     time: float
-    """When it ended, in seconds since 1970."""
+    """End of the operation, in seconds since 1970."""
     label: str | None
-    """The log's own, to tell several apart."""
+    """The label of the log, which distinguishes several logs."""
     operation: str
     """The store's method: "get", "set", "delete", "exists", "list_dir", ..."""
     key: str
     """The key, or the prefix of a listing or a removal."""
     range: tuple[int, int | None] | None
-    """Start and stop of the bytes asked for, as a Python slice; None for the whole value."""
+    """Start and stop of the requested bytes, as in a Python slice; None for the whole value."""
     bytes: int | None
-    """Bytes read or written; None for what carries no value."""
+    """Bytes read or written; None for operations without a value."""
     keys: int | None
-    """Keys or names that a listing gave; None for anything else."""
+    """Number of keys or names listed; None for other operations."""
     seconds: float
     """Time spent in the layers and the store below."""
     outcome: Outcome
-    """"missing" means a key that has no value; "cancelled", that nobody waited for the end."""
+    """"missing" means that the key has no value; "cancelled", that the caller did not wait for the result."""
     error: str | None
-    """Type and text of the error; None when there was none."""
+    """Type and text of the error, if any."""
 
     def to_json(self) -> dict[str, Any]:
-        """The fields that are set, for machines."""
+        """The fields that are set, as JSON."""
         pairs = ((name, getattr(self, name)) for name in self.__slots__)
         return {name: value for name, value in pairs if value is not None}
 
@@ -68,20 +68,20 @@ class Event:
 
 
 class Sink(Protocol):
-    """A place that events go to."""
+    """A destination of events."""
 
     def wants(self) -> bool:
-        """Whether an event would be looked at now; if not, none is made."""
+        """Whether an event would be recorded now; if not, none is created."""
 
     def write(self, event: Event) -> None:
-        """Take one event."""
+        """Record an event."""
 
     def close(self) -> None:
-        """Let go of what is open; a later `write` opens it again."""
+        """Close resources; a later `write` reopens them."""
 
 
 class ToLogger:
-    """Events as records of a logger; `record.event` holds the event."""
+    """Writes events to a logger; `record.event` holds the event."""
 
     def __init__(self, logger: str, level: int) -> None:
         self._logger, self._level = logging.getLogger(logger), level
@@ -91,18 +91,18 @@ class ToLogger:
         return self._logger.isEnabledFor(self._level)
 
     def write(self, event: Event) -> None:
-        """A record with the event's text."""
+        """Log the event's text."""
         self._logger.log(self._level, "%s", event, extra={"event": event})
 
     def close(self) -> None:
-        """Nothing is open."""
+        """No resources to close."""
 
 
 class ToFile:
-    """Events as JSON lines at the end of a file.
+    """Appends events to a file as JSON lines.
 
-    Each line is one `write` to a file opened for appending, so that several processes may log to
-    one local file, and a killed process leaves whole lines.
+    Each line is one `write` to a file opened for appending, so several processes may log to one local file,
+    and a killed process leaves only complete lines.
     """
 
     def __init__(self, path: str) -> None:
@@ -112,21 +112,21 @@ class ToFile:
         forget_in_children(self)
 
     def after_fork(self) -> None:
-        """A child appends to the same file, with a lock of its own."""
+        """Replace the lock in a forked child, which appends to the same file."""
         self._guard = threading.Lock()
 
     def wants(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def write(self, event: Event) -> None:
-        """One line."""
+        """Append one line."""
         line = (json.dumps(event.to_json(), ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
         with self._guard:
             if self._file is None:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
                 self._file = os.open(self.path, flags, 0o666)
-            while line:  # a nearly full disk takes a part
+            while line:  # a nearly full disk may accept only part of it
                 line = line[os.write(self._file, line) :]
 
     def close(self) -> None:
@@ -138,13 +138,13 @@ class ToFile:
 
 
 class ToCallback:
-    """Events given to a function, in the thread in which the operation ended."""
+    """Passes events to a function, in the thread in which the operation ended."""
 
     def __init__(self, callback: Callable[[Event], Any]) -> None:
         self._callback = callback
 
     def wants(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def write(self, event: Event) -> None:
@@ -152,4 +152,4 @@ class ToCallback:
         self._callback(event)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """No resources to close."""

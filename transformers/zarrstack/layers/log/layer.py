@@ -1,4 +1,4 @@
-"""`Log`: one event per operation, and figures."""
+"""`Log`: one event per operation, and statistics."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ T = TypeVar("T")
 LOGGER: Final = "zarrstack.log"
 _numbers: Final = itertools.count(1)
 _outer: ContextVar[tuple[int, int] | None] = ContextVar("zarrstack_log", default=None)
-"""Number and depth of the operation that this one runs within."""
+"""Number and depth of the enclosing operation."""
 
 
 class Log(Around):
-    """Writes down every operation, with bytes, time and outcome, and keeps figures.
+    """Records every operation with bytes, time and outcome, and keeps statistics.
 
-    `events` is a path: JSON lines are appended to it. `callback` is called with each `Event`.
-    Without either, events go to the logger named `logger` at `level`. `label` tells several logs
-    apart. An event that cannot be written is counted as lost, and reported once through `logging`;
-    the operation itself goes on.
+    `events` is a path, to which JSON lines are appended. `callback` is called with each `Event`. Without
+    either, events go to the logger named `logger` at `level`. `label` distinguishes several logs. An event
+    that cannot be written is counted as lost, and the first one is reported through `logging`; the operation
+    itself continues.
     """
 
     name = "log"
@@ -78,15 +78,15 @@ class Log(Around):
         self._figures = Figures()
 
     def summary(self) -> Summary:
-        """Count, bytes and latency percentiles by operation, since the log was made or reset."""
+        """Count, bytes and latency percentiles per operation, since the log was created or reset."""
         return self._figures.summary()
 
     def reset(self) -> None:
-        """Start the figures again at nothing."""
+        """Reset the statistics."""
         self._figures.reset()
 
     def close(self) -> None:
-        """Close the file of events and the store below."""
+        """Close the event file and the store below."""
         for sink in self._sinks:
             sink.close()
         super().close()
@@ -125,7 +125,7 @@ class Log(Around):
         except StopAsyncIteration:
             pass
         except GeneratorExit:
-            raise  # the reader had enough, which is no error
+            raise  # the caller stopped iterating, which is not an error
         except BaseException as error:
             record.fail(error)
             raise
@@ -133,7 +133,7 @@ class Log(Around):
             record.end()
 
     def _note(self, record: _Record) -> None:
-        """Count an operation, and write its event where it is wanted."""
+        """Count an operation, and write its event to every sink that wants it."""
         call = record.call
         self._figures.add(call.operation, record.seconds, record.size, record.outcome)
         event = None
@@ -143,7 +143,7 @@ class Log(Around):
                     continue
                 event = event or record.event(self._label, self._clock.wall())
                 sink.write(event)
-            except OSError as error:  # no fault of a program's, so that no traceback helps
+            except OSError as error:  # not a bug, so no traceback
                 if self._figures.lose():
                     logging.getLogger(LOGGER).error("layer 'log': an event could not be written: %s", error)  # noqa: TRY400
             except Exception:
@@ -156,7 +156,7 @@ def _is_path(value: object) -> bool:
 
 
 class _Record:
-    """One operation while it runs. Times are those spent below, not in the reader of a listing."""
+    """An operation in progress; times exclude those spent in the consumer of a listing."""
 
     __slots__ = (
         "_log",
@@ -174,7 +174,7 @@ class _Record:
     )  # fmt: skip
 
     def __init__(self, log: Log, call: Call) -> None:
-        self.call, self._log, self._now = call, log, log._clock.now  # noqa: SLF001 one thing in two classes
+        self.call, self._log, self._now = call, log, log._clock.now  # noqa: SLF001 - one concept, two classes
         self.number = next(_numbers)
         self.parent = _outer.get()
         self.size, self.keys = call.sent, None
@@ -194,7 +194,7 @@ class _Record:
         _outer.reset(self._token)
 
     def result(self, value: T) -> T:
-        """The value, which is noted."""
+        """Record the result and return it."""
         if self.call.operation == "get":
             if value is None:
                 self.outcome = "missing"

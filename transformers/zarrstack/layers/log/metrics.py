@@ -1,4 +1,4 @@
-"""Counts, bytes and latency percentiles by operation, in memory that does not grow with the work."""
+"""Counts, bytes and latency percentiles per operation, in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from ...system.fork_safety import forget_in_children
 
 STEPS: Final = 16
-"""Classes of latency per power of two: a percentile is off by at most 1/16 of itself."""
+"""Latency classes per power of two: the relative error of a percentile is at most 1/16."""
 COLUMNS: Final = (
     "operation", "count", "missing", "errors", "bytes", "seconds", "p50 ms", "p90 ms", "p99 ms", "max ms",
 )  # fmt: skip
@@ -17,17 +17,17 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationFigures:
-    """What was counted of one operation. Latencies are in seconds."""
+    """Statistics of one operation; latencies are in seconds."""
 
     count: int
     missing: int
-    """How many found no value."""
+    """Number of operations that found no value."""
     errors: int
-    """How many ended in an error; cancelled ones are neither errors nor missing."""
+    """Number of failed operations; cancelled ones count neither as errors nor as missing."""
     bytes: int
     """Bytes read or written."""
     seconds: float
-    """The sum; operations in flight together count in full, each."""
+    """Sum of all durations; concurrent operations count in full."""
     p50: float
     p90: float
     p99: float
@@ -36,12 +36,12 @@ class OperationFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What a log has counted since it was made or reset; `str` gives a table."""
+    """Statistics of a log since it was created or reset; `str` formats a table."""
 
     operations: dict[str, OperationFigures]
-    """By operation; the most frequent first."""
+    """By name, the most frequent first."""
     lost: int
-    """Events that could not be written where they should go."""
+    """Events that could not be written."""
 
     def __str__(self) -> str:
         rows = [COLUMNS, *(_row(name, figures) for name, figures in self.operations.items())]
@@ -59,7 +59,7 @@ class Summary:
 
 
 class Tally:
-    """Counts of one operation, growing."""
+    """Running totals of one operation."""
 
     __slots__ = ("bytes", "classes", "count", "errors", "missing", "most", "seconds")
 
@@ -69,7 +69,7 @@ class Tally:
         self.classes: dict[int, int] = {}
 
     def add(self, seconds: float, size: int | None, outcome: str) -> None:
-        """Count one operation."""
+        """Count an operation."""
         self.count += 1
         self.seconds += seconds
         self.most = max(self.most, seconds)
@@ -83,7 +83,7 @@ class Tally:
         self.classes[place] = self.classes.get(place, 0) + 1
 
     def percentile(self, share: float) -> float:
-        """Seconds that this share of the operations took at most; within a class, its upper end."""
+        """Upper bound in seconds of the fastest share of operations, at the resolution of a latency class."""
         rank, seen = share * self.count, 0
         for place in sorted(self.classes):
             seen += self.classes[place]
@@ -92,7 +92,7 @@ class Tally:
         return 0.0
 
     def figures(self) -> OperationFigures:
-        """The counts as they stand."""
+        """Current statistics."""
         return OperationFigures(
             count=self.count,
             missing=self.missing,
@@ -107,7 +107,7 @@ class Tally:
 
 
 class Figures:
-    """Tallies by operation, safe to add to from any thread."""
+    """Tallies by operation; thread-safe."""
 
     def __init__(self) -> None:
         self.after_fork()
@@ -115,17 +115,17 @@ class Figures:
         forget_in_children(self)
 
     def after_fork(self) -> None:
-        """A child counts on, with a lock of its own."""
+        """Replace the lock in a forked child, which keeps the totals."""
         self._guard = threading.Lock()
 
     def reset(self) -> None:
-        """Start again at nothing."""
+        """Reset all totals."""
         with self._guard:
             self._tallies: dict[str, Tally] = {}
             self._lost = 0
 
     def add(self, operation: str, seconds: float, size: int | None, outcome: str) -> None:
-        """Count one operation."""
+        """Count an operation."""
         with self._guard:
             tally = self._tallies.get(operation)
             if tally is None:
@@ -139,14 +139,14 @@ class Figures:
             return self._lost == 1
 
     def summary(self) -> Summary:
-        """The counts as they stand."""
+        """Current statistics."""
         with self._guard:
             ordered = sorted(self._tallies.items(), key=lambda item: (-item[1].count, item[0]))
             return Summary(operations={name: tally.figures() for name, tally in ordered}, lost=self._lost)
 
 
 def latency_class(seconds: float) -> int:
-    """The class of a latency: 16 to a power of two of nanoseconds, exact below 32 ns."""
+    """Class of a latency: 16 per power of two of nanoseconds, exact below 32 ns."""
     nanoseconds = max(0, int(seconds * 1e9))
     power = nanoseconds.bit_length() - 5
     if power <= 0:
@@ -155,7 +155,7 @@ def latency_class(seconds: float) -> int:
 
 
 def class_end(place: int) -> float:
-    """The longest latency of a class, in seconds."""
+    """Longest latency of a class, in seconds."""
     if place < 2 * STEPS:
         return place / 1e9
     power, rest = place // STEPS - 1, place % STEPS + STEPS

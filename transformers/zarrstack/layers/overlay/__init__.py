@@ -1,1 +1,1 @@
-"""Changes beside an archive that stays as it is."""
+"""The overlay layer: changes to an archive, stored separately."""

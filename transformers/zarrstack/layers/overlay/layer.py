@@ -1,4 +1,4 @@
-"""`Overlay`: writes go to another store, reads fall through to the one below."""
+"""`Overlay`: writes to a second store, and reads from both."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from . import whiteouts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What an overlay holds against the store below."""
+    """The changes recorded by an overlay."""
 
     written: tuple[str, ...]
     """Keys that were written."""
     deleted: tuple[str, ...]
-    """Keys that were deleted; some may have been written again."""
+    """Keys that were deleted; some may have been rewritten."""
     deleted_folders: tuple[str, ...]
-    """Folders of which everything was deleted; "" is the root."""
+    """Folders deleted with their contents; "" is the root."""
 
 
 class Overlay(StorageTransformer):
-    """Shows the store below with changes that are kept in another store, and never changes it.
+    """Shows the store below with changes that are kept in a second store; the store below never changes.
 
-    `writes` is the store that takes the changes, or the path or URL of one; "memory:" keeps them as
-    long as the layer lives. What is deleted is remembered there under `.overlay/`. Several
-    processes may share one place for the writes.
+    `writes` is the store for the changes, or its path or URL; "memory:" keeps them as long as the layer
+    exists. Deletions are recorded there under `.overlay/`. Several processes may share one location for the
+    changes.
     """
 
     name = "overlay"
@@ -62,19 +62,19 @@ class Overlay(StorageTransformer):
 
     @property
     def writes(self) -> Store:
-        """The store that takes the changes."""
+        """The store for the changes."""
         return self._upper
 
     @property
     def configuration(self) -> JSONObject:
-        """`writes` as a path, where it has one."""
+        """The options; `writes` is a path if possible."""
         writes = self._writes
         if type(writes) is LocalStore:
             return {"writes": str(writes.root)}
-        return {"writes": writes}  # which has no JSON form, as `to_json` says
+        return {"writes": writes}  # no JSON form: `to_json` raises an error
 
     async def changes(self) -> Changes:
-        """What was written and deleted, sorted."""
+        """Keys written and deleted, sorted."""
         hidden = await whiteouts.load(await self._above())
         return Changes(
             written=tuple(sorted([key async for key in self._written("")])),
@@ -91,17 +91,17 @@ class Overlay(StorageTransformer):
 
     @property
     def read_only(self) -> bool:
-        """As the store that takes the writes; the one below is not written to."""
+        """Whether the store for the changes is read-only; the one below is never written to."""
         return self._upper.read_only
 
     @property
     def supports_writes(self) -> bool:
-        """As the store that takes the writes."""
+        """Whether the store for the changes supports writes."""
         return self._upper.supports_writes
 
     @property
     def supports_deletes(self) -> bool:
-        """As the store that takes the writes."""
+        """Whether the store for the changes supports deletes."""
         return self._upper.supports_deletes
 
     @property
@@ -110,7 +110,7 @@ class Overlay(StorageTransformer):
         return self._upper.supports_listing and self._store.supports_listing
 
     def with_read_only(self, read_only: bool = False) -> Self:
-        """The same two stores; only the one that takes the writes has another mode."""
+        """The same two stores; the mode applies to the store for the changes."""
         return self._with_upper(self._upper.with_read_only(read_only))
 
     def _with_upper(self, upper: Store) -> Self:
@@ -124,7 +124,7 @@ class Overlay(StorageTransformer):
 
     @property
     def _is_open(self) -> bool:
-        return self._upper._is_open  # noqa: SLF001 zarr's own protocol
+        return self._upper._is_open  # noqa: SLF001 - zarr's protocol
 
     @_is_open.setter
     def _is_open(self, value: bool) -> None:
@@ -139,9 +139,10 @@ class Overlay(StorageTransformer):
         await self._above()
 
     async def _above(self, *, opening: bool = False) -> Store:
-        """The store that takes the writes, to read from; an empty one while its place is not there yet.
+        """The store for the changes, opened; an empty one if it is read-only and does not exist yet.
 
-        Opened for writing, a LocalStore makes its folder; for reading it fails (zarr 3.1.6, 3.4.2).
+        LocalStore creates its folder when opened for writing, and fails when opened for reading (zarr 3.1.6,
+        3.4.2).
         """
         upper = self._upper
         try:
@@ -175,7 +176,7 @@ class Overlay(StorageTransformer):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The value written, else the one below, unless it was deleted."""
+        """Return the written value, or the one below unless it was deleted."""
         if whiteouts.is_own(key):
             return None
         above = await self._above()
@@ -185,13 +186,13 @@ class Overlay(StorageTransformer):
         return value
 
     async def exists(self, key: str) -> bool:
-        """Whether the key was written, or is below and was not deleted."""
+        """Whether the key was written, or exists below and was not deleted."""
         if whiteouts.is_own(key):
             return False
         return await (await self._above()).exists(key) or await self._shines_through(key)
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; FileNotFoundError when it is missing."""
+        """Length of the value in bytes; FileNotFoundError if the key is missing."""
         if not whiteouts.is_own(key):
             above = await self._above()
             if await above.exists(key):
@@ -206,8 +207,8 @@ class Overlay(StorageTransformer):
     # -- listing --------------------------------------------------------------------------------------
 
     async def list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
-        """Every key that starts with this text, each once."""
-        # Stores differ in what they make of a prefix that is no folder: so none is asked for one.
+        """Every distinct key with this prefix."""
+        # Stores treat a prefix that is not a folder differently: list folders only.
         folder = prefix[: prefix.rfind("/") + 1]
         hidden = await whiteouts.load(await self._above(), folder)
         seen = set()
@@ -230,7 +231,7 @@ class Overlay(StorageTransformer):
                 yield key
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names right below a path, each once."""
+        """The distinct names directly below a path."""
         return self._names(prefix.strip("/"))
 
     async def _names(self, path: str) -> AsyncGenerator[str, None]:
@@ -250,7 +251,7 @@ class Overlay(StorageTransformer):
                 yield name
 
     async def _is_seen(self, path: str, hidden: whiteouts.Whiteouts) -> bool:
-        """Whether a name of the store below stands for any key that was not deleted."""
+        """Whether a name of the store below leads to a key that was not deleted."""
         if not hidden.hides(path) and await self._store.exists(path):
             return True
         if path in hidden.folders or any(folder in hidden.folders for folder in whiteouts.folders_of(path)):
@@ -260,35 +261,35 @@ class Overlay(StorageTransformer):
                 return True
         return False
 
-    # -- writing: above only -----------------------------------------------------------------------
+    # -- writing: second store only -----------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write a whole value above."""
+        """Write a whole value to the second store."""
         self._check_writable()
         whiteouts.check_key(key)
         await self._upper.set(key, value)
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value where neither store has one; as sure as the upper store's own."""
+        """Write a value if neither store has one, as atomically as the second store."""
         self._check_writable()
         whiteouts.check_key(key)
         if not await self._shines_through(key):
             await self._upper.set_if_not_exists(key, value)
 
     async def delete(self, key: str) -> None:
-        """Remove what was written, and remember that what is below is deleted."""
+        """Remove a written value, and record the key as deleted if it exists below."""
         self._check_writable()
         if whiteouts.is_own(key):
             return
-        # First the marker: killed in between, the value above is still seen, not the one below.
+        # The marker first: if killed in between, the written value remains visible, not the one below.
         if await self._shines_through(key):
             whiteouts.check_key(key)
             await whiteouts.hide_key(self._upper, key)
-        if await self._upper.exists(key):  # a LocalStore would remove a folder of that name
+        if await self._upper.exists(key):  # LocalStore would remove a folder of that name
             await self._upper.delete(key)
 
     async def delete_dir(self, prefix: str) -> None:
-        """Remove what was written below a path, and remember that what is below is deleted."""
+        """Remove the values written below a path, and record the folder as deleted."""
         self._check_writable()
         path = prefix.strip("/")
         if path == "":
@@ -302,7 +303,7 @@ class Overlay(StorageTransformer):
         await self._upper.delete_dir(path)
 
     async def clear(self) -> None:
-        """Remove all that was written, and remember that everything below is deleted."""
+        """Remove all written values, and record everything below as deleted."""
         self._check_writable()
         if await self._store.is_empty(""):
             await self._upper.clear()

@@ -1,11 +1,11 @@
-"""What an `Overlay` remembers as deleted, kept in the store that takes the writes.
+"""Deletions of an `Overlay`, recorded in the store for its changes.
 
     .overlay/keys/<key>/.gone         this key of the store below is deleted
-    .overlay/folders/<folder>/.gone   everything below this folder of the store below is deleted
+    .overlay/folders/<folder>/.gone   everything in this folder of the store below is deleted
 
-The markers are empty objects. They are only ever added: a key that is written after it was deleted
-lies in the upper store, which is asked first. So a process that has seen a marker may rely on it.
-The layout is this project's own.
+The markers are empty objects, and are never removed: a key that is written after its deletion is in the upper
+store, which is read first. A process that has seen a marker may therefore rely on it. The layout is this
+project's.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _LEAF: Final = ".gone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Whiteouts:
-    """What is deleted of the store below."""
+    """Deletions in the store below."""
 
     keys: frozenset[str]
     folders: frozenset[str]
-    """Folders without a slash at the end; "" is everything."""
+    """Folders without a trailing slash; "" is everything."""
 
     def hides(self, key: str) -> bool:
         """Whether a key of the store below is deleted."""
@@ -42,7 +42,7 @@ class Whiteouts:
         )
 
     def touches(self, path: str) -> bool:
-        """Whether a path, something above it, or something below it is deleted."""
+        """Whether a path, a folder above it, or anything below it is deleted."""
         start = prefix_of(path)
         return (
             self.hides(path)
@@ -52,34 +52,34 @@ class Whiteouts:
 
 
 async def of(upper: Store, key: str) -> bool:
-    """Whether a key of the store below is deleted: one look for the key, one listing of folders."""
+    """Whether a key of the store below is deleted; takes one `exists` and one listing of folders."""
     by_key, folders = await asyncio.gather(upper.exists(_marker(_KEYS, key)), _paths(upper, _FOLDERS))
     return by_key or any(folder in folders for folder in folders_of(key))
 
 
 async def load(upper: Store, prefix: str = "") -> Whiteouts:
-    """The markers that matter below a prefix, which is "" or ends with a slash."""
+    """Read the markers that apply below a prefix, which is "" or ends with a slash."""
     keys, folders = await asyncio.gather(_paths(upper, _KEYS, prefix), _paths(upper, _FOLDERS))
     return Whiteouts(keys=frozenset(keys), folders=frozenset(folders))
 
 
 async def hide_key(upper: Store, key: str) -> None:
-    """Remember that a key of the store below is deleted."""
+    """Record a key of the store below as deleted."""
     await upper.set(_marker(_KEYS, key), cpu.Buffer.from_bytes(b""))
 
 
 async def hide_folder(upper: Store, folder: str) -> None:
-    """Remember that everything below a folder of the store below is deleted."""
+    """Record everything in a folder of the store below as deleted."""
     await upper.set(_marker(_FOLDERS, folder), cpu.Buffer.from_bytes(b""))
 
 
 def is_own(key: str) -> bool:
-    """Whether a key is one of the layer's own."""
+    """Whether a key is reserved for the layer."""
     return key.startswith(RESERVED) and (key == RESERVED or key.startswith(RESERVED + "/"))
 
 
 def check_key(key: str) -> None:
-    """UsageError for a key that markers could not be told from."""
+    """Raise UsageError for a key that would be indistinguishable from a marker."""
     if is_own(key) or (_LEAF in key and _LEAF in key.split("/")):
         raise UsageError(
             f"layer 'overlay': names such as {RESERVED} and {_LEAF} are its own",
@@ -89,7 +89,7 @@ def check_key(key: str) -> None:
 
 
 def folders_of(key: str) -> Iterator[str]:
-    """The folders that a key lies in, from the root down."""
+    """The folders that contain a key, from the root down."""
     yield ""
     at = key.find("/")
     while at >= 0:
