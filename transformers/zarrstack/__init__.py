@@ -1,4 +1,4 @@
-"""A stack of storage transformers for zarr-python 3 arrays, above the facts of the formats (`core`)."""
+"""A stack of storage transformers for zarr-python 3 arrays, on top of the format definitions in `core`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HOMES = {
     "Sharding": "layers.sharding.layer",
     "Throttle": "layers.throttle",
 }
-"""Where each public name lives. They are imported when asked for: zarr takes a quarter of a second."""
+"""Module of each public name. Imported on demand: importing zarr takes a quarter of a second."""
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 -- the table says it once
 

@@ -1,4 +1,4 @@
-"""Arrays whose metadata names storage transformers: opened and created through zarr-python.
+"""Opening and creating arrays whose metadata names storage transformers, through zarr-python.
 
     array = zarrstack.create_array(
         "images.zarr", name="a", shape=(10_000, 10_000), chunks=(100, 100), dtype="uint16",
@@ -6,8 +6,8 @@
     )
     array = zarrstack.open("images.zarr", "a")
 
-What comes back is zarr-python's own array or group. Its `store` is a `PerArray` layer; give that to
-whatever else should see such arrays, such as xarray.
+The result is a zarr-python array or group. Its `store` is a `PerArray` layer; pass that to other libraries
+that read such arrays, such as xarray.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ def open(  # noqa: A001 -- zarr.open, and used as zarrstack.open
     storage_options: dict[str, Any] | None = None,
     **options: Any,
 ) -> zarr.Array[Any] | zarr.Group:
-    """The array or group at a path of a store, as `zarr.open` gives it, storage transformers honoured.
+    """Open an array or group like `zarr.open`, applying its storage transformers.
 
-    `mode` is "r+" by default (what exists, for reading and writing), "r" for a read-only store; with
-    "w" and "a" something new may be made, without transformers. `storage_options` go with a URL.
-    UnsupportedError for an array that names an unknown transformer, MetadataError for a wrong
-    configuration; both name the array.
+    `mode` is "r+" by default (an existing node, for reading and writing), "r" for a read-only store; "w" and
+    "a" may create a node, without transformers. `storage_options` apply to a URL. UnsupportedError for an
+    array that names an unknown transformer, MetadataError for an invalid configuration; both name the array.
     """
     place = _place(store, path, create=mode in {"a", "w", "w-"}, storage_options=storage_options)
     if mode is None:
@@ -58,11 +57,11 @@ def create_array(
     storage_options: dict[str, Any] | None = None,
     **options: Any,
 ) -> zarr.Array[Any]:
-    """A new array, as `zarr.create_array` makes it, that is stored through these layers.
+    """Create an array like `zarr.create_array`, stored through these layers.
 
-    They are given from the array down to the store, as layers without a store or as their JSON, and
-    written to the array's `zarr.json`. UnsupportedError for a layer that metadata may not name.
-    `storage_options` go with a URL.
+    `storage_transformers` are given from the array down to the store, as layers without a store or as their
+    JSON, and are recorded in the array's `zarr.json`. UnsupportedError for a layer that metadata may not
+    name. `storage_options` apply to a URL.
     """
     place = _place(store, name or "", create=True, storage_options=storage_options)
     with place.store.declared(place.path, as_entries(storage_transformers)):
@@ -74,7 +73,7 @@ class _Place(StorePath):
 
 
 def _place(store: StoreLike, path: str, *, create: bool, storage_options: dict[str, Any] | None) -> _Place:
-    """A place in a store, with a `PerArray` over it."""
+    """Resolve a path in a store, with a `PerArray` over it."""
     opened = make_store_path(store, path=path, mode="a" if create else None, storage_options=storage_options)
     place = sync(opened)
     found = place.store

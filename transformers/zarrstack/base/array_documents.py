@@ -1,14 +1,14 @@
-"""`storage_transformers` in metadata documents: found, hidden and put back. No I/O.
+"""`storage_transformers` in metadata documents: parsing, hiding and restoring. No I/O.
 
-Source: Zarr v3.0 core specification, "Array metadata" and "Consolidated metadata" as zarr-python
-3.1.6 and 3.4.2 write it: a group's `zarr.json` may hold the documents of the nodes below it in
+Source: Zarr v3.0 core specification, "Array metadata", and "Consolidated metadata" as written by zarr-python
+3.1.6 and 3.4.2: a group's `zarr.json` may hold the documents of the nodes below it in
 `consolidated_metadata.metadata`, by path relative to the group.
 
-zarr-python 3.1.6 and 3.4.2 ignore the field in an array that is reached through its group, and would
-write chunks where shards are stored. Both refuse a document with an unknown member that must be
-understood, by whatever way they come to it; so each array with transformers gets such a member, the
-guard. Consolidated metadata that holds such a document makes the whole group unreadable there; these
-documents are therefore kept beside `metadata`, where zarr-python does not read them.
+zarr-python 3.1.6 and 3.4.2 ignore the field if the array is opened through its group, and would write chunks
+where shards are stored. Both always refuse a document with an unknown member that must be understood; each
+array with transformers therefore gets such a member, the guard. Consolidated metadata with a guarded document
+would make the whole group unreadable for them; these documents are stored beside `metadata`, where
+zarr-python does not read them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..core.paths import join
 
 FIELD: Final = "storage_transformers"
 GUARD: Final = "zarrstack.storage_transformers"
-"""The guard of an array; in consolidated metadata, where the documents of guarded arrays are."""
+"""The guard of an array. In consolidated metadata, the member that holds the documents of guarded arrays."""
 DOCUMENT: Final = "zarr.json"
 
 
@@ -35,12 +35,12 @@ def node_of(key: str) -> str | None:
 
 
 def key_of(path: str) -> str:
-    """Key of the document of a node."""
+    """Key of a node's document."""
     return join(path, DOCUMENT)
 
 
 def ancestors(key: str) -> Iterator[str]:
-    """Every path that a key may lie in, from the root down."""
+    """Every path that may contain a key, from the root down."""
     yield ""
     for place, letter in enumerate(key):
         if letter == "/":
@@ -48,7 +48,7 @@ def ancestors(key: str) -> Iterator[str]:
 
 
 def parse(data: bytes) -> JSONObject | None:
-    """A document, or None for what is no JSON object: zarr-python will say so in its own words."""
+    """Parse a document; None if it is not a JSON object, which zarr-python reports itself."""
     try:
         document = json.loads(data)
     except ValueError:
@@ -57,12 +57,12 @@ def parse(data: bytes) -> JSONObject | None:
 
 
 def is_array(document: JSONObject) -> bool:
-    """Whether this describes an array of Zarr v3."""
+    """Whether this document describes an array of Zarr v3."""
     return document.get("node_type") == "array" and document.get("zarr_format") == 3
 
 
 def entries_of(document: JSONObject, path: str) -> list[JSON]:
-    """The storage transformers that an array's document names; MetadataError when they are no list."""
+    """The storage transformers named by an array's document; MetadataError if they are not a list."""
     entries = document.get(FIELD) or []
     if not isinstance(entries, list):
         raise MetadataError(
@@ -80,7 +80,7 @@ def entries_of(document: JSONObject, path: str) -> list[JSON]:
 
 
 def without_transformers(document: JSONObject) -> bool:
-    """Hide field and guard of an array's document; whether it names transformers."""
+    """Remove field and guard from an array's document; return whether it named transformers."""
     named = bool(document.get(FIELD)) or GUARD in document
     document[FIELD] = []
     document.pop(GUARD, None)
@@ -88,7 +88,7 @@ def without_transformers(document: JSONObject) -> bool:
 
 
 def guarded(document: JSONObject) -> bool:
-    """Add the guard to an array's document if it names transformers; whether it does."""
+    """Add the guard to an array's document if it names transformers; return whether it does."""
     if not document.get(FIELD):
         return False
     document[GUARD] = {"must_understand": True}
@@ -96,7 +96,7 @@ def guarded(document: JSONObject) -> bool:
 
 
 def set_apart(group: JSONObject) -> bool:
-    """Take guarded arrays out of a group's consolidated metadata, to be kept beside it; whether any were."""
+    """Move guarded arrays out of a group's consolidated metadata; return whether there were any."""
     block = _consolidated(group)
     if block is None:
         return False
@@ -110,19 +110,19 @@ def set_apart(group: JSONObject) -> bool:
 
 
 def put_together(group: JSONObject) -> bool:
-    """Put guarded arrays back into a group's consolidated metadata; whether there were any."""
+    """Move guarded arrays back into a group's consolidated metadata; return whether there were any."""
     block = _consolidated(group)
     if block is None:
         return False
     apart = block.pop(GUARD, None)
-    if isinstance(apart, dict):  # sorted, since zarr-python loses siblings that do not follow each other
+    if isinstance(apart, dict):  # sorted: zarr-python loses siblings that are not adjacent
         block["metadata"] = dict(sorted({**block["metadata"], **apart}.items()))
     below = [put_together(each) for each in block["metadata"].values() if isinstance(each, dict)]
     return apart is not None or any(below)
 
 
 def arrays_in(document: JSONObject, path: str) -> Iterator[tuple[str, JSONObject]]:
-    """Path and document of the array this is, or of each array that this group has consolidated."""
+    """Path and document of this array, or of each array consolidated in this group."""
     if is_array(document):
         yield path, document
         return
@@ -133,6 +133,6 @@ def arrays_in(document: JSONObject, path: str) -> Iterator[tuple[str, JSONObject
 
 
 def _consolidated(group: JSONObject) -> dict[str, dict[str, JSON]] | None:
-    """The consolidated metadata of a group; None for none, or none that can be read."""
+    """The consolidated metadata of a group; None if missing or invalid."""
     block = group.get("consolidated_metadata")
     return block if isinstance(block, dict) and isinstance(block.get("metadata"), dict) else None

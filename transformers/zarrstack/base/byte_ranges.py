@@ -1,4 +1,4 @@
-"""A byte range, taken from a whole value: for layers whose values have to be read whole."""
+"""Byte ranges of whole values, for layers that must read values whole."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from zarr.core.buffer import Buffer
 
 
 def cut(value: Buffer, byte_range: ByteRequest | None) -> Buffer:
-    """The part of a value that a request names; what lies past its end is left out.
+    """Cut a byte range out of a value; bytes past its end are omitted.
 
-    As zarr 3.4.2's MemoryStore does it; that of 3.1.6 misreads a suffix longer than the value.
-    ValueError for what is no byte range.
+    Like zarr 3.4.2's MemoryStore; that of 3.1.6 misreads a suffix longer than the value. ValueError for an
+    unknown kind of range.
     """
     match byte_range:
         case None:

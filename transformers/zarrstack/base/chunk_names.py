@@ -1,11 +1,11 @@
-"""The full keys of one array's chunks: what `Sharding` and `Rekey` take for a chunk key.
+"""The full keys of one array's chunks, as used by `Sharding` and `Rekey`.
 
-A key is a chunk key only below the path of a known array, with exactly as many indexes as that
-array has axes, each without leading zeros. So groups and arrays may be called `c`, `0`, `c0` or
-`data`: nothing is guessed from how a key looks.
+A key is a chunk key only below the path of a known array, with exactly as many indexes as the array has axes,
+each without leading zeros. Groups and arrays may therefore be called `c`, `0`, `c0` or `data`: nothing is
+inferred from the form of a key.
 
-Facts: `default` and `v2` are in `core.keys`. `draft` is the chunk key of the 2022 draft of Zarr v3,
-`data/root/<path>/c0/1`, with `c0` for an array without axes, as zarr-python 2.18.7 writes it; the
+Facts: for `default` and `v2` see `core.grid.chunk_keys_v3`. `draft` is the chunk key of the 2022 draft of
+Zarr v3, `data/root/<path>/c0/1`, with `c0` for an array without axes, as zarr-python 2.18.7 writes it; the
 draft's text of May 2022 has no `root/` ("Storage keys", zarr-v3-core-draft-2022-05).
 """
 
@@ -20,23 +20,26 @@ from ..core.json_text import JSON, JSONObject, excerpt
 
 EncodingName: TypeAlias = Literal["default", "v2", "draft"]
 DRAFT_ROOT: Final = "data/root"
-"""Where zarr-python 2.18 keeps the chunks of a draft archive."""
+"""Folder of the chunks of a draft archive, as written by zarr-python 2.18."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkEncoding:
-    """How an archive names chunks: `default` and `v2` below the array, `draft` in a tree of their own."""
+    """The chunk key encoding of an archive.
+
+    Chunk keys of `default` and `v2` are below the array, those of `draft` in a separate tree.
+    """
 
     name: EncodingName
     separator: Separator
     root: str = ""
-    """Of `draft`: the folder of all chunks, `data/root` or `data`; "" for the others."""
+    """For `draft`, the folder of all chunks, `data/root` or `data`; otherwise ""."""
 
     @classmethod
     def from_json(cls, data: JSON) -> ChunkEncoding:
-        """Read a `chunk_key_encoding`, where `draft` has the member `root` (`data/root`) too.
+        """Parse a `chunk_key_encoding`; `draft` has the additional member `root` (`data/root`).
 
-        A bare name stands for its defaults. MetadataError for anything unknown: it would change keys.
+        A bare name stands for its defaults. MetadataError for unknown members, which could change keys.
         """
         if isinstance(data, ChunkEncoding):
             return data
@@ -58,7 +61,7 @@ class ChunkEncoding:
         return cls("draft", separator, check_path(root))
 
     def to_json(self) -> JSONObject:
-        """The inverse of `from_json`."""
+        """Serialise; the inverse of `from_json`."""
         configuration: JSONObject = {"separator": self.separator}
         if self.name == "draft":
             configuration["root"] = self.root
@@ -76,9 +79,10 @@ class ChunkNames:
     ndim: int
     encoding: ChunkEncoding
     folder: str = field(init=False)
-    """What all keys begin with, up to the last slash before the first index: `a/`, `a/c/`, `data/root/a/`."""
+    """Common folder of all keys, up to the last slash before the first index: `a/`, `a/c/`,
+    `data/root/a/`."""
     head: str = field(init=False)
-    """What stands between the folder and the first index: `c.`, `c` or nothing."""
+    """Text between the folder and the first index: `c.`, `c` or ""."""
 
     def __post_init__(self) -> None:
         check_path(self.path)
@@ -98,7 +102,7 @@ class ChunkNames:
 
     @property
     def region(self) -> str:
-        """The longest text that every chunk key begins with."""
+        """The longest common prefix of all chunk keys."""
         return self.folder + self.head
 
     def key(self, coordinates: tuple[int, ...]) -> str:
@@ -106,7 +110,7 @@ class ChunkNames:
         return self.folder + self.head + self._rest(coordinates)
 
     def coordinates(self, key: str) -> tuple[int, ...] | None:
-        """The chunk that a key names, or None if it names none of this array."""
+        """The coordinates of the chunk with this key; None if it is not a chunk key of this array."""
         if not key.startswith(self.folder + self.head):
             return None
         rest = key[len(self.folder) + len(self.head) :]
@@ -116,13 +120,13 @@ class ChunkNames:
 
     def _rest(self, coordinates: tuple[int, ...]) -> str:
         if self.ndim == 0:
-            # `c` is all of a 0-d default key; v2 and draft have the index 0 there.
+            # A 0-d default key is just `c`; v2 and draft append the index 0.
             return "" if self.encoding.name == "default" else "0"
         return self.encoding.separator.join(map(str, coordinates))
 
 
 def check_path(path: JSON) -> str:
-    """The path of a node if it is one: no empty part, `.` or `..`; UsageError otherwise."""
+    """Return a node's path; UsageError for an empty segment, `.` or `..`."""
     if not isinstance(path, str) or (path and {"", ".", ".."} & set(path.split("/"))):
         raise UsageError(
             "not a path within a store", found=excerpt(path), expected='"" or names joined by slashes'

@@ -1,4 +1,4 @@
-"""What lies under a layer: nothing yet, or stores one over the other."""
+"""The stores below a layer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.errors import UsageError
 
 
 class _Unbound:
-    """Stands where a layer has no store yet; whatever is asked of it says so."""
+    """The store of a layer that has none yet; any use raises a UsageError."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -30,11 +30,11 @@ class _Unbound:
 
 
 UNBOUND: Final = cast("Store", _Unbound())
-"""The store of a layer that has none yet."""
+"""The store of a layer without one."""
 
 
 def descend(store: Store, *, through: type[Store] = WrapperStore) -> Iterator[Store]:
-    """The store and the stores under it, from the array down; only stores of type `through` are opened."""
+    """A store and those below it, from the array down; only stores of type `through` are descended into."""
     yield store
     while isinstance(store, through):
         store = store._store  # type: ignore[attr-defined]  # noqa: SLF001
@@ -44,7 +44,7 @@ def descend(store: Store, *, through: type[Store] = WrapperStore) -> Iterator[St
 
 
 def serves_sync(store: Store) -> bool:
-    """Whether a store reads, writes and deletes without an event loop right now.
+    """Whether a store can currently read, write and delete without an event loop.
 
     The rule of zarr 3.4.2's private `_store_supports_sync_io`, which 3.1.6 does not have.
     """

@@ -1,7 +1,7 @@
-"""What a layer is apart from its store: a name and options, as Python, JSON and text.
+"""The description of a layer without its store: a name and options, as Python, JSON and text.
 
-The keyword arguments of a layer's constructor are remembered, so that a layer is shown, compared,
-pickled and written as JSON without a line of its own.
+The keyword arguments of a layer's constructor are recorded, so that layers can be shown, compared, pickled
+and written as JSON without further code.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from ..core.json_text import JSON, JSONObject
 
 
 class Described:
-    """Something made from a store and keyword options, which it remembers."""
+    """Base class of objects made from a store and keyword options, which it records."""
 
     name: ClassVar[str]
     """The name in `storage_transformers`, on the command line and in messages."""
     secrets: ClassVar[frozenset[str]] = frozenset()
-    """Options that are neither shown nor written as JSON, such as a key."""
+    """Options omitted from text and JSON, such as a key."""
     short: ClassVar[str] = ""
-    """The option that a bare value sets in text: with "events", `log:a.jsonl` is `Log(events="a.jsonl")`."""
+    """The option set by a bare value in text: with "events", `log:a.jsonl` is `Log(events="a.jsonl")`."""
 
     _options: dict[str, Any]
 
     def __new__(cls, store: Any = None, *more: Any, **options: Any) -> Self:
-        """An instance that remembers its options; `__init__` checks them."""
-        del store  # `__init__` takes it
+        """Create an instance that records its options; `__init__` checks them."""
+        del store  # used by `__init__`
         if more:
             raise TypeError(f"{cls.__name__}() takes options by keyword only, so that it can remember them")
         if not hasattr(cls, "name"):
@@ -41,20 +41,20 @@ class Described:
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The keyword arguments that make an equal layer. Override to give them in normal form."""
+        """The keyword arguments that make an equal layer; override to normalise them."""
         return self._options
 
     @property
     def configuration(self) -> JSONObject:
-        """The options as JSON; override it where an option is no JSON value as it stands."""
+        """The options as JSON; override if an option's value is not JSON."""
         return {name: value for name, value in self.options.items() if name not in self.secrets}
 
     def to_json(self) -> JSONObject:
-        """The layer as `storage_transformers` names it: `{"name": ..., "configuration": {...}}`.
+        """The layer as an entry of `storage_transformers`: `{"name": ..., "configuration": {...}}`.
 
         Source: Zarr v3.0 core specification, "Extension definition"
-        (https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html).
-        UsageError for an option that has no JSON form, such as a callback.
+        (https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html). UsageError for an option that has no
+        JSON form, such as a callback.
         """
         for option, value in self.configuration.items():
             try:
@@ -69,7 +69,7 @@ class Described:
 
     @classmethod
     def from_json(cls, data: JSONObject, store: Any = None) -> Self:
-        """The layer that `to_json` described, over `store`; UsageError for a wrong configuration."""
+        """Create a layer over `store` from `to_json`'s result; UsageError for an invalid configuration."""
         configuration = data.get("configuration", {})
         if not isinstance(configuration, dict):
             raise UsageError(
@@ -84,13 +84,13 @@ class Described:
         missing = sorted(name for name, may in optional.items() if not may and name not in configuration)
         if missing:
             raise UsageError(f"layer {cls.name!r} needs the option {missing[0]!r}")
-        make: Any = cls  # the constructor's options are the subclass's own
+        make: Any = cls  # the options differ by subclass
         layer: Self = make(store, **configuration)
         return layer
 
     @classmethod
     def option_names(cls) -> dict[str, bool]:
-        """The names of the constructor's options, and whether each may be left out."""
+        """The names of the constructor's options, and whether each is optional."""
         parameters = inspect.signature(cls.__init__).parameters.values()
         return {
             each.name: each.default is not each.empty for each in parameters if each.kind is each.KEYWORD_ONLY
@@ -98,10 +98,10 @@ class Described:
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """The layer, without a store, from the text after `name:` on a command line.
+        """Create a layer without a store from the text after `name:` on a command line.
 
-        `option=value:option=value`, where a first part without `=` is the value of the option
-        `short`. Values are JSON where they can be read as such (5, true, null), else text.
+        `option=value:option=value`, where a first part without `=` is the value of the option `short`. Values
+        are parsed as JSON if possible (5, true, null), otherwise they are text.
         """
         options: dict[str, Any] = {}
         for part in re.split(r":(?=[A-Za-z_]\w*=)", text) if text else ():

@@ -1,8 +1,8 @@
-"""A layer that does something around every operation: write it down, repeat it, slow it down.
+"""Base of layers that wrap every operation: to log, repeat or delay it.
 
-Each call is handed to the same method of the store below, so that what the store does at once
-(`set_if_not_exists`, `delete_dir`, a size without reading) stays one operation. Calls for many
-values or ranges are made of `get` and `set`: one operation for each.
+Each call is forwarded to the same method of the store below, so that operations the store performs natively
+(`set_if_not_exists`, `delete_dir`, a size without reading) remain one operation. Calls for several values or
+ranges become one `get` or `set` each.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ T = TypeVar("T")
 
 
 class Call(NamedTuple):
-    """One operation, before it is done."""
+    """An operation before it is performed."""
 
     operation: str
-    """The method of the store, such as "get"; its synchronous twin bears the same name."""
+    """The store's method, such as "get"; the synchronous variant has the same name."""
     key: str
     """The key, or the prefix of a listing or a removal."""
     part: ByteRequest | None = None
-    """The byte range asked for; None for the whole value."""
+    """The requested byte range; None for the whole value."""
     sent: int | None = None
-    """Bytes to be written; None for what writes no value."""
+    """Bytes to be written; None for operations that write no value."""
 
 
 class Around(StorageTransformer):
-    """Override `_run`, `_run_sync` and `_stream`; each does the operation, and what comes around it."""
+    """Base class; override `_run`, `_run_sync` and `_stream`, which wrap the operations."""
 
     async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
-        """The operation's result; `act()` does it, and may be called again."""
+        """Perform an operation with `act()`, which may be called repeatedly, and return its result."""
         return await act()
 
     def _run_sync(self, call: Call, act: Callable[[], T]) -> T:
-        """As `_run`, in a thread of its own."""
+        """Synchronous `_run`; blocks the calling thread."""
         return act()
 
     async def _stream(self, call: Call, begin: Callable[[], AsyncIterator[str]]) -> AsyncGenerator[str, None]:
-        """The keys or names of a listing; `begin()` starts it, and may be called again."""
+        """Yield the keys or names of a listing; `begin()` starts it, and may be called repeatedly."""
         async for name in begin():
             yield name
 
@@ -54,7 +54,7 @@ class Around(StorageTransformer):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The value or a range of it; None when the key is missing."""
+        """Return the value or a byte range of it; None if the key is missing."""
         return await self._run(
             Call("get", key, byte_range), partial(self._store.get, key, prototype, byte_range)
         )
@@ -65,13 +65,13 @@ class Around(StorageTransformer):
         await self._run(Call("set", key, None, size_of(value)), partial(self._store.set, key, value))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value where there is none, as surely as the store below does it."""
+        """Write a value if the key is missing, as atomically as the store below."""
         self._check_writable()
         act = partial(self._store.set_if_not_exists, key, value)
         await self._run(Call("set_if_not_exists", key, None, size_of(value)), act)
 
     async def delete(self, key: str) -> None:
-        """Remove a key; a missing one is no error."""
+        """Remove a key; a missing key is not an error."""
         self._check_writable()
         await self._run(Call("delete", key), partial(self._store.delete, key))
 
@@ -80,13 +80,13 @@ class Around(StorageTransformer):
         return await self._run(Call("exists", key), partial(self._store.exists, key))
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; FileNotFoundError when it is missing."""
+        """Length of the value in bytes; FileNotFoundError if the key is missing."""
         return await self._run(Call("getsize", key), partial(self._store.getsize, key))
 
     def get_sync(
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """As `get`, without an event loop (zarr 3.3+)."""
+        """Synchronous `get` (zarr 3.3+)."""
         below: Any = self._store
         prototype = default_buffer_prototype() if prototype is None else prototype
         act = partial(below.get_sync, key, prototype=prototype, byte_range=byte_range)
@@ -94,13 +94,13 @@ class Around(StorageTransformer):
         return value
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """As `set`, without an event loop (zarr 3.3+)."""
+        """Synchronous `set` (zarr 3.3+)."""
         self._check_writable()
         below: Any = self._store
         self._run_sync(Call("set", key, None, size_of(value)), partial(below.set_sync, key, value))
 
     def delete_sync(self, key: str) -> None:
-        """As `delete`, without an event loop (zarr 3.3+)."""
+        """Synchronous `delete` (zarr 3.3+)."""
         self._check_writable()
         below: Any = self._store
         self._run_sync(Call("delete", key), partial(below.delete_sync, key))
@@ -112,27 +112,27 @@ class Around(StorageTransformer):
         return self._stream(Call("list", ""), self._store.list)
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key that starts with this text."""
+        """Every key with this prefix."""
         return self._stream(Call("list_prefix", prefix), partial(self._store.list_prefix, prefix))
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names right below a path."""
+        """The names directly below a path."""
         return self._stream(Call("list_dir", prefix), partial(self._store.list_dir, prefix))
 
     async def is_empty(self, prefix: str) -> bool:
-        """Whether no key lies below a path."""
+        """Whether no key exists below a path."""
         return await self._run(Call("is_empty", prefix), partial(self._store.is_empty, prefix))
 
     async def getsize_prefix(self, prefix: str) -> int:
-        """Length in bytes of all values below a path."""
-        # zarr 3.1.6 takes a prefix without a slash for text that siblings may begin with too.
+        """Total length in bytes of all values below a path."""
+        # Without the slash, zarr 3.1.6 would also count siblings whose names start with the prefix.
         folder = prefix if prefix in {"", "/"} or prefix.endswith("/") else prefix + "/"
         return await self._run(Call("getsize_prefix", prefix), partial(self._store.getsize_prefix, folder))
 
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path."""
         self._check_writable()
-        # A LocalStore that is asked for "" removes its root, and cannot be cleared after that.
+        # `delete_dir("")` of a LocalStore removes its root, after which it cannot be cleared.
         act = partial(self._store.delete_dir, prefix) if prefix.strip("/") else self._store.clear
         await self._run(Call("delete_dir", prefix), act)
 
@@ -143,7 +143,7 @@ class Around(StorageTransformer):
 
 
 def size_of(value: Any) -> int | None:
-    """Bytes of a value; None for what the store below will refuse."""
+    """Length of a value in bytes; None for a value that the store below will refuse."""
     return len(value) if isinstance(value, Buffer) else None
 
 

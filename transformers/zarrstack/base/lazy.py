@@ -1,4 +1,4 @@
-"""Packages whose public names are loaded when somebody first asks for them.
+"""Lazy loading of a package's public names.
 
 Source: https://peps.python.org/pep-0562/ (`__getattr__` of a module).
 """
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def loader(package: str, homes: Mapping[str, str], names: dict[str, Any]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package: what it gives, it also puts into `names`, the package's globals.
+    """Return the `__getattr__` of a package, which caches results in `names`, the package's globals.
 
-    `homes` says in which module of the package each public name is defined. AttributeError for others.
+    `homes` maps each public name to the module of the package that defines it. AttributeError for others.
     """
 
     def load(name: str) -> Any:

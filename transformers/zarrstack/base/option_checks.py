@@ -1,4 +1,4 @@
-"""Checks of the options of a layer, each with an error that names layer and option."""
+"""Checks of layer options, with errors that name layer and option."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .description import Described
 
 
 def given(layer: Described, **options: Any) -> dict[str, Any]:
-    """Options in normal form: those that are not the constructor's defaults."""
+    """The options that differ from the constructor's defaults."""
     parameters = inspect.signature(type(layer).__init__).parameters
     return {name: value for name, value in options.items() if value != parameters[name].default}
 
@@ -26,7 +26,7 @@ def number(
     most: float = math.inf,
     whole: bool = False,
 ) -> Any:
-    """The value if it is a finite number within bounds, both included; UsageError otherwise."""
+    """Return a finite number within inclusive bounds; UsageError otherwise."""
     good = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
     if good and math.isfinite(value) and least <= value <= most:
         return value
@@ -35,14 +35,14 @@ def number(
 
 
 def either(layer: Described, option: str, value: Any, check: Callable[[Any], bool], expected: str) -> Any:
-    """The value if it is None or passes the check; UsageError otherwise."""
+    """Return a value that is None or passes the check; UsageError otherwise."""
     if value is None or check(value):
         return value
     raise unfit(layer, option, value, expected)
 
 
 def unfit(layer: Described, option: str, value: Any, expected: str) -> UsageError:
-    """The error for an option that is not as it should be."""
+    """The error for an invalid option."""
     return UsageError(
         f"layer {layer.name!r}: option {option!r} does not fit", found=repr(value), expected=expected
     )

@@ -1,7 +1,7 @@
-"""What installed packages registered under a name, and how it is loaded.
+"""Discovery and loading of entry points registered by installed packages.
 
-Facts: https://packaging.python.org/en/latest/specifications/entry-points/ (the file `entry_points.txt`
-beside an installed package's metadata, a section per group) and Python's `importlib.metadata`.
+Facts: https://packaging.python.org/en/latest/specifications/entry-points/ (the file `entry_points.txt` beside
+an installed package's metadata, a section per group) and Python's `importlib.metadata`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ T = TypeVar("T")
 
 _FILE: Final = "entry_points.txt"
 _METADATA: Final = (".dist-info", ".egg-info")
-"""How the directories of installed packages' metadata end, next to the packages themselves."""
+"""Suffixes of the metadata directories of installed packages, next to the packages themselves."""
 
 
 def registered(group: str) -> tuple[EntryPoint, ...]:
-    """What packages registered in a group, by name; nothing of it is loaded.
+    """The entry points of a group, sorted by name; none is loaded.
 
-    An editable and an ordinary install of one package list the same entry twice; it is given once.
+    An editable and an ordinary install of one package list the same entry twice; it is returned once.
     """
     if not _mentioned(group):
         return ()
@@ -37,11 +37,11 @@ def registered(group: str) -> tuple[EntryPoint, ...]:
 
 
 def load(points: Sequence[EntryPoint], kind: type[T], *, what: str, public: str, advice: str) -> type[T]:
-    """The class that is registered under one name.
+    """Load the class registered under one name.
 
-    `points` are all of that name, one or more. `kind` is what the class is to be a subclass of, `public`
-    that base's public name, `what` the word for it in messages; `advice` is for one that cannot be loaded.
-    UsageError where two packages use the name, or where what is registered is no such class.
+    `points` are all entry points with that name, at least one. `kind` is the required base class, `public`
+    its public name, `what` its name in messages; `advice` is for a class that cannot be loaded. UsageError if
+    two packages use the name, or if the entry is not such a class.
     """
     name = points[0].name
     if len(points) > 1:
@@ -53,7 +53,7 @@ def load(points: Sequence[EntryPoint], kind: type[T], *, what: str, public: str,
     place = points[0].value
     try:
         found = points[0].load()
-    except Exception as error:  # any module may stand behind an entry point
+    except Exception as error:  # importing a plug-in may raise anything
         raise UsageError(
             f"the {what} {name!r} cannot be loaded from {place}",
             found=f"{type(error).__name__}: {error}",
@@ -73,10 +73,10 @@ def load(points: Sequence[EntryPoint], kind: type[T], *, what: str, public: str,
 
 
 def _mentioned(group: str) -> bool:
-    """Whether some installed package may have registered something in a group; False is certain.
+    """Whether an installed package may have registered something in a group; False is certain.
 
-    Looking for the name costs a millisecond with a hundred packages; `importlib.metadata`, which parses
-    what all of them registered, costs twenty, most of it for loading it (Python 3.11).
+    Searching for the group's name takes a millisecond with a hundred packages; `importlib.metadata`, which
+    parses all their entry points, takes twenty, mostly for its import (Python 3.11).
     """
     if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if not _plain(finder)):
         return True
@@ -89,18 +89,18 @@ def _mentioned(group: str) -> bool:
         except OSError:
             continue
         if place.lower().rstrip(os.sep).endswith(".egg"):
-            return True  # a package that brings its metadata along
+            return True  # an egg contains its metadata
         for name in names:
             if name.lower().endswith(_METADATA):
                 try:
                     with open(os.path.join(place, name, _FILE), "rb") as file:
                         if wanted in file.read():
                             return True
-                except OSError:  # most register nothing
+                except OSError:  # most packages have no entry points
                     continue
     return False
 
 
 def _plain(finder: object) -> bool:
-    """Whether a finder looks for packages along `sys.path`, as Python itself does."""
+    """Whether a finder searches `sys.path`, as Python's default finder does."""
     return getattr(finder, "__module__", None) == "_frozen_importlib_external"

@@ -1,14 +1,14 @@
-"""Names and layers: which are registered, and stacks as JSON and as text.
+"""Registered layers by name, and stacks as JSON and as text.
 
-A package registers a layer as an entry point of the group `zarrstack.transformers`, under the
-layer's own name (source: https://packaging.python.org/en/latest/specifications/entry-points/):
+A package registers a layer as an entry point of the group `zarrstack.transformers`, under the layer's `name`
+(source: https://packaging.python.org/en/latest/specifications/entry-points/):
 
     [project.entry-points."zarrstack.transformers"]
     encrypt = "my_package:Encrypt"
 
-Nothing is imported before it is asked for by name. A stack as JSON is the list that an array's
-`storage_transformers` holds, from the array down to the store; as text it is what a command line
-takes: `retry,throttle:50MB/s,log:events.jsonl`.
+Layers are imported only when they are requested by name. A stack as JSON is the list in an array's
+`storage_transformers`, from the array down to the store; as text it is a command-line argument such as
+`retry,throttle:50MB/s,log:events.jsonl`.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ GROUP: Final = "zarrstack.transformers"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """One registered layer, for a listing."""
+    """A registered layer, as listed."""
 
     name: str
     place: str
     """Module and class, as in "zarrstack.layers.cache.layer:Cache"."""
     package: str
-    """The distribution that brings it, with its version."""
+    """The distribution that provides it, with its version."""
     summary: str
-    """First line of the layer's docstring; "" when it cannot be loaded."""
+    """First line of the layer's docstring; "" if it cannot be loaded."""
     problem: str | None
-    """Why it cannot be used; None when it can."""
+    """Why it cannot be used; None if it can."""
 
 
 def registered() -> tuple[Registered, ...]:
-    """Every registered layer, by name. Loads each; one that is broken says so in `problem`."""
+    """Every registered layer, by name. Loads each; `problem` reports a failure."""
     return tuple(_listed(name) for name in _names())
 
 
@@ -71,7 +71,7 @@ def _listed(name: str) -> Registered:
 
 @functools.cache
 def find(name: str) -> type[StorageTransformer]:
-    """The layer of this name; UsageError for an unknown one, and for one that cannot be loaded."""
+    """Return the layer class of this name; UsageError if it is unknown or cannot be loaded."""
     from .transformer import StorageTransformer
 
     points = _named(name)
@@ -99,16 +99,16 @@ def _named(name: str) -> tuple[EntryPoint, ...]:
 
 
 def layer_from_json(entry: JSON) -> StorageTransformer:
-    """The layer, without a store, of one entry: `{"name", "configuration"}`, or just the name."""
+    """Create a layer, without a store, from an entry: `{"name", "configuration"}`, or the name alone."""
     name, configuration = split_entry(entry)
     return find(name).from_json({"name": name, "configuration": configuration})
 
 
 def split_entry(entry: JSON) -> tuple[str, JSONObject]:
-    """Name and configuration of an entry; UsageError for what is no entry.
+    """Name and configuration of an entry; UsageError if it is invalid.
 
-    Source: Zarr v3.0 core specification, "Extension definition": an object with `name` and
-    optionally `configuration` and `must_understand`, or the name alone.
+    Source: Zarr v3.0 core specification, "Extension definition": an object with `name` and optionally
+    `configuration` and `must_understand`, or the name alone.
     """
     entry = {"name": entry} if isinstance(entry, str) else entry
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
@@ -126,19 +126,19 @@ def split_entry(entry: JSON) -> tuple[str, JSONObject]:
 
 
 def layers_from_json(entries: Iterable[JSON]) -> list[StorageTransformer]:
-    """The layers of a list as `storage_transformers` holds it, for `stack(store, *layers)`."""
+    """Create the layers of a `storage_transformers` list, for `stack(store, *layers)`."""
     return [layer_from_json(entry) for entry in entries]
 
 
 def stack_from_json(store: Store, entries: Sequence[JSON]) -> Store:
-    """The stack that `stack_to_json` described, over a store."""
+    """Create the stack described by `stack_to_json` over a store."""
     from .transformer import stack
 
     return stack(store, *layers_from_json(entries))
 
 
 def stack_to_json(store: Store) -> list[JSONObject]:
-    """The layers of a stack from the array down, without the store under them."""
+    """The layers of a stack from the array down, without the store below them."""
     from .descend import descend
     from .transformer import StorageTransformer
 
@@ -147,10 +147,10 @@ def stack_to_json(store: Store) -> list[JSONObject]:
 
 
 def parse_stack(text: str) -> list[StorageTransformer]:
-    """The layers of a command-line text, from the array down to the store, for `stack(store, *layers)`.
+    """Parse a command-line text into layers, from the array down, for `stack(store, *layers)`.
 
-    `name`, `name:value` and `name:option=value:option=value`, separated by commas; or JSON, which
-    can say everything: a list as in `storage_transformers`. UsageError says what does not fit.
+    `name`, `name:value` and `name:option=value:option=value`, separated by commas; or, for options that text
+    cannot express, JSON: a list as in `storage_transformers`. UsageError for invalid text.
     """
     if text.lstrip().startswith("["):
         try:

@@ -1,4 +1,4 @@
-"""A store from whatever zarr takes for one (`zarr.storage.StoreLike`): a path, a URL, a dictionary."""
+"""Stores from any `zarr.storage.StoreLike`: a path, a URL, a dictionary."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def store_of(given: StoreLike, storage_options: dict[str, Any] | None = None) -> Store:
-    """The store; `storage_options` go with a URL. UsageError for what is none, and for a path within one.
+    """Return the store; `storage_options` apply to a URL. UsageError if invalid, or a path within a store.
 
-    A path is not looked at before the store is used: zarr would make a directory there.
+    A path is not accessed before the store is used: zarr would create a directory there.
     """
     if isinstance(given, StorePath) and not given.path:
         given = given.store

@@ -1,7 +1,7 @@
-"""The contract every layer keeps, and `stack()`, which puts layers over a store.
+"""The contract of layers, and `stack()`, which puts layers over a store.
 
-A layer is a store that stands over another store. Write one by subclassing
-`StorageTransformer` and overriding what it changes:
+A layer is a store on top of another store. To write one, subclass `StorageTransformer` and override the
+methods that it changes:
 
     class Shout(StorageTransformer):
         name = "shout"
@@ -13,26 +13,26 @@ A layer is a store that stands over another store. Write one by subclassing
         async def get(self, key, prototype, byte_range=None): ...
         async def set(self, key, value): ...
 
-Which methods mean what:
+How the methods relate:
 
-- `get`, `set`, `delete` and `list_prefix` are the primitives. As inherited they hand the call
-  to the store below.
-- Every other data method is expressed through the layer's own primitives: a layer that
-  overrides only `get` and `set` is never passed by. Override one of them to do it better, for
-  instance to ask the store below for a size instead of reading the value.
-- The synchronous methods of zarr 3.3+ are absent (None). A layer that wants to serve the
-  fused codec pipeline writes `get_sync`, `set_sync` and `delete_sync`, all three; they are
-  offered while the store below can serve them too. A subclass that overrides `get`, `set` or
-  `delete` without its synchronous twin loses all three.
+- `get`, `set`, `delete` and `list_prefix` are the primitives. By default they forward the call to the store
+  below.
+- All other data methods use the layer's primitives: a layer that overrides only `get` and `set` is never
+  bypassed. Override them for efficiency, for instance to ask the store below for a size instead of reading
+  the value.
+- The synchronous methods of zarr 3.3+ are absent (None). A layer that supports the fused codec pipeline
+  defines `get_sync`, `set_sync` and `delete_sync`, all three; they are available if the store below supports
+  them too. A subclass that overrides `get`, `set` or `delete` without its synchronous variant loses all
+  three.
 
-zarr's own `WrapperStore` forwards `_get_many`, `_set_many`, `get_partial_values` and
-`set_if_not_exists` (3.1.6), `get_sync`, `set_sync`, `delete_sync` and `get_ranges` (3.4.2) past
-a layer's `get` and `set`. tests/zarrstack/base/test_every_method_is_decided.py walks the installed
-zarr and fails on a method that this module does not decide.
+zarr's `WrapperStore` forwards `_get_many`, `_set_many`, `get_partial_values` and `set_if_not_exists` (3.1.6),
+`get_sync`, `set_sync`, `delete_sync` and `get_ranges` (3.4.2) past a layer's `get` and `set`.
+tests/zarrstack/base/test_every_method_is_decided.py checks the installed zarr and fails on a method that this
+module does not handle.
 
-Options: the keyword arguments of the constructor are kept as `options`. Copies, equality,
-`repr`, pickling and JSON follow from them, so a layer need not write any of these. A layer
-that is made without a store waits for `stack()` to give it one.
+Options: the keyword arguments of the constructor are recorded as `options`, from which copies, equality,
+`repr`, pickling and JSON are derived; a layer need not implement any of these. A layer made without a store
+gets one from `stack()`.
 """
 
 from __future__ import annotations
@@ -59,21 +59,21 @@ SYNC_TWINS: Final[Mapping[str, str]] = {"get": "get_sync", "set": "set_sync", "d
 
 
 class StorageTransformer(Described, WrapperStore[Store]):
-    """A layer over a store; see the module for which methods to override.
+    """A layer over a store; the module's docstring lists the methods to override.
 
-    Subclasses set `name`, and take the store below first (None: not yet known) and options by
+    Subclasses set `name`; their constructors take the store below first (None: not yet known) and options by
     keyword only.
     """
 
     transparent: ClassVar[bool] = False
     """Whether each key that the layer lists names the same object as below, with the same bytes."""
     in_metadata: ClassVar[bool] = False
-    """Whether an array's metadata may name this layer. Anybody may have written that metadata: say
-    True only if no configuration makes the layer touch anything but the store below."""
+    """Whether an array's metadata may name this layer. Metadata is untrusted: set True only if no
+    configuration makes the layer access anything but the store below.
+    """
 
-    # Not inherited from WrapperStore, whose versions forward past `get`, `set` and `delete`.
-    # None is how a class says that it does not have an optional method: `isinstance(layer,
-    # SupportsGetSync)` is then False on every version.
+    # Not inherited from WrapperStore, whose versions bypass `get`, `set` and `delete`. None marks an optional
+    # method as absent: `isinstance(layer, SupportsGetSync)` is then False on every version.
     get_sync: ClassVar[Any] = None
     set_sync: ClassVar[Any] = None
     delete_sync: ClassVar[Any] = None
@@ -87,36 +87,36 @@ class StorageTransformer(Described, WrapperStore[Store]):
     def __init__(self, store: Store | None = None) -> None:
         super().__init__(UNBOUND if store is None else store)
 
-    # -- what the layer is -------------------------------------------------------------------
+    # -- description -------------------------------------------------------------------------
 
     @property
     def below(self) -> Store:
-        """The store under this layer."""
+        """The store below this layer."""
         return self._store
 
     def check_below(self, layer: StorageTransformer) -> str | None:
-        """Why `layer` may not lie under this one, at any depth; None when it may."""
+        """Why `layer` may not be below this one, at any depth; None if it may."""
         return None
 
     @classmethod
     def for_array(cls, configuration: JSONObject, path: str, document: JSONObject) -> Self:
-        """The layer, without a store, that the metadata of one array names.
+        """Create the layer, without a store, that the metadata of one array names.
 
-        `path` is the array's in the store ("" for the root), `document` its `zarr.json`. Keys that
-        the layer sees are whole: `path/c/0/0`. UsageError where configuration and array do not fit.
+        `path` is the array's path in the store ("" for the root), `document` its `zarr.json`. The layer sees
+        full keys: `path/c/0/0`. UsageError if the configuration does not suit the array.
         """
         return cls.from_json({"name": cls.name, "configuration": configuration})
 
     def check_change(self, old: JSONObject, new: JSONObject) -> str | None:
-        """Why this layer cannot follow its array from one `zarr.json` to another; None when it can.
+        """Why this layer cannot follow its array from one `zarr.json` to another; None if it can.
 
-        Asked before the new document is written. zarr-python deletes the chunks outside a smaller
-        shape before that, so a layer should be able to follow every smaller shape.
+        Called before the new document is written. zarr-python deletes the chunks outside a smaller shape
+        before that, so a layer should support every smaller shape.
         """
         return None
 
     def inner(self, kind: type[LayerType]) -> LayerType | None:
-        """The first store of this type from here down, this one included; None if there is none."""
+        """The first store of this type from this layer down, including this one; None if there is none."""
         return next((store for store in descend(self) if isinstance(store, kind)), None)
 
     def __repr__(self) -> str:
@@ -142,7 +142,7 @@ class StorageTransformer(Described, WrapperStore[Store]):
     # -- copies ------------------------------------------------------------------------------
 
     def bind(self, store: Store) -> Self:
-        """This layer, given its store; UsageError when it has one already."""
+        """Set the store of this layer and return it; UsageError if it has one already."""
         if self._store is not UNBOUND:
             raise UsageError(
                 f"layer {self.name!r} has a store already",
@@ -155,7 +155,7 @@ class StorageTransformer(Described, WrapperStore[Store]):
     def _with_store(self, store: Store) -> Self:
         """This layer over another view of the same data, such as a read-only copy.
 
-        Everything but the store below is shared: statistics, caches and limits count for both.
+        Everything but the store below is shared, including statistics, caches and limits.
         """
         layer = object.__new__(type(self))
         layer.__dict__.update(self.__dict__)
@@ -167,32 +167,32 @@ class StorageTransformer(Described, WrapperStore[Store]):
         return self if below is self._store else self._with_store(below)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # State such as locks and statistics is made anew where the layer arrives.
+        # Locks, statistics and other state are recreated on unpickling.
         return (_rebuild, (type(self), None if self._store is UNBOUND else self._store, dict(self.options)))
 
     @classmethod
     async def open(cls, store_cls: Any, *args: Any, **kwargs: Any) -> Self:
-        """An open layer over `store_cls(*args, **kwargs)`, or, given a store, over it with options."""
+        """Open a layer over `store_cls(*args, **kwargs)`, or over a given store with options."""
         if isinstance(store_cls, Store):
             layer = cls(store_cls, **kwargs)
             await layer._ensure_open()
             return layer
         return await super().open(store_cls, *args, **kwargs)
 
-    # -- what the store below decides ----------------------------------------------------------
+    # -- delegated to the store below ------------------------------------------------------------
 
     def _check_writable(self) -> None:
-        # WrapperStore asks the store below, past a layer that is read-only itself.
+        # WrapperStore checks only the store below, ignoring a layer that is itself read-only.
         Store._check_writable(self)  # noqa: SLF001
 
     @property
     def supports_consolidated_metadata(self) -> bool:
-        """As the store below; WrapperStore forgets to ask it."""
+        """As the store below; WrapperStore does not forward this."""
         return self._store.supports_consolidated_metadata
 
     @property
     def _supports_sync_io(self) -> bool:
-        """Whether the layer wrote the synchronous methods, and the store below can serve them."""
+        """Whether the layer defines the synchronous methods, and the store below supports them."""
         written = all(getattr(type(self), twin) is not None for twin in SYNC_TWINS.values())
         return written and serves_sync(self._store)
 
@@ -201,7 +201,7 @@ class StorageTransformer(Described, WrapperStore[Store]):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """The value or a range of it; None when the key is missing."""
+        """Return the value or a byte range of it; None if the key is missing."""
         return await self._store.get(key, prototype, byte_range)
 
     async def set(self, key: str, value: Buffer) -> None:
@@ -210,12 +210,12 @@ class StorageTransformer(Described, WrapperStore[Store]):
         await self._store.set(key, value)
 
     async def delete(self, key: str) -> None:
-        """Remove a key; a missing one is no error."""
+        """Remove a key; a missing key is not an error."""
         self._check_writable()
         await self._store.delete(key)
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key that starts with this text."""
+        """Every key with this prefix."""
         return self._store.list_prefix(prefix)
 
     # -- everything else, through the primitives ------------------------------------------------
@@ -223,13 +223,13 @@ class StorageTransformer(Described, WrapperStore[Store]):
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> Values:
-        """Values or ranges in the order asked for, each by `get`."""
+        """Values or ranges in the requested order, with `get`."""
         return await asyncio.gather(*(self.get(key, prototype, part) for key, part in key_ranges))
 
     async def _get_many(
         self, requests: Iterable[tuple[str, BufferPrototype, ByteRequest | None]]
     ) -> AsyncGenerator[tuple[str, Buffer | None], None]:
-        """Key and value of each request, by `get`."""
+        """Key and value of each request, with `get`."""
         for key, prototype, part in requests:
             yield key, await self.get(key, prototype, part)
 
@@ -241,9 +241,9 @@ class StorageTransformer(Described, WrapperStore[Store]):
         prototype: BufferPrototype,
         **limits: Any,
     ) -> AsyncIterator[Sequence[tuple[int, Buffer | None]]]:
-        """Batches of (place in `byte_ranges`, bytes), by `get`; neighbours are read as one (zarr 3.3+).
+        """Batches of (index in `byte_ranges`, bytes), with `get`; adjacent ranges share a read (zarr 3.3+).
 
-        An exception group with FileNotFoundError when the key is missing.
+        Raises an exception group with FileNotFoundError if the key is missing.
         """
         given = {name: value for name, value in limits.items() if value is not None}
         merged = getattr(Store, "get_ranges", None)
@@ -264,7 +264,7 @@ class StorageTransformer(Described, WrapperStore[Store]):
         prototype: BufferPrototype,
         **limits: Any,
     ) -> Sequence[tuple[int, Buffer | None]]:
-        """As `get_ranges`, by the layer's `get_sync`; TypeError where the layer has none."""
+        """Synchronous `get_ranges`, with the layer's `get_sync`; TypeError if the layer has none."""
         merged = getattr(Store, "get_ranges_sync", None)
         if merged is None or not self._supports_sync_io:
             raise TypeError(f"layer {self.name!r} cannot read synchronously here")
@@ -274,37 +274,37 @@ class StorageTransformer(Described, WrapperStore[Store]):
         return batches
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value, by `get` of the whole value: a range of nothing is an error."""
+        """Whether the key has a value, with `get` of the whole value: an empty range is an error."""
         return await self.get(key, default_buffer_prototype()) is not None
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes, by `get`; FileNotFoundError when it is missing."""
+        """Length of the value in bytes, with `get`; FileNotFoundError if the key is missing."""
         value = await self.get(key, default_buffer_prototype())
         if value is None:
             raise FileNotFoundError(key)
         return len(value)
 
     async def getsize_prefix(self, prefix: str) -> int:
-        """Length in bytes of all values below a path, by `list_prefix` and `getsize`."""
+        """Total length in bytes of all values below a path, with `list_prefix` and `getsize`."""
         keys = [key async for key in self.list_prefix(_folder(prefix))]
         return sum(await asyncio.gather(*(self.getsize(key) for key in keys)))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
-        """Write a value where there is none, by `exists` and `set`: two writers may both find none."""
+        """Write a value if the key is missing, with `exists` and `set`; not atomic."""
         self._check_writable()
         if not await self.exists(key):
             await self.set(key, value)
 
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
-        """Write several values, by `set`."""
+        """Write several values, with `set`."""
         await asyncio.gather(*(self.set(key, value) for key, value in values))
 
     def list(self) -> AsyncIterator[str]:
-        """Every key; by `list_prefix` where the layer has its own."""
+        """Every key; with `list_prefix` if the layer overrides it."""
         return self.list_prefix("") if self._lists_itself else self._store.list()
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names right below a path, each once; by `list_prefix` where the layer has its own."""
+        """The distinct names directly below a path; with `list_prefix` if the layer overrides it."""
         return self._list_dir(prefix) if self._lists_itself else self._store.list_dir(prefix)
 
     async def _list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
@@ -321,22 +321,21 @@ class StorageTransformer(Described, WrapperStore[Store]):
         return type(self).list_prefix is not StorageTransformer.list_prefix
 
     async def is_empty(self, prefix: str) -> bool:
-        """Whether no key lies below a path, by `list_prefix`."""
+        """Whether no key exists below a path, with `list_prefix`."""
         async for _ in self.list_prefix(_folder(prefix)):
             return False
         return True
 
     async def clear(self) -> None:
-        """Remove everything, by `delete_dir`."""
+        """Remove everything, with `delete_dir`."""
         self._check_writable()
         await self.delete_dir("")
 
     async def delete_dir(self, prefix: str) -> None:
-        """Remove every key below a path, by `list_prefix` and `delete`.
+        """Remove every key below a path, with `list_prefix` and `delete`.
 
-        A local store keeps the empty folders, and zarr would take them for broken nodes. Where
-        listings are those of the store below, and nothing is left in them, the store below is asked
-        to remove the folder as well.
+        A local store keeps empty folders, which zarr would take for broken nodes. If the layer does not
+        override listings and the folder is empty, the store below also removes the folder.
         """
         self._check_writable()
         folder = _folder(prefix)
@@ -353,14 +352,14 @@ class StorageTransformer(Described, WrapperStore[Store]):
 def stack(
     store: StoreLike, *layers: StorageTransformer, storage_options: dict[str, Any] | None = None
 ) -> Store:
-    """The store with layers over it, given from the array down to the store.
+    """Put layers over a store, given from the array down, and return the topmost.
 
-    `store` is whatever zarr takes for one: a store, path, URL (with `storage_options`) or dictionary.
+    `store` is anything that zarr accepts as one: a store, path, URL (with `storage_options`) or dictionary.
 
-    `stack(store, Log(), Cache())` logs what the array asks for; the cache answers what it can, and
-    only the rest reaches `store`. The layers are those objects themselves, bound to their stores,
-    so that `log.summary()` keeps working. UsageError, with the reason, for an order that a layer
-    says is wrong, and for a layer that has a store already. After any error no layer is bound.
+    `stack(store, Log(), Cache())` logs the array's requests; the cache answers those it can, and only the
+    others reach `store`. The layers are bound to their stores, not copied, so `log.summary()` continues to
+    work. UsageError, with the reason, for an order that a layer refuses, and for a layer that has a store
+    already. After any error no layer is bound.
     """
     bottom = store_of(store, storage_options)
     for place, layer in enumerate(layers):

@@ -1,4 +1,4 @@
-"""The time as layers see it, so that tests and simulations can give them another."""
+"""The time source of layers, replaceable in tests and simulations."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import time
 
 
 class Clock:
-    """The machine's clock. A subclass with other methods makes time pass as a test wants it to."""
+    """The system clock; a subclass can control time in tests."""
 
     now = staticmethod(time.perf_counter)
-    """Seconds since some moment; never goes backwards."""
+    """Monotonic time in seconds since an arbitrary origin."""
     wall = staticmethod(time.time)
-    """Seconds since 1970, for events that are read by people and other programs."""
+    """Seconds since 1970, for timestamps in events."""
 
     async def sleep(self, seconds: float) -> None:
-        """Let others of this event loop go on for some seconds."""
+        """Suspend this task for some seconds."""
         await asyncio.sleep(seconds)
 
     def sleep_sync(self, seconds: float) -> None:
-        """Let this thread rest for some seconds."""
+        """Block this thread for some seconds."""
         time.sleep(seconds)
 
     def __eq__(self, other: object) -> bool:

@@ -1,7 +1,7 @@
-"""Locks on open files between processes, where the system has `flock`: not on Windows.
+"""Locks on open files between processes, on systems with `flock`: not on Windows.
 
-The system lets go of them by itself when the process ends. `HERE` says whether there are any; without,
-nothing is locked, and whoever needs to must refuse.
+The system releases them when the process ends. `HERE` is whether they are available; without them, nothing is
+locked, and callers that depend on locks must refuse.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if sys.platform != "win32":
 
 
 def alone(fd: int, *, wait: bool = True) -> None:
-    """Hold a file as the only one; BlockingIOError without `wait` where another process has it."""
+    """Lock a file exclusively; without `wait`, BlockingIOError if another process has it locked."""
     if sys.platform != "win32":
         fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def is_held(fd: int) -> bool:
-    """Whether another process holds a file as the only one; a process that begins to may be disturbed."""
+    """Whether another process holds an exclusive lock; may briefly interfere with one acquiring it."""
     if sys.platform != "win32":
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -33,12 +33,12 @@ def is_held(fd: int) -> bool:
 
 
 def together(fd: int) -> None:
-    """Hold a file together with others."""
+    """Lock a file shared."""
     if sys.platform != "win32":
         fcntl.flock(fd, fcntl.LOCK_SH)
 
 
 def release(fd: int) -> None:
-    """Let a file go."""
+    """Release the lock."""
     if sys.platform != "win32":
         fcntl.flock(fd, fcntl.LOCK_UN)

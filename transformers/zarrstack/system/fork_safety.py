@@ -1,6 +1,6 @@
-"""What a forked child must not inherit: places, turns and locks that threads of its parent hold.
+"""Reset of state that a forked child must not inherit, such as locks held by its parent's threads.
 
-Only those threads would give them back, and they do not run in the child.
+Only those threads would release them, and they do not run in the child.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from weakref import WeakSet
 
 
 class Forgetful(Protocol):
-    """Something with state that belongs to one process."""
+    """An object with state that belongs to one process."""
 
     def after_fork(self) -> None:
-        """In the child: begin as if nobody had used it."""
+        """Reset to an unused state, in the child."""
 
 
 _alive: WeakSet[Forgetful] = WeakSet()
 
 
 def forget_in_children(thing: Forgetful) -> None:
-    """Have `after_fork` called in every child that is forked as long as the thing lives."""
+    """Call the object's `after_fork` in every forked child, as long as the object lives."""
     _alive.add(thing)
 
 

@@ -1,4 +1,4 @@
-"""What limits a rate, for any number of threads and event loops: a bucket of tokens and a gate."""
+"""Rate and concurrency limits, across threads and event loops: a token bucket and a gate."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from .fork_safety import forget_in_children
 
 
 class Bucket:
-    """Tokens that flow in at a rate, up to what flows in within `burst` seconds.
+    """A token bucket that fills at a rate, up to the tokens of `burst` seconds.
 
-    Whoever takes tokens that are not there yet waits until they are, in the order of taking.
+    Callers that take more tokens than available wait for them, in the order of taking.
     """
 
     def __init__(self, rate: float, burst: float, clock: Clock) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
         self._guard = threading.Lock()
-        # The moment until which all that was taken is paid for; in the past when tokens lie ready.
+        # Time until which all tokens taken are paid for; in the past if tokens are available.
         self._paid = clock.now() - burst
         forget_in_children(self)
 
     def after_fork(self) -> None:
-        """A child goes on from what its parent had taken, with a lock of its own."""
+        """Replace the lock in a forked child, which keeps the bucket's level."""
         self._guard = threading.Lock()
 
     def take(self, amount: float) -> float:
-        """Take tokens; the seconds to wait until they are there."""
+        """Take tokens; return the seconds to wait until they are available."""
         with self._guard:
             now = self._clock.now()
             self._paid = max(self._paid, now - self._burst) + amount / self._rate
             return max(0.0, self._paid - now)
 
     def give_back(self, amount: float) -> None:
-        """Undo a `take` whose waiting was broken off."""
+        """Undo a `take` whose wait was cancelled."""
         with self._guard:
             self._paid -= amount / self._rate
 
 
 class Gate:
-    """At most so many inside, first come, first served."""
+    """Limits the number of concurrent holders; first come, first served."""
 
     def __init__(self, places: int) -> None:
         self._places = places
@@ -50,36 +50,36 @@ class Gate:
         forget_in_children(self)
 
     def after_fork(self) -> None:
-        """In a child nobody is inside: whoever was is a thread of the parent."""
+        """Free all places in a forked child: their holders are threads of the parent."""
         self._free = self._places
         self._guard = threading.Lock()
         self._waiting: deque[Future[None]] = deque()
 
     async def enter(self) -> None:
-        """Come in, or wait for a place without holding up the event loop."""
+        """Take a place, waiting for one without blocking the event loop."""
         turn = self._queue()
         if turn is not None:
             try:
                 await asyncio.wrap_future(turn)
             except BaseException:
-                # A place may have been given in the moment in which we were cancelled.
+                # A place may have been granted at the moment of cancellation.
                 if not turn.cancel():
                     self.leave()
                 raise
 
     def enter_sync(self) -> None:
-        """Come in, or wait for a place in this thread."""
+        """Take a place, blocking this thread until there is one."""
         turn = self._queue()
         if turn is not None:
             try:
                 turn.result()
-            except BaseException:  # an interrupt from the keyboard
+            except BaseException:  # KeyboardInterrupt, for example
                 if not turn.cancel():
                     self.leave()
                 raise
 
     def leave(self) -> None:
-        """Give the place to whoever waits longest."""
+        """Release the place to the longest waiter."""
         with self._guard:
             while self._waiting:
                 turn = self._waiting.popleft()
@@ -88,11 +88,11 @@ class Gate:
             else:
                 self._free += 1
                 return
-        # Outside the guard: this runs what waits for the future.
+        # Outside the guard: this runs callbacks of the future.
         turn.set_result(None)
 
     def _queue(self) -> Future[None] | None:
-        """A turn to wait for; None when there was a place at once."""
+        """Return a future to wait for; None if a place was free."""
         with self._guard:
             if self._free > 0:
                 self._free -= 1

@@ -1,18 +1,18 @@
-"""Which errors may pass if one only waits: asked of the store, else read from the error.
+"""Classification of transient errors, from the store's verdict or from the error itself.
 
-Errors are recognised by what they carry (an HTTP status, an error code, an errno) and by the
-names of their classes, so that no client library is imported to know its errors. Sources:
+Errors are recognised by their data (an HTTP status, an error code, an errno) and by class name, without
+importing client libraries. Sources:
 
-- HTTP status: RFC 9110, section 15 (https://www.rfc-editor.org/rfc/rfc9110#section-15), and
-  RFC 6585, section 4, for 429.
+- HTTP status: RFC 9110, section 15 (https://www.rfc-editor.org/rfc/rfc9110#section-15), and RFC 6585, section
+  4, for 429.
 - Error codes of S3 and of AWS services: boto3's guide, "Standard retry mode"
-  (https://boto3.amazonaws.com/v1/documentation/api/latest/guide/retries.html), and the S3 API
-  reference, "Error responses".
-- s3fs makes OSErrors of botocore's and keeps the original as their cause: 500 becomes EREMOTEIO,
-  503 EBUSY (s3fs/errors.py). gcsfs raises HttpError with `code`; adlfs passes azure-core's
-  HttpResponseError on, with `status_code`; aiohttp's ClientResponseError has `status`.
-- obstore 0.12 says both in words only: "Server returned non-2xx status code: 503 Service Unavailable", and
-  "HTTP error: error sending request" where there was no answer.
+  (https://boto3.amazonaws.com/v1/documentation/api/latest/guide/retries.html), and the S3 API reference,
+  "Error responses".
+- s3fs translates botocore's errors to OSErrors and keeps the original as their cause: 500 becomes EREMOTEIO,
+  503 EBUSY (s3fs/errors.py). gcsfs raises HttpError with `code`; adlfs passes on azure-core's
+  HttpResponseError, with `status_code`; aiohttp's ClientResponseError has `status`.
+- obstore 0.12 has both only in the message: "Server returned non-2xx status code: 503 Service Unavailable",
+  and "HTTP error: error sending request" if there was no response.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from typing import Any, Final, Literal
 
 STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Answers of a server that may be another one soon."""
+"""Statuses that may change on a later attempt."""
 
 CODES: Final = frozenset({
     "BandwidthLimitExceeded", "InternalError", "LimitExceededException", "OperationAborted",
@@ -33,14 +33,14 @@ CODES: Final = frozenset({
     "ServerBusy", "ServiceUnavailable", "SlowDown", "ThrottledException", "Throttling",
     "ThrottlingException", "TooManyRequests", "TooManyRequestsException", "TransactionInProgressException",
 })  # fmt: skip
-"""Error codes that say the same in words."""
+"""Error codes with the same meaning."""
 
 THROTTLED_STATUS: Final = frozenset({429, 503})
 THROTTLED_CODES: Final = CODES - {
     "InternalError", "OperationAborted", "RequestTimeout", "RequestTimeoutException",
     "TransactionInProgressException",
 }  # fmt: skip
-"""Those of them that ask for fewer requests: S3's `SlowDown` has status 503, Google's answer is 429."""
+"""Those that ask for fewer requests: S3's `SlowDown` has status 503, Google responds with 429."""
 
 _ERRNO_NAMES: Final = (
     "EAGAIN", "EBUSY", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EHOSTDOWN", "EHOSTUNREACH", "EINTR",
@@ -48,7 +48,7 @@ _ERRNO_NAMES: Final = (
     "ESHUTDOWN", "ESTALE", "ETIMEDOUT",
 )  # fmt: skip
 ERRNOS: Final = frozenset(getattr(errno, name) for name in _ERRNO_NAMES if hasattr(errno, name))
-"""Errors of the operating system that come from a network or from a shortage of the moment."""
+"""OS errors caused by the network or by a temporary shortage."""
 
 CLASSES: Final = {
     "aiohttp": {"ClientConnectionError", "ClientPayloadError"},
@@ -62,39 +62,39 @@ CLASSES: Final = {
     "requests": {"ChunkedEncodingError", "ConnectionError", "Timeout"},
     "urllib3": {"IncompleteRead", "NewConnectionError", "ProtocolError", "TimeoutError"},
 }  # fmt: skip
-"""Classes of broken and timed-out connections by the package that has them."""
+"""Classes of broken and timed-out connections, by package."""
 NOT_CLASSES: Final = {
     "aiohttp": {"ClientConnectorCertificateError", "ClientConnectorSSLError", "ServerFingerprintMismatch"},
     "botocore": {"ProxyConnectionError", "SSLError"},
     "requests": {"SSLError"},
     "urllib3": {"SSLError"},
 }
-"""Their subclasses that will fail again: a certificate does not become valid by waiting."""
+"""Their permanent subclasses: an invalid certificate does not become valid by waiting."""
 
 _IN_WORDS: Final = re.compile(r"status code: ([0-9]{3})\b")
 _NO_ANSWER: Final = "HTTP error:"
-"""What obstore's errors say."""
+"""Patterns of obstore's messages."""
 
 NOT_FOUND: Final = frozenset({"NoSuchKey", "NoSuchBucket", "NotFound", "BlobNotFound", "ContainerNotFound"})
 _MISSING: Final = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
 
 
 def is_not_found(error: BaseException) -> bool:
-    """Whether the error says that something is not there; such a one is never retried."""
+    """Whether the error means that something does not exist; such errors are never retried."""
     if isinstance(error, BaseExceptionGroup):
         return any(is_not_found(each) for each in error.exceptions)
     return isinstance(error, KeyError) or _verdict(error) == "missing"
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether the operation may succeed if it is repeated after a while."""
+    """Whether the operation may succeed if repeated later."""
     if isinstance(error, BaseExceptionGroup):
         return all(may_pass(each) for each in error.exceptions)
     return _verdict(error) == "passes"
 
 
 def is_throttled(error: BaseException) -> bool:
-    """Whether the store says that it is asked too much."""
+    """Whether the store reports too many requests."""
     if isinstance(error, BaseExceptionGroup):
         return any(is_throttled(each) for each in error.exceptions)
     return any(
@@ -103,7 +103,7 @@ def is_throttled(error: BaseException) -> bool:
 
 
 def wanted_wait(error: BaseException) -> float:
-    """Seconds that the server asked for with `Retry-After`; 0 when it did not, or gave a date.
+    """Seconds requested by the server with `Retry-After`; 0 if absent or given as a date.
 
     Source: RFC 9110, section 10.2.3.
     """
@@ -123,7 +123,7 @@ Verdict = Literal["missing", "stays", "passes"]
 
 
 def _verdict(error: BaseException) -> Verdict | None:
-    """What the error says of itself, else what the one says that it was raised from."""
+    """The verdict of the error, or of the first of its causes that has one."""
     return next((found for each in _with_causes(error) if (found := _own_verdict(each)) is not None), None)
 
 
@@ -141,12 +141,12 @@ def _own_verdict(error: BaseException) -> Verdict | None:
         return "passes"
     if isinstance(error, socket.gaierror):
         return "passes" if error.errno == socket.EAI_AGAIN else "stays"
-    # Any other errno may be a library's translation: what it was raised from knows better.
+    # Any other errno may be a library's translation: the cause is more reliable.
     return "passes" if isinstance(error, OSError) and error.errno in ERRNOS else None
 
 
 def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what it was raised from."""
+    """The error and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -155,8 +155,8 @@ def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status that an error carries, wherever its library puts it."""
-    # One after the other: aiohttp's `code` warns that it is deprecated, beside its `status`.
+    """The HTTP status that an error carries, wherever its library stores it."""
+    # In this order: aiohttp's `code` raises a deprecation warning, its `status` does not.
     for found in _places(error):
         text = str(found) if isinstance(found, int | str) and not isinstance(found, bool) else ""
         if len(text) == 3 and text.isdigit():
@@ -179,7 +179,7 @@ def _of_obstore(error: BaseException) -> bool:
 
 
 def _code(error: BaseException) -> str | None:
-    """The error code in words: botocore's `response["Error"]["Code"]`, azure-core's `error_code`."""
+    """The textual error code: botocore's `response["Error"]["Code"]`, azure-core's `error_code`."""
     response = getattr(error, "response", None)
     if isinstance(response, dict) and isinstance(response.get("Error"), dict):
         code = response["Error"].get("Code")

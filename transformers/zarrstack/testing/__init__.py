@@ -1,4 +1,4 @@
-"""The conformance suite of layers: for ours, for yours, and for any stack of them."""
+"""The conformance suite of layers and stacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random operations on a store, and what each means on a dictionary."""
+"""Random store operations, and their results on a dictionary as the model."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ KEYS: Final = (
     "0/c/c/0/0",
     "data/root/a/c0",
 )
-"""Names that mislead: arrays and groups called `c`, `0` or `data`, and one name at the start of another."""
+"""Ambiguous names: arrays and groups called `c`, `0` or `data`, and names that are prefixes of others."""
 
 PROTOTYPE = default_buffer_prototype()
 
 
 def operations(keys: Sequence[str], *, most: int = 40) -> st.SearchStrategy[list[Operation]]:
-    """Sequences of operations over a few of these keys, and at last a look at each.
+    """Sequences of operations on a few of these keys, followed by reads of all keys.
 
-    A few, and often neighbours, so that an operation meets what another has left.
+    Few and often adjacent keys, so that operations affect each other.
     """
     some = st.lists(st.sampled_from(keys), min_size=1, max_size=5, unique=True)
     neighbours = st.integers(0, len(keys) - 1).map(lambda start: keys[start : start + 5])
@@ -83,7 +83,7 @@ def _over(keys: Sequence[str], most: int) -> st.SearchStrategy[list[Operation]]:
         "list_prefix": (folder,),
         "list_dir": (path,),
     }
-    # Much has to be written for the rest to mean something.
+    # Frequent writes, so that the other operations have something to act on.
     names = [*arguments, "set", "set", "_set_many", "_set_many", "delete_dir", "delete_dir"]
     one_of = st.sampled_from(names).flatmap(lambda name: st.tuples(st.just(name), *arguments[name]))
     look: list[Operation] = [("list",), *(("get", key, None) for key in keys)]
@@ -95,7 +95,7 @@ def _items(values: dict[str, bytes]) -> tuple[tuple[str, bytes], ...]:
 
 
 def expected(model: dict[str, bytes], operation: Operation) -> Any:
-    """What the operation gives on a dictionary, which it changes."""
+    """Apply an operation to a dictionary and return its result."""
     match operation:
         case ("set" | "set_sync", key, value):
             model[key] = value
@@ -139,7 +139,7 @@ def expected(model: dict[str, bytes], operation: Operation) -> Any:
 
 
 async def perform(store: Store, operation: Operation) -> Any:
-    """What the operation gives on a store, in the same terms."""
+    """Apply an operation to a store and return its result in the same form."""
     name, *rest = operation
     blocking: Any = store if name.endswith("_sync") and serves_sync(store) else None
     match operation:
@@ -188,7 +188,7 @@ async def perform(store: Store, operation: Operation) -> Any:
 
 
 async def _ranges(store: Any, key: str, parts: tuple[ByteRequest | None, ...]) -> Any:
-    if not hasattr(store, "get_ranges"):  # zarr before 3.3, and no layer
+    if not hasattr(store, "get_ranges"):  # zarr before 3.3, without a layer
         parts_of_key = [(key, part) for part in parts]
         values = await store.get_partial_values(PROTOTYPE, parts_of_key)
         return FileNotFoundError if values[0] is None else [_bytes(value) for value in values]

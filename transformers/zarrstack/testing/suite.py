@@ -1,13 +1,13 @@
-"""The conformance suite of layers: for ours, for yours, and for any stack of them.
+"""The conformance suite of layers and stacks.
 
     class TestShout(LayerTests):
         def layers(self):
             return [Shout(mark="!")]
 
-runs zarr's own store tests (`zarr.testing.store.StoreTests`), its stateful tests, and the rules of
-the contract over that stack. pytest and hypothesis are needed; no plug-in for asynchronous tests
-is, since every test runs a loop of its own. Override `below` for another store at the bottom, and
-`keys` for keys that your layer treats in its own way.
+runs zarr's store tests (`zarr.testing.store.StoreTests`), its stateful tests, and the tests of the layer
+contract on that stack. It requires pytest and hypothesis, but no plug-in for asynchronous tests, because
+every test runs a separate event loop. Override `below` to test over another store, and `keys` for keys that
+your layer treats specially.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = ["KEYS", "PIPELINES", "LayerTests", "Place", "compare"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the bottom store of one test keeps its values: choose one of the two."""
+    """The values of the bottom store of one test, in one of the two."""
 
     folder: Path
     memory: dict[str, Buffer] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes the stack under test where zarr's tests expect the class of a store."""
+    """Makes the stack under test where zarr's tests expect a store class."""
 
     tests: LayerTests
 
@@ -65,43 +65,43 @@ class _Maker:
 
 
 class LayerTests(ZarrTests):
-    """Subclass it with a name that starts with `Test`, and say which `layers` to test."""
+    """Base class: subclass it with a name that starts with `Test`, and define `layers`."""
 
     keys: ClassVar[Sequence[str]] = KEYS
     """Keys for the comparison with a dictionary; none may be a folder of another."""
     examples: ClassVar[int] = 20
-    """Random sequences of operations tried in each stateful test."""
+    """Random sequences of operations in each stateful test."""
     steps: ClassVar[int] = 20
-    """Operations in each."""
+    """Operations per sequence."""
 
     leaves_folders: ClassVar[bool] = False
-    """Whether `list_dir` may name folders that hold nothing, as over a LocalStore, which keeps them."""
+    """Whether `list_dir` may list empty folders, as over a LocalStore, which keeps them."""
 
     _place: Place
 
     def layers(self) -> Sequence[StorageTransformer]:
-        """Fresh layers, from the array down to the store, equal at every call."""
+        """Create the layers, from the array down to the store, equal at every call."""
         raise NotImplementedError
 
     def below(self, place: Place, *, read_only: bool = False) -> Store:
-        """The store at the bottom: the same values for the same place."""
+        """The bottom store; the same values for the same place."""
         return MemoryStore(place.memory, read_only=read_only)
 
     def make(self, place: Place, *, read_only: bool = False) -> Any:
-        """The stack under test."""
+        """Create the stack under test."""
         return stack(self.below(place, read_only=read_only), *self.layers())
 
     def top(self, place: Place) -> StorageTransformer:
-        """The stack under test, which is a layer."""
+        """Create the stack under test, which must be a layer."""
         store = self.make(place)
         assert isinstance(store, StorageTransformer)
         return store
 
-    # -- what zarr's tests ask for ---------------------------------------------------------------
+    # -- required by zarr's tests ----------------------------------------------------------------
 
     @property
     def store_cls(self) -> Any:  # type: ignore[override]
-        """What zarr's tests take for the class of the store."""
+        """The factory that zarr's tests use as store class."""
         return _Maker(self)
 
     @pytest.fixture
@@ -112,7 +112,7 @@ class LayerTests(ZarrTests):
 
     @pytest.fixture
     def store_kwargs(self, place: Place) -> dict[str, Any]:
-        """What makes the store."""
+        """Arguments of the factory."""
         return {"place": place}
 
     @pytest.fixture
@@ -126,11 +126,11 @@ class LayerTests(ZarrTests):
         return self.store_cls(**store_kwargs)
 
     async def set(self, store: Any, key: str, value: Buffer) -> None:
-        """Write past the stack under test: through an equal one that shares only the bottom."""
+        """Write around the stack under test: through an equal one that shares only the bottom store."""
         await self.make(self._place).set(key, value)
 
     async def get(self, store: Any, key: str) -> Buffer:
-        """Read past the stack under test."""
+        """Read around the stack under test."""
         value: Buffer | None = await self.make(self._place).get(key, default_buffer_prototype())
         assert value is not None, key
         return value
@@ -147,24 +147,24 @@ class LayerTests(ZarrTests):
         assert isinstance(store, Store)
 
     def test_store_repr(self, store: Any) -> None:
-        """A stack prints the call that makes it, from the array down."""
+        """`repr` shows the call that makes the stack, from the array down."""
         names = [type(layer).__name__ for layer in self.layers()]
         text = repr(store)
         assert [name for name in names if f"{name}(" not in text] == []
         assert str(store).split(" > ")[: len(names)] == [layer.name for layer in self.layers()]
 
     def test_store_supports_writes(self, store: Any) -> None:
-        """The suite is for stacks that write."""
+        """The suite requires a writable stack."""
         assert store.supports_writes
 
     def test_store_supports_listing(self, store: Any) -> None:
-        """Listing is what the store below can do."""
+        """The suite requires a stack that can list."""
         assert store.supports_listing
 
     # -- the contract -------------------------------------------------------------------------------
 
     def test_a_copy_keeps_the_options(self, place: Place) -> None:
-        """A read-only copy differs in being read-only, and in nothing else."""
+        """A read-only copy differs only in being read-only."""
         store = self.top(place)
         copy = store.with_read_only(True)
         assert copy.read_only
@@ -177,14 +177,14 @@ class LayerTests(ZarrTests):
         assert copy.with_read_only(False) == store
 
     def test_pickling_keeps_the_layers(self, place: Place) -> None:
-        """What arrives in another process is equal, with all options."""
+        """An unpickled stack is equal, including all options."""
         store = self.top(place)
         arrived = pickle.loads(pickle.dumps(store))  # noqa: S301
         assert [type(layer) for layer in _layers_of(arrived)] == [type(layer) for layer in self.layers()]
         assert arrived == store
 
     def test_a_layer_waits_for_its_store(self) -> None:
-        """Without a store a layer can be shown, compared and pickled, and says what it lacks."""
+        """A layer without a store can be shown, compared and pickled; using it raises an error."""
         for layer, equal in zip(self.layers(), self.layers(), strict=True):
             assert layer == equal
             assert pickle.loads(pickle.dumps(layer)) == layer  # noqa: S301
@@ -204,13 +204,13 @@ class LayerTests(ZarrTests):
                 assert type(layer).from_json(data) == layer
 
     def test_an_unknown_option_is_refused_by_name(self) -> None:
-        """A slip in a configuration is told, not passed over."""
+        """An unknown option is refused, not ignored."""
         for layer in self.layers():
             with pytest.raises(UsageError, match="no_such_option"):
                 type(layer).from_json({"name": layer.name, "configuration": {"no_such_option": 1}})
 
     def test_every_mutation_of_a_read_only_store_is_refused(self, place: Place) -> None:
-        """Read-only is honoured by each method that writes, and nothing below changes."""
+        """Every mutating method respects read-only, and the store below does not change."""
         value = cpu.Buffer.from_bytes(b"1")
         asyncio.run(self.make(place).set("a/zarr.json", value))
         before = _dump(self.below(place))
@@ -230,7 +230,7 @@ class LayerTests(ZarrTests):
 
     @pytest.mark.hypothesis
     def test_any_operations_equal_those_on_a_dictionary(self) -> None:
-        """Every data method says what a dictionary would, after any sequence of them."""
+        """Every data method equals a dictionary's after any sequence of operations."""
 
         @settings(max_examples=self.examples * 2, deadline=None, suppress_health_check=list(HealthCheck))
         @given(st.data())
@@ -243,12 +243,12 @@ class LayerTests(ZarrTests):
 
     @pytest.mark.hypothesis
     def test_zarr_store_state_machine(self) -> None:
-        """Zarr's stateful test of a store."""
+        """Run zarr's stateful test of stores."""
         self._machine(StoreMachine)
 
     @pytest.mark.hypothesis
     def test_zarr_hierarchy_state_machine(self) -> None:
-        """Zarr's stateful test of groups and arrays in a store."""
+        """Run zarr's stateful test of groups and arrays."""
         self._machine(ZarrHierarchyStateMachine)
 
     def _machine(self, machine: Callable[[Store], RuleBasedStateMachine]) -> None:
@@ -258,7 +258,7 @@ class LayerTests(ZarrTests):
                 return machine(self.make(Place(Path(tempfile.mkdtemp(dir=folder)))))
 
             run_state_machine_as_test(
-                make,  # type: ignore[arg-type]  # "a function that returns one" will do, its docs say
+                make,  # type: ignore[arg-type] - the documentation allows a function that returns one
                 settings=settings(
                     max_examples=self.examples,
                     stateful_step_count=self.steps,
@@ -269,7 +269,7 @@ class LayerTests(ZarrTests):
 
     @pytest.mark.parametrize("sharded", [False, True], ids=["chunks", "shards"])
     def test_both_codec_pipelines_store_the_same(self, tmp_path: Path, sharded: bool) -> None:
-        """What the fused pipeline (zarr 3.3+) writes below is what the batched one writes."""
+        """The fused pipeline (zarr 3.3+) stores the same bytes as the batched one."""
         stored = {}
         for name, path in PIPELINES.items():
             place = Place(tmp_path / name)
@@ -295,9 +295,9 @@ class LayerTests(ZarrTests):
 def compare(
     store: Store, draw: DataObject, keys: Sequence[str] = KEYS, *, leaves_folders: bool = False
 ) -> None:
-    """Do the same random operations on an empty store and on a dictionary; AssertionError if they differ.
+    """Run random operations on an empty store and on a dictionary; AssertionError if results differ.
 
-    `draw` is what `hypothesis.strategies.data()` gives; the other arguments are as in `LayerTests`.
+    `draw` comes from `hypothesis.strategies.data()`; the other arguments are as in `LayerTests`.
     """
     sequence = draw.draw(operations(keys), label="operations")
 
@@ -326,7 +326,7 @@ def _pipelines() -> dict[str, str]:
 
 
 PIPELINES = _pipelines()
-"""The codec pipelines of the installed zarr, by name: `batched`, and from 3.3 on `fused`."""
+"""The codec pipelines of the installed zarr by name: `batched`, and from 3.3 on `fused`."""
 
 
 def _layers_of(store: Store) -> list[StorageTransformer]:

@@ -1,4 +1,4 @@
-"""zarr's own tests, fitted to stacks of layers and to pytest without plug-ins."""
+"""zarr's tests, adapted to stacks of layers and to pytest without plug-ins."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ from ..core.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """Synchronous methods for a stack that has none, so that zarr's rules for them hold of it too."""
+    """Synchronous methods for a stack that has none, so that zarr's tests of them apply as well."""
 
     store: Store
 
     def get_sync(self, key: str, *, prototype: Any = None, byte_range: Any = None) -> Buffer | None:
-        """Read."""
+        """Synchronous `get`."""
         return sync(self.store.get(key, prototype or default_buffer_prototype(), byte_range))
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """Write."""
+        """Synchronous `set`."""
         sync(self.store.set(key, value))
 
     def delete_sync(self, key: str) -> None:
-        """Remove."""
+        """Synchronous `delete`."""
         sync(self.store.delete(key))
 
 
 def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """An asynchronous test as one that runs a loop of its own."""
+    """Wrap an asynchronous test to run in its own event loop."""
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -57,7 +57,7 @@ def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 class ZarrTests(StoreTests[Any, Any]):
-    """zarr's tests, fitted to stacks."""
+    """zarr's tests, adapted to stacks."""
 
     buffer_cls = cpu.Buffer
 
@@ -70,10 +70,10 @@ class ZarrTests(StoreTests[Any, Any]):
 
 
 class StoreMachine(ZarrStoreStateMachine):
-    """zarr's machine, for layers that keep some names for themselves: they refuse those by name.
+    """zarr's state machine, for layers that reserve some names and refuse them with an error.
 
-    Over files, a key that is a folder of another is not written, since no file system holds both `0` and
-    `0/0`. Nor is it later on: a LocalStore keeps the folders of what it deletes.
+    Over files, a key that is a folder of another is not written, because no file system holds both `0` and
+    `0/0`; not even after a deletion, because LocalStore keeps empty folders.
     """
 
     def __init__(self, store: Store) -> None:
@@ -84,7 +84,7 @@ class StoreMachine(ZarrStoreStateMachine):
 
     @rule(key=zarr_keys(), data=st.binary(max_size=100))
     def set(self, key: str, data: bytes) -> None:
-        """Write, or be refused by an error that names the key."""
+        """Write a key, or check that the error which refuses it names the key."""
         if self._over_files and not self._has_room(key):
             return
         try:
@@ -94,7 +94,7 @@ class StoreMachine(ZarrStoreStateMachine):
                 raise
 
     def _has_room(self, key: str) -> bool:
-        """Whether a file system that had all earlier keys can hold this one too."""
+        """Whether a file system can hold this key together with all earlier ones."""
         parts = key.split("/")
         above = {"/".join(parts[:count]) for count in range(1, len(parts))}
         if key in self._folders or above & self._names:

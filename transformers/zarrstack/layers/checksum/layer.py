@@ -28,6 +28,13 @@ class Checksum(StorageTransformer):
     An object that does not match raises a ChunkError. `keep` is where checksums are stored: "beside" the
     object, under its key with the suffix `.crc32c`, or in one "manifest" at the root, for archives that are
     written once. Listings omit both. A lost object is detected as well: it is an error, not a missing chunk.
+
+    `unknown` applies to objects without a checksum: "refuse" them, or let them "pass" unchecked. `seal` adds
+    checksums for such objects.
+
+    A range read reads the whole object, because a checksum cannot verify part of it. Within a process,
+    writers of one key take turns, and a write in progress is completed if its caller is cancelled; different
+    processes must not write the same key concurrently.
     """
 
     name = "checksum"
