@@ -1,1 +1,1 @@
-"""Facts of the formats and the codecs: pure functions and frozen data, no I/O."""
+"""Definitions of the formats and the codecs: pure functions and frozen data, no I/O."""

@@ -1,1 +1,1 @@
-"""Codec chains as data, and which readers know which codec."""
+"""Codec chains as data, and the codecs that each reader supports."""

@@ -1,19 +1,18 @@
 """numcodecs' array filters in v3 documents, and the byte order that `bytes` states beside them.
 
-In Zarr v2 every filter views the buffer it is handed as its own configured type. A v3 document
-names filters before `bytes`, and what its `endian` then says was observed in zarr-python:
+In Zarr v2 every filter views its buffer as its configured type. A v3 document lists filters before `bytes`;
+the meaning of its `endian` was then observed in zarr-python:
 
-- 3.4.2 views the stored bytes as the type that the filters resolve to (the last `astype` or
-  `encode_dtype` that one of them states, else the array's own type, native), in the byte order
-  `endian`, and converts to that type's own byte order. The filter next to it views the result's
-  memory as its own type, so the bytes must arrive unchanged: `endian` has to be the byte order
-  of that type.
-- 3.1.6 views without converting. With an array filter any `endian` reads alike.
-- `bitround` views nothing: behind it the array's own byte order counts, in both.
+- 3.4.2 views the stored bytes as the type that the filters resolve to (the last `astype` or `encode_dtype`
+  that one of them states, otherwise the array's type, native), in the byte order `endian`, and converts to
+  that type's own byte order. The next filter views the memory of the result as its own type, so the bytes
+  must be unchanged: `endian` has to be the byte order of that type.
+- 3.1.6 views without converting. With an array filter, `endian` has no effect.
+- `bitround` views nothing: beside it the array's byte order counts, in both.
 
-So one `endian` serves both. The array's own byte order, which the normal form of a chain keeps
-at `bytes`, is then that of the outermost filter's decoded type. "Native" is little-endian here:
-what a big-endian machine makes of such a document was not observed.
+One `endian` therefore serves both. The array's byte order, which the normal form of a chain keeps in `bytes`,
+is then that of the outermost filter's decoded type. "Native" is little-endian here: the behaviour on
+big-endian machines was not observed.
 """
 
 from __future__ import annotations
@@ -43,25 +42,25 @@ _DECODED: Final[Mapping[str, str]] = {
     "numcodecs.quantize": "dtype",
     "numcodecs.astype": "decode_dtype",
 }
-"""Filter -> the member of its configuration that says what it decodes to."""
+"""Filter -> the member of its configuration that states its decoded type."""
 _RESOLVED: Final[Mapping[str, str]] = {
     "numcodecs.delta": "astype",
     "numcodecs.fixedscaleoffset": "astype",
     "numcodecs.astype": "encode_dtype",
 }
-"""Filter -> the member that zarr-python takes for the type of what it stores (`resolve_metadata`).
+"""Filter -> the member that zarr-python uses as the stored type (`resolve_metadata`).
 
-It has none for `quantize`, whose `astype` it passes over.
+It uses none for `quantize`, whose `astype` it ignores.
 """
 
 
 def decoded_type(spec: CodecSpec) -> np.dtype[Any] | None:
-    """What a filter says it decodes to; None if it says nothing. MetadataError for nonsense."""
+    """The decoded type that a filter states, or None. MetadataError if it is invalid."""
     return _type(spec, _DECODED.get(spec.name))
 
 
 def resolved_type(filters: Sequence[CodecSpec]) -> np.dtype[Any] | None:
-    """The type as which zarr-python views what the last filter stores; None is the array's own."""
+    """The type as which zarr-python views the last filter's stored bytes; None for the array's type."""
     for spec in reversed(filters):
         if spec.name == "numcodecs.packbits":
             return np.dtype(np.uint8)
@@ -72,10 +71,10 @@ def resolved_type(filters: Sequence[CodecSpec]) -> np.dtype[Any] | None:
 
 
 def endian_to_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
-    """The `endian` of a document, for an array whose items lie in byte order `endian`.
+    """The `endian` of a document, for an array whose items have byte order `endian`.
 
-    Raises UnsupportedError where the outermost filter gives items of the other byte order:
-    Zarr v2 takes their bytes, v3 their values.
+    Raises UnsupportedError if the outermost filter returns items of the other byte order: Zarr v2 uses their
+    bytes, v3 their values.
     """
     looking = _looking(filters)
     if not looking:
@@ -91,9 +90,9 @@ def endian_to_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
 
 
 def endian_from_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
-    """The byte order of the array's items, where a document says `endian` beside these filters.
+    """The byte order of the array's items, if a document states `endian` beside these filters.
 
-    Raises UnsupportedError for an `endian` that zarr-python 3.1.6 and 3.4.2 read differently.
+    Raises UnsupportedError for an `endian` that zarr-python 3.1.6 and 3.4.2 interpret differently.
     """
     looking = _looking(filters)
     if not looking:
@@ -110,17 +109,17 @@ def endian_from_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
 
 
 def _looking(filters: Sequence[CodecSpec]) -> list[CodecSpec]:
-    """The filters that view what they decode as a type of their own."""
+    """The filters that view decoded bytes as their own type."""
     return [spec for spec in filters if spec.name != "numcodecs.bitround"]
 
 
 def _stated(looking: Sequence[CodecSpec]) -> Endian | None:
-    """What `endian` has to be for the stored bytes to arrive unchanged; None if it says nothing."""
+    """The `endian` with which the stored bytes are unchanged; None if any has that effect."""
     return _endian_of(resolved_type(looking), "little")
 
 
 def _endian_of(dtype: np.dtype[Any] | None, unsaid: Endian) -> Endian | None:
-    """The byte order of a type, `unsaid` if there is none, None if it has no byte order."""
+    """The byte order of a type, `unsaid` for None; None if the type has no byte order."""
     if dtype is None:
         return unsaid
     return {"<": "little", ">": "big"}.get(dtype.str[0])  # type: ignore[return-value]

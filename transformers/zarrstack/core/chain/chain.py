@@ -1,16 +1,15 @@
 """Codec chains as data: parse, normalise, compare, split.
 
-A chain is listed from the array side to the stored bytes, as in `zarr.json`. In its
-*normal form*, which everything in this project uses inside, it is
+A chain is listed from the array side to the stored bytes, as in `zarr.json`. Its *normal form*, used
+throughout this project, is
 
     transpose*  array-to-bytes  bytes-to-bytes*
 
-and the array filters of numcodecs (`numcodecs.delta` and the like), which zarr-python
-lists before the array-to-bytes codec, stand after it: in Zarr v2 every filter takes and
-gives a buffer, and the array's data type is a view of the outermost one
-(https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#filters; zarr-python 2.18
-`Array._decode_chunk`). `to_json` puts them back where zarr-python wants them, and has `bytes`
-state the byte order that it wants beside them (see `array_filters`).
+with numcodecs' array filters (`numcodecs.delta` etc.) after the array-to-bytes codec, although zarr-python
+lists them before it: in Zarr v2 every filter converts a buffer to a buffer, and the array's data type is a
+view of the outermost one (https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#filters; zarr-python 2.18
+`Array._decode_chunk`). `to_json` moves them to zarr-python's position, and sets the byte order that `bytes`
+then requires (see `array_filters`).
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ ARRAY_TO_BYTES: Final = frozenset(
         "hdmf-zarr.objects",
     }
 )
-"""Names that may stand in the middle of a chain.
+"""Names of array-to-bytes codecs.
 
-`numpy_bytes` (configuration: `dtype`, a Zarr v2 dtype) is ours and never written: it
-describes a struct whose fields are not all little-endian. `numcodecs.object-categorize`
-likewise: `categorize` applied to an object array, as the first v2 filter; and `hdmf-zarr.objects`:
-another object codec, and what its objects mean.
+Three are this project's and never written. `numpy_bytes` (configuration: `dtype`, a Zarr v2 dtype) describes
+a struct whose fields are not all little-endian. `numcodecs.object-categorize` is `categorize` applied to an
+object array, as the first v2 filter. `hdmf-zarr.objects` is another object codec with an interpretation of
+its objects.
 """
 
 
@@ -57,7 +56,7 @@ class Chain:
     middle: int = field(init=False, repr=False, compare=False)
     """Index of the array-to-bytes codec."""
     _hash: int | None = field(init=False, repr=False, compare=False, default=None)
-    """Once it was asked for: thousands of arrays share a chain, and what is known of one is kept by it."""
+    """Cached: thousands of arrays share a chain, which is a key of several caches."""
 
     def __post_init__(self) -> None:
         middles = [i for i, codec in enumerate(self.codecs) if codec.name in ARRAY_TO_BYTES]
@@ -81,11 +80,11 @@ class Chain:
 
     @classmethod
     def from_json(cls, data: Iterable[JSON]) -> Chain:
-        """Read the `codecs` of a v3 document, and normalise the order of array filters.
+        """Parse the `codecs` of a v3 document, and normalise the order of array filters.
 
-        UnsupportedError for an array filter that stands before a transpose: it works on the
-        elements in another order there, which the normal form cannot say; and for a byte order
-        beside array filters that zarr-pythons read differently.
+        UnsupportedError for an array filter before a transpose, which sees the elements in another order and
+        has no normal form; and for a byte order beside array filters that zarr-python versions interpret
+        differently.
         """
         if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
             raise MetadataError("codecs are a list", found=excerpt(data), expected="[...]")
@@ -105,7 +104,7 @@ class Chain:
     def to_json(self) -> list[dict[str, Any]]:
         """The `codecs` of a v3 document.
 
-        UnsupportedError where array filters do not stand, or do not work, as v3 can say it.
+        UnsupportedError if v3 cannot express the position or the effect of array filters.
         """
         middle = self.middle
         tail = self.codecs[middle + 1 :]
@@ -127,7 +126,7 @@ class Chain:
         return self._hash
 
     def __getstate__(self) -> tuple[CodecSpec, ...]:
-        return self.codecs  # hashes of text are another process's
+        return self.codecs  # hashes of text differ between processes
 
     def __setstate__(self, codecs: tuple[CodecSpec, ...]) -> None:
         object.__setattr__(self, "codecs", codecs)
@@ -135,7 +134,7 @@ class Chain:
         self.__post_init__()
 
     def common_prefix(self, other: Chain) -> int:
-        """How many codecs, from the array side, both chains begin with."""
+        """Number of codecs, from the array side, that both chains start with."""
         count = 0
         for mine, theirs in zip(self.codecs, other.codecs, strict=False):
             if mine != theirs:
@@ -153,7 +152,7 @@ class Chain:
 def _turned(
     packing: CodecSpec, filters: Sequence[CodecSpec], turn: Callable[[Endian, Sequence[CodecSpec]], Endian]
 ) -> CodecSpec:
-    """The array-to-bytes codec with its byte order as seen from the other side of the filters."""
+    """The array-to-bytes codec with the byte order that applies on the other side of the filters."""
     # A missing byte order is little, as everywhere (codecs/fixed.py).
     endian = packing.configuration.get("endian", "little")
     if not filters or packing.name != "bytes" or endian not in ("little", "big"):

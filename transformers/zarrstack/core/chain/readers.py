@@ -1,9 +1,9 @@
-"""Who reads what: the codecs and data types a v3 document may name, as data.
+"""Support tables: the codecs and data types of v3 documents, by reader.
 
-A row says where a name is registered and which of three readers decode it: zarr-python
-3.1.6, zarr-python 3.4.2 and tensorstore 0.1.86, each observed by writing a tiny array and
-reading it back (`tests/zarrstack/core/chain/test_readers.py` does so again). Registers: the core
-specification, https://zarr-specs.readthedocs.io/en/latest/v3/, and zarr-extensions,
+Each row states where a name is registered and which of three readers decode it: zarr-python 3.1.6,
+zarr-python 3.4.2 and tensorstore 0.1.86, each observed by writing a tiny array and reading it back
+(`tests/zarrstack/core/chain/test_readers.py` repeats this). Registers: the core specification,
+https://zarr-specs.readthedocs.io/en/latest/v3/, and zarr-extensions,
 https://github.com/zarr-developers/zarr-extensions (listing of 2026-07-14).
 """
 
@@ -29,21 +29,21 @@ ZARRS: Final[tuple[Reader, ...]] = (ZARR_OLD, ZARR_NEW)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One name, where it is registered and who reads it."""
+    """A name, its register, and the readers that support it."""
 
     name: str
     register: Register | None
-    """None: in use, but registered nowhere."""
+    """None: in use, but not registered."""
     readers: tuple[Reader, ...]
 
     @property
     def portable(self) -> bool:
-        """Whether it is registered and every reader knows it."""
+        """Whether it is registered and all readers support it."""
         return self.register is not None and self.readers == READERS
 
     @property
     def strangers(self) -> tuple[Reader, ...]:
-        """The readers that do not know it."""
+        """The readers that do not support it."""
         return tuple(reader for reader in READERS if reader not in self.readers)
 
 
@@ -63,7 +63,7 @@ CODECS: Final[Mapping[str, Row]] = MappingProxyType(
             *(f"numcodecs.{name}" for name in ("shuffle", "crc32", "crc32c", "adler32", "fletcher32")),
             "numcodecs.jenkins_lookup3",
         ),
-        # Not with every data type: `kept` says with which.
+        # Not with every data type: see `unchanged_bytes`.
         **_rows(
             None,
             ZARRS,
@@ -78,7 +78,7 @@ CODECS: Final[Mapping[str, Row]] = MappingProxyType(
             *(f"numcodecs.{name}" for name in ("json2", "msgpack2", "vlen-array", "pickle")),
             *(f"numcodecs.{name}" for name in ("categorize", "object-categorize", "base64")),
         ),
-        # Read by zarr-python where zarr-n5 is installed.
+        # zarr-python reads it if zarr-n5 is installed.
         **_rows("zarr-extensions", (), "n5_default"),
         # N5 only: LZ4 by lz4-java, and by z5.
         **_rows(None, (), "lz4_block", "lz4_bare"),
@@ -97,7 +97,7 @@ DATA_TYPES: Final[Mapping[str, Row]] = MappingProxyType(
         **_rows("zarr-extensions", ZARRS, "structured"),
         **_rows("zarr-extensions", (ZARR_NEW,), "struct"),
         **_rows(None, ZARRS, "null_terminated_bytes", "variable_length_bytes"),
-        # tensorstore gives single bytes along one more axis.
+        # tensorstore returns single bytes along an additional axis.
         **_rows(None, READERS, "raw_bytes"),
     }
 )
@@ -108,7 +108,7 @@ _LIMITS: Final[Mapping[str, tuple[str, int, int]]] = {
     "zstd": ("level", -131072, 22),
     "blosc": ("clevel", 0, 9),
 }
-"""Codec -> its level and the range that all readers take."""
+"""Codec -> its level and the range that all readers accept."""
 
 _MEMBERS: Final[Mapping[str, frozenset[str]]] = {
     "bytes": frozenset({"endian"}),
@@ -129,10 +129,10 @@ _BLOSC_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def misread_nan(fill: JSON) -> bool:
-    """Whether zarr-python reads another NaN than a fill value in v3's form says.
+    """Whether zarr-python misreads a NaN in a v3 fill value.
 
-    It makes a Python float of the stated bits first: of float16 every NaN but the plain ones changes, of
-    float32 (and complex64) those that signal (3.1.6 and 3.4.2, observed).
+    It converts the stated bits to a Python float first: every float16 NaN except the default one changes, and
+    so do signalling NaNs of float32 and complex64 (3.1.6 and 3.4.2, observed).
     """
     parts = fill if isinstance(fill, list) else [fill]
     bits = [part.removeprefix("0x") for part in parts if isinstance(part, str) and part.startswith("0x")]
@@ -143,9 +143,9 @@ def misread_nan(fill: JSON) -> bool:
 
 
 def limits_problem(spec: CodecSpec) -> tuple[str, str] | None:
-    """What all readers would not take in a configuration, and what they would; None if nothing.
+    """The first problem that some reader has with a configuration, and the expected form; None if none.
 
-    A blosc without `typesize` or `shuffle` passes: both are filled in from the data type.
+    A blosc without `typesize` or `shuffle` is accepted: both are derived from the data type.
     """
     configuration = spec.configuration
     members = _MEMBERS.get(spec.name)
@@ -174,21 +174,21 @@ def limits_problem(spec: CodecSpec) -> tuple[str, str] | None:
 
 
 def within_limits(spec: CodecSpec) -> CodecSpec:
-    """The codec with its level, and blosc's typesize, brought into what all readers take.
+    """Limit the codec's level, and blosc's typesize, to values that all readers accept.
 
-    Levels and blosc's typesize steer the encoder only; a decoder finds all it needs in the
-    stored bytes. So bytes written under `spec` decode under the result.
+    Levels and blosc's typesize affect the encoder only; a decoder finds all it needs in the stored bytes.
+    Bytes written under `spec` therefore decode under the result.
     """
     configuration = dict(spec.configuration)
     if spec.name in _LIMITS:
         name, low, high = _LIMITS[spec.name]
         level = configuration.get(name)
         if spec.name == "gzip" and level == -1:
-            configuration[name] = 6  # zlib's meaning of -1
+            configuration[name] = 6  # zlib's default
         elif type(level) is int:
             configuration[name] = min(max(level, low), high)
     if spec.name == "blosc":
         size = configuration.get("typesize", 1)
         if type(size) is int and not 1 <= size <= 255:
-            configuration["typesize"] = 1  # as C-Blosc itself does with such a size
+            configuration["typesize"] = 1  # as C-Blosc treats such a size
     return spec if configuration == dict(spec.configuration) else replace(spec, configuration=configuration)

@@ -1,7 +1,7 @@
-"""What may keep its stored bytes under zarr-python's `numcodecs.*` names, and what may not.
+"""Chunks that can be kept unchanged under zarr-python's `numcodecs.*` codecs, and those that cannot.
 
-Each rule was found by writing chunks as Zarr v2 does and reading them back through a v3
-document with zarr-python 3.1.6 and 3.4.2 (`tests/zarrlift/planning/test_keep.py` does so again).
+Each rule was observed by writing chunks as Zarr v2 does and reading them through a v3 document with
+zarr-python 3.1.6 and 3.4.2 (`tests/zarrlift/planning/test_keep.py` repeats this).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .codec_spec import CodecSpec
 from .readers import CODECS, DATA_TYPES, limits_problem, within_limits
 
 Reason: TypeAlias = tuple[str, tuple[CodecSpec, ...]]
-"""What is wrong, and with which codecs."""
+"""The problem, and the codecs concerned."""
 
 _XZ, _RAW = 1, 3
 """Numbers of lzma formats: numcodecs' default, and streams without a header."""
@@ -31,11 +31,11 @@ _NAMED: Final = {
     "numcodecs.astype": ("encode_dtype", "decode_dtype"),
     "numcodecs.categorize": (),
 }
-"""Array filter -> what its configuration must hold; numcodecs itself insists on it."""
+"""Array filter -> required members of its configuration; numcodecs requires them too."""
 
 
 def keep_problems(chain: Chain, data_type: DataType, advice: str | None = None) -> Iterator[Problem]:
-    """A refusal for each reason why v3 readers would not read the stored bytes as they are."""
+    """Yield a refusal for each reason why v3 readers would misread the stored bytes."""
     for message, specs in _known_reasons(chain, data_type):
         found = " > ".join(map(str, specs))
         yield Problem(kind="unsupported", message=message, found=found, advice=advice)
@@ -54,7 +54,7 @@ def _reasons(chain: Chain, data_type: DataType) -> Iterator[Reason]:
     elif data_type.name not in DATA_TYPES:
         yield f"data type {data_type} has no v3 name", (middle,)
     if data_type.name in ("structured", "struct") and middle.configuration.get("endian") == "big":
-        # zarr-python 3.1.6 reads the fields little-endian whatever the codec says.
+        # zarr-python 3.1.6 ignores the codec's `endian` and reads the fields as little-endian.
         yield "zarr-python 3.1.6 reads big-endian structs wrongly", (middle,)
     tail = chain.codecs[chain.middle + 1 :]
     for spec in tail:
@@ -77,14 +77,14 @@ def _reasons(chain: Chain, data_type: DataType) -> Iterator[Reason]:
 
 
 def _undecodable_lzma(spec: CodecSpec) -> bool:
-    """Numcodecs hands the filters to the decoder too, which takes them of a raw stream only."""
+    """Whether numcodecs passes filters to the decoder of a format other than raw, which rejects them."""
     return spec.configuration.get("filters") is not None and spec.configuration.get("format", _XZ) != _RAW
 
 
 def _filter_reasons(
     middle: CodecSpec, filters: tuple[CodecSpec, ...], item: np.dtype[Any]
 ) -> Iterator[Reason]:
-    """`item` is the array's native type. That its byte order fits is `Chain.to_json`'s to say."""
+    """`item` is the array's native type; `Chain.to_json` checks its byte order."""
     if not filters:
         return
     if middle.name != "bytes":
@@ -114,15 +114,15 @@ def _filter_reasons(
         outermost = False
     resolved = resolved_type(filters) or item
     if item.itemsize == 1 < resolved.itemsize:
-        # 3.1.6, and 3.4.2 for little-endian ones: they drop `endian`, and then miss it.
+        # zarr-python 3.1.6, and 3.4.2 for little-endian types, drop `endian` and then require it.
         yield "zarr-python does not read filters that make larger items of single bytes", filters
     if resolved.itemsize != current.itemsize:
-        # Both zarr-pythons: "cannot reshape array", they take the array's type for the stored one.
+        # Both zarr-python versions fail with "cannot reshape array": they take the array's type as stored.
         yield "zarr-python does not see what data type quantize stores", filters
 
 
 def _same_values(decoded: np.dtype[Any], item: np.dtype[Any]) -> bool:
-    """Whether a conversion from one type to the other changes no bit but the byte order."""
+    """Whether converting one type to the other preserves all bits except for byte order."""
     if decoded.kind in "iu" and item.kind in "iumM":
         return decoded.itemsize == item.itemsize
     return decoded.newbyteorder("=") == item

@@ -1,1 +1,1 @@
-"""The codecs: one module each; `pipeline` runs a chain of them."""
+"""The codecs, one module each, and `pipeline`, which runs a chain of them."""

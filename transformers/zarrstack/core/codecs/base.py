@@ -1,8 +1,7 @@
-"""What a codec is, once compiled: plain synchronous functions on buffers and arrays.
+"""The interface of compiled codecs: plain synchronous functions on buffers and arrays.
 
-Every decode is told how large its result may be and refuses more *before* it unpacks,
-so that neither a damaged header nor a bomb costs more memory than the chunk it claims
-to be.
+Every decode receives the maximum size of its result and raises an error *before* it unpacks more, so neither
+a damaged header nor a decompression bomb costs more memory than its chunk.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ Buffer: TypeAlias = "bytes | bytearray | memoryview | npt.NDArray[Any]"
 
 
 def memory(data: Buffer) -> memoryview:
-    """A view of the bytes, for functions that take no array."""
-    # numpy says that arrays are buffers to type checkers of Python 3.12 and later only.
+    """A view of the bytes, for functions that do not accept arrays."""
+    # To type checkers, numpy arrays are buffers only from Python 3.12 on.
     return memoryview(cast("bytes", data))
 
 
 OBJECT_LIMIT = 1 << 30
-"""The most bytes, one GiB, that one leaf of variable-length data unpacks to unless the caller says more."""
+"""Default limit, one GiB, on the unpacked size of one leaf of variable-length data."""
 
 HEAD_BYTES = 64
 TAIL_BYTES = 16
-"""How much of a payload's ends `check` is given; enough for every codec's header and trailer."""
+"""Bytes of a payload's start and end that `check` receives; enough for every codec's header and trailer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How many bytes a value holds: exactly `at_most`, or anything up to it."""
+    """Size of a value in bytes: exactly `at_most`, or up to it."""
 
     at_most: int
     exact: bool
@@ -49,14 +48,14 @@ class Size:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the user allows; it is no part of a chain, and the same for every codec of it."""
+    """User settings; not part of a chain, and the same for all its codecs."""
 
     object_limit: int = OBJECT_LIMIT
-    """Bytes that one leaf of variable-length data may unpack to."""
+    """Limit in bytes on the unpacked size of one leaf of variable-length data."""
     allow_pickle: bool = False
-    """Whether pickles may be loaded, which runs whatever code they name."""
+    """Whether pickles may be loaded, which runs any code that they name."""
     fill_value: JSON = None
-    """What missing inner chunks of a shard hold, in the data type's v3 JSON form; None is its zero."""
+    """Value of missing inner chunks of a shard, in the data type's v3 JSON form; None for its zero."""
 
 
 DEFAULT_OPTIONS = Options()
@@ -64,7 +63,7 @@ DEFAULT_OPTIONS = Options()
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """The array one codec chain encodes: a whole chunk, or an inner chunk of a shard."""
+    """The array that one codec chain encodes: a whole chunk, or an inner chunk of a shard."""
 
     shape: tuple[int, ...]
     data_type: DataType
@@ -79,9 +78,10 @@ class Leaf:
 
 
 class Ends(NamedTuple):
-    """The first and last bytes of a stored payload and its length, without the rest.
+    """The first and last bytes of a stored payload, and its length.
 
-    A tuple, since one is made for every chunk that moves: a frozen dataclass takes three times as long.
+    A named tuple, because one is created for every chunk that moves: a frozen dataclass takes three times as
+    long.
     """
 
     head: bytes
@@ -90,7 +90,7 @@ class Ends(NamedTuple):
 
     @classmethod
     def of(cls, data: Buffer) -> Ends:
-        """The ends of a payload that is in memory."""
+        """The ends of a payload in memory."""
         if isinstance(data, bytes):
             return cls(data[:HEAD_BYTES], data[-TAIL_BYTES:], len(data))
         view = memory(data)
@@ -107,12 +107,12 @@ class BytesCodec(ABC):
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
         """Compile; raises MetadataError (bad configuration), UnsupportedError (known, unusable).
 
-        `item` is what the decoded buffer's items are, where that is known: some codecs
-        take the element size or type from it if their configuration does not say.
+        `item` is the type of the decoded buffer's items, if known: some codecs derive the element size or
+        type from it if their configuration does not state it.
         """
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        """What the encoded buffer's items are; None once they are no longer items."""
+        """Type of the encoded buffer's items; None if it does not consist of items."""
         return None
 
     @abstractmethod
@@ -121,25 +121,25 @@ class BytesCodec(ABC):
 
     @abstractmethod
     def encode(self, data: Buffer) -> Buffer:
-        """Encode one payload; the same input gives the same bytes."""
+        """Encode one payload; deterministic."""
 
     @abstractmethod
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
         """Decode one payload to at most `decoded.at_most` bytes, exactly that many if exact.
 
-        Raises ChunkError for anything else: garbage, truncation, trailing bytes, too large.
+        Raises ChunkError for invalid, truncated or oversized payloads, and for trailing bytes.
         """
 
     def check(self, ends: Ends, decoded: Size) -> bool:
-        """Look at what the payload says about itself; ChunkError where it cannot fit.
+        """Check header and trailer of a payload; ChunkError if it cannot be valid.
 
-        True: nothing speaks against it. False: only decoding can tell (a gzip payload
-        whose size trailer differs may be truncated, or may hold several members).
+        True: no contradiction found. False: only decoding can tell (a gzip payload with a different size in
+        its trailer may be truncated, or may have several members).
         """
         return _require_length(self.spec.name, ends, self.encoded_size(decoded))
 
     def inner_ends(self, ends: Ends) -> Ends | None:
-        """The ends of the decoded payload, where they can be seen without decoding; else None."""
+        """The ends of the decoded payload, if known without decoding; otherwise None."""
         return None
 
 
@@ -152,17 +152,17 @@ class ArrayCodec(ABC):
     @classmethod
     @abstractmethod
     def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Compile for a leaf (its shape already transposed); errors as for `BytesCodec`."""
+        """Compile for a leaf (its shape already transposed); errors as in `BytesCodec`."""
 
     @property
     def item(self) -> np.dtype[Any] | None:
-        """What the encoded buffer's items are, byte order included; None if there are none."""
+        """Type of the encoded buffer's items, including byte order; None if there are none."""
         return None
 
     @property
     @abstractmethod
     def size(self) -> Size:
-        """Size of one encoded leaf; for variable-length data the most this project will unpack."""
+        """Size of one encoded leaf; for variable-length data, the limit for unpacking."""
 
     @abstractmethod
     def encode(self, array: np.ndarray[Any, Any]) -> Buffer:
@@ -170,14 +170,14 @@ class ArrayCodec(ABC):
 
     @abstractmethod
     def decode(self, data: Buffer) -> np.ndarray[Any, Any]:
-        """Decode to an array of the leaf's shape; ChunkError where the bytes do not fit.
+        """Decode to an array of the leaf's shape; ChunkError if the bytes do not match it.
 
-        The array may be a read-only view of `data` in the stored byte order: `Pipeline`
-        makes it native and undoes transposes in one step.
+        The array may be a read-only view of `data` in the stored byte order: `Pipeline` converts it to native
+        order and undoes transposes in one step.
         """
 
     def check(self, ends: Ends) -> bool:
-        """Look at what the payload says about itself; as for `BytesCodec`."""
+        """Check header and trailer of a payload; see `BytesCodec.check`."""
         return _require_length(self.spec.name, ends, self.size)
 
 

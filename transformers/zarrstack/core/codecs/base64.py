@@ -27,20 +27,20 @@ class Base64(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """No configuration."""
+        """Compile; no configuration."""
         Configuration(spec, ())
         return cls(spec)
 
     def encoded_size(self, decoded: Size) -> Size:
-        """Four characters for every three bytes begun."""
+        """Four characters per three bytes, rounded up."""
         return Size((decoded.at_most + 2) // 3 * 4, decoded.exact)
 
     def encode(self, data: Buffer) -> bytes:
-        """ASCII text."""
+        """Encode as ASCII text."""
         return base64.b64encode(memory(data))
 
     def decode(self, data: Buffer, decoded: Size) -> bytes:
-        """The bytes; other characters are refused, where numcodecs passes over them."""
+        """Decode; other characters raise ChunkError, whereas numcodecs ignores them."""
         length = buffer_length(data)
         require_fit(self.spec.name, length, self.encoded_size(decoded))
         try:

@@ -1,10 +1,10 @@
 """`blosc`: a Blosc 1 container.
 
-Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/blosc/ ; the header is
-that of https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst: version, codec
-version, flags, item size (one byte each), then decoded size, block size and stored size
-(little-endian u32 each). Zarr v2's `blosc` is the same container; its configuration says
-`shuffle` as a number (-1 leaves the choice to the item size) and no `typesize`.
+Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/blosc/ ; header:
+https://github.com/Blosc/c-blosc/blob/main/README_CHUNK_FORMAT.rst: version, codec version, flags, item size
+(one byte each), then decoded size, block size and stored size (little-endian u32 each). Zarr v2's `blosc` is
+the same container; in its configuration `shuffle` is a number (-1 selects by item size) and there is no
+`typesize`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HEADER: Final = struct.Struct("<BBBBIII")
 _OVERHEAD: Final = 16
 _MOST: Final = (1 << 31) - 1 - _OVERHEAD
 _FORMATS: Final = ("blosclz", "lz4", "snappy", "zlib", "zstd")
-"""What bits 5 to 7 of the flags name; lz4hc writes lz4."""
+"""Formats by number in bits 5 to 7 of the flags; lz4hc writes lz4."""
 _SNAPPY: Final = _FORMATS.index("snappy")
 _COMPRESSORS: Final = ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd")
 _SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2, 0: 0, 1: 1, 2: 2}
@@ -37,11 +37,11 @@ _SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2, 0: 0, 1: 1, 2
 
 @functools.cache
 def _library() -> Any:
-    """The library, of numcodecs. It is not loaded for payloads that are only looked at, which most are.
+    """Return numcodecs' module; loaded on demand, since most payloads are only checked.
 
-    With Blosc's own threads, blocks land in the order in which they are done, so that the same
-    data gives different bytes (numcodecs 0.16.6 and 0.17.1, main thread only); and they hang
-    after a fork. numcodecs itself switches them off in every other thread.
+    Blosc's own threads append blocks in completion order, so the same data yields different bytes (numcodecs
+    0.16.6 and 0.17.1, main thread only); they also hang after a fork. numcodecs itself disables them in all
+    other threads.
     """
     from numcodecs import blosc
 
@@ -62,10 +62,10 @@ class Blosc(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `cname`, `clevel`, `shuffle`, `typesize`, `blocksize`.
+        """Compile; configuration: `cname`, `clevel`, `shuffle`, `typesize`, `blocksize`.
 
-        Defaults are those of numcodecs: lz4, 5, shuffle, the items' size, 0 (automatic).
-        `shuffle` -1 or null is bitshuffle for items of one byte, else shuffle.
+        Defaults as in numcodecs: lz4, 5, shuffle, the item size, 0 (automatic). `shuffle` -1 or null is
+        bitshuffle for items of one byte, otherwise shuffle.
         """
         config = Configuration(spec, ("cname", "clevel", "shuffle", "typesize", "blocksize"))
         size = item.itemsize if item is not None and item.itemsize else 1
@@ -87,11 +87,11 @@ class Blosc(BytesCodec):
         )
 
     def encoded_size(self, decoded: Size) -> Size:
-        """Never more than the input and a header: what does not shrink is stored."""
+        """At most the input and a header: incompressible data is stored."""
         return Size(decoded.at_most + _OVERHEAD, exact=False)
 
     def encode(self, data: Buffer) -> bytes:
-        """One container, the same from every thread."""
+        """Encode one container, identical in every thread."""
         if self.cname not in _library().list_compressors():
             raise UnsupportedError("blosc: this build of numcodecs lacks the compressor", found=self.cname)
         if buffer_length(data) > _MOST:
@@ -106,7 +106,7 @@ class Blosc(BytesCodec):
         return result
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Unpack after the header has been checked against the chunk and the payload."""
+        """Decode, after checking the header against the chunk and the payload."""
         length = buffer_length(data)
         nbytes = self._require_header(bytes(memory(data)[:_OVERHEAD]), length, decoded)
         if nbytes == 0:
@@ -125,7 +125,7 @@ class Blosc(BytesCodec):
         return result
 
     def check(self, ends: Ends, decoded: Size) -> bool:
-        """The whole header: version, format, decoded size, block size, stored size."""
+        """Check the whole header: version, format, decoded size, block size, stored size."""
         self._require_header(ends.head[:_OVERHEAD], ends.length, decoded)
         return True
 

@@ -1,4 +1,4 @@
-"""Small things every codec needs: a view of a buffer, and the refusal of a wrong size."""
+"""Helpers of all codecs: views of buffers, and errors for wrong sizes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def items_as_octets(array: np.ndarray[Any, Any]) -> npt.NDArray[np.uint8]:
 
 
 def buffer_length(data: Buffer) -> int:
-    """Length in bytes."""
+    """Length of a buffer in bytes."""
     return data.nbytes if isinstance(data, np.ndarray | memoryview) else len(data)
 
 
 def elements_of(codec: str, decoded: Size, itemsize: int) -> int:
-    """How many elements a chunk of this size has at most; MetadataError if it can be no whole number."""
+    """Maximum number of elements of a chunk of this size; MetadataError if it cannot be an integer."""
     count, rest = divmod(decoded.at_most, itemsize)
     if rest and decoded.exact:
         raise MetadataError(
@@ -47,7 +47,7 @@ def elements_of(codec: str, decoded: Size, itemsize: int) -> int:
 
 
 def elements_in(codec: str, length: int, itemsize: int) -> int:
-    """How many elements a payload of `length` bytes holds; ChunkError if it is no whole number."""
+    """Number of elements in a payload of `length` bytes; ChunkError if it is not an integer."""
     count, rest = divmod(length, itemsize)
     if rest:
         raise ChunkError(
@@ -59,12 +59,12 @@ def elements_in(codec: str, length: int, itemsize: int) -> int:
 
 
 def bytes_text(size: Size) -> str:
-    """`Size` in words."""
+    """A `Size` as text."""
     return f"{size.at_most} bytes" if size.exact else f"at most {size.at_most} bytes"
 
 
 def require_fit(codec: str, count: int, decoded: Size) -> None:
-    """ChunkError unless `count` decoded bytes are what `decoded` allows."""
+    """Raise ChunkError unless `decoded` allows `count` decoded bytes."""
     if count > decoded.at_most or (decoded.exact and count != decoded.at_most):
         raise ChunkError(
             f"{codec}: the payload unpacks to the wrong size",
@@ -74,7 +74,7 @@ def require_fit(codec: str, count: int, decoded: Size) -> None:
 
 
 def too_large(codec: str, decoded: Size) -> ChunkError:
-    """The refusal of a payload that would unpack to more than its chunk may hold."""
+    """The error for a payload that would unpack to more than its chunk may hold."""
     return ChunkError(
         f"{codec}: the payload unpacks to more than its chunk holds",
         found=f"more than {decoded.at_most} bytes",
@@ -83,10 +83,10 @@ def too_large(codec: str, decoded: Size) -> ChunkError:
 
 
 def compressed(decoded: Size) -> Size:
-    """A generous bound for the compressed form of a value.
+    """A generous upper bound on the compressed size of a value.
 
-    Real compressors stay within a few per cent of incompressible input. The factor of two
-    and the 64 KiB leave room for writers that flush after every small piece, and still
-    keep what an outer codec may unpack in proportion to the chunk.
+    Actual compressors stay within a few per cent of incompressible input. The factor of two and the 64 KiB
+    allow for writers that flush after every small piece, and still limit outer codecs in proportion to the
+    chunk.
     """
     return Size(2 * decoded.at_most + 65536, exact=False)

@@ -1,7 +1,7 @@
 """`numcodecs.bz2`: one or more bzip2 streams, Zarr v2's `bz2`.
 
-The format is what libbz2 reads: "BZh", a digit for the block size, blocks that begin
-with the digits of pi, and an end that begins with those of its square root.
+The format is that of libbz2: "BZh", a digit for the block size, blocks that start with the digits of pi, and
+an end marker that starts with those of its square root.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ class Bz2(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `level`, 1 to 9; 1 if missing, as numcodecs has it."""
+        """Compile; configuration: `level`, 1 to 9, by default 1 as in numcodecs."""
         return cls(spec, Configuration(spec, ("level",)).integer("level", 1, low=1, high=9))
 
     def encoded_size(self, decoded: Size) -> Size:
-        """Anything up to a generous bound."""
+        """A generous upper bound."""
         return compressed(decoded)
 
     def encode(self, data: Buffer) -> bytes:
-        """One stream."""
+        """Encode one stream."""
         return bz2.compress(memory(data), self.level)
 
     def decode(self, data: Buffer, decoded: Size) -> bytes | bytearray:
-        """All streams. Python's bz2 passes over what follows the last; here it is refused."""
+        """Decode all streams; trailing bytes, which Python's bz2 ignores, raise ChunkError."""
         return unpack("bz2", data, decoded, bz2.BZ2Decompressor, (OSError, ValueError), bytes)
 
     def check(self, ends: Ends, decoded: Size) -> bool:
-        """The header and the first block's mark."""
+        """Check the header and the marker of the first block."""
         head = ends.head
         level = head[3:4]
         if head[:3] != b"BZh" or level not in b"123456789" or head[4:10] not in (_BLOCK, _END):

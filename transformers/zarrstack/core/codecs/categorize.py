@@ -1,9 +1,8 @@
-"""`numcodecs.categorize`: strings as numbers of labels; 0 is every other string.
+"""`numcodecs.categorize`: strings as the numbers of labels; 0 stands for all other strings.
 
-Facts: numcodecs 0.16.6 `numcodecs.categorize`. Label `i` is stored as `i + 1`; 0, and any
-number without a label, decodes to the empty string. Over `U` arrays it is a filter
-(`numcodecs.categorize`); over object arrays it stands in the middle of the chain, which
-this project calls `numcodecs.object-categorize`.
+Source: numcodecs 0.16.6 `numcodecs.categorize`. Label `i` is stored as `i + 1`; 0, and any number without a
+label, decodes to the empty string. On `U` arrays it is a filter (`numcodecs.categorize`); on object arrays it
+is an array-to-bytes codec, named `numcodecs.object-categorize` in this project.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Labels:
 
     @classmethod
     def parse(cls, spec: CodecSpec, config: Configuration) -> Self:
-        """Read `labels` and `astype` (u1 if missing)."""
+        """Parse `labels` and `astype` (default u1)."""
         labels = config.value("labels")
         if not isinstance(labels, list | tuple) or not all(isinstance(label, str) for label in labels):
             raise config.wrong("labels", labels, "a list of strings")
@@ -45,8 +44,8 @@ class Labels:
         return cls(spec.name, tuple(labels), codes)
 
     def numbers(self, values: list[Any]) -> Array:
-        """The numbers of some strings; CastError for one that is neither a label nor empty."""
-        # A label that stands twice is stored under its last number, as numcodecs does.
+        """Convert strings to numbers; CastError for one that is neither a label nor empty."""
+        # A duplicate label is stored under its last number, as in numcodecs.
         known = {"": 0} | {label: number for number, label in enumerate(self.labels, 1)}
         try:
             return np.array([known[value] for value in values], dtype=self.codes)
@@ -54,21 +53,21 @@ class Labels:
             raise CastError(f"{self.name}: a value has no number", found=str(error)) from None
 
     def strings(self, data: Buffer, table: Array) -> Array:
-        """What some stored numbers stand for; `table` holds '' and the labels."""
+        """Convert stored numbers to strings; `table` holds '' and the labels."""
         numbers = octets(data).view(self.codes).astype(np.uint64)
-        # A negative number wraps to a large one.
+        # Negative numbers wrap around to large ones.
         numbers[numbers >= len(table)] = 0
         result: Array = table[numbers.astype(np.intp)]
         return result
 
     def count(self, length: int) -> int:
-        """How many numbers a payload holds."""
+        """Number of items in a payload."""
         return elements_in(self.name, length, self.codes.itemsize)
 
 
 @dataclass(frozen=True, slots=True)
 class Categorize(BytesCodec):
-    """The `categorize` filter over `U` arrays."""
+    """The `categorize` filter on `U` arrays."""
 
     spec: CodecSpec
     text: np.dtype[Any]
@@ -76,7 +75,7 @@ class Categorize(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `labels`, `dtype` (the items' type if missing), `astype`."""
+        """Compile; configuration: `labels`, `dtype` (default: the type of the items), `astype`."""
         config = Configuration(spec, ("labels", "dtype", "astype"))
         text = config.dtype("dtype", item)
         if text.kind != "U":
@@ -84,20 +83,20 @@ class Categorize(BytesCodec):
         return cls(spec, text, Labels.parse(spec, config))
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        """The numbers' type."""
+        """The type of the numbers."""
         return self.labels.codes
 
     def encoded_size(self, decoded: Size) -> Size:
-        """A number for every string."""
+        """One number per string."""
         count = elements_of(self.spec.name, decoded, self.text.itemsize)
         return Size(count * self.labels.codes.itemsize, decoded.exact)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Numbers; a string that is no label is refused, where numcodecs loses it."""
+        """Encode; CastError for a string that is not a label, which numcodecs would lose."""
         return items_as_octets(self.labels.numbers(octets(data).view(self.text).tolist()))
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Labels, cut to the width of the type as numcodecs cuts them."""
+        """Decode to labels, truncated to the width of the type as in numcodecs."""
         count = self.labels.count(buffer_length(data))
         require_fit(self.spec.name, count * self.text.itemsize, decoded)
         table = np.array(["", *self.labels.labels], dtype=self.text)
@@ -106,7 +105,7 @@ class Categorize(BytesCodec):
 
 @dataclass(frozen=True, slots=True)
 class ObjectCategorize(ArrayCodec):
-    """The `categorize` filter over object arrays."""
+    """The `categorize` filter on object arrays."""
 
     spec: CodecSpec
     leaf: Leaf
@@ -114,27 +113,27 @@ class ObjectCategorize(ArrayCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Configuration: `labels`, `astype`; `dtype` can only be "|O"."""
+        """Compile; configuration: `labels`, `astype`; `dtype` can only be "|O"."""
         config = Configuration(spec, ("labels", "dtype", "astype"))
         config.choice("dtype", ("|O", "O", "object"), "|O")
         return cls(spec, leaf, Labels.parse(spec, config))
 
     @property
     def item(self) -> np.dtype[Any] | None:
-        """The numbers' type."""
+        """The type of the numbers."""
         return self.labels.codes
 
     @property
     def size(self) -> Size:
-        """A number for every string."""
+        """One number per string."""
         return Size(self.leaf.items * self.labels.codes.itemsize, exact=True)
 
     def encode(self, array: Array) -> Buffer:
-        """Numbers; a string that is no label is refused, where numcodecs loses it."""
+        """Encode; CastError for a string that is not a label, which numcodecs would lose."""
         return items_as_octets(self.labels.numbers(array.reshape(-1).tolist()))
 
     def decode(self, data: Buffer) -> Array:
-        """An object array of str."""
+        """Decode to an object array of str."""
         self.labels.count(buffer_length(data))
         require_fit(self.spec.name, buffer_length(data), self.size)
         table = np.array(["", *self.labels.labels], dtype=object)

@@ -1,10 +1,9 @@
-"""Codecs that add four bytes of checksum: `crc32c`, and those of numcodecs.
+"""Codecs that add a four-byte checksum: `crc32c`, and those of numcodecs.
 
-Specification of `crc32c`: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/
-(little-endian, at the end). The others follow numcodecs 0.16.6 (`checksum32`,
-`fletcher32`): `crc32` and `adler32` stand at the start unless `location` says "end",
-`numcodecs.crc32c` at the end unless it says "start"; `fletcher32` (HDF5's) and
-`jenkins_lookup3` always at the end. All are little-endian.
+Specification of `crc32c`: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/crc32c/ (little-endian, at
+the end). The others follow numcodecs 0.16.6 (`checksum32`, `fletcher32`): `crc32` and `adler32` are at the
+start unless `location` is "end", `numcodecs.crc32c` at the end unless it is "start"; `fletcher32` (HDF5's)
+and `jenkins_lookup3` always at the end. All are little-endian.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Checksum(BytesCodec):
-    """What all of them share; a subclass computes the number."""
+    """Base class; subclasses compute the checksum."""
 
     default_location: ClassVar[str] = "end"
     locatable: ClassVar[bool] = False
@@ -43,7 +42,7 @@ class Checksum(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `location`, "start" or "end", where numcodecs knows it."""
+        """Compile; configuration: `location`, "start" or "end", if numcodecs supports it."""
         config = Configuration(spec, ("location",) if cls.locatable else ())
         location = cls.default_location
         if cls.locatable and config.value("location", None) is not None:
@@ -52,10 +51,10 @@ class Checksum(BytesCodec):
 
     @abstractmethod
     def checksum(self, data: npt.NDArray[np.uint8]) -> int:
-        """The number, 0 to 2**32 - 1."""
+        """Checksum of the data, 0 to 2**32 - 1."""
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        """Bytes: the four in front or behind are no items."""
+        """Bytes: the checksum breaks the alignment of items."""
         return np.dtype(np.uint8)
 
     def encoded_size(self, decoded: Size) -> Size:
@@ -63,14 +62,14 @@ class Checksum(BytesCodec):
         return Size(decoded.at_most + 4, decoded.exact)
 
     def encode(self, data: Buffer) -> bytes:
-        """The data with its checksum."""
+        """Prepend or append the checksum."""
         view = octets(data)
         number = struct.pack("<I", self.checksum(view))
         content = memory(view)
         return b"".join((number, content) if self.at_start else (content, number))
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """A view of the data, once its checksum has been found right."""
+        """Verify the checksum and return a view of the data."""
         view = octets(data)
         encoded = self.encoded_size(decoded)
         if not 4 <= len(view) <= encoded.at_most or (encoded.exact and len(view) != encoded.at_most):
@@ -89,13 +88,13 @@ class Checksum(BytesCodec):
         return content
 
     def check(self, ends: Ends, decoded: Size) -> bool:
-        """The length, where it is known."""
+        """Check the length, if known."""
         if ends.length < 4:
             raise ChunkError(f"{self.spec.name}: the payload is cut short", found=f"{ends.length} bytes")
         return BytesCodec.check(self, ends, decoded)
 
     def inner_ends(self, ends: Ends) -> Ends | None:
-        """The ends without the four bytes."""
+        """The ends without the checksum."""
         length = ends.length - 4
         if self.at_start:
             return Ends(ends.head[4:], ends.tail[max(0, len(ends.tail) - length) :], length)
@@ -109,13 +108,13 @@ class Crc32c(Checksum):
 
     def checksum(self, data: npt.NDArray[np.uint8]) -> int:
         """CRC-32C (RFC 3720, B.4)."""
-        import crc32c  # 45 ms to import
+        import crc32c  # the import takes 45 ms
 
         return crc32c.crc32c(memory(data))
 
 
 class NumcodecsCrc32c(Crc32c):
-    """The `crc32c` codec of numcodecs, which may stand at the start."""
+    """The `crc32c` codec of numcodecs, which may be at the start."""
 
     __slots__ = ()
     locatable = True
@@ -146,12 +145,12 @@ class Adler32(Checksum):
 
 
 class Fletcher32(Checksum):
-    """The `fletcher32` codec of numcodecs, which is HDF5's."""
+    """The `fletcher32` codec of numcodecs, as in HDF5."""
 
     __slots__ = ()
 
     def checksum(self, data: npt.NDArray[np.uint8]) -> int:
-        """HDF5's Fletcher-32, as numcodecs computes it; 0 for no data, where numcodecs fails."""
+        """HDF5's Fletcher-32 as computed by numcodecs; 0 for empty data, for which numcodecs fails."""
         if not len(data):
             return 0
         from numcodecs import fletcher32
@@ -166,7 +165,7 @@ class JenkinsLookup3(Checksum):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `initval`, 0 if missing; `prefix`, which JSON cannot carry, must be null."""
+        """Compile; configuration: `initval`, default 0; `prefix` must be null (JSON cannot represent it)."""
         config = Configuration(spec, ("initval", "prefix"))
         prefix = config.value("prefix", None)
         if prefix is not None:

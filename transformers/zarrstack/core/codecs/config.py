@@ -1,4 +1,4 @@
-"""Reading a codec's configuration once, when it is compiled, with the faults named."""
+"""Validation of codec configurations, with errors that name the member."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MISSING: Any = object()
 
 
 class Configuration:
-    """The configuration of one codec; members nobody knows are refused, since they may matter."""
+    """The configuration of one codec; unknown members are refused, because they may matter."""
 
     def __init__(self, spec: CodecSpec, known: Collection[str]) -> None:
         self._name = spec.name
@@ -32,7 +32,7 @@ class Configuration:
             )
 
     def value(self, member: str, default: JSON = _MISSING) -> JSON:
-        """A member as it is; MetadataError if it is missing and has no default."""
+        """A member unchanged; MetadataError if it is missing and has no default."""
         found = self._members.get(member, default)
         if found is _MISSING:
             raise MetadataError(f"codec {self._name!r} lacks {member!r} in its configuration")
@@ -55,14 +55,14 @@ class Configuration:
         return found
 
     def boolean(self, member: str, default: JSON = _MISSING) -> bool:
-        """True or false."""
+        """A JSON boolean."""
         found = self.value(member, default)
         if not isinstance(found, bool):
             raise self.wrong(member, found, "true or false")
         return found
 
     def choice(self, member: str, choices: Collection[JSON], default: JSON = _MISSING) -> JSON:
-        """One of a closed set."""
+        """One of a set of values."""
         found = self.value(member, default)
         if isinstance(found, list | dict | bool) or found not in choices:
             raise self.wrong(member, found, "one of " + ", ".join(map(str, choices)))
@@ -84,7 +84,7 @@ class Configuration:
         return dtype
 
     def wrong(self, member: str, found: JSON, expected: str) -> MetadataError:
-        """The error for a member that does not make sense."""
+        """The error for an invalid member."""
         return MetadataError(
             f"codec {self._name!r}: {member!r} makes no sense", found=canonical(found), expected=expected
         )

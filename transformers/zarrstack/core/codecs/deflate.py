@@ -1,14 +1,14 @@
-"""Deflate streams: the one place that chooses the library, and zlib -> gzip without deflating.
+"""Deflate streams: choice of the library, and conversion from zlib to gzip without recompression.
 
-The formats: zlib RFC 1950, deflate RFC 1951, gzip RFC 1952. Inflating is bounded: one byte
-more than allowed is asked for and refused if it comes, so a bomb costs what its chunk costs.
+Formats: zlib RFC 1950, deflate RFC 1951, gzip RFC 1952. Inflating is bounded: one byte more than allowed is
+requested, and its presence is an error, so a decompression bomb costs no more than its chunk.
 
-With the extra `zarrlift[fast]` it is libdeflate that encodes, and decodes what it says is right, and isal
-that encodes what hardly shrinks; docs/design/codecs.md has the comparison. All else is judged by zlib:
-several members, padding, whatever is damaged. So the errors are the same with and without it. One thing
-differs: libdeflate 0.9.0 takes a block that declares 287 or 288 literal codes, or 31 or 32 distances, as
-long as it uses none of those, and zlib takes none such. No encoder writes one, and the checksum proves
-the data right.
+With the extra `zarrlift[fast]`, libdeflate encodes, and decodes payloads that it accepts, and isal encodes
+data that hardly shrinks; docs/design/codecs.md has the comparison. zlib decides all other cases: several
+members, padding, and damaged payloads. The errors are therefore the same with and without the extra. One
+difference remains: libdeflate 0.9.0 accepts a block that declares 287 or 288 literal codes, or 31 or 32
+distances, if it uses none of those, and zlib rejects it. No encoder writes such blocks, and the checksum
+verifies the data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def _libdeflate() -> Any:
-    """The module of PyPI's `deflate`, if it is one that lets go of the interpreter lock; else None."""
+    """PyPI's `deflate`, if its version releases the interpreter lock; otherwise None."""
     try:
         import deflate
     except ImportError:
@@ -42,7 +42,7 @@ def _libdeflate() -> Any:
 
 
 def _isal() -> Any:
-    """The part of PyPI's `isal` that takes whole buffers; None where it is not installed."""
+    """The part of PyPI's `isal` that processes whole buffers; None if it is not installed."""
     try:
         from isal import igzip_lib
     except ImportError:
@@ -51,52 +51,54 @@ def _isal() -> Any:
 
 
 fastest: Any = _isal()
-"""What encodes data that hardly shrinks, which is most of what detectors give; None where it is not there."""
+"""Encoder for data that hardly shrinks, such as most detector data; None if not installed."""
 
 library: Any = _libdeflate()
-"""What encodes, and decodes the usual payload; None is zlib. Chosen when this module is loaded."""
+"""Encoder, and decoder of ordinary payloads; None selects zlib. Chosen when this module is loaded."""
 
 GZIP_HEADER: Final = b"\x1f\x8b\x08\x00" + bytes(4) + b"\x00\xff"
-"""RFC 1952, 2.3: deflate, no flags, no time, no extra flags, unknown system: the same everywhere."""
+"""RFC 1952, 2.3: deflate, no flags, no time, no extra flags, unknown system: identical everywhere."""
 SHORTEST_GZIP: Final = 18
 """10 bytes of header and 8 of trailer, before any deflate block."""
 
 _EXTRA_FLAGS: Final = 8
-"""Place in a gzip header of what libdeflate says about the level."""
+"""Offset in a gzip header of the byte in which libdeflate records the level."""
 _UNSEEN_FLAGS: Final = 0xE2
-"""Flags of a gzip header that zlib verifies or refuses and libdeflate passes over: FHCRC, reserved."""
+"""Flags of a gzip header that zlib verifies or refuses and libdeflate ignores: FHCRC, reserved."""
 _SHORTEST_ZLIB: Final = 8
 _ZLIB_WINDOW_32K: Final = 0x78
-"""First byte of a zlib stream whose distances reach as far as any (RFC 1950, 2.2): libdeflate does not
-hold a stream to a smaller window."""
+"""First byte of a zlib stream with the largest window (RFC 1950, 2.2): libdeflate does not enforce a smaller
+one.
+"""
 _MOST_WHOLE: Final = (1 << 32) - 1
-"""What the module counts in."""
+"""Largest size that the module supports."""
 _MOST_PER_BYTE: Final = 1032
-"""Deflate unpacks one byte to no more (258 for two bits); a size beyond it is no size to reserve."""
+"""Maximum deflate expansion per byte (258 for two bits); no buffer is reserved for a larger stated size."""
 
 _LEVELS: Final = (0, 1, 2, 3, 4, 6, 7, 7, 9, 9)
-"""libdeflate's level for each of zlib's, so that what was asked for is about as small. Measured on ten kinds
-of data: mostly smaller, up to level 6 never more than a twentieth larger unless the data shrinks to a
-hundredth: label images then took up to 1.7 times as much at level 6 (2.3 with libdeflate's own 6, and its
-level 8 is slower than zlib), boxes of one number up to 4 times below level 4."""
+"""libdeflate's level for each of zlib's, for a similar compressed size. Measured on ten kinds of data: mostly
+smaller, and up to level 6 at most a twentieth larger, unless the data shrinks to a hundredth: label images
+then took up to 1.7 times as much at level 6 (2.3 with libdeflate's own 6, and its level 8 is slower than
+zlib), boxes of one number up to 4 times below level 4.
+"""
 
 _ISAL_LEVEL: Final = 2
 _QUICK_FROM, _QUICK_TO = 1, 6
-"""Levels from which and up to which speed counts; beyond, size was asked for."""
+"""Lowest and highest level that favour speed; higher levels ask for size."""
 _SAMPLE: Final = 32 << 10
-"""Bytes by which it is told whether data shrinks much; one window of deflate."""
+"""Sample size in bytes for estimating whether data shrinks much; one window of deflate."""
 
 _PIECE: Final = 1 << 17
-"""Words of a payload that are compared at once: they and the answers fit into the cache."""
+"""Words of a payload compared at once: they and the results fit into the cache."""
 _FEW: Final = 64
-"""Places that are looked at one by one; where there are more, all is searched."""
+"""Number of candidates checked one by one; with more, the whole payload is searched."""
 _GZIP_WINDOW: Final = 31
 _ZLIB_WINDOW: Final = 15
 _RAW_WINDOW: Final = -15
 
 
 def gzip_compress(data: Buffer, level: int) -> Buffer:
-    """A gzip member without time or name, so that the same data gives the same bytes."""
+    """Compress to a gzip member without time or name, so that equal data yields equal bytes."""
     if (quick := _quick(data, level, gzip=True)) is not None:
         return quick
     if library is not None:
@@ -108,7 +110,7 @@ def gzip_compress(data: Buffer, level: int) -> Buffer:
 
 
 def zlib_compress(data: Buffer, level: int) -> Buffer:
-    """A zlib stream."""
+    """Compress to a zlib stream."""
     if (quick := _quick(data, level, gzip=False)) is not None:
         return quick
     if library is not None:
@@ -118,12 +120,12 @@ def zlib_compress(data: Buffer, level: int) -> Buffer:
 
 
 def _quick(data: Buffer, level: int, *, gzip: bool) -> bytes | None:
-    """The stream by isal, where that is about as small as any other; None: ask the others.
+    """Compress with isal if the result is about as small as any other; otherwise None.
 
-    Of data that shrinks to more than half, isal's level 2 makes about as much as zlib's level 6, at most a
-    tenth more, three to eight times as fast as libdeflate and ten to thirty times as fast as zlib. What
-    shrinks further does so by matches that isal does not look for; but words of zero, such as fill the
-    chunks at the end of an array, are none of those: any library finds them, so they do not count.
+    For data that shrinks to more than half, isal's level 2 yields about as much as zlib's level 6, at most a
+    tenth more, three to eight times as fast as libdeflate and ten to thirty times as fast as zlib. Data that
+    shrinks further does so by matches that isal does not search for. Words of zero, as in chunks at the end
+    of an array, are an exception: every library finds them, so they do not count.
     """
     view = memory(data).cast("B")
     size = view.nbytes
@@ -141,10 +143,10 @@ def _quick(data: Buffer, level: int, *, gzip: bool) -> bytes | None:
 
 
 def gzip_decompress(data: Buffer, decoded: Size) -> Buffer:
-    """The data of all members; zero padding may follow one, anything else may not.
+    """Decompress all members; only zero padding may follow a member.
 
-    That is what Python's gzip module, and with it numcodecs, accepts; size and CRC-32 of
-    every trailer are verified.
+    Python's gzip module, and therefore numcodecs, accepts the same; size and CRC-32 of every trailer are
+    verified.
     """
     result = _one_gzip_member(data, decoded) if library is not None else None
     if result is not None:
@@ -163,7 +165,7 @@ def gzip_decompress(data: Buffer, decoded: Size) -> Buffer:
 
 
 def zlib_decompress(data: Buffer, decoded: Size) -> Buffer:
-    """The data of one zlib stream, its Adler-32 verified; nothing may follow it."""
+    """Decompress one zlib stream and verify its Adler-32; nothing may follow it."""
     known = _one_zlib_stream(data, decoded) if library is not None else None
     if known is not None:
         return known
@@ -175,10 +177,10 @@ def zlib_decompress(data: Buffer, decoded: Size) -> Buffer:
 
 
 def rewrap_zlib_to_gzip(data: Buffer, decoded: Size) -> bytes:
-    """The same deflate stream as a gzip member.
+    """Convert to a gzip member with the same deflate stream.
 
-    It is inflated once, within bounds, which verifies its Adler-32 and gives the CRC-32
-    that gzip wants; nothing is deflated. ChunkError as for `zlib_decompress`.
+    The stream is inflated once, within bounds, to verify its Adler-32 and to compute gzip's CRC-32; nothing
+    is recompressed. ChunkError as in `zlib_decompress`.
     """
     plain = zlib_decompress(data, decoded)
     # RFC 1950, 2.2: two bytes of header (a preset dictionary was refused above), four of Adler-32.
@@ -186,7 +188,7 @@ def rewrap_zlib_to_gzip(data: Buffer, decoded: Size) -> bytes:
 
 
 def _one_gzip_member(data: Buffer, decoded: Size) -> bytearray | None:
-    """What the payload holds if it is one member and nothing else, all of it right; None: ask zlib."""
+    """Decompress a payload that is exactly one valid member; otherwise None, to fall back to zlib."""
     view = memory(data)
     length = view.nbytes
     if length < SHORTEST_GZIP or view[3] & _UNSEEN_FLAGS:
@@ -206,7 +208,7 @@ def _one_gzip_member(data: Buffer, decoded: Size) -> bytearray | None:
 
 
 def _one_zlib_stream(data: Buffer, decoded: Size) -> bytearray | None:
-    """What the payload holds if its size is known and it is one right stream; None: ask zlib."""
+    """Decompress one valid stream of known size; otherwise None, to fall back to zlib."""
     view = memory(data)
     size = decoded.at_most
     if not decoded.exact or view.nbytes < _SHORTEST_ZLIB or view[0] != _ZLIB_WINDOW_32K:
@@ -223,18 +225,18 @@ def _one_zlib_stream(data: Buffer, decoded: Size) -> bytearray | None:
 
 
 def _ends_with_first(data: Buffer, trailer: bytes) -> bool:
-    """Whether the trailer stands at the end and nowhere before.
+    """Whether the trailer occurs at the end and nowhere before.
 
-    libdeflate does not tell how much it has read, but it has read this trailer behind the stream. So
-    if it stands nowhere else, the payload ends where the stream does.
+    libdeflate does not report how much it has read, but it has read this trailer after the stream. If it
+    occurs nowhere else, the payload ends where the stream does.
     """
     whole = octets(data)
     length = len(trailer)
     end = len(whole) - length
     if whole[end:].tobytes() != trailer:
         return False
-    # Wherever it stood, one of its halves would be a word of the payload: words are compared many at once,
-    # in a third of the time that a search takes. No word covers the last places that it could begin at.
+    # At any position, one half of the trailer would be an aligned word of the payload: comparing words in
+    # bulk takes a third of the time of a search. The last possible positions are not covered by words.
     half = length // 2
     words = whole[: end // half * half].view(f"u{half}")
     halves = [int.from_bytes(trailer[shift : shift + half], sys.byteorder) for shift in range(half)]
@@ -256,10 +258,10 @@ def _stands_at(whole: npt.NDArray[np.uint8], begin: int, trailer: bytes) -> bool
 def _inflate(
     codec: str, data: memoryview | bytes, window: int, left: int, decoded: Size
 ) -> tuple[bytes | bytearray, bytes]:
-    """(what one stream holds, the bytes behind it), asked for in a few steps.
+    """Inflate one stream in a few steps; return its data and the bytes after it.
 
-    zlib joins the pieces of one answer at its end, so a single one of `left` bytes would take twice
-    its memory; each step copies what is left of the payload, so there are few.
+    zlib joins the pieces of one result at its end, so a single call for `left` bytes would take twice the
+    memory; each step copies the rest of the payload, so there are few.
     """
     stream = zlib.decompressobj(window)
     step = max(LEAST_STEP, left // STEPS) + 1
@@ -267,7 +269,7 @@ def _inflate(
         result: bytes | bytearray = stream.decompress(data, min(left + 1, step))
         if len(result) == step and not stream.eof:
             result = bytearray(result)
-            # zlib takes a limit of 0 for none, so one more byte than is allowed is always asked for.
+            # zlib treats a limit of 0 as none, so one byte more than allowed is always requested.
             while len(result) <= left:
                 more = stream.decompress(stream.unconsumed_tail, min(left + 1 - len(result), step))
                 if not more:
@@ -293,5 +295,5 @@ def _gzip_trailer(plain: Buffer) -> bytes:
 
 
 def _default(level: int) -> int:
-    # -1 is zlib's own default, 6; said outright so that no library's idea of it matters.
+    # -1 is zlib's default, 6; explicit, so that it does not depend on the library.
     return 6 if level == -1 else level

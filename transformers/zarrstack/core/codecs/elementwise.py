@@ -1,12 +1,11 @@
-"""numcodecs' array filters that turn each element into one of another value or type.
+"""numcodecs' array filters that convert each element to another value or type.
 
-`delta`, `fixedscaleoffset`, `quantize`, `bitround`, `astype` (numcodecs 0.16.6, module of
-the same name each): every one views its input as its own configured type, whatever came
-before. The arithmetic is numcodecs' own, since what it computes is what the format means.
+`delta`, `fixedscaleoffset`, `quantize`, `bitround`, `astype` (numcodecs 0.16.6, modules of the same names):
+each views its input as its configured type, whatever produced it. The arithmetic is numcodecs', because its
+results define the format.
 
-Decoding is exact. Encoding may lose (rounding, overflow, sums of floats), which numcodecs
-does silently; here what was encoded is decoded again, and a value that would change is a
-CastError.
+Decoding is exact. Encoding may lose information (rounding, overflow, sums of floats), which numcodecs does
+silently; here the encoded data is decoded again, and a value that would change raises CastError.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class _Filter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Elementwise(BytesCodec):
-    """What all of them share; a subclass reads its configuration and names its filter."""
+    """Base class; subclasses parse the configuration of their filter."""
 
     spec: CodecSpec
     decoded_type: np.dtype[Any]
@@ -46,7 +45,7 @@ class Elementwise(BytesCodec):
     def compile(
         cls, spec: CodecSpec, decoded_type: np.dtype[Any], encoded_type: np.dtype[Any], **arguments: Any
     ) -> Self:
-        """Make numcodecs' own filter; what it refuses is a fault of the metadata."""
+        """Create numcodecs' filter; its errors become MetadataError."""
         import numcodecs
 
         name = spec.name.removeprefix("numcodecs.")
@@ -61,12 +60,12 @@ class Elementwise(BytesCodec):
         return self.encoded_type
 
     def encoded_size(self, decoded: Size) -> Size:
-        """As many elements of the encoded type."""
+        """The same number of elements, of the encoded type."""
         count = elements_of(self.spec.name, decoded, self.decoded_type.itemsize)
         return Size(count * self.encoded_type.itemsize, decoded.exact)
 
     def encode(self, data: Buffer) -> Buffer:
-        """Encode, and make sure that every bit comes back."""
+        """Encode, and verify that every bit is restored."""
         view = octets(data)
         if len(view) % self.decoded_type.itemsize:
             raise CastError(f"{self.spec.name}: no whole number of elements", found=f"{len(view)} bytes")
@@ -89,7 +88,7 @@ class Elementwise(BytesCodec):
         return items_as_octets(encoded)
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """As numcodecs decodes, once the sizes have been found to fit."""
+        """Decode with numcodecs, after checking the sizes."""
         count = elements_in(self.spec.name, buffer_length(data), self.encoded_type.itemsize)
         require_fit(self.spec.name, count * self.decoded_type.itemsize, decoded)
         if not count:
@@ -111,7 +110,7 @@ class Delta(Elementwise):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `dtype` (the items' type if missing), `astype` (as `dtype` if missing)."""
+        """Compile; configuration: `dtype` (default: the type of the items), `astype` (default: `dtype`)."""
         config = Configuration(spec, ("dtype", "astype"))
         dtype = config.dtype("dtype", item)
         astype = config.dtype("astype", dtype)
@@ -125,7 +124,7 @@ class FixedScaleOffset(Elementwise):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `offset`, `scale`, and `dtype` and `astype` as for delta."""
+        """Compile; configuration: `offset`, `scale`, and `dtype` and `astype` as in delta."""
         config = Configuration(spec, ("offset", "scale", "dtype", "astype"))
         dtype = config.dtype("dtype", item)
         astype = config.dtype("astype", dtype)
@@ -134,13 +133,13 @@ class FixedScaleOffset(Elementwise):
 
 
 class Quantize(Elementwise):
-    """The `quantize` filter: decimal digits kept, stored as floats."""
+    """The `quantize` filter: values rounded to decimal digits, stored as floats."""
 
     __slots__ = ()
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `digits`, and `dtype` and `astype` as for delta."""
+        """Compile; configuration: `digits`, and `dtype` and `astype` as in delta."""
         config = Configuration(spec, ("digits", "dtype", "astype"))
         dtype = config.dtype("dtype", item)
         astype = config.dtype("astype", dtype)
@@ -154,7 +153,7 @@ class AsType(Elementwise):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `encode_dtype`; `decode_dtype` (the items' type if missing)."""
+        """Compile; configuration: `encode_dtype`; `decode_dtype` (default: the type of the items)."""
         config = Configuration(spec, ("encode_dtype", "decode_dtype"))
         decoded, encoded = config.dtype("decode_dtype", item), config.dtype("encode_dtype")
         return cls.compile(spec, decoded, encoded, encode_dtype=encoded, decode_dtype=decoded)
@@ -162,30 +161,30 @@ class AsType(Elementwise):
 
 @dataclass(frozen=True, slots=True)
 class BitRound(BytesCodec):
-    """The `bitround` filter: low mantissa bits set to zero, the type kept."""
+    """The `bitround` filter: low mantissa bits set to zero, type unchanged."""
 
     mantissa_bits: ClassVar[dict[int, int]] = {2: 10, 4: 23, 8: 52}
 
     spec: CodecSpec
     keepbits: int
     item: np.dtype[Any] | None
-    """A float type; its configuration does not say which."""
+    """A float type, which the configuration does not state."""
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `keepbits`."""
+        """Compile; configuration: `keepbits`."""
         return cls(spec, Configuration(spec, ("keepbits",)).integer("keepbits", low=0, high=1 << 16), item)
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        """As it was."""
+        """Unchanged."""
         return item
 
     def encoded_size(self, decoded: Size) -> Size:
-        """As it was."""
+        """Unchanged."""
         return decoded
 
     def encode(self, data: Buffer) -> Buffer:
-        """The data as it is, if its low bits are zero already; else a CastError."""
+        """Return the data unchanged if its low bits are zero; CastError otherwise."""
         item = self.item
         if item is None or item.kind != "f" or item.itemsize not in self.mantissa_bits:
             raise UnsupportedError("numcodecs.bitround rounds floats of 2, 4 or 8 bytes", found=str(item))
@@ -201,6 +200,6 @@ class BitRound(BytesCodec):
         return data
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """The data as it is."""
+        """Return the data unchanged."""
         require_fit(self.spec.name, buffer_length(data), decoded)
         return data

@@ -1,14 +1,14 @@
-"""`bytes` and `numpy_bytes`: the items of a fixed-size type, one after the other.
+"""`bytes` and `numpy_bytes`: the items of a fixed-size type, contiguous.
 
-Specification of `bytes`: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/ .
-It covers every fixed-size type here: text (`fixed_length_utf32`), times and structs obey
-`endian` too; one-byte items, `null_terminated_bytes` and `raw_bytes` have no byte order.
-A missing `endian` is little, as zarr-python writes and reads structs without one.
+Specification of `bytes`: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/bytes/ . It covers every
+fixed-size type here: text (`fixed_length_utf32`), times and structs follow `endian` too; one-byte items,
+`null_terminated_bytes` and `raw_bytes` have no byte order. A missing `endian` is little, as zarr-python
+writes and reads structs without one.
 
-`numpy_bytes` is this project's own name for what Zarr v2 can say and v3 cannot: its
-configuration is a v2 dtype, whose struct fields may differ in byte order. With the data type
-`object` it reads items that no v3 type holds (long doubles, structs with sub-arrays) as numpy
-scalars, one object each; such a leaf is never written.
+`numpy_bytes` is this project's name for types that Zarr v2 can express and v3 cannot: its configuration is a
+v2 dtype, whose struct fields may differ in byte order. With the data type `object` it reads items that no v3
+type represents (long doubles, structs with sub-arrays) as numpy scalars, one object each; such a leaf is
+never written.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Bytes(ArrayCodec):
     spec: CodecSpec
     leaf: Leaf
     stored: np.dtype[Any]
-    """The items' type as they lie, byte order included."""
+    """Stored type of the items, including byte order."""
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Configuration: `endian`, "little" or "big"."""
+        """Compile; configuration: `endian`, "little" or "big"."""
         config = Configuration(spec, ("endian",))
         endian = "little"
         if config.value("endian", None) is not None:
@@ -57,11 +57,11 @@ class Bytes(ArrayCodec):
 
     @property
     def size(self) -> Size:
-        """Exactly the items."""
+        """The exact size of the items."""
         return Size(self.leaf.items * self.stored.itemsize, exact=True)
 
     def encode(self, array: Array) -> Buffer:
-        """The items in C order and the stored byte order; no copy where they lie so already."""
+        """Convert to C order and the stored byte order; no copy if the array has them already."""
         if array.shape != self.leaf.shape or array.dtype.hasobject:
             raise CastError(
                 f"{self.spec.name}: not an array of this leaf",
@@ -77,7 +77,7 @@ class Bytes(ArrayCodec):
         return items_as_octets(in_c_order(array, self.stored))
 
     def decode(self, data: Buffer) -> Array:
-        """A view of the data: read-only if the data is, in the stored byte order."""
+        """Return a view of the data: read-only if the data is, in the stored byte order."""
         require_fit(self.spec.name, buffer_length(data), self.size)
         if self.stored.itemsize == 0 or self.leaf.items == 0:
             return np.zeros(self.leaf.shape, self.stored)
@@ -91,7 +91,7 @@ class NumpyBytes(Bytes):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Configuration: `dtype`, as it stands in a v2 document."""
+        """Compile; configuration: `dtype`, as in a v2 document."""
         from ..data_types.v2 import parse_v2_dtype
 
         config = Configuration(spec, ("dtype",))
@@ -107,7 +107,7 @@ class NumpyBytes(Bytes):
         return cls(spec, leaf, stored)
 
     def decode(self, data: Buffer) -> Array:
-        """As `bytes`; of a leaf of objects, an array with a numpy scalar in every place."""
+        """Decode like `bytes`; for a leaf of objects, to an object array of numpy scalars."""
         items = Bytes.decode(self, data)
         if self.leaf.data_type.name != "object":
             return items

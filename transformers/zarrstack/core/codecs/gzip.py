@@ -1,8 +1,7 @@
 """`gzip`: one or more gzip members (RFC 1952).
 
-Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/gzip/ (level 0 to 9).
-Zarr v2's `gzip` and zarr-python's `numcodecs.gzip` are the same bytes; there level -1 may
-stand, zlib's default, which is 6.
+Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/gzip/ (level 0 to 9). Zarr v2's `gzip`
+and zarr-python's `numcodecs.gzip` are the same bytes; they also allow level -1, zlib's default, which is 6.
 """
 
 from __future__ import annotations
@@ -33,26 +32,26 @@ class Gzip(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `level`, -1 to 9; 1 if missing, as numcodecs has it."""
+        """Compile; configuration: `level`, -1 to 9, by default 1 as in numcodecs."""
         return cls(spec, Configuration(spec, ("level",)).integer("level", 1, low=-1, high=9))
 
     def encoded_size(self, decoded: Size) -> Size:
-        """Anything up to a generous bound."""
+        """A generous upper bound."""
         return compressed(decoded)
 
     def encode(self, data: Buffer) -> Buffer:
-        """One member, without time or name."""
+        """Encode one member, without time or name."""
         return gzip_compress(data, self.level)
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """All members; see `gzip_decompress`."""
+        """Decode all members; see `gzip_decompress`."""
         return gzip_decompress(data, decoded)
 
     def check(self, ends: Ends, decoded: Size) -> bool:
-        """The header, and the size in the trailer (modulo 2**32).
+        """Check the header, and the size in the trailer (modulo 2**32).
 
-        A size that differs is no proof: the last of several members says only its own,
-        and zero padding may follow it. Then False is returned: decode to see.
+        A different size is not conclusive: the last of several members states only its own, and zero padding
+        may follow it. The result is then False: only decoding can tell.
         """
         if len(ends.head) < 10 or ends.head[:3] != b"\x1f\x8b\x08" or ends.head[3] & 0xE0:
             raise ChunkError("gzip: the payload has no gzip header", found=ends.head[:4].hex(" "))

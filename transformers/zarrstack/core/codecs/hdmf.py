@@ -1,20 +1,19 @@
-"""`hdmf-zarr.objects`: object arrays of hdmf-zarr before 0.14, read as the values 0.14 stores.
+"""`hdmf-zarr.objects`: object arrays of hdmf-zarr before 0.14, read as the values that 0.14 stores.
 
-Ours, and never written. It stands around the codec that the array really has, and says what its
-objects are. Configuration:
+This project's, and never written. It wraps the array's actual codec and describes its objects. Configuration:
 
     codec    the array's own object codec: a name and a configuration
-    values   "text", "references", "rows", or "items", which gives the objects as they are
+    values   "text", "references", "rows", or "items", which returns the objects unchanged
     own      of references: the sources that mean the file itself
     fields   of rows: per field "value", "text" or "reference"
 
-Facts (hdmf-zarr 0.11 to 0.13, `hdmf_zarr/backend.py`; 0.14.0 for the result): references are
-dictionaries with `source`, `path`, `object_id` and `source_object_id`, and become the path; what
-is `ascii` or `isodatetime` is stored by vlen-bytes and becomes text; rows with text or references
-are tuples or structs of objects and become structs of fixed-size text. Items of a chunk that lie
-outside the array, or were never written, are the integer 0 and become '' and zero.
+Facts (hdmf-zarr 0.11 to 0.13, `hdmf_zarr/backend.py`; 0.14.0 for the result): references are dictionaries
+with `source`, `path`, `object_id` and `source_object_id`, and become the path; `ascii` and `isodatetime`
+values are stored by vlen-bytes and become text; rows with text or references are tuples or structs of objects
+and become structs of fixed-size text. Items of a chunk that are outside the array, or were never written, are
+the integer 0 and become '' and zero.
 
-A pickle is never unpickled: see `pickle.load`.
+Pickles are parsed without unpickling: see `pickle.load`.
 """
 
 from __future__ import annotations
@@ -40,26 +39,26 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _DECODED = {"vlen-utf8": "string", "vlen-bytes": "bytes"}
-"""Object codec -> data type of what it decodes to, where that is not any object."""
+"""Object codec -> its decoded data type, unless that is any object."""
 
 
 @dataclass(frozen=True, slots=True)
 class HdmfObjects(ArrayCodec):
-    """Objects, and what they mean."""
+    """Objects with their interpretation."""
 
     spec: CodecSpec
     leaf: Leaf
     inner: ArrayCodec | None
     """None for a pickle."""
     limit: int
-    """The most bytes of one leaf."""
+    """Limit in bytes of one leaf."""
     values: str
     own: frozenset[str]
     fields: tuple[str, ...]
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Configuration: see the module."""
+        """Compile; the module's docstring describes the configuration."""
         config = Configuration(spec, ("codec", "values", "own", "fields"))
         codec = CodecSpec.from_json(config.value("codec"))
         values = cast("str", config.choice("values", ("text", "references", "rows", "items")))
@@ -77,15 +76,15 @@ class HdmfObjects(ArrayCodec):
 
     @property
     def size(self) -> Size:
-        """At most what one leaf may unpack to."""
+        """The limit for unpacking one leaf."""
         return Size(self.limit, exact=False)
 
     def encode(self, array: Array) -> Buffer:
-        """Never: these arrays are only read."""
+        """Raise UnsupportedError: these arrays are read-only."""
         raise UnsupportedError(f"{self.spec.name} is only read", found="an array to encode")
 
     def decode(self, data: Buffer) -> Array:
-        """The leaf, of its own data type; CastError for an item that means nothing there."""
+        """Decode to the leaf's data type; CastError for an item without a meaning there."""
         items = self._items(data)
         if self.values == "items":
             return items.reshape(self.leaf.shape)
@@ -105,7 +104,7 @@ class HdmfObjects(ArrayCodec):
         if self.inner is not None:
             return self.inner.decode(data).reshape(-1)
         stored = read_array(bytes(memory(data)), items=self.leaf.items, memory=self.limit)
-        flat = stored.reshape(-1, order="A")  # its own order, as zarr-python takes it
+        flat = stored.reshape(-1, order="A")  # its memory order, as in zarr-python
         if flat.dtype.hasobject and flat.dtype.names is None:
             return flat
         result = np.empty(flat.size, dtype=object)
@@ -158,7 +157,7 @@ def is_absent(item: Any) -> bool:
 
 
 def text(item: Any) -> str:
-    """Text, from text or its UTF-8 bytes; None and what was never written are ''."""
+    """Text from str or UTF-8 bytes; '' for None and items never written."""
     if isinstance(item, str):
         return str(item)
     if isinstance(item, bytes):
@@ -176,7 +175,7 @@ def text(item: Any) -> str:
 
 
 def path_of(item: Any, own: frozenset[str]) -> str:
-    """The path a reference leads to, from the file's root; '' for one that was never written."""
+    """Path of a reference's target from the root of the file; '' if it was never written."""
     if is_absent(item):
         return ""
     if not isinstance(item, dict):
@@ -192,7 +191,7 @@ def path_of(item: Any, own: frozenset[str]) -> str:
 
 
 def fields_of(item: Any) -> tuple[Any, ...]:
-    """The fields of a row: a tuple, what JSON and msgpack make of one, or a struct."""
+    """The fields of a row: a tuple, its JSON or msgpack form, or a struct."""
     if isinstance(item, (tuple, list)):
         return tuple(item)
     if isinstance(item, np.void) and item.dtype.names is not None:
@@ -201,7 +200,7 @@ def fields_of(item: Any) -> tuple[Any, ...]:
 
 
 def fitting(value: str, dtype: np.dtype[Any]) -> str:
-    """Text that a fixed-size field gives back as it is; CastError for others."""
+    """Text that a fixed-size field preserves; CastError otherwise."""
     if len(value) > dtype.itemsize // 4 or value.endswith("\0"):
         raise CastError(
             "a text does not fit its field",
@@ -212,7 +211,7 @@ def fitting(value: str, dtype: np.dtype[Any]) -> str:
 
 
 def number(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A number of a field's type; CastError where it would become another one."""
+    """A number of a field's type; CastError if its value would change."""
     if isinstance(value, (str, bytes, dict)) or value is None:
         raise CastError("a field is no number", found=type(value).__name__, expected=str(dtype))
     try:

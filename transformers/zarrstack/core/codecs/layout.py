@@ -1,4 +1,4 @@
-"""Bringing an array into C order and a byte order, once, and kindly to the processor's caches."""
+"""Conversion of an array to C order and a byte order, in one cache-friendly pass."""
 
 from __future__ import annotations
 
@@ -14,27 +14,29 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _LARGE: Final = 1 << 18
-"""Bytes from which an array no longer fits the caches near a core."""
+"""Size in bytes from which an array exceeds the caches near a core."""
 _COLLIDING: Final = 1024
-"""Bytes: lines at a multiple of this apart share a few places of a cache and drive each other out. Any
-chunk whose lengths are powers of two is so."""
+"""Bytes: lines at multiples of this distance share a few cache sets and evict each other, as in any chunk
+whose lengths are powers of two.
+"""
 _MANY: Final = 1 << 16
-"""Lines of 64 bytes, 4 MiB together, that a cast comes back to before it has used them up."""
+"""Number of 64-byte lines, 4 MiB together, that a cast revisits before it has used them up."""
 _ROW: Final = 16
 _BETWEEN: Final = 16
 _BLOCK: Final = 2048
 """Items of a block: along the axis that becomes the fastest; along the axes between; and along all but the
-first of these, which is also the least that is worth a block of its own. Measured on arrays of 0.25 to
-130 MB in F order, items of 1 to 8 bytes and lengths of all kinds: where it is chosen below, the cast in
-blocks was 1.2 to 5 times as fast as one cast, and up to 4 times as fast as in square blocks of 32 items
-without the copy between."""
+first of these, which is also the minimum for a separate block. Measured on arrays of 0.25 to 130 MB in F
+order, items of 1 to 8 bytes and lengths of all kinds: where blocks are chosen below, the cast was 1.2 to 5
+times as fast as a single cast, and up to 4 times as fast as with square blocks of 32 items without the
+intermediate copy.
+"""
 
 
 def in_c_order(array: Array, dtype: np.dtype[Any]) -> Array:
-    """The array in C order as `dtype`, which differs in byte order at most; itself if it is so already.
+    """The array in C order as `dtype`, which may differ in byte order; unchanged if it already is.
 
-    A cast walks the target in order and so a transposed source in long strides. Where those miss
-    the caches, blocks are cast on their own, each by way of a small copy in the source's order.
+    A cast writes the target in order, and so reads a transposed source in long strides. Where those miss the
+    caches, the array is cast in blocks, each through a small copy in the source's order.
     """
     array = np.asarray(array)  # a numpy scalar would pass for a 0-d array, and has no byte order
     if dtype.kind in "mM":
@@ -57,7 +59,7 @@ def in_c_order(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _cast_in_blocks(array: Array, result: Array, order: list[int], steps: list[int]) -> None:
-    # In the source's order, so that what is read and written in long strides lies close together.
+    # In the source's order, so that data accessed in long strides is close together.
     scratch = np.empty([steps[axis] for axis in order], result.dtype).transpose(np.argsort(order))
     for place in product(*(range(0, length, step) for length, step in zip(array.shape, steps, strict=True))):
         block = tuple(slice(start, start + step) for start, step in zip(place, steps, strict=True))

@@ -1,4 +1,4 @@
-"""Which library does the work of which codec here; a report of speed or of a difference begins with it."""
+"""The library that implements each codec; for reports on speed and on differences."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 
 def libraries() -> dict[str, str]:
-    """Codecs -> library and package with their versions. Loads the packages: no business of start-up."""
+    """Codecs -> library and package with their versions. Imports the packages, so not for start-up."""
     import numcodecs.blosc
     import zstandard
 

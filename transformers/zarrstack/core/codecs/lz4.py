@@ -1,7 +1,6 @@
 """`numcodecs.lz4`: the decoded size (little-endian u32), then one LZ4 block.
 
-Zarr v2's `lz4` (numcodecs 0.16.6 `numcodecs.lz4`); neither the LZ4 frame format nor
-Java's block stream.
+Zarr v2's `lz4` (numcodecs 0.16.6 `numcodecs.lz4`); neither the LZ4 frame format nor Java's block stream.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 _MOST: Final = 0x7E000000
 """LZ4_MAX_INPUT_SIZE."""
 PER_BYTE: Final = 255
-"""One stored byte gives at most 255 decoded ones: a byte of match length each."""
+"""Maximum expansion: each byte of match length adds at most 255 decoded bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class Lz4(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `acceleration`, 1 if missing; what is not positive counts as 1."""
+        """Compile; configuration: `acceleration`, default 1; values below 1 count as 1."""
         config = Configuration(spec, ("acceleration",))
         return cls(spec, config.integer("acceleration", 1, low=-(1 << 31), high=(1 << 31) - 1))
 
@@ -45,11 +44,11 @@ class Lz4(BytesCodec):
         return Size(4 + decoded.at_most + decoded.at_most // 255 + 16, exact=False)
 
     def encode(self, data: Buffer) -> bytes:
-        """The size and one block."""
+        """Encode the size and one block."""
         return pack(data, self.acceleration)
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Unpack after the stated size has been checked."""
+        """Decode, after checking the stated size."""
         length = buffer_length(data)
         size = self._require_header(bytes(memory(data)[:4]), length, decoded)
         if size == 0:
@@ -64,7 +63,7 @@ class Lz4(BytesCodec):
         return result
 
     def check(self, ends: Ends, decoded: Size) -> bool:
-        """The stated size, and whether the block could hold it."""
+        """Check the stated size, and whether the block is long enough for it."""
         self._require_header(ends.head[:4], ends.length, decoded)
         return True
 
@@ -87,7 +86,7 @@ class Lz4(BytesCodec):
 
 
 def pack(data: Buffer, acceleration: int = 1) -> bytes:
-    """The size and one block; UnsupportedError for more than a block can hold."""
+    """Encode the size and one block; UnsupportedError for more data than a block can hold."""
     if buffer_length(data) > _MOST:
         raise UnsupportedError(
             "lz4 cannot hold a chunk this large",

@@ -1,8 +1,8 @@
-"""`lz4_bare`: one LZ4 block and nothing else, not even its size.
+"""`lz4_bare`: a single LZ4 block, without its size.
 
-What z5 writes under N5's name `lz4` (observed: z5py 3.0.2; `blockSize` holds a level there, 6 if
-not asked for, which does not matter to readers). The name is ours and is never written.
-Block format: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md.
+z5 writes it under N5's name `lz4` (observed: z5py 3.0.2; its `blockSize` holds a level, by default 6, which
+does not matter to readers). The name is this project's and never written. Block format:
+https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Lz4Bare(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """No configuration."""
+        """Compile; no configuration."""
         Configuration(spec, ())
         return cls(spec)
 
@@ -40,11 +40,11 @@ class Lz4Bare(BytesCodec):
         return Size(decoded.at_most + decoded.at_most // 255 + 16, exact=False)
 
     def encode(self, data: Buffer) -> bytes:
-        """One block."""
+        """Encode one block."""
         return pack(data)[4:]
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """Unpack to the size that the caller knows; nothing in the payload says it."""
+        """Decode to the size given by the caller, which the payload does not state."""
         self.check(Ends.of(data), decoded)
         result = np.empty(decoded.at_most, np.uint8)
         if decoded.at_most:
@@ -52,7 +52,7 @@ class Lz4Bare(BytesCodec):
         return result
 
     def check(self, ends: Ends, decoded: Size) -> bool:
-        """Whether a block this short could hold that much; no more can be seen without unpacking."""
+        """Check whether the block is long enough for its size; more requires decoding."""
         if not decoded.exact:
             raise ChunkError("lz4_bare: the size of what the payload unpacks to is not known")
         if decoded.at_most == 0 and ends.length > 1:

@@ -1,14 +1,14 @@
 """`lz4_block`: the LZ4 block stream of Java's lz4 library, which N5 calls `lz4`.
 
-Neither the LZ4 frame format nor numcodecs' `lz4`. The name is ours and is never written to a v3
-document: nobody has registered one (https://github.com/zarr-developers/numcodecs/issues/175).
+Neither the LZ4 frame format nor numcodecs' `lz4`. The name is this project's and is never written to a v3
+document, because none is registered (https://github.com/zarr-developers/numcodecs/issues/175).
 
 The stream, from lz4-java 1.8 (https://github.com/lz4/lz4-java, `LZ4BlockOutputStream` and
-`LZ4BlockInputStream`), is blocks, each behind a header of 21 bytes: the mark "LZ4Block"; a token
-whose upper half is the method (1 stored, 2 LZ4) and whose lower half says that a block unpacks to
-at most 2^(10 + lower half) bytes; then, as little-endian int32, the packed length, the unpacked
-length and a checksum: xxHash32 of the unpacked bytes with seed 0x9747b28c, less its upper four
-bits. A header whose three numbers are 0 ends the stream.
+`LZ4BlockInputStream`), consists of blocks, each with a header of 21 bytes: the magic "LZ4Block"; a token
+whose upper half is the method (1 stored, 2 LZ4) and whose lower half limits a block to 2^(10 + lower half)
+unpacked bytes; then, as little-endian int32, the packed length, the unpacked length and a checksum: xxHash32
+of the unpacked bytes with seed 0x9747b28c, without its upper four bits. A header whose three numbers are 0
+ends the stream.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SMALLEST_BLOCK: Final = 64
 LARGEST_BLOCK: Final = 1 << 25
-"""Sizes that Java's stream takes; it refuses to write with any other."""
+"""Block sizes that Java's stream accepts for writing."""
 DEFAULT_BLOCK: Final = 1 << 16
 
 _HEADER: Final = struct.Struct("<8sBiii")
@@ -46,7 +46,7 @@ _LEVEL_BASE: Final = 10
 _SEED: Final = 0x9747B28C
 _CHECKSUM_BITS: Final = 0x0FFFFFFF
 _SIZE_PREFIX: Final = 4
-"""numcodecs wants the unpacked size in front of a block, as a little-endian uint32."""
+"""Size prefix of a block for numcodecs: the unpacked size as a little-endian uint32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +58,17 @@ class Lz4Block(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `blockSize`, 64 to 2^25 bytes; 65536 if missing, as N5 has it."""
+        """Compile; configuration: `blockSize`, 64 to 2^25 bytes, by default 65536 as in N5."""
         config = Configuration(spec, ("blockSize",))
         size = config.integer("blockSize", DEFAULT_BLOCK, low=SMALLEST_BLOCK, high=LARGEST_BLOCK)
         return cls(spec, size)
 
     def encoded_size(self, decoded: Size) -> Size:
-        """Anything up to a generous bound: a stream may hold smaller blocks than its metadata says."""
+        """A generous upper bound: a stream may have smaller blocks than its metadata states."""
         return compressed(decoded)
 
     def encode(self, data: Buffer) -> bytes:
-        """Blocks of the configured size, packed where that makes them smaller, and the end."""
+        """Encode blocks of the configured size, compressed if that makes them smaller, and the end mark."""
         view = octets(data)
         level = max(0, (self.block_size - 1).bit_length() - _LEVEL_BASE)
         parts: list[bytes | npt.NDArray[np.uint8]] = []
@@ -85,9 +85,9 @@ class Lz4Block(BytesCodec):
         return b"".join(parts)  # type: ignore[arg-type]  # arrays are buffers
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """All blocks up to the end mark, every checksum verified, and nothing behind it.
+        """Decode all blocks up to the end mark, verifying every checksum; nothing may follow it.
 
-        Headers are walked, and their sizes added up, before anything is unpacked.
+        The sizes in all headers are summed up before anything is unpacked.
         """
         view = memory(data)
         blocks = list(_blocks(view, decoded))
@@ -112,7 +112,7 @@ class Lz4Block(BytesCodec):
         return result
 
     def check(self, ends: Ends, decoded: Size) -> bool:
-        """The first header, and whether the payload ends with an end mark."""
+        """Check the first header, and that the payload ends with an end mark."""
         header = _header(ends.head, 0, ends.length)
         if header.size > decoded.at_most:
             raise too_large("lz4_block", decoded)
@@ -130,7 +130,7 @@ class _Block(NamedTuple):
 
 
 def unpack(body: Buffer, out: npt.NDArray[np.uint8]) -> None:
-    """Unpack one bare LZ4 block into exactly the memory given; ChunkError where it does not fit."""
+    """Unpack one bare LZ4 block into exactly the memory given; ChunkError if it does not fit."""
     try:
         lz4.decompress(b"".join((len(out).to_bytes(_SIZE_PREFIX, "little"), memory(body))), out)
     except (RuntimeError, ValueError) as error:
@@ -138,7 +138,7 @@ def unpack(body: Buffer, out: npt.NDArray[np.uint8]) -> None:
 
 
 def require_ratio(codec: str, length: int, size: int) -> None:
-    """ChunkError if no LZ4 block of `length` bytes could unpack to `size`."""
+    """Raise ChunkError if no LZ4 block of `length` bytes could unpack to `size`."""
     if size > length * PER_BYTE:
         raise ChunkError(
             f"{codec}: a block is too short for what it unpacks to", found=f"{length} bytes for {size}"
@@ -168,7 +168,7 @@ def _blocks(view: memoryview, decoded: Size) -> Iterator[_Block]:
 
 
 def _header(head: Buffer, position: int, length: int) -> _Block:
-    """The block whose header begins `head`, `position` bytes into a payload of `length` bytes."""
+    """Parse the block header in `head`, at `position` in a payload of `length` bytes."""
     raw = bytes(memory(head)[: _HEADER.size])
     if len(raw) < _HEADER.size:
         raise _cut_short(length)
@@ -200,7 +200,7 @@ def _cut_short(length: int) -> ChunkError:
 
 
 def _checksum(data: npt.NDArray[np.uint8]) -> int:
-    # Only these codecs need it: an import of its own, so that others start without.
+    # Imported here, because only these codecs need it.
     import xxhash
 
     return xxhash.xxh32_intdigest(memory(data), _SEED) & _CHECKSUM_BITS

@@ -1,10 +1,9 @@
 """`numcodecs.lzma`: xz, lzma-alone or raw LZMA streams, Zarr v2's `lzma`.
 
-Facts: numcodecs 0.16.6 `numcodecs.lzma`; the numbers of formats and checks are those of
-Python's lzma module (FORMAT_XZ is 1, FORMAT_RAW is 3). numcodecs hands `filters` to the
-decoder, which Python allows for FORMAT_RAW only; an xz stream names its own filters, so
-that here an xz archive with `filters` can be read. GDAL says `delta`, the distance of its
-delta filter, which the stream names as well.
+Facts: numcodecs 0.16.6 `numcodecs.lzma`; formats and checks are numbered as in Python's lzma module
+(FORMAT_XZ is 1, FORMAT_RAW is 3). numcodecs passes `filters` to the decoder, which Python allows only for
+FORMAT_RAW; an xz stream names its own filters, so xz archives with `filters` can be read here. GDAL writes
+`delta`, the distance of its delta filter, which the stream states as well.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from .base import Buffer
 
 MEMORY_LIMIT: Final = 256 << 20
-"""Bytes the decoder itself may take; `xz -9` wants 65 MiB."""
+"""Memory limit of the decoder in bytes; `xz -9` needs 65 MiB."""
 
 _XZ_HEADER: Final = b"\xfd7zXZ\x00"
 _XZ_FOOTER: Final = b"YZ"
@@ -46,7 +45,7 @@ class Lzma(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `format`, `check`, `preset`, `filters`, as numcodecs has them; GDAL's `delta`."""
+        """Compile; configuration: `format`, `check`, `preset`, `filters`, as in numcodecs; GDAL's `delta`."""
         config = Configuration(spec, ("format", "check", "preset", "filters", "delta"))
         kind = config.choice("format", (0, 1, 2, 3), 1)
         preset = config.value("preset", None)
@@ -63,11 +62,11 @@ class Lzma(BytesCodec):
         return codec
 
     def encoded_size(self, decoded: Size) -> Size:
-        """Anything up to a generous bound."""
+        """A generous upper bound."""
         return compressed(decoded)
 
     def encode(self, data: Buffer) -> bytes:
-        """One stream. Format 0 (detect) writes xz, which every reader of it detects."""
+        """Encode one stream. Format 0 (detect) writes xz, which every reader of it detects."""
         kind = self.format or lzma.FORMAT_XZ
         try:
             return lzma.compress(
@@ -84,12 +83,12 @@ class Lzma(BytesCodec):
             ) from None
 
     def decode(self, data: Buffer, decoded: Size) -> bytes | bytearray:
-        """All streams; zero padding may follow one (the xz format, section 2.2), nothing else."""
+        """Decode all streams; only zero padding may follow one (the xz format, section 2.2)."""
         errors = (lzma.LZMAError, EOFError, ValueError)
         return unpack("lzma", data, decoded, self._decoder, errors, _without_padding)
 
     def check(self, ends: Ends, decoded: Size) -> bool:
-        """An xz stream's header and footer marks; padding behind the footer leaves it open."""
+        """Check an xz stream's magic numbers; with padding after the footer the result is False."""
         if self.format != lzma.FORMAT_XZ:
             return True
         if ends.head[:6] != _XZ_HEADER or ends.length < 32:
@@ -102,7 +101,7 @@ class Lzma(BytesCodec):
         return lzma.LZMADecompressor(self.format, memlimit=MEMORY_LIMIT)
 
     def _require_sane_filters(self) -> None:
-        # A raw decoder takes no memory limit, and its dictionary comes from the metadata.
+        # A raw decoder has no memory limit, and its dictionary size comes from the metadata.
         for entry in self.filters or ():
             size = entry.get("dict_size", 0)
             if isinstance(size, int) and size > MEMORY_LIMIT:
@@ -121,7 +120,7 @@ class Lzma(BytesCodec):
 
 
 def _without_padding(rest: bytes) -> bytes:
-    """Padding comes in words of four zero bytes."""
+    """Remove padding, which consists of words of four zero bytes."""
     return rest.lstrip(b"\0") if len(rest) % 4 == 0 else rest
 
 
