@@ -1,16 +1,16 @@
 """`numcodecs.json2`, `numcodecs.msgpack2`, `numcodecs.pickle`: whole object arrays as one document.
 
-Facts (numcodecs 0.16.6 `numcodecs.json`, `.msgpacks`, `.pickles`): json2 and msgpack2 are one
-list that holds the nested lists of `ndarray.tolist()`, one for each index along the first
-axis, then numpy's name of the data type, then the shape; a pickle is that of the ndarray.
+Facts (numcodecs 0.16.6 `numcodecs.json`, `.msgpacks`, `.pickles`): json2 and msgpack2 are one list that
+contains the nested lists of `ndarray.tolist()`, one for each index along the first axis, then numpy's name of
+the data type, then the shape; a pickle is that of the ndarray.
 
-Memory order F. numcodecs' `tolist()` walks the array in C order whatever its memory order,
-but zarr-python 2.4 to 2.18 lay the decoded items, in that order, out in F order: what they
-wrote with `order="F"` in two or more dimensions they read back in other places (2.2 wrote the
-same bytes and read them right; zarr-python 3 reads neither codec). What 2.18 reads counts
-here: the document's items, flattened in C order, are the leaf's in C order, and the chain's
-transpose does the rest. The document's own shape still tells what was once written. A pickle
-keeps the memory order of the array in it, and reads back right.
+Memory order F: numcodecs' `tolist()` iterates over the array in C order whatever its memory order, but
+zarr-python 2.4 to 2.18 arrange the decoded items, in that sequence, in F order: arrays written with
+`order="F"` in two or more dimensions are read back with their items in other places (2.2 wrote the same bytes
+and read them correctly; zarr-python 3 reads neither codec). This module follows 2.18's reading: the
+document's items, flattened in C order, are the leaf's in C order, and the chain's transpose does the rest.
+The document's own shape still shows what was originally written. A pickle preserves the memory order of its
+array, and is read back correctly.
 """
 
 from __future__ import annotations
@@ -51,28 +51,28 @@ _JSON_MEMBERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Document(ArrayCodec):
-    """What json2 and msgpack2 share."""
+    """Base class of json2 and msgpack2."""
 
     spec: CodecSpec
     leaf: Leaf
     limit: int
-    """The most bytes of one leaf."""
+    """Limit in bytes of one leaf."""
 
     @property
     def size(self) -> Size:
-        """At most what one leaf may unpack to."""
+        """The limit for unpacking one leaf."""
         return Size(self.limit, exact=False)
 
     @abstractmethod
     def load(self, data: Buffer) -> Any:
-        """The document as Python objects; any exception means that it is none."""
+        """Parse the document into Python objects; any exception means that it is invalid."""
 
     @abstractmethod
     def dump(self, document: list[Any]) -> bytes:
-        """The document's bytes; any exception means that an item has no form in it."""
+        """Serialise the document; any exception means that an item cannot be represented."""
 
     def encode(self, array: Array) -> Buffer:
-        """The document of an array of the leaf's shape."""
+        """Encode an array of the leaf's shape as a document."""
         items: list[Any] = np.atleast_1d(array).tolist()
         try:
             return self.dump([*items, array.dtype.str, list(array.shape)])
@@ -82,7 +82,7 @@ class Document(ArrayCodec):
             ) from None
 
     def decode(self, data: Buffer) -> Array:
-        """An object array, or one of the leaf's own fixed-size type."""
+        """Decode to an object array, or to the leaf's fixed-size type."""
         if buffer_length(data) > self.limit:
             raise ChunkError(
                 f"{self.spec.name}: the payload is too large",
@@ -116,7 +116,7 @@ class Document(ArrayCodec):
             raise self._fault(str(error)) from None
 
     def _flatten(self, items: list[Any], shape: list[int]) -> list[Any]:
-        # Only as deep as the shape says: an item may be a list itself.
+        # Only as deep as the shape: an item may itself be a list.
         for depth, length in enumerate(shape):
             expected = math.prod(shape[: depth + 1])
             if depth:
@@ -141,7 +141,7 @@ class Json2(Document):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Configuration: `encoding`, and the arguments of Python's JSONEncoder and JSONDecoder."""
+        """Compile; configuration: `encoding`, and the arguments of Python's JSONEncoder and JSONDecoder."""
         config = Configuration(spec, _JSON_MEMBERS)
         encoding = config.value("encoding", "utf-8")
         if encoding not in ("utf-8", "utf8", "UTF-8", "ascii", "utf-16", "utf-32", "latin-1", "latin1"):
@@ -161,11 +161,11 @@ class Json2(Document):
         return cls(spec, leaf, options.object_limit, encoding, arguments, config.boolean("strict", True))
 
     def load(self, data: Buffer) -> Any:
-        """Parse; NaN and Infinity are allowed, as numcodecs writes them."""
+        """Parse; NaN and Infinity are allowed, as written by numcodecs."""
         return json.JSONDecoder(strict=self.strict).decode(bytes(memory(data)).decode(self.encoding))
 
     def dump(self, document: list[Any]) -> bytes:
-        """The text, as numcodecs writes it."""
+        """Serialise as numcodecs does."""
         return json.JSONEncoder(**self.encoder).encode(document).encode(self.encoding)
 
 
@@ -179,10 +179,10 @@ class MsgPack2(Document):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Configuration: `use_single_float`, `use_bin_type`, `raw`; needs the `msgpack` package."""
+        """Compile; configuration: `use_single_float`, `use_bin_type`, `raw`; needs the `msgpack` package."""
         config = Configuration(spec, ("use_single_float", "use_bin_type", "raw"))
         try:
-            import msgpack  # noqa: F401 - only to see whether it is there
+            import msgpack  # noqa: F401 - only to check that it is installed
         except ImportError:
             raise UnsupportedError(
                 "numcodecs.msgpack2 needs a package that is not installed",
@@ -199,13 +199,13 @@ class MsgPack2(Document):
         )
 
     def load(self, data: Buffer) -> Any:
-        """Unpack; what the headers inside claim is bounded by the payload's length."""
+        """Unpack; the payload's length limits the sizes that its headers state."""
         import msgpack
 
         return msgpack.unpackb(bytes(memory(data)), raw=self.raw)
 
     def dump(self, document: list[Any]) -> bytes:
-        """Pack, as numcodecs does."""
+        """Serialise as numcodecs does."""
         import msgpack
 
         packed: bytes = msgpack.packb(
@@ -216,17 +216,17 @@ class MsgPack2(Document):
 
 @dataclass(frozen=True, slots=True)
 class Pickle(ArrayCodec):
-    """The `pickle` codec of numcodecs; compiled only where the user allows pickles."""
+    """The `pickle` codec of numcodecs; available only if the user allows pickles."""
 
     spec: CodecSpec
     leaf: Leaf
     limit: int
-    """The most bytes of one leaf."""
+    """Limit in bytes of one leaf."""
     protocol: int
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Configuration: `protocol`. UnsupportedError unless `options.allow_pickle`."""
+        """Compile; configuration: `protocol`. UnsupportedError unless `options.allow_pickle`."""
         if not options.allow_pickle:
             raise UnsupportedError(
                 "codec 'numcodecs.pickle' runs code that the archive names",
@@ -237,17 +237,17 @@ class Pickle(ArrayCodec):
 
     @property
     def size(self) -> Size:
-        """At most what one leaf may unpack to."""
+        """The limit for unpacking one leaf."""
         return Size(self.limit, exact=False)
 
     def encode(self, array: Array) -> Buffer:
-        """The pickle of a C-contiguous array."""
+        """Pickle a C-contiguous array."""
         import pickle
 
         return pickle.dumps(np.ascontiguousarray(array).reshape(array.shape), self.protocol)
 
     def decode(self, data: Buffer) -> Array:
-        """The pickled array's items in its own memory order, as zarr-python takes them."""
+        """Load the pickled array's items in its memory order, as zarr-python does."""
         import pickle
 
         try:
@@ -273,7 +273,7 @@ class Pickle(ArrayCodec):
 
 
 def _boxed(items: list[Any]) -> Array:
-    # Assigning lists to a slice would make numpy look inside them.
+    # Assigning lists to a slice would make numpy unpack them.
     boxed = np.empty(len(items), dtype=object)
     for index, item in enumerate(items):
         boxed[index] = item

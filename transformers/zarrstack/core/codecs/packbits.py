@@ -1,6 +1,6 @@
-"""`numcodecs.packbits`: a count of padding bits, then eight booleans to the byte.
+"""`numcodecs.packbits`: a count of padding bits, then eight booleans per byte.
 
-Fact: numcodecs 0.16.6 `numcodecs.packbits`; the highest bit comes first.
+Source: numcodecs 0.16.6 `numcodecs.packbits`; the highest bit comes first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PackBits(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """No configuration."""
+        """Compile; no configuration."""
         Configuration(spec, ())
         return cls(spec)
 
@@ -37,11 +37,11 @@ class PackBits(BytesCodec):
         return np.dtype(np.uint8)
 
     def encoded_size(self, decoded: Size) -> Size:
-        """A byte, and a bit for every boolean."""
+        """One byte, and one bit per boolean."""
         return Size(1 + -(-decoded.at_most // 8), decoded.exact)
 
     def encode(self, data: Buffer) -> Buffer:
-        """One byte in front says how many bits of the last are padding."""
+        """Encode; the first byte is the number of padding bits in the last."""
         view = octets(data)
         if np.any(view > 1):
             raise CastError(
@@ -53,7 +53,7 @@ class PackBits(BytesCodec):
         return result
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """One byte, 0 or 1, for every bit but the padding."""
+        """Decode to one byte, 0 or 1, per bit, without the padding."""
         view = octets(data)
         if not len(view) or view[0] > 7 or (len(view) == 1 and view[0]):
             raise ChunkError(
@@ -66,7 +66,7 @@ class PackBits(BytesCodec):
         return np.unpackbits(view[1:], count=count)
 
     def check(self, ends: Ends, decoded: Size) -> bool:
-        """The count of padding bits and the length."""
+        """Check the number of padding bits and the length."""
         if decoded.exact and ends.head[:1] != bytes([-decoded.at_most % 8]):
             raise ChunkError(
                 "numcodecs.packbits: the count of padding bits does not fit the chunk",

@@ -1,9 +1,8 @@
-"""A codec chain, ready to run on the leaves of one array.
+"""A codec chain compiled for the leaves of one array.
 
-*Position* k of a chain lies after its first k codecs, counted from the array side:
-position 0 is the array, `len(codecs)` the stored payload. `undo` and `apply` walk between
-the stored payload and a position behind the array-to-bytes codec, so that two chains with
-a common prefix need only exchange their rests.
+*Position* k of a chain is after its first k codecs, counted from the array side: position 0 is the array,
+`len(codecs)` the stored payload. `undo` and `apply` convert between the stored payload and a position after
+the array-to-bytes codec, so that chains with a common prefix need to exchange only the remaining codecs.
 """
 
 from __future__ import annotations
@@ -32,17 +31,18 @@ if TYPE_CHECKING:
 _FLOOR: Final = 64 << 20
 _PER_ITEM: Final = 8
 _RATIO: Final = 64
-"""What a leaf of variable-length data may unpack to: the largest of so many bytes (and so many for
-each item, whose lengths alone are 4) and so many times its stored size. Text that was meant
-compresses to a twentieth; a bomb of a kilobyte for every megabyte must not fill the memory before
-its first item is looked at."""
+"""Limits on the unpacked size of a leaf of variable-length data: the larger of `_FLOOR` plus `_PER_ITEM`
+bytes per item (the lengths alone take 4) and `_RATIO` times its stored size. Genuine text compresses to a
+twentieth; a decompression bomb of a kilobyte per megabyte must not fill the memory before its first item is
+checked.
+"""
 
 
 _SLACK: Final = 64 << 10
 
 
 class Pipeline:
-    """A compiled chain for leaves of one shape and data type; shared by threads freely."""
+    """A compiled chain for leaves of one shape and data type; thread-safe."""
 
     __slots__ = (
         "_array_codec",
@@ -70,11 +70,11 @@ class Pipeline:
         allow_pickle: bool = False,
         fill_value: JSON = None,
     ) -> None:
-        """Compile; MetadataError and UnsupportedError as the codecs raise them.
+        """Compile; raises the codecs' MetadataError and UnsupportedError.
 
-        `object_limit` is the most bytes that one leaf of variable-length data may unpack
-        to; for fixed-size data the shape says it. `fill_value`, in v3 JSON form, is what
-        missing inner chunks of a shard hold; None is the data type's zero.
+        `object_limit` limits the unpacked size in bytes of one leaf of variable-length data; for fixed-size
+        data the shape determines it. `fill_value`, in v3 JSON form, is the value of missing inner chunks of a
+        shard; None for the data type's zero.
         """
         middle = chain.middle
         self.chain = chain
@@ -105,11 +105,11 @@ class Pipeline:
 
     @property
     def most_stored(self) -> int:
-        """Bytes that a stored payload may have.
+        """Limit in bytes on a stored payload.
 
-        Twice what the codecs make of a leaf at most, and some: a legal stream may hold more than an encoder
-        needs, such as empty blocks and skippable frames. Of variable-length data, half of `object_limit`, so
-        that what is read and what is made of it find room together.
+        Slightly more than twice the largest encoded size of a leaf: a valid stream may contain more than an
+        encoder needs, such as empty blocks and skippable frames. For variable-length data, half of
+        `object_limit`, so that the stored and the decoded data together stay within it.
         """
         values = self.sizes[self._first]
         if self._native.hasobject and not values.exact:
@@ -117,10 +117,10 @@ class Pipeline:
         return 2 * self.sizes[-1].at_most + _SLACK
 
     def decode(self, data: Buffer, position: int | None = None) -> Array:
-        """The leaf: its shape, native byte order, C-contiguous; read-only if it is `data` itself.
+        """Decode to a leaf: its shape, native byte order, C-contiguous; read-only if it is `data` itself.
 
-        `position` is where `data` lies; None is behind all codecs. Raises ChunkError for whatever is
-        wrong with it.
+        `position` is the position of `data`; None for the end of the chain. ChunkError for any invalid
+        payload.
         """
         data = self.undo(data, self._first, position)
         try:
@@ -134,9 +134,9 @@ class Pipeline:
         return in_c_order(array, self._native)
 
     def encode(self, array: Array) -> Buffer:
-        """The payload of a leaf, which must have the leaf's shape and data type; any byte order.
+        """Encode a leaf, which must have the leaf's shape and data type, in any byte order.
 
-        Raises CastError for an array that the chain cannot hold without loss.
+        Raises CastError for an array that the chain cannot represent without loss.
         """
         if array.shape != self._shape:
             raise CastError("not an array of this leaf", found=str(array.shape), expected=str(self._shape))
@@ -145,7 +145,7 @@ class Pipeline:
         return self.apply(self._array_codec.encode(array), self._first)
 
     def undo(self, data: Buffer, start: int, position: int | None = None) -> Buffer:
-        """What the payload is at position `start`, with `chain.codecs[start:]` undone; see `decode`."""
+        """Convert a payload to position `start` by undoing `chain.codecs[start:]`; see `decode`."""
         first = self._first
         sizes = self.sizes_for(memory(data).nbytes)
         for index in range(self._end(position) - 1, self._place(start) - 1, -1):
@@ -158,7 +158,7 @@ class Pipeline:
         return data
 
     def sizes_for(self, stored: int) -> tuple[Size, ...]:
-        """`sizes` for one payload of `stored` bytes: of variable-length data, no more than is likely."""
+        """`sizes` for one payload of `stored` bytes, limited to plausible sizes for variable-length data."""
         if self.sizes[self._first].exact:
             return self.sizes
         most = max(_FLOOR + _PER_ITEM * prod(self._shape), _RATIO * stored)
@@ -167,18 +167,17 @@ class Pipeline:
         )
 
     def apply(self, data: Buffer, start: int) -> Buffer:
-        """The payload of what lies at position `start`: the inverse of `undo`."""
+        """Convert data at position `start` to a payload: the inverse of `undo`."""
         for codec in self._bytes_codecs[self._place(start) - self._first :]:
             data = codec.encode(data)
         return data
 
     def check(self, ends: Ends, position: int | None = None) -> bool:
-        """What the payload says about itself, seen in microseconds; ChunkError where it cannot fit.
+        """Check headers and trailers of a payload in microseconds; ChunkError if it cannot be valid.
 
-        `position` is where it lies, as for `decode`.
-        The outermost codec looks at it, and the ones behind a checksum, which shows them
-        their own ends. False: only decoding can tell (see `BytesCodec.check`); then
-        `undo` to the innermost position that matters, or `check_whole`.
+        `position` is as in `decode`. The outermost codec checks the payload, and so do the codecs inside a
+        checksum, which exposes their ends. False: only decoding can tell (see `BytesCodec.check`); in that
+        case, `undo` to the innermost relevant position, or use `check_whole`.
         """
         first = self._first
         certain = True
@@ -192,7 +191,7 @@ class Pipeline:
         return self._array_codec.check(ends) and certain
 
     def check_whole(self, data: Buffer, position: int | None = None) -> None:
-        """As `check` for what is in memory, decoding it where nothing less can tell."""
+        """Like `check` for a payload in memory, which is decoded if necessary."""
         if not self.check(Ends.of(data), position):
             self.decode(data, position)
 
@@ -206,15 +205,15 @@ class Pipeline:
 
 
 def axes_order(chain: Chain, ndim: int) -> tuple[int, ...] | None:
-    """What the transposes of a chain do together to `ndim` axes; None where nothing moves. MetadataError."""
+    """The combined transposes of a chain for `ndim` axes, or None if they have no effect; MetadataError."""
     return _composed([_axes(spec, ndim) for spec in chain.codecs[: chain.middle]], ndim)
 
 
 def _axes(spec: CodecSpec, ndim: int) -> tuple[int, ...]:
     """The permutation of a `transpose` codec.
 
-    https://zarr-specs.readthedocs.io/en/latest/v3/codecs/transpose/ : axis i of the encoded
-    array is axis order[i] of the decoded one. "C" and "F" are from earlier drafts.
+    https://zarr-specs.readthedocs.io/en/latest/v3/codecs/transpose/ : axis i of the encoded array is axis
+    order[i] of the decoded one. "C" and "F" are from earlier drafts.
     """
     order = spec.configuration.get("order")
     if order == "C":
@@ -235,7 +234,7 @@ def _axes(spec: CodecSpec, ndim: int) -> tuple[int, ...]:
 
 
 def _composed(orders: list[tuple[int, ...]], ndim: int) -> tuple[int, ...] | None:
-    """Several transposes as one; None where nothing moves."""
+    """Combine transposes; None if they have no effect."""
     result = tuple(range(ndim))
     for order in orders:
         result = tuple(result[axis] for axis in order)

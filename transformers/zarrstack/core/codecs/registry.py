@@ -1,10 +1,9 @@
-"""Codecs, compiled: from a name and a configuration to functions on buffers and arrays.
+"""Compilation of codecs: from a name and a configuration to functions on buffers and arrays.
 
-The two tables below say which class reads which name; a module is imported when a chain
-first names its codec. Names without a prefix are those of the Zarr v3 specification and of
-zarr-extensions; `numcodecs.*` are zarr-python's names for the codecs of numcodecs, with
-numcodecs' configuration less its `id`. `lz4_block` and `lz4_bare` are ours, for N5, and
-`hdmf-zarr.objects` for NWB.
+The two tables below map names to classes; a module is imported when a chain first names its codec. Names
+without a prefix are those of the Zarr v3 specification and of zarr-extensions; `numcodecs.*` are
+zarr-python's names for the codecs of numcodecs, with numcodecs' configuration without its `id`. `lz4_block`
+and `lz4_bare` are this project's, for N5, and `hdmf-zarr.objects` for NWB.
 """
 
 from __future__ import annotations
@@ -71,20 +70,19 @@ ARRAY_CODECS: Final[Mapping[str, str]] = {
 
 
 def compile_bytes_codec(spec: CodecSpec, item: np.dtype[Any] | None = None) -> BytesCodec:
-    """A bytes-to-bytes codec, ready to run.
+    """Compile a bytes-to-bytes codec.
 
-    `item` is the type of the decoded buffer's items where that is known; some codecs need
-    it where their configuration is silent. MetadataError for a configuration that makes no
-    sense, UnsupportedError for an unknown name.
+    `item` is the type of the decoded buffer's items, if known; some codecs need it if their configuration
+    does not state it. MetadataError for an invalid configuration, UnsupportedError for an unknown name.
     """
     cls = cast("type[BytesCodec]", _find(spec, BYTES_CODECS, "bytes-to-bytes"))
     return cls.from_spec(spec, item)
 
 
 def compile_array_codec(spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> ArrayCodec:
-    """An array-to-bytes codec for one kind of leaf (its shape already transposed), ready to run.
+    """Compile an array-to-bytes codec for one kind of leaf (its shape already transposed).
 
-    Errors as for `compile_bytes_codec`.
+    Errors as in `compile_bytes_codec`.
     """
     cls = cast("type[ArrayCodec]", _find(spec, ARRAY_CODECS, "array-to-bytes"))
     return cls.from_spec(spec, leaf, options)

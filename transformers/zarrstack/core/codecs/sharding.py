@@ -1,9 +1,9 @@
 """`sharding_indexed`: a whole shard as one array.
 
-Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/ . The
-index itself is `grid/shard_index.py`'s. Whoever moves inner chunks without decoding them works with that;
-this codec is for shards that are read or written as arrays, nested ones among them. Inner
-chunks that hold nothing but the fill value, bit for bit, are left out, as zarr-python does.
+Specification: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/ . `grid/shard_index.py`
+implements the index, and suffices for moving inner chunks without decoding; this codec is for shards that are
+read or written as arrays, including nested ones. Inner chunks that equal the fill value, bit for bit, are
+omitted, as in zarr-python.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class ShardingIndexed(ArrayCodec):
     grid: Grid
     form: IndexFormat
     fill: Any
-    """What a missing inner chunk holds: a numpy scalar, str, bytes or None."""
+    """Value of a missing inner chunk: a numpy scalar, str, bytes or None."""
     limit: int | None
-    """The most bytes of one shard where inner chunks are of variable length."""
+    """Limit in bytes of one shard whose inner chunks have variable length."""
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Configuration: `chunk_shape`, `codecs`, `index_codecs`, `index_location`."""
+        """Compile; configuration: `chunk_shape`, `codecs`, `index_codecs`, `index_location`."""
         config = Configuration(spec, ("chunk_shape", "codecs", "index_codecs", "index_location"))
         shape = config.value("chunk_shape")
         if (
@@ -84,13 +84,13 @@ class ShardingIndexed(ArrayCodec):
 
     @property
     def size(self) -> Size:
-        """The index and as much as the inner chunks may take."""
+        """The index plus the largest size of the inner chunks."""
         index = self.form.size(self.grid.counts)
         chunks = self.grid.total * self.inner.sizes[-1].at_most
         return Size(index + (chunks if self.limit is None else min(chunks, self.limit)), exact=False)
 
     def encode(self, array: Array) -> Buffer:
-        """Inner chunks in C order, and the index where the configuration says."""
+        """Encode inner chunks in C order, with the index at the configured end."""
         index = ShardIndex.empty(self.grid.counts)
         at_start = self.form.location == "start"
         offset = self.form.size(self.grid.counts) if at_start else 0
@@ -110,7 +110,7 @@ class ShardingIndexed(ArrayCodec):
         return b"".join((encoded, *parts) if at_start else (*parts, encoded))
 
     def decode(self, data: Buffer) -> Array:
-        """The shard; missing inner chunks hold the fill value."""
+        """Decode the shard; missing inner chunks have the fill value."""
         view = memory(data)
         require_fit(self.spec.name, len(view), self.size)
         index = ShardIndex.from_bytes(
@@ -134,7 +134,7 @@ class ShardingIndexed(ArrayCodec):
         return result
 
     def check(self, ends: Ends) -> bool:
-        """Room for the index; what it says can only be seen with all of it: False."""
+        """Check the length; always False, because checking the index requires all of it."""
         if not self.form.size(self.grid.counts) <= ends.length <= self.size.at_most:
             raise ChunkError(
                 f"{self.spec.name}: the shard has an impossible length",

@@ -1,8 +1,8 @@
 """`numcodecs.shuffle`: the first byte of every element, then every second byte, and so on.
 
-Fact: numcodecs 0.16.6 `numcodecs.shuffle`; a length that is no multiple of the element
-size is an error there and here. zarr-python writes no `elementsize` in v3 metadata where
-it means the array's item size; Zarr v2 always has one.
+Source: numcodecs 0.16.6 `numcodecs.shuffle`; a length that is not a multiple of the element size is an error
+there and here. zarr-python omits `elementsize` in v3 metadata if it equals the array's item size; Zarr v2
+always has one.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ class Shuffle(BytesCodec):
 
     spec: CodecSpec
     elementsize: int
-    """In bytes; up to 1 nothing is shuffled."""
+    """Element size in bytes; nothing is shuffled for 0 and 1."""
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `elementsize`; if it is missing or null the items' size, 4 if unknown."""
+        """Compile; configuration: `elementsize`, default (or null) the item size, 4 if unknown."""
         config = Configuration(spec, ("elementsize",))
         if config.value("elementsize", None) is None:
             return cls(spec, item.itemsize if item is not None else 4)
         return cls(spec, config.integer("elementsize", low=0, high=(1 << 31) - 1))
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
-        """Bytes, as numcodecs gives them."""
+        """Bytes, as in numcodecs."""
         return np.dtype(np.uint8)
 
     def encoded_size(self, decoded: Size) -> Size:
-        """As large as before."""
+        """Unchanged."""
         elements_of("numcodecs.shuffle", decoded, max(self.elementsize, 1))
         return decoded
 
     def encode(self, data: Buffer) -> Buffer:
-        """Bytes sorted by their place in the element."""
+        """Group bytes by their position in the element."""
         view = octets(data)
         elements_in("numcodecs.shuffle", len(view), max(self.elementsize, 1))
         if self.elementsize <= 1:
@@ -56,7 +56,7 @@ class Shuffle(BytesCodec):
         return result
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """The inverse."""
+        """The inverse of `encode`."""
         view = octets(data)
         require_fit(self.spec.name, len(view), decoded)
         elements_in("numcodecs.shuffle", len(view), max(self.elementsize, 1))

@@ -1,7 +1,7 @@
-"""Streams of Python's `bz2` and `lzma`, one behind the other, unpacked within a bound.
+"""Concatenated streams of Python's `bz2` and `lzma`, unpacked within a limit.
 
-Both libraries gather the pieces of one answer and join them at its end, which takes twice the
-memory; so a large result is asked for step by step.
+Both libraries collect the pieces of a result and join them at its end, which takes twice the memory; large
+results are therefore requested in steps.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 LEAST_STEP: Final = 1 << 20
 STEPS: Final = 16
-"""Bytes, and how many such answers: a large result is asked for piece by piece."""
+"""Minimum bytes per step, and number of steps of a large result."""
 
 
 class Stream(Protocol):
-    """What `bz2.BZ2Decompressor` and `lzma.LZMADecompressor` have in common."""
+    """The common interface of `bz2.BZ2Decompressor` and `lzma.LZMADecompressor`."""
 
     @property
     def eof(self) -> bool:
@@ -30,14 +30,14 @@ class Stream(Protocol):
 
     @property
     def needs_input(self) -> bool:
-        """Whether nothing more comes out of what was put in."""
+        """Whether all input has been processed."""
 
     @property
     def unused_data(self) -> bytes:
-        """What stands behind the end."""
+        """Input after the end of the stream."""
 
     def decompress(self, data: bytes | memoryview, max_length: int = -1) -> bytes:
-        """At most so many more bytes; the rest of the input is kept."""
+        """Return at most this number of bytes; the rest of the input is kept."""
 
 
 def unpack(
@@ -48,10 +48,10 @@ def unpack(
     errors: tuple[type[Exception], ...],
     padding: Callable[[bytes], bytes],
 ) -> bytes | bytearray:
-    """What all streams hold; `padding` takes away what may stand behind one.
+    """Unpack all streams; `padding` removes permitted padding after one.
 
-    ChunkError if one does not unpack (it raises one of `errors`), has no end, or if the whole is not
-    of the size that `decoded` allows.
+    ChunkError if a stream is invalid (raises one of `errors`) or incomplete, or if the total size is not
+    allowed by `decoded`.
     """
     parts: list[bytearray] = []
     left = decoded.at_most
@@ -77,11 +77,11 @@ def unpack(
 
 
 def _unpack_one(stream: Stream, data: memoryview | bytes, left: int) -> bytearray:
-    """Up to one byte more than is left, by which it is known that there is too much."""
+    """Unpack up to one byte more than is left, to detect an excess."""
     step = max(LEAST_STEP, left // STEPS)
     result = bytearray()
     while True:
         result += stream.decompress(data, min(left + 1 - len(result), step))
         if len(result) > left or stream.eof or stream.needs_input:
             return result
-        data = b""  # the stream keeps what it has not come to
+        data = b""  # the stream buffers its unprocessed input

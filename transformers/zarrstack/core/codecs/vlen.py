@@ -1,14 +1,12 @@
-"""`vlen-utf8`, `vlen-bytes`, `numcodecs.vlen-array`: a count of items, then each with its length.
+"""`vlen-utf8`, `vlen-bytes`, `numcodecs.vlen-array`: a count of items, then each item with its length.
 
-Registered at https://github.com/zarr-developers/zarr-extensions (codecs/vlen-utf8,
-codecs/vlen-bytes): a little-endian u32 count, then for every item a little-endian u32
-length in bytes and the bytes, in C order. Zarr v2's object codecs of the same name are the
-same bytes (numcodecs 0.16.6 `numcodecs.vlen`); numcodecs writes `None` and 0 as empty
-items, so that they come back as "" and b"". Here they are refused on encoding: the caller
-decides what a missing item becomes.
+Registered at https://github.com/zarr-developers/zarr-extensions (codecs/vlen-utf8, codecs/vlen-bytes): a
+little-endian u32 count, then for every item a little-endian u32 length in bytes and the bytes, in C order.
+Zarr v2's object codecs of the same names are the same bytes (numcodecs 0.16.6 `numcodecs.vlen`); numcodecs
+writes `None` and 0 as empty items, which are read as "" and b"". Encoding refuses them here: the caller
+decides how to represent a missing item.
 
-numcodecs passes over bytes that follow the last item, and believes the count before it
-has looked; here both are checked.
+numcodecs ignores bytes after the last item, and uses the count unchecked; both are checked here.
 """
 
 from __future__ import annotations
@@ -33,26 +31,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Vlen(ArrayCodec):
-    """What all of them share: the outer frame."""
+    """Base class; handles count and lengths."""
 
     spec: CodecSpec
     leaf: Leaf
     limit: int
-    """The most bytes of one leaf."""
+    """Limit in bytes of one leaf."""
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
-        """No configuration."""
+        """Compile; no configuration."""
         Configuration(spec, ())
         return cls(spec, leaf, options.object_limit)
 
     @property
     def size(self) -> Size:
-        """At most what one leaf may unpack to."""
+        """The limit for unpacking one leaf."""
         return Size(self.limit, exact=False)
 
     def check(self, ends: Ends) -> bool:
-        """The count, and room for as many lengths."""
+        """Check the count, and that there is room for the lengths."""
         self._require_frame(ends.head[:4], ends.length)
         return True
 
@@ -82,12 +80,12 @@ class Vlen(ArrayCodec):
 
 @dataclass(frozen=True, slots=True)
 class Scalars(Vlen):
-    """Items that are one Python object each, str or bytes."""
+    """Base class for items that are single Python objects, str or bytes."""
 
     kind: ClassVar[type]
 
     def encode(self, array: Array) -> Buffer:
-        """CastError for an item that is not of the kind, None and 0 included."""
+        """Encode; CastError for an item of another type, including None and 0."""
         flat = array.astype(object, copy=False).reshape(-1)
         kind = type(self).kind
         for found in set(map(type, flat.tolist())):
@@ -104,11 +102,11 @@ class Scalars(Vlen):
         return result
 
     def decode(self, data: Buffer) -> Array:
-        """An object array; of the leaf's own type where that is a fixed-size one."""
+        """Decode to an object array, or to the leaf's type if that is a fixed-size one."""
         view = self._checked(data)
         try:
             flat: Array = self._numcodec().decode(view)
-        except ValueError as error:  # UnicodeDecodeError is one
+        except ValueError as error:  # includes UnicodeDecodeError
             raise self._fault(str(error)) from None
         self._require_end(flat, len(view))
         result = flat.reshape(self.leaf.shape)
@@ -144,8 +142,8 @@ class VlenUtf8(Scalars):
         return vlen.VLenUTF8()
 
     def _encoded_length(self, flat: Array, expected: int) -> int:
-        # No text has fewer bytes than characters, and the decoder stayed within the payload:
-        # as many characters as bytes means that all of it was read.
+        # Text has at most as many characters as bytes, and the decoder stayed within the payload: an equal
+        # number proves that all of it was read.
         if sum(map(len, flat)) == expected:
             return expected
         return sum(len(item.encode()) for item in flat)
@@ -168,18 +166,18 @@ class VlenArray(Vlen):
     """The `vlen-array` codec of numcodecs: every item is a one-dimensional array."""
 
     element: np.dtype[Any]
-    """As stored, byte order included."""
+    """Stored type, including byte order."""
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Configuration: `dtype`."""
+        """Compile; configuration: `dtype`."""
         element = Configuration(spec, ("dtype",)).dtype("dtype")
         if not leaf.data_type.numpy.hasobject:
             raise MetadataError("numcodecs.vlen-array needs an object array", found=leaf.data_type.name)
         return cls(spec, leaf, options.object_limit, element)
 
     def encode(self, array: Array) -> Buffer:
-        """Every item must be an array of the element type; None is refused as in the others."""
+        """Encode; CastError for an item that is not an array of the element type, including None."""
         parts = [struct.pack("<I", array.size)]
         for item in array.reshape(-1):
             if (
@@ -198,7 +196,7 @@ class VlenArray(Vlen):
         return b"".join(parts)
 
     def decode(self, data: Buffer) -> Array:
-        """An object array of native one-dimensional arrays, each with memory of its own."""
+        """Decode to an object array of native one-dimensional arrays, each with separate memory."""
         view = self._checked(data)
         native = self.element.newbyteorder("=")
         flat = np.empty(self.leaf.items, dtype=object)

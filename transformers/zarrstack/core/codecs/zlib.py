@@ -30,23 +30,23 @@ class Zlib(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `level`, -1 to 9; 1 if missing, as numcodecs has it."""
+        """Compile; configuration: `level`, -1 to 9, by default 1 as in numcodecs."""
         return cls(spec, Configuration(spec, ("level",)).integer("level", 1, low=-1, high=9))
 
     def encoded_size(self, decoded: Size) -> Size:
-        """Anything up to a generous bound."""
+        """A generous upper bound."""
         return compressed(decoded)
 
     def encode(self, data: Buffer) -> Buffer:
-        """One stream."""
+        """Encode one stream."""
         return zlib_compress(data, self.level)
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
-        """One stream, and nothing behind it."""
+        """Decode one stream; nothing may follow it."""
         return zlib_decompress(data, decoded)
 
     def check(self, ends: Ends, decoded: Size) -> bool:
-        """The header: deflate, check bits, no preset dictionary (RFC 1950, 2.2)."""
+        """Check the header: deflate, check bits, no preset dictionary (RFC 1950, 2.2)."""
         head = ends.head
         if ends.length < _SHORTEST:
             raise ChunkError("zlib: the payload is cut short", found=f"{ends.length} bytes")

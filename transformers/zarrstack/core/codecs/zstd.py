@@ -1,13 +1,13 @@
 """`zstd`: one or more Zstandard frames (RFC 8878).
 
-Registered at https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zstd with
-`level` and `checksum`; Zarr v2's `zstd` and zarr-python's `numcodecs.zstd` are the same bytes.
+Registered at https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zstd with `level` and
+`checksum`; Zarr v2's `zstd` and zarr-python's `numcodecs.zstd` are the same bytes.
 
-The frames' headers and block headers are walked before anything is unpacked: that proves
-where the payload ends, and says how much it holds where its writer told so.
+All frame and block headers are parsed before anything is unpacked: this determines the end of the payload,
+and its decoded size if the frames state it.
 
-Noise is encoded without the table of long matches that level 3 has: it has none, and the table does not
-fit into the cache. docs/design/codecs.md has the figures.
+Noise is encoded without the table of long matches of level 3: noise has no such matches, and the table does
+not fit into the cache. docs/design/codecs.md has the figures.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ _SKIPPABLE: Final = b"\x2a\x4d\x18"
 """Bytes 1 to 3 of a skippable frame's magic number; its byte 0 is 0x50 to 0x5f."""
 _DICTIONARY_ID_BYTES: Final = (0, 1, 2, 4)
 _STEP: Final = 1 << 20
-"""Bytes asked for at a time where the size is unknown."""
+"""Bytes requested per step if the size is unknown."""
 
 _TABLED: Final = frozenset({0, 3})
-"""Levels with a table of long matches, of half a megabyte; 0 is 3."""
+"""Levels with a table of long matches, of half a megabyte; 0 means 3."""
 _TABLED_FROM: Final = 128 << 10
-"""Bytes from which that table is large."""
+"""Size in bytes from which that table is large."""
 _NO_TABLE: Final = 10
-"""log2 of its entries for noise."""
+"""log2 of its number of entries for noise."""
 _SAMPLE: Final = 8 << 10
-"""Bytes from the middle of a chunk by which noise is told."""
+"""Size in bytes of the sample from the middle of a chunk that identifies noise."""
 
 _local = threading.local()
 
 
 class _Header(NamedTuple):
     content: int | None
-    """Bytes the frame holds, where it says so."""
+    """Decoded size of the frame, if stated."""
     length: int
-    """Bytes of the header."""
+    """Length of the header in bytes."""
     checksum: bool
 
 
@@ -66,18 +66,18 @@ class Zstd(BytesCodec):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Configuration: `level` (0, zstd's default, if missing), `checksum` (false if missing)."""
+        """Compile; configuration: `level` (default 0, zstd's default), `checksum` (default false)."""
         config = Configuration(spec, ("level", "checksum"))
         level = config.integer("level", 0, low=-131072, high=(1 << 31) - 1)
-        # numcodecs takes a level past the highest for the highest.
+        # numcodecs treats a level above the maximum as the maximum.
         return cls(spec, min(level, zstandard.MAX_COMPRESSION_LEVEL), config.boolean("checksum", False))
 
     def encoded_size(self, decoded: Size) -> Size:
-        """Anything up to a generous bound."""
+        """A generous upper bound."""
         return compressed(decoded)
 
     def encode(self, data: Buffer) -> bytes:
-        """One frame that states its content size; numcodecs before 0.16 needs that."""
+        """Encode one frame that states its content size, which numcodecs before 0.16 requires."""
         view = memory(data)
         if self.level in _TABLED and view.nbytes > _TABLED_FROM and _is_noise(view):
             frame = _compressor(self.level, self.checksum, _NO_TABLE).compress(view)
@@ -86,7 +86,7 @@ class Zstd(BytesCodec):
         return _compressor(self.level, self.checksum).compress(view)
 
     def decode(self, data: Buffer, decoded: Size) -> bytes:
-        """All frames; skippable ones are passed over, other bytes behind a frame refused."""
+        """Decode all frames; skippable ones are ignored, other bytes between frames refused."""
         view = memory(data)
         contents: list[tuple[int, int, int | None]] = []
         position = 0
@@ -113,7 +113,7 @@ class Zstd(BytesCodec):
         return result
 
     def check(self, ends: Ends, decoded: Size) -> bool:
-        """The first frame's magic and content size; False where a second frame may follow."""
+        """Check the first frame's magic number and content size; False if a second frame may follow."""
         if ends.head[1:4] == _SKIPPABLE:
             return False
         header = _header(memoryview(ends.head), 0)
@@ -129,9 +129,9 @@ class Zstd(BytesCodec):
 
 
 def is_sized_frame(data: Buffer) -> bool:
-    """Whether a payload is one frame that states its content size, as numcodecs before 0.16 wants it.
+    """Whether a payload is one frame that states its content size, as numcodecs before 0.16 requires.
 
-    ChunkError for what is no zstd payload.
+    ChunkError for an invalid zstd payload.
     """
     view = memory(data)
     end, content = _frame_end(view, 0)
@@ -139,7 +139,7 @@ def is_sized_frame(data: Buffer) -> bool:
 
 
 def _header(view: memoryview, start: int) -> _Header:
-    """RFC 8878, 3.1.1.1: the header of the frame that begins at `start`."""
+    """Parse the header of the frame at `start` (RFC 8878, 3.1.1.1)."""
     if bytes(view[start : start + 4]) != _MAGIC:
         raise ChunkError("zstd: no frame where one must begin", found=bytes(view[start : start + 4]).hex(" "))
     if len(view) < start + 6:
@@ -162,7 +162,7 @@ def _header(view: memoryview, start: int) -> _Header:
 
 
 def _frame_end(view: memoryview, start: int) -> tuple[int, int | None]:
-    """Where the frame that begins at `start` ends, and what it says it holds."""
+    """End of the frame at `start`, and its stated content size."""
     if bytes(view[start + 1 : start + 4]) == _SKIPPABLE and view[start] & 0xF0 == 0x50:
         end = start + 8 + int.from_bytes(view[start + 4 : start + 8], "little")
         if len(view) < start + 8 or end > len(view):
@@ -207,15 +207,18 @@ def _cut_short() -> ChunkError:
 
 
 def _is_noise(view: memoryview) -> bool:
-    """Whether data seems to have no long matches: a part of it hardly shrinks. The whole must confirm it."""
+    """Whether a sample hardly shrinks, which suggests no long matches; the caller verifies the result."""
     start = (view.nbytes - _SAMPLE) // 2
     sample = _compressor(1, checksum=False).compress(view[start : start + _SAMPLE])
     return 8 * len(sample) > 5 * _SAMPLE
 
 
 def _compressor(level: int, checksum: bool, hash_log: int = 0) -> zstandard.ZstdCompressor:
-    """`hash_log`: log2 of the entries of the table of long matches; 0 for the level's own."""
-    # A context costs far more to make than a small chunk to compress, and belongs to one thread.
+    """A cached compressor.
+
+    `hash_log` is log2 of the number of entries of the table of long matches; 0 for the level's default.
+    """
+    # A context takes far longer to create than a small chunk to compress, and belongs to one thread.
     known: dict[tuple[int, bool, int], zstandard.ZstdCompressor] = _local.__dict__.setdefault(
         "compressors", {}
     )

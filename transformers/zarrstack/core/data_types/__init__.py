@@ -1,1 +1,1 @@
-"""Data types of Zarr v2 and v3 and numpy's, casts, comparison bit for bit."""
+"""Data types of Zarr v2, Zarr v3 and numpy; casts and bitwise comparison."""

@@ -1,4 +1,4 @@
-"""Sameness of values, bit for bit: NaN payloads and the sign of zero count, byte order does not."""
+"""Bitwise equality of values: NaN payloads and the sign of zero count, byte order does not."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _OBJECTS = frozenset({"OO", "OT", "TO", "TT"})
 def same_bits(a: Any, b: Any) -> bool:
     """Whether two scalars or arrays hold the same values bit for bit.
 
-    Shapes and types must be the same (`U3` is not `U4`), byte order may differ; padding in
-    structs is not looked at. Objects are compared as values of the same type, the floats and
-    arrays among them by their bits.
+    Shapes and types must be equal (`U3` is not `U4`), but byte order may differ; padding in structs is
+    ignored. Objects are equal if their types and values are; floats and arrays among them are compared
+    bitwise.
     """
     left, right = np.asarray(a), np.asarray(b)
     if left.shape != right.shape:
@@ -33,7 +33,7 @@ def same_bits(a: Any, b: Any) -> bool:
 
 
 def numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Times as the integers that they are stored as, in the same memory; anything else as it is.
+    """View times as their stored integers, without a copy; other arrays are unchanged.
 
     numpy's `astype` does not swap the bytes of times without a unit (1.26 to 2.5, observed).
     """
@@ -43,7 +43,7 @@ def numbers(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _raw(array: np.ndarray[Any, Any], native: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    # Casting between byte orders of one type swaps bytes and nothing else; NaN payloads survive it.
+    # Casting between byte orders of one type only swaps bytes, which preserves NaN payloads.
     array = numbers(array)
     target = np.dtype("i8") if native.kind in "mM" else native
     contiguous = np.ascontiguousarray(array.astype(target, copy=False))

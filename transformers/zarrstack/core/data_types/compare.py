@@ -1,8 +1,8 @@
-"""Whether two arrays hold the same values, bit for bit, and where they first do not.
+"""Bitwise comparison of two arrays, with the first difference.
 
-NaN payloads and the sign of zero count; memory order, byte order and the padding between
-a struct's fields do not. Strings and bytes are compared as values, since zarr-python
-gives them as numpy's `StringDType` or as objects, whichever its version likes.
+NaN payloads and the sign of zero count; memory order, byte order and padding between a struct's fields do
+not. Strings and bytes are compared as values, because zarr-python returns them as numpy's `StringDType` or as
+objects, depending on its version.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ Values: TypeAlias = npt.NDArray[Any]
 
 _WORDS: Final = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _SHOWN: Final = 80
-"""Characters of a value that a message shows."""
+"""Characters of a value shown in a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """Where two arrays differ."""
+    """A difference between two arrays."""
 
     count: int
-    """Elements that differ."""
+    """Number of differing elements."""
     index: tuple[int, ...]
-    """The first of them, in C order, in the arrays' own coordinates."""
+    """Coordinates of the first one, in C order."""
     found: str
     expected: str
 
 
 def mismatch(found: Values, expected: Values) -> Mismatch | None:
-    """The first difference between two arrays and how many there are; None if they are equal.
+    """The first difference between two arrays and the number of differences; None if they are equal.
 
     Arrays of different shape or data type differ as a whole.
     """
@@ -66,9 +66,9 @@ def _whole(size: int, found: str, expected: str) -> Mismatch:
 
 
 def kind(dtype: np.dtype[Any]) -> str:
-    """One text for all numpy types that hold the same values.
+    """One text for all numpy types with the same values.
 
-    Byte order and the offsets of fields are left out: they say how values lie in memory.
+    Byte order and the offsets of fields, which affect only memory layout, are omitted.
     """
     if dtype.names is not None:
         fields = (f"{name!r}: {kind(dtype[name])}" for name in dtype.names)
@@ -82,7 +82,7 @@ def kind(dtype: np.dtype[Any]) -> str:
 
 
 def _different(found: Values, expected: Values) -> npt.NDArray[np.bool_] | None:
-    """A mask of the elements that differ, or None if none does."""
+    """A mask of the differing elements, or None if there are none."""
     if found.dtype.names is not None:
         masks = [
             mask
@@ -111,10 +111,10 @@ def _objects(values: Values) -> Values:
 
 
 def _words(values: Values) -> Values:
-    """The bits of fixed-size values as unsigned integers; one more axis where no integer is as wide."""
+    """The bits of fixed-size values as unsigned integers; items of other widths get an additional axis."""
     values = _stored(values)
     native = values.dtype.newbyteorder("=")
-    # Not ascontiguousarray, which gives 0-d arrays an axis.
+    # Not ascontiguousarray, which adds an axis to 0-d arrays.
     plain = np.array(values, dtype=native, order="C", copy=None if _copies_if_needed() else False)
     word = _WORDS.get(native.itemsize)
     if word is not None:
@@ -125,28 +125,28 @@ def _words(values: Values) -> Values:
 
 
 def _stored(values: Values) -> Values:
-    """Times without a unit as integers: numpy swaps no bytes of them, and shows none (2.4.6)."""
+    """Times without a unit as integers: numpy neither swaps their bytes nor prints them (2.4.6)."""
     if values.dtype.kind not in "mM" or np.datetime_data(values.dtype)[0] != "generic":
         return values
     return values.view(np.dtype("i8").newbyteorder(values.dtype.byteorder))
 
 
 def _copies_if_needed() -> bool:
-    """Whether numpy is 2 or newer: numpy 1 says "copy only if needed" with False, numpy 2 with None."""
+    """Whether numpy is 2 or newer: "copy only if needed" is False in numpy 1, None in numpy 2."""
     return int(np.__version__.split(".", 1)[0]) >= 2
 
 
 def same(found: object, expected: object) -> bool:
     """Whether two objects are the same value, of the same type, at every depth.
 
-    Types count (True is not 1, 1 is not 1.0), numpy scalars equal the Python values they
-    hold, and floats are compared by their bits.
+    Types count (True is not 1, 1 is not 1.0), numpy scalars equal the corresponding Python values, and floats
+    are compared bitwise.
     """
     found, expected = _plain(found), _plain(expected)
     if isinstance(found, np.ndarray) and isinstance(expected, np.ndarray):
         return mismatch(found, expected) is None
     if isinstance(found, np.generic) and isinstance(expected, np.generic):
-        # What Python has no type for: structs, long doubles, times.
+        # Types that Python does not have: structs, long doubles, times.
         return found.dtype == expected.dtype and same(jsonable(found), jsonable(expected))
     if type(found) is not type(expected):
         return False
@@ -164,7 +164,7 @@ def _plain(value: object) -> object:
 
 
 def shown(value: object) -> str:
-    """A value for a message: short, and with its bits where the text would hide them."""
+    """A short text for a message, with the bits where the text would hide them."""
     if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind != "O":
         value = value[()]
     try:
@@ -177,7 +177,7 @@ def shown(value: object) -> str:
 
 
 def matches_json_text(text: object, value: object) -> bool:
-    """Whether `text` is a JSON text of `value`, as `--objects json` writes it."""
+    """Whether `text` is JSON for `value`, as written by `--objects json`."""
     if not isinstance(text, str):
         return False
     try:
@@ -187,11 +187,10 @@ def matches_json_text(text: object, value: object) -> bool:
 
 
 def jsonable(value: object) -> object:
-    """A value as strict JSON can say it.
+    """Convert a value to strict JSON.
 
-    Arrays are lists, structs are objects, complex numbers are pairs, long doubles are decimal
-    text, times are whole numbers or "NaT", bytes are base64, and non-finite numbers are "NaN",
-    "Infinity" and "-Infinity".
+    Arrays are lists, structs are objects, complex numbers are pairs, long doubles are decimal text, times are
+    whole numbers or "NaT", bytes are base64, and non-finite numbers are "NaN", "Infinity" and "-Infinity".
     """
     if isinstance(value, np.ndarray):
         return [jsonable(item) for item in value]
@@ -225,11 +224,11 @@ def jsonable(value: object) -> object:
 
 
 def part_of(values: Values, region: tuple[slice, ...]) -> Values:
-    """A view of a region; unlike plain indexing, also of a 0-d array (numpy would give its scalar)."""
+    """A view of a region; unlike plain indexing, also of a 0-d array (numpy would return a scalar)."""
     place: tuple[Any, ...] = (*region, ...)
     return np.asarray(values[place])
 
 
 def region_text(region: tuple[slice, ...]) -> str:
-    """A region as readers write it, such as `[0:64, 128:192]`."""
+    """A region in slice notation, such as `[0:64, 128:192]`."""
     return "[" + ", ".join(f"{axis.start}:{axis.stop}" for axis in region) + "]"

@@ -1,12 +1,11 @@
 """v3 data type names and configurations <-> numpy types.
 
-The names are those that both zarr-python 3.1.6 and 3.4.2 read
-(`tests/zarrstack/core/data_types/test_v3.py` holds the installed one to it; `struct` is read by
-3.4.2 only): the core names of
-https://zarr-specs.readthedocs.io/en/latest/v3/data-types/,
-`numpy.datetime64`, `numpy.timedelta64`, `string`, `bytes` and `struct` as registered in
-https://github.com/zarr-developers/zarr-extensions/tree/main/data-types, and zarr-python's own
-`fixed_length_utf32`, `null_terminated_bytes`, `raw_bytes`, `structured`, `variable_length_bytes`.
+The names are those that both zarr-python 3.1.6 and 3.4.2 read (`tests/zarrstack/core/data_types/test_v3.py`
+checks the installed version; `struct` is read by 3.4.2 only): the core names of
+https://zarr-specs.readthedocs.io/en/latest/v3/data-types/, `numpy.datetime64`, `numpy.timedelta64`, `string`,
+`bytes` and `struct` as registered in https://github.com/zarr-developers/zarr-extensions/tree/main/data-types,
+and zarr-python's own `fixed_length_utf32`, `null_terminated_bytes`, `raw_bytes`, `structured`,
+`variable_length_bytes`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ CORE: Final = (
     *("float16", "float32", "float64", "complex64", "complex128"),
 )
 VARIABLE: Final = frozenset({"string", "bytes", "variable_length_bytes", "object"})
-"""Types of variable length; `object` is ours and never written."""
+"""Types of variable length; `object` is this project's and never written."""
 PLAIN: Final[Mapping[str, np.dtype[Any]]] = {
     **{name: np.dtype(name) for name in CORE},
     **dict.fromkeys(sorted(VARIABLE), np.dtype(object)),
@@ -41,9 +40,9 @@ STRUCTS: Final = ("structured", "struct")
 UNITS: Final = ("generic", "Y", "M", "W", "D", "h", "m", "s", "ms", "us", "μs", "ns", "ps", "fs", "as")
 
 MAX_ITEM_BYTES: Final = 2**31 - 1
-"""numpy keeps an element's size, and a time's scale, in a C int."""
+"""numpy stores an element's size, and a time's scale, in a C int."""
 MAX_DEPTH: Final = 32
-"""Structs in structs; deeper nesting is no archive but an attack on the stack."""
+"""Limit on the nesting of structs: deeper nesting is an attack on the stack, not an archive."""
 
 _BY_KIND: Final = {(PLAIN[name].kind, PLAIN[name].itemsize): name for name in CORE}
 _BY_LENGTH_KIND: Final = {kind: name for name, (kind, _) in LENGTHS.items()}
@@ -52,11 +51,11 @@ _FIRST_USER_TYPE: Final = 256
 
 
 def parse_name(data: JSON) -> tuple[str, Mapping[str, JSON]]:
-    """Name and configuration of a v3 data type as it stands in JSON; neither is looked into.
+    """Name and configuration of a v3 data type in JSON; neither is validated.
 
-    `must_understand` is passed over: a data type must be understood whatever it says
-    (https://zarr-specs.readthedocs.io/en/latest/v3/core/#extension-definition). MetadataError for
-    anything else that is not a name or an object with a name.
+    `must_understand` is ignored: a data type must always be understood
+    (https://zarr-specs.readthedocs.io/en/latest/v3/core/#extension-definition). MetadataError for anything
+    else that is not a name or an object with a name.
     """
     if isinstance(data, str):
         return data, {}
@@ -76,8 +75,8 @@ def parse_name(data: JSON) -> tuple[str, Mapping[str, JSON]]:
 def to_numpy(name: str, configuration: Mapping[str, JSON], *, depth: int = 0) -> np.dtype[Any]:
     """The native-endian numpy type; `object` for variable length; structs packed.
 
-    Raises UnsupportedError for an unknown name and for what numpy cannot hold, MetadataError for
-    a malformed configuration.
+    Raises UnsupportedError for an unknown name and for types that numpy does not have, MetadataError for a
+    malformed configuration.
     """
     if name in PLAIN:
         _members(name, configuration)
@@ -118,9 +117,9 @@ def to_numpy(name: str, configuration: Mapping[str, JSON], *, depth: int = 0) ->
 def fields(configuration: Mapping[str, JSON]) -> tuple[tuple[str, JSON], ...]:
     """Names and types of a struct's fields, from its configuration.
 
-    `structured` lists [name, type] pairs (zarr-python 3.1.6); `struct` lists objects with `name`
-    and `data_type` (zarr-extensions, data-types/struct). Either form is read under either name, as
-    zarr-python 3.4.2 does.
+    `structured` lists [name, type] pairs (zarr-python 3.1.6); `struct` lists objects with `name` and
+    `data_type` (zarr-extensions, data-types/struct). Both forms are accepted under both names, as in
+    zarr-python 3.4.2.
     """
     _members("struct", configuration, "fields")
     items = configuration["fields"]
@@ -141,10 +140,10 @@ def fields(configuration: Mapping[str, JSON]) -> tuple[tuple[str, JSON], ...]:
 
 
 def to_v3(dtype: np.dtype[Any], *, depth: int = 0) -> JSON:
-    """The v3 JSON of a numpy type, byte order dropped: the `bytes` codec carries it.
+    """The v3 JSON of a numpy type without byte order, which the `bytes` codec states.
 
-    Raises UnsupportedError, naming the type, where v3 has no name that readers know: sub-array
-    fields, long double, `object`, types of zero bytes, structs with padding.
+    Raises UnsupportedError, naming the type, if v3 has no widely supported name: sub-array fields, long
+    double, `object`, types of zero bytes, structs with padding.
     """
     if dtype.subdtype is not None:
         raise UnsupportedError("a sub-array field has no v3 data type", found=str(dtype))

@@ -1,8 +1,7 @@
-"""Python objects out of legacy object arrays, as the strings or bytes v3 can name.
+"""Conversion of Python objects in legacy object arrays to v3's strings or bytes.
 
-json2, msgpack2 and categorize arrays hold whatever was put into them. In Zarr v3 they
-become `string` if every value is a str; other values are refused by name, or each value
-is written as JSON text where the user asked for it (`--objects json`).
+json2, msgpack2 and categorize arrays hold arbitrary objects. In Zarr v3 they become `string` if every value
+is a str; other values are refused by name, or every value is written as JSON text with `--objects json`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..errors import CastError
 
 
 def to_strings(array: npt.NDArray[Any], objects: Literal["refuse", "json"]) -> npt.NDArray[np.object_]:
-    """The array with a str for every value; raises CastError that names the first other value."""
+    """Convert every value to str; CastError that names the first value of another type."""
     result = np.empty(array.shape, dtype=object)
     flat, values = result.reshape(-1), array.reshape(-1)
     for index in range(array.size):
@@ -39,11 +38,11 @@ def to_strings(array: npt.NDArray[Any], objects: Literal["refuse", "json"]) -> n
 
 
 def plain(value: Any) -> Any:
-    """A value in terms of JSON; what JSON lacks takes the form that fill values have in v3.
+    """Convert a value to JSON types; values that JSON lacks take the form of v3 fill values.
 
-    Arrays are lists, structs are objects, complex numbers are pairs, long doubles are decimal
-    text, times are whole numbers of their unit, bytes are base64, and what is not finite is
-    "NaN", "Infinity", "-Infinity" or "NaT".
+    Arrays are lists, structs are objects, complex numbers are pairs, long doubles are decimal text, times are
+    whole numbers of their unit, bytes are base64, and non-finite numbers are "NaN", "Infinity", "-Infinity"
+    or "NaT".
     """
     if isinstance(value, np.ndarray):
         return [plain(item) for item in value]

@@ -1,9 +1,9 @@
 """Zarr v2 `dtype` and `fill_value` -> numpy, strictly.
 
-Facts: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#data-type-encoding and
-#fill-value-encoding. numpy's own parser is never shown a string from an archive that has not
-been matched whole: it would take "f4,i4", "O8" or Python names. What real writers leave beyond
-the specification is noted where it is let through, with the writer and version seen.
+Facts: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#data-type-encoding and #fill-value-encoding.
+numpy's own parser receives only strings that match completely: it would accept "f4,i4", "O8" or Python names.
+Deviations of actual writers from the specification are noted where they are accepted, with the writer and
+version observed.
 """
 
 from __future__ import annotations
@@ -26,30 +26,29 @@ _TYPESTR: Final = re.compile(
 )
 _SIZES: Final = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16)}
 _LONG: Final = {("f", 12), ("f", 16), ("c", 24), ("c", 32)}
-"""Long doubles: their format, and whether numpy has them, depend on the writer's machine."""
+"""Long doubles: their format and numpy's support for them depend on the writer's machine."""
 _TIME_UNIT: Final = re.compile(
     r"(?P<scale>[1-9][0-9]{0,9})?(?P<unit>Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as|generic)"
 )
 _TENSORSTORE: Final = re.compile(r"bfloat16|float8_\w+|u?int[24]")
-"""Names tensorstore 0.1.86 writes for types of its own; numpy has none of them."""
+"""Names of tensorstore 0.1.86's own types, which numpy does not have."""
 _MAX_SUBARRAY_NDIM: Final = 32
 _NUMBER: Final = re.compile(
     r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
 )
 _MAX_NUMBER: Final = 400
-"""Characters of a number given as a string; a float64 needs at most 330 or so."""
+"""Maximum length of a number given as text; a float64 needs at most about 330 characters."""
 
 
 def parse_v2_dtype(data: JSON) -> np.dtype[Any]:
     """The numpy type of a `dtype` member, with its byte order.
 
-    A typestr, or a list of [name, dtype] and [name, dtype, shape]. MetadataError for anything
-    else, UnsupportedError for documented types that numpy here does not have (bit fields, a long
-    double of another machine). Let through beyond the specification: a byte order on one-byte
-    types (`<u1`, NCZarr and jzarr), times without unit (`<M8`, zarr-python 3.1.6), a field without
-    a name (`""`, the padding of an aligned struct, zarr-python 2.4 to 2.18), which is called `f1`
-    after its place, as numpy and so zarr-python 2 name it. Refused: `|i4` and `=i4`, whose byte
-    order was the writer's secret.
+    A typestr, or a list of [name, dtype] and [name, dtype, shape]. MetadataError for anything else,
+    UnsupportedError for documented types that numpy here does not have (bit fields, a long double of another
+    machine). Accepted beyond the specification: a byte order on one-byte types (`<u1`, NCZarr and jzarr),
+    times without unit (`<M8`, zarr-python 3.1.6), a field without a name (`""`, the padding of an aligned
+    struct, zarr-python 2.4 to 2.18), which is called `f1` after its position, as numpy and therefore
+    zarr-python 2 name it. Refused: `|i4` and `=i4`, whose byte order is unknown.
     """
     return _dtype(data, 0)
 
@@ -176,22 +175,21 @@ def _bad(data: JSON) -> MetadataError:
 def v2_fill_to_scalar(data: JSON, dtype: np.dtype[Any]) -> Any:
     """The value of a `fill_value` member as a native scalar of the dtype; None for null.
 
-    MetadataError, with found and expected, for what no reader takes for a value of the type or
-    what readers take differently. Of `object` the JSON value itself is returned;
-    `v2_object_fill` fits it to `string` or `bytes` once the codec is known.
+    MetadataError, with found and expected, for data that no reader accepts as a value of the type, or that
+    readers interpret differently. For `object`, the JSON value itself is returned; `v2_object_fill` converts
+    it to `string` or `bytes` once the codec is known.
 
-    Forms beyond the specification, and who leaves them:
+    Forms beyond the specification, and their writers:
 
-    - integer 0 for `U`, `S`, `V` and structs, "" for `V` and structs: the type's zero. Early
-      zarr-python 2; 2.4 to 2.18 write "" and base64. (zarr-python 3 writes "0" when asked for 0:
-      that is text and stays text.)
+    - integer 0 for `U`, `S`, `V` and structs, "" for `V` and structs: the type's zero. Early zarr-python 2;
+      2.4 to 2.18 write "" and base64. (zarr-python 3 writes "0" when given 0: this is text and remains text.)
     - whole floats for integers and times (`0.0`, z5py 3.0), 0 and 1 for bool
-    - bare NaN and Infinity, which Python's JSON parser lets through; numbers as text ("1.5",
-      "nan"), which zarr-python 2.18 and 3.1.6 both read
-    - a finite number beyond a float type's range: infinite, as zarr-python 2.18, 3.1.6 and
-      tensorstore 0.1.86 read it
+    - bare NaN and Infinity, which Python's JSON parser accepts; numbers as text ("1.5", "nan"), which
+      zarr-python 2.18 and 3.1.6 both read
+    - a finite number beyond a float type's range: infinite, as zarr-python 2.18, 3.1.6 and tensorstore 0.1.86
+      read it
     - a plain number for complex: its real part
-    - "NaT" for times; text that is no base64 for `S` (zarr-python 2 before base64; 2.18 reads it)
+    - "NaT" for times; text that is not base64 for `S` (zarr-python 2 before base64; 2.18 reads it)
     - an object with a value per field for structs (zarr-python 3.4.2 reads it)
     """
     if data is None or dtype.kind == "O":
@@ -211,10 +209,9 @@ def v2_fill_to_scalar(data: JSON, dtype: np.dtype[Any]) -> Any:
 def v2_object_fill(data: JSON, data_type: DataType) -> str | bytes:
     """The fill value of an object array that becomes `string` or `bytes`, from its JSON.
 
-    null, "" and the integer 0 are '' and b'': zarr-python 2 writes 0 whenever nothing was asked for
-    (seen in 2.4 and 2.18). Text is itself for `string`. For `bytes` nobody can tell what it is:
-    zarr-python 2.18 writes and reads plain text, 3.1.6 and 3.4.2 base64; UnsupportedError names
-    both readings. MetadataError for anything else.
+    null, "" and the integer 0 are '' and b'': zarr-python 2 writes 0 by default (observed in 2.4 and 2.18).
+    Text is unchanged for `string`. For `bytes` it is ambiguous: zarr-python 2.18 writes and reads plain text,
+    3.1.6 and 3.4.2 base64; UnsupportedError names both readings. MetadataError for anything else.
     """
     if data is None or data == "" or (type(data) is int and data == 0):
         zero: str | bytes = zero_fill(data_type)
@@ -268,7 +265,7 @@ def _fill(data: JSON, dtype: np.dtype[Any]) -> Any:
 def _void(data: JSON, dtype: np.dtype[Any]) -> Any:
     native = dtype.newbyteorder("=")
     if dtype.hasobject:
-        # zarr-python 2 stores such a fill encoded by the object codec, pickle as often as not.
+        # zarr-python 2 stores such a fill encoded by the object codec, often pickle.
         raise UnsupportedError("the fill value of a struct with objects is not read", found=excerpt(data))
     if isinstance(data, dict) and dtype.names is not None and dtype.fields is not None:
         if data.keys() != set(dtype.names):
@@ -286,7 +283,7 @@ def _void(data: JSON, dtype: np.dtype[Any]) -> Any:
             found=f"{len(raw)} bytes",
             expected=f"{dtype.itemsize} bytes of base64",
         )
-    # The bytes are those of one element as it lies in a chunk, byte order included.
+    # The bytes are those of one stored element, including byte order.
     return np.frombuffer(raw, dtype=dtype).astype(native)[0]
 
 
@@ -304,7 +301,8 @@ def _bytes(data: JSON, native: np.dtype[Any]) -> Any:
     if not isinstance(data, str):
         raise TypeError("not a string")
     if native.itemsize == len(data) == 1:
-        # No base64 is so short: a character by netcdf-c (seen in 4.9.0 and 4.9.4), "-" as well as "x".
+        # Too short for base64: a character written by netcdf-c (observed in 4.9.0 and 4.9.4), "-" as well as
+        # "x".
         return np.array(data.encode("ascii"), dtype=native)[()]
     try:
         raw = _base64(data)
@@ -312,8 +310,8 @@ def _bytes(data: JSON, native: np.dtype[Any]) -> Any:
         try:
             base64.b64decode(data)
         except binascii.Error:
-            raw = data.encode("ascii")  # text from before base64; zarr-python 2.18 reads it so too
-        else:  # zarr-python skips what is not base64 here; what was meant is anyone's guess
+            raw = data.encode("ascii")  # text from before base64; zarr-python 2.18 reads it the same way
+        else:  # zarr-python skips characters outside base64 here; the intended value is unknown
             raise
     if len(raw.rstrip(b"\0")) > native.itemsize:
         raise MetadataError(

@@ -1,8 +1,7 @@
-"""v3 data types as data, and their fill values to and from JSON, bit for bit.
+"""v3 data types as data, and bitwise conversion of their fill values to and from JSON.
 
-Which names exist and what they mean to numpy is in `numpy_types.py`. `object` is ours: it
-describes legacy arrays of Python objects, stands in saved plans, and is never written to a v3
-document.
+`numpy_types.py` has the names and their numpy types. `object` is this project's: it describes legacy arrays
+of Python objects, occurs in saved plans, and is never written to a v3 document.
 """
 
 from __future__ import annotations
@@ -27,22 +26,21 @@ __all__ = ["NAT", "DataType", "fill_from_json", "fill_to_json", "same_bits", "ze
 Array: TypeAlias = np.ndarray[Any, Any]
 
 NAT: Final = -(2**63)
-"""The int64 that numpy's "not a time" is stored as."""
+"""The int64 that represents numpy's "not a time"."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A v3 data type as data: its name and configuration; equal where their JSON is equal."""
+    """A v3 data type: its name and configuration; equal if their JSON is equal."""
 
     name: str
     configuration: Mapping[str, JSON] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, data: JSON) -> DataType:
-        """Read the `data_type` of a v3 document or of a saved plan.
+        """Parse the `data_type` of a v3 document or of a saved plan.
 
-        Raises UnsupportedError for a name that is not known here, MetadataError for a malformed
-        one.
+        Raises UnsupportedError for an unknown name, MetadataError for a malformed one.
         """
         name, configuration = parse_name(data)
         to_numpy(name, configuration)
@@ -50,15 +48,15 @@ class DataType:
 
     @classmethod
     def from_numpy(cls, dtype: np.dtype[Any]) -> DataType:
-        """The data type of numpy values; byte order is dropped, the `bytes` codec carries it.
+        """The data type of a numpy type, without byte order, which the `bytes` codec states.
 
-        Raises UnsupportedError, naming the type, where v3 has no name that readers know: sub-array
-        fields, long double, `object`, types of zero bytes, structs with padding.
+        Raises UnsupportedError, naming the type, if v3 has no widely supported name: sub-array fields, long
+        double, `object`, types of zero bytes, structs with padding.
         """
         return cls.from_json(to_v3(dtype))
 
     def to_json(self) -> JSON:
-        """As `data_type` stands in `zarr.json`: a bare string where there is no configuration."""
+        """The `data_type` of a `zarr.json`: a string if there is no configuration."""
         if self.configuration:
             return {"name": self.name, "configuration": dict(self.configuration)}
         return self.name
@@ -67,8 +65,8 @@ class DataType:
     def known(self) -> DataType:
         """The same type under the name that zarr-python reads since 3.1.
 
-        `struct` is what zarr-python 3.4.2 writes and 3.1.6 does not know; and both write
-        `variable_length_bytes` where they read `bytes` too.
+        zarr-python 3.4.2 writes `struct`, which 3.1.6 does not know; and both write `variable_length_bytes`,
+        although they also read `bytes`.
         """
         if self.name in STRUCTS:
             return DataType.from_numpy(self.numpy)
@@ -76,9 +74,9 @@ class DataType:
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """The native-endian numpy type its values have in memory; `object` for string, bytes, object.
+        """The native-endian numpy type of values in memory; `object` for string, bytes, object.
 
-        Structs are packed: one field after another, no padding.
+        Structs are packed: fields are contiguous, without padding.
         """
         return PLAIN[self.name] if self.name in PLAIN else _numpy(self)
 
@@ -89,7 +87,7 @@ class DataType:
 
     @property
     def fields(self) -> tuple[tuple[str, DataType], ...]:
-        """Names and types of a struct's fields, in order; empty for every other type."""
+        """Names and types of a struct's fields, in order; empty for all other types."""
         if self.name not in STRUCTS:
             return ()
         return tuple((label, DataType(*parse_name(inner))) for label, inner in fields(self.configuration))
@@ -119,7 +117,7 @@ def _numpy(data_type: DataType) -> np.dtype[Any]:
 
 
 def zero_fill(data_type: DataType) -> Any:
-    """What an undefined fill value becomes: 0, False, '', b'', NaT, zero bytes; None for `object`."""
+    """Default for an undefined fill value: 0, False, '', b'', NaT, zero bytes; None for `object`."""
     dtype = data_type.numpy
     if dtype.kind == "O":
         return {"string": "", "object": None}.get(data_type.name, b"")
@@ -129,17 +127,17 @@ def zero_fill(data_type: DataType) -> Any:
 
 
 def fill_to_json(value: Any, data_type: DataType) -> JSON:
-    """The v3 JSON form of a fill value; `fill_from_json` gives it back bit for bit.
+    """Convert a fill value to v3 JSON, from which `fill_from_json` restores every bit.
 
-    `value` is a scalar of the data type or a Python value that is one (a float is rounded to the
-    type, nothing else changes). CastError where it cannot be one; UnsupportedError for a datetime
-    without unit that is not NaT, which zarr-python 3.1.6 cannot read.
+    `value` is a scalar of the data type or an equivalent Python value (a float is rounded to the type,
+    nothing else changes). CastError for other values; UnsupportedError for a datetime without unit that is
+    not NaT, which zarr-python 3.1.6 cannot read.
 
-    Forms (https://zarr-specs.readthedocs.io/en/latest/v3/data-types/#permitted-fill-values, and
-    what zarr-python 3.1.6 and 3.4.2 were seen to read): numbers; "NaN", "Infinity", "-Infinity",
-    hexadecimal strings for NaNs with another payload or sign; pairs for complex; times as int64;
-    text for `fixed_length_utf32` and `string`; base64 for all other bytes, and for structs, packed
-    and little-endian. Values of `object` pass as they are.
+    Forms (https://zarr-specs.readthedocs.io/en/latest/v3/data-types/#permitted-fill-values, and as read by
+    zarr-python 3.1.6 and 3.4.2, observed): numbers; "NaN", "Infinity", "-Infinity", hexadecimal strings for
+    NaNs with another payload or sign; pairs for complex; times as int64; text for `fixed_length_utf32` and
+    `string`; base64 for all other bytes, and for structs, packed and little-endian. Values of `object` are
+    unchanged.
     """
     if data_type.name == "object":
         return value
@@ -161,18 +159,18 @@ def fill_to_json(value: Any, data_type: DataType) -> JSON:
 
 
 def fill_from_json(data: JSON, data_type: DataType) -> Any:
-    """The fill value of a v3 document: a numpy scalar, str for `string`, bytes for `bytes`.
+    """Parse the fill value of a v3 document: a numpy scalar, str for `string`, bytes for `bytes`.
 
-    Bit-exact: "0x7fc00001" keeps its payload, -0.0 its sign. Besides the forms `fill_to_json`
-    gives: bare NaN and Infinity, which Python's JSON parser lets through; whole numbers written as
-    floats; "" for bytes that are all zero; objects with a value per field for structs
-    (zarr-extensions, data-types/struct; zarr-python 3.4.2 writes these). MetadataError, with the
-    data found and the type expected, for what is no value of the type.
+    Bit-exact: "0x7fc00001" keeps its payload, -0.0 its sign. Accepted besides the forms of `fill_to_json`:
+    bare NaN and Infinity, which Python's JSON parser accepts; whole numbers written as floats; "" for bytes
+    that are all zero; objects with a value per field for structs (zarr-extensions, data-types/struct;
+    zarr-python 3.4.2 writes these). MetadataError, with the data found and the type expected, for anything
+    else.
     """
     try:
         return _from_json(data, data_type)
     except (ValueError, TypeError, OverflowError) as error:
-        # Conversions below raise plain errors; those that already say more are passed on.
+        # Conversions below raise plain errors; errors with more information are passed on.
         if isinstance(error, ZarrstackError) and not isinstance(error, CastError):
             raise
         raise MetadataError("bad fill value", found=excerpt(data), expected=str(data_type)) from error
@@ -200,7 +198,7 @@ def _array(value: Any, data_type: DataType) -> Array:
         return result
     if kind in "US":
         result = np.array(_expect(value, str if kind == "U" else bytes), dtype=dtype)
-        # numpy drops trailing zeros, which pad such values, and cuts what is too long.
+        # numpy drops trailing zeros, which pad such values, and truncates values that are too long.
         if result.item() != np.array(value).item():
             raise ValueError("too long")
         return result
@@ -224,7 +222,7 @@ def _array(value: Any, data_type: DataType) -> Array:
 
 
 def whole_number(value: int, dtype: np.dtype[Any]) -> Array:
-    """A 0-d integer array; OverflowError where the type cannot hold the value (numpy 1.26 wraps it)."""
+    """A 0-d integer array; OverflowError if the type cannot represent the value (numpy 1.26 wraps it)."""
     info = np.iinfo(dtype)
     if not info.min <= value <= info.max:
         raise OverflowError(f"not from {info.min} to {info.max}")
@@ -245,7 +243,7 @@ def _float_to_json(scalar: Array) -> JSON:
 def _time_to_json(scalar: Array) -> JSON:
     number = int(scalar.view("i8"))
     if scalar.dtype.kind == "M" and np.datetime_data(scalar.dtype)[0] == "generic":
-        # zarr-python 3.1.6 reads no number here: numpy wants a unit to make a datetime of one.
+        # zarr-python 3.1.6 reads no number here: numpy requires a unit to make a datetime of one.
         if number != NAT:
             raise UnsupportedError(
                 "zarr-python 3.1.6 cannot read this fill value of a datetime without unit",
@@ -322,7 +320,7 @@ def _float_from_json(data: JSON, dtype: np.dtype[Any]) -> Array:
 
 
 def _whole(data: JSON) -> int:
-    """An integer; `0.0` counts, as in every reader seen, `true` does not."""
+    """An integer; `0.0` counts, as in every reader observed, `true` does not."""
     number = int(data) if isinstance(data, float) and data.is_integer() else data
     if type(number) is not int:
         raise TypeError("not an integer")
