@@ -1,22 +1,21 @@
-"""The error tree of both packages, and the record every error and warning carries.
+"""The errors of both packages, and the record that every error and warning carries.
 
-A `Problem` says where something is wrong (node, key), what was found, what was
-expected and what to do. Readers collect problems; code that cannot go on raises
-a `ZarrstackError`, which holds one. `kind` strings are stable: machines match on
-them, so they are never renamed. `KINDS` lists them:
+A `Problem` states the place (node, key), the found and the expected value, and advice. Readers collect
+problems; code that cannot continue raises a `ZarrstackError`, which holds one. `kind` strings are stable,
+because programs match on them. `KINDS` lists them:
 
     ZarrstackError
-      metadata      MetadataError      a document is wrong: mend the archive, or exclude the node
+      metadata      MetadataError      an invalid document: fix the archive, or exclude the node
       unsupported   UnsupportedError   valid, but beyond us or v3: exclude the node, or see the advice
       chunk         ChunkError         stored bytes are damaged: restore them, or exclude the node
-      cast          CastError          a value does not fit the wanted type: choose another, or a casting
-      storage       StorageError       reading or writing failed: mend the cause, then resume
-      job           JobError           the job does not fit what is there: see the advice
+      cast          CastError          a value does not fit the target type: choose another, or a casting
+      storage       StorageError       reading or writing failed: fix the cause, then resume
+      job           JobError           the job does not match its files: see the advice
       verification  VerificationError  source and destination differ: do not trust the destination
-      usage         UsageError         the request makes no sense: change it
+      usage         UsageError         an invalid request: change it
 
-The built-in bases (ValueError for what is wrong with data or requests, RuntimeError for
-what happened to storage or a job) serve callers who know nothing of this tree.
+The built-in bases (ValueError for invalid data or requests, RuntimeError for failures of storage or a job)
+are for callers that do not know these classes.
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 Severity = Literal["note", "warning", "refusal"]
 _LONGEST: Final = 1000
-"""Characters of each text of a problem."""
+"""Maximum length in characters of each text of a problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing to tell the user about an archive, with its place."""
+    """A finding about an archive, with its place."""
 
     kind: str
     """Stable identifier, such as "metadata" or "chunk"."""
     message: str
     severity: Severity = "refusal"
-    """"note" and "warning" let the node pass; "refusal" keeps it back."""
+    """"note" and "warning" do not affect the node; "refusal" excludes it."""
     node: str | None = None
-    """Path of the node, "" for the root; None when no node is concerned."""
+    """Path of the node, "" for the root; None if no node is concerned."""
     key: str | None = None
     """Storage key, relative to the archive's root."""
     found: str | None = None
@@ -49,14 +48,14 @@ class Problem:
     advice: str | None = None
 
     def __post_init__(self) -> None:
-        """Cut what is too long to read: a hostile document may have a fill value of a million numbers."""
+        """Truncate long texts: a malicious document may have a fill value of a million numbers."""
         for name in ("message", "found", "expected", "advice"):
             text = getattr(self, name)
             if text is not None and len(text) > _LONGEST and not isinstance(text, Joined):
                 object.__setattr__(self, name, text[:_LONGEST] + "...")
 
     def at(self, *, node: str | None = None, key: str | None = None) -> Problem:
-        """The same problem with its place filled in where it was open."""
+        """A copy with missing parts of its place filled in."""
         return replace(
             self,
             node=self.node if self.node is not None else node,
@@ -64,7 +63,7 @@ class Problem:
         )
 
     def to_json(self) -> dict[str, str]:
-        """The fields that are set, for machines."""
+        """The fields that are set, as JSON."""
         names = ("kind", "severity", "node", "key", "message", "found", "expected", "advice")
         pairs = ((name, getattr(self, name)) for name in names)
         return {name: value for name, value in pairs if value is not None}
@@ -92,33 +91,33 @@ class Problem:
 
 
 def any_refusal(problems: Iterable[Problem]) -> bool:
-    """Whether one of some problems keeps its node back."""
-    for problem in problems:  # noqa: SIM110 - mostly there is none, and `any` would make a generator
+    """Whether any problem is a refusal."""
+    for problem in problems:  # noqa: SIM110 - usually there are none, and `any` would create a generator
         if problem.severity == "refusal":
             return True
     return False
 
 
 class Joined(str):
-    """Several problems as one text: each of them is cut, and the list of them is not."""
+    """Several problems as one text: each is truncated, their list is not."""
 
     __slots__ = ()
 
     @classmethod
     def of(cls, problems: Iterable[object], *, before: str = "", after: str = "") -> Joined:
-        """The problems, one after the other, between two texts of our own."""
+        """Join the problems, between two other texts."""
         return cls(before + "; ".join(short(str(problem), _LONGEST) for problem in problems) + after)
 
 
 def short(text: str, most: int = 400) -> str:
-    """A path or another text as it is shown: one of many thousand characters is cut in the middle."""
+    """A path or another text for display; a very long one is shortened in the middle."""
     return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
 
 
 class ZarrstackError(Exception):
-    """Base of every error this distribution raises on purpose.
+    """Base of all errors raised deliberately by this distribution.
 
-    The arguments after `message` are the fields of `Problem`, and `problem` holds them.
+    The arguments after `message` are the fields of `Problem`, which is in `problem`.
     """
 
     kind: ClassVar[str] = "error"
@@ -146,7 +145,7 @@ class ZarrstackError(Exception):
         )
 
     def at(self, *, node: str | None = None, key: str | None = None) -> Self:
-        """This error, its place filled in where it was open."""
+        """This error, with missing parts of its place filled in."""
         self.problem = self.problem.at(node=node, key=key)
         return self
 
@@ -154,7 +153,7 @@ class ZarrstackError(Exception):
         return str(self.problem)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors cross process boundaries; keyword-only arguments need help to be pickled.
+        # Errors cross process boundaries; keyword-only arguments require this for pickling.
         return (_rebuild, (type(self), self.problem))
 
 
@@ -171,55 +170,55 @@ class MetadataError(ZarrstackError, ValueError):
 
 
 class UnsupportedError(ZarrstackError, ValueError):
-    """Valid as it lies, but it cannot be described or written; it is refused by name."""
+    """Valid, but it cannot be described or written; the error names it."""
 
     kind = "unsupported"
 
 
 class ChunkError(ZarrstackError, ValueError):
-    """The stored bytes of a chunk do not decode to what the metadata says."""
+    """The stored bytes of a chunk do not decode as the metadata requires."""
 
     kind = "chunk"
 
 
 class CastError(ZarrstackError, ValueError):
-    """A value cannot be represented in the data type that was asked for."""
+    """A value cannot be represented in the target data type."""
 
     kind = "cast"
 
 
 class StorageError(ZarrstackError, RuntimeError):
-    """Reading or writing storage failed; nothing is known about the value."""
+    """Reading or writing storage failed; the value is unknown."""
 
     kind = "storage"
 
 
 class SourceChangedError(StorageError):
-    """An object of the source is not the one that was listed."""
+    """An object of the source has changed since it was listed."""
 
     kind = "source-changed"
 
 
 class JobError(ZarrstackError, RuntimeError):
-    """The job cannot go on: its destination, source or ledger is not as it should be."""
+    """The job cannot continue: its destination, source or ledger is not as expected."""
 
     kind = "job"
 
 
 class WorkerError(ZarrstackError, RuntimeError):
-    """What runs the tasks elsewhere cannot: it is gone, or of another version."""
+    """A worker cannot run tasks: it is gone, or has another version."""
 
     kind = "worker"
 
 
 class VerificationError(ZarrstackError, ValueError):
-    """Source and destination do not say the same."""
+    """Source and destination differ."""
 
     kind = "verification"
 
 
 class UsageError(ZarrstackError, ValueError):
-    """The request itself makes no sense; nothing was touched."""
+    """The request is invalid; nothing was changed."""
 
     kind = "usage"
 
@@ -242,4 +241,4 @@ KINDS: Final[Mapping[str, type[ZarrstackError]]] = MappingProxyType(
         )
     }
 )
-"""Every kind and its error; the kind "error" is the root's own and not raised."""
+"""All kinds and their errors; "error" is the base class's own kind and never raised."""

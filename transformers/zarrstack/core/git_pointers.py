@@ -1,10 +1,10 @@
-"""What Git LFS and git-annex leave in the place of a file that was not fetched.
+"""Placeholders of Git LFS and git-annex for files that were not fetched.
 
 Git LFS: a text of less than 1024 bytes whose first line names the version
-(https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md, "The Pointer"; hawser was its name before 1.0).
-git-annex: for unlocked files a text that begins with `/annex/objects/`
-(https://git-annex.branchable.com/internals/pointer_file/); where there are no symbolic links, the
-text of the link that would be there.
+(https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md, "The Pointer"; called hawser before 1.0).
+git-annex: for unlocked files, a text that starts with `/annex/objects/`
+(https://git-annex.branchable.com/internals/pointer_file/); on systems without symbolic links, the target of
+the link.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from dataclasses import dataclass
 from typing import Final
 
 LOOKED_AT: Final = 256
-"""Bytes from the start of an object that tell."""
+"""Bytes from the start of an object that identify a pointer."""
 _SHOWN: Final = 60
 _LFS: Final = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
 _ANNEX: Final = (b"annex/objects/", b"git/annex/objects/")
-"""Behind any dots and slashes."""
+"""After any dots and slashes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pointer:
-    """A pointer to a file that lies elsewhere."""
+    """A pointer to a file stored elsewhere."""
 
     what: str
-    """"a Git LFS pointer"."""
+    """Its kind, such as "a Git LFS pointer"."""
     found: str
     """The start of its text."""
     advice: str
 
 
 def pointer(data: bytes) -> Pointer | None:
-    """What `data`, an object or its start, points to; None where it is no pointer."""
+    """The pointer in `data`, an object or its start; None if there is none."""
     start = data[:LOOKED_AT]
     if start.startswith(_LFS):
         what, command = "a Git LFS pointer", "git lfs pull"

@@ -1,7 +1,7 @@
-"""What was made of some objects, for when the very same ones come again.
+"""Caches keyed by object identity.
 
-Thousands of arrays share a layout or a chain. To find that out by comparing costs about as much as
-the work that is saved; by identity it costs next to nothing.
+Thousands of arrays share a layout or a chain. Comparing them costs about as much as the work that is saved;
+comparing identities costs next to nothing.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import Any, Final, Generic, TypeVar
 T = TypeVar("T")
 
 MOST: Final = 1024
-"""Results that are kept: more kinds of arrays than archives have that are worth it."""
+"""Maximum number of cached results; archives that benefit have fewer kinds of arrays."""
 
 
 class Remembered(Generic[T]):
-    """A function that is called once for the same objects; none of them may change afterwards.
+    """Caches a function by the identity of its arguments, which must not change afterwards.
 
-    The objects are kept with the results, so that none of another kind takes their place in memory.
+    The arguments are kept with the results, so that their identities are not reused.
     """
 
     def __init__(self, make: Callable[..., T]) -> None:
-        """`make` gives what its arguments alone decide."""
+        """`make` must depend only on its arguments."""
         self._make = make
         self._known: dict[tuple[Any, ...], tuple[tuple[Any, ...], T]] = {}
 
     def __call__(self, *objects: Any) -> T:
-        """What `make` gives for these; what it raises is not kept."""
+        """The result of `make`; exceptions are not cached."""
         key = tuple(map(id, objects))
         known = self._known.get(key)
         return self._new(key, objects) if known is None else known[1]
@@ -41,23 +41,23 @@ class Remembered(Generic[T]):
 
 
 class RememberedMembers(Remembered[T]):
-    """The same for a JSON object, which may be made anew of the very same values in the same order."""
+    """The same for JSON objects, identified by their names and the identities of their values, in order."""
 
     def __call__(self, value: dict[str, Any]) -> T:
-        """What `make` gives for the object."""
+        """The result of `make` for the object."""
         key = (*value, *map(id, value.values()))
         known = self._known.get(key)
         return self._new(key, (dict(value),)) if known is None else known[1]
 
 
 class Seen:
-    """Which objects came before: what comes once is better not divided into parts to be remembered."""
+    """Detects repeated objects: caching parts of one that occurs only once is a waste."""
 
     def __init__(self) -> None:
         self._seen: dict[int, Any] = {}
 
     def __call__(self, item: Any) -> bool:
-        """Whether the very same object was asked about before, and lately."""
+        """Whether this object was seen before, and recently."""
         if id(item) in self._seen:
             return True
         if len(self._seen) >= MOST:

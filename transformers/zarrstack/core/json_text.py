@@ -1,4 +1,4 @@
-"""JSON as plain data: the type, one canonical text per value, and what we write."""
+"""JSON as plain data: the type, a canonical text per value, and this project's formatting."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ JSON: TypeAlias = Any
 JSONObject: TypeAlias = dict[str, JSON]
 
 EXCERPT = 200
-"""Characters of a value that an error message shows."""
+"""Characters of a value shown in an error message."""
 
 
 def canonical(value: JSON) -> str:
-    """One text per JSON value: sorted keys, no spaces. Equal texts mean equal values.
+    """Canonical text of a JSON value: sorted keys, no spaces. Equal texts mean equal values.
 
     `1` and `1.0` are different texts, and so are `0.0` and `-0.0`.
     """
@@ -26,11 +26,11 @@ def canonical(value: JSON) -> str:
 
 
 _CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-"""Made once: `json.dumps` with options makes an encoder for every value."""
+"""Created once: `json.dumps` with options creates an encoder for every value."""
 
 
 def excerpt(value: Any) -> str:
-    """A value as an error message shows it: its JSON, cut short; never an error of its own."""
+    """A value for an error message: its JSON, truncated; never raises."""
     try:
         text = canonical(value)
     except (TypeError, ValueError, RecursionError):
@@ -39,13 +39,13 @@ def excerpt(value: Any) -> str:
 
 
 def document(value: JSONObject) -> bytes:
-    """A metadata document as this project writes it: UTF-8, a member a line, newline at the end.
+    """Serialise a metadata document: UTF-8, one member per line, newline at the end.
 
-    Members of `attributes` have a line each too; deeper values stay on theirs. (The standard
-    library indents in Python, ten times slower than it writes; thousands of documents show it.)
-    Bare NaN and Infinity are written when they are in `value`; callers that want strict
-    JSON have replaced them before. Text with half a surrogate pair, which JSON can escape and
-    UTF-8 cannot hold, makes the whole document ASCII.
+    Members of `attributes` have one line each too; deeper values are on one line. (The standard library
+    indents in Python, ten times slower than without, which is noticeable with thousands of documents.) Bare
+    NaN and Infinity in `value` are written as such; callers that want strict JSON replace them first. Text
+    with half a surrogate pair, which JSON can escape and UTF-8 cannot represent, makes the whole document
+    ASCII.
     """
     try:
         return _lines(value, _UNICODE).encode()
@@ -61,7 +61,7 @@ _WORDS: Final = {None: "null", True: "true", False: "false"}
 
 
 def _plain(value: JSON) -> str | None:
-    """The text of what the library makes an encoder for and need not; None for anything else."""
+    """The text of simple values, without the library's encoder; None for others."""
     kind = type(value)
     if kind is int:
         return repr(value)
@@ -71,7 +71,10 @@ def _plain(value: JSON) -> str | None:
 
 
 class DocumentTexts:
-    """`document` for thousands that share members, whose text is made once; none may change meanwhile."""
+    """`document` for thousands of values that share members.
+
+    Shared members are serialised once, and must not change meanwhile.
+    """
 
     def __init__(self) -> None:
         self._seen = Seen()

@@ -1,8 +1,8 @@
-"""Paths of nodes: names joined by "/", and "" for the root; keys begin with them.
+"""Paths of nodes: names joined by "/", "" for the root; the prefix of keys.
 
 Source: Zarr v3.0 core specification, "Node names" and "Path"
-(https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#path), without the "/" at the
-start, which keys do not have.
+(https://zarr-specs.readthedocs.io/en/latest/v3/core/index.html#path), without the leading "/", which keys do
+not have.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ T = TypeVar("T")
 
 
 def join(path: str, name: str) -> str:
-    """A path or key below a path."""
+    """Append a name to a path."""
     return f"{path}/{name}" if path else name
 
 
 def prefix_of(path: str) -> str:
-    """What everything below a path begins with: the path and a "/", or "" for the root."""
+    """Common prefix of all keys below a path: the path and a "/", or "" for the root."""
     return f"{path}/" if path else ""
 
 
 def parents(path: str) -> tuple[str, ...]:
-    """The paths above one, nearest first, the root ("") last; none for the root."""
+    """The paths above a path, nearest first, the root ("") last; empty for the root."""
     result = []
     while path:
         path = path.rpartition("/")[0]
@@ -33,7 +33,7 @@ def parents(path: str) -> tuple[str, ...]:
 
 
 def nearest(path: str, known: Mapping[str, T]) -> T | None:
-    """What is known of a path, or else of the first one above it; None where nothing is."""
+    """The entry of a path, or of its nearest parent; None if there is none."""
     while path not in known:
         if not path:
             return None
@@ -42,7 +42,7 @@ def nearest(path: str, known: Mapping[str, T]) -> T | None:
 
 
 def names_below(paths: Iterable[str]) -> dict[str, frozenset[str]]:
-    """The names directly below every path that one of these lies below, at any depth."""
+    """The names directly below each ancestor of these paths."""
     result: dict[str, set[str]] = {}
     for path in paths:
         below = path
@@ -50,7 +50,7 @@ def names_below(paths: Iterable[str]) -> dict[str, frozenset[str]]:
             above, _, name = below.rpartition("/")
             names = result.setdefault(above, set())
             if name in names:
-                break  # and so is all that is above
+                break  # all parents are known too
             names.add(name)
             below = above
     return {above: frozenset(names) for above, names in result.items()}

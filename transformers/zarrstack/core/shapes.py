@@ -1,4 +1,4 @@
-"""Lists of lengths in metadata documents: shapes and chunk shapes, read once and within bounds."""
+"""Shapes and chunk shapes in metadata documents: validation and limits."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from .json_text import JSON, excerpt
 Shape: TypeAlias = tuple[int, ...]
 
 MOST_AXES: Final = 32
-"""What numpy 1 can index, and what every writer of the formats here was limited to."""
+"""numpy 1's limit, and that of every writer of the formats here."""
 MOST_ELEMENTS: Final = 2**63 - 1
 """Linear indexes are 64 bits wide, here and in numpy."""
 
 
 def read_lengths(value: JSON, name: str, *, least: int = 0, most: int = MOST_ELEMENTS) -> Shape:
-    """A list of whole numbers from `least`, whose product is at most `most`, lengths of 0 aside.
+    """Validate a list of integers from `least`, whose product, ignoring zeros, is at most `most`.
 
-    `name` is what the document calls it. MetadataError for anything else; true is no 1, 2.0 no 2.
+    `name` is the member's name in the document. MetadataError for anything else, including true for 1 and 2.0
+    for 2.
     """
     if not isinstance(value, list) or not all(type(n) is int and n >= least for n in value):
         raise MetadataError(
@@ -31,14 +32,14 @@ def read_lengths(value: JSON, name: str, *, least: int = 0, most: int = MOST_ELE
         raise MetadataError(
             f"{name} has too many axes", found=str(len(value)), expected=f"{MOST_AXES} at most"
         )
-    # A length of 0 makes a product of 0, whatever the others are.
+    # A length of 0 makes the product 0, whatever the others are.
     if max(value, default=0) > most or math.prod(n or 1 for n in value) > most:
         raise MetadataError(f"{name} has too many elements", found=excerpt(value), expected=f"{most} at most")
     return tuple(value)
 
 
 def require_same_axes(chunks: Shape, shape: Shape, name: str, *, whole: str = "shape") -> None:
-    """MetadataError unless there is one chunk length per axis."""
+    """Raise MetadataError unless there is one chunk length per axis."""
     if len(chunks) != len(shape):
         raise MetadataError(
             f"{name} has another number of axes than {whole}",
@@ -48,7 +49,7 @@ def require_same_axes(chunks: Shape, shape: Shape, name: str, *, whole: str = "s
 
 
 def whole_chunks(chunks: Shape, shape: Shape, name: str) -> Shape:
-    """Chunk lengths of at least 1: where an axis is empty, 0 means no chunk just as 1 does.
+    """Replace chunk lengths of 0 along empty axes by 1; both mean that there is no chunk.
 
     MetadataError for a length of 0 along an axis that is not empty, and for another number of axes.
     """

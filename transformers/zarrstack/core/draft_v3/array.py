@@ -1,9 +1,9 @@
-"""Array documents of the 2022 draft <-> the same array in v3 terms, both dialects. Pure.
+"""Array documents of the 2022 draft <-> arrays in v3 terms, for both dialects. Pure.
 
-Section "Array metadata" of the text (nodes.py names it); zarr-python 2.18.7 as observed. The
-dialects differ in `codecs` against `compressor`, in names of data types, in filters, which
-zarr-python hides in `attributes.filters`, and in a `dimension_separator` that it repeats beside
-`chunk_grid`. A document may use either one's members, not both for one thing.
+Source: section "Array metadata" of the text (nodes.py names it); zarr-python 2.18.7 as observed. The dialects
+differ in `codecs` against `compressor`, in names of data types, in filters, which zarr-python stores in
+`attributes.filters`, and in a `dimension_separator` that it writes beside `chunk_grid`. A document may use
+either dialect's members, but not both for the same purpose.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ class DraftArray:
     fill_value: JSON
     """In v3's JSON form."""
     fill_is_null: bool = False
-    """It was null: what missing chunks hold is undefined."""
+    """Whether it was null: the value of missing chunks is undefined."""
     chain: Chain
     separator: Separator = "/"
     chunks_per_shard: Shape | None = None
     """Chunks along each axis of a shard (the index is `IndexFormat.DRAFT`); None: not sharded."""
     attributes: Mapping[str, JSON] = field(default_factory=dict)
     extensions: tuple[JSONObject, ...] = ()
-    """Those that may be ignored."""
+    """Extensions that may be ignored."""
 
     def keys(self, dialect: Dialect) -> DraftKeys:
-        """How its chunks, or its shards, are named."""
+        """The chunk key encoding of its chunks, or of its shards."""
         return DraftKeys(self.separator, dialect.scalar_key)
 
 
@@ -69,11 +69,11 @@ def describe_array(
     allow_fallback: bool = False,
     read_filtered: ReadFiltered | None = None,
 ) -> tuple[DraftArray | None, tuple[Problem, ...]]:
-    """The array, or None where a problem refuses it; and every problem, of no consequence too.
+    """Return the array, or None if a problem refuses it; and all problems, including harmless ones.
 
-    The dialect decides one thing: whether `attributes.filters` are codecs, as zarr-python hides them
-    there, or the user's own. `read_filtered` reads arrays that have such, and arrays of objects;
-    without it they are refused. Nothing is raised for whatever a document holds.
+    The dialect decides only whether `attributes.filters` are codecs, where zarr-python stores them, or the
+    user's own. `read_filtered` reads arrays with such filters, and arrays of objects; without it they are
+    refused. Nothing is raised, whatever the document contains.
     """
     reader = _Reader(document, dialect, allow_fallback=allow_fallback, read_filtered=read_filtered)
     array = reader.read()
@@ -81,9 +81,9 @@ def describe_array(
 
 
 def write_array(array: DraftArray, dialect: Dialect) -> JSONObject:
-    """The document of an array in a dialect, from which `describe_array` gives the same array.
+    """The document of an array in a dialect, from which `describe_array` restores the array.
 
-    UnsupportedError for what the draft, or the dialect, cannot say.
+    UnsupportedError if the draft, or the dialect, cannot express it.
     """
     text = dialect.name == "text"
     front, packing, rest = split_chain(array.chain)
@@ -147,7 +147,7 @@ def _endian(packing: CodecSpec) -> Endian:
 
 
 class _Reader:
-    """One document; problems are collected, so that all come at once."""
+    """Parser of one document; collects problems, to report all of them at once."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def read(self) -> DraftArray | None:
-        """The array, unless something refuses it."""
+        """The array, unless a problem refuses it."""
         document = self.document
         self._try(lambda: require_known(document, MEMBERS, "an array"))
         for name in _NEEDED:
@@ -279,7 +279,7 @@ class _Reader:
         return [read_codec(item, member="type", itemsize=itemsize) for item in codecs]
 
     def _numcodec(self) -> JSONObject | None:
-        """The `compressor` as numcodecs has it; `read_codec` has passed it before."""
+        """The `compressor` in numcodecs' form; `read_codec` has validated it."""
         compressor = self.document.get("compressor")
         if compressor is None:
             return None
@@ -288,9 +288,9 @@ class _Reader:
 
 
 def hidden_filters(attributes: Mapping[str, JSON]) -> list[JSONObject]:
-    """The numcodecs filters that zarr-python 2 keeps among the attributes; [] where there are none.
+    """The numcodecs filters that zarr-python 2 stores in the attributes; [] if there are none.
 
-    What is no list of codecs is the user's own attribute of that name, here too.
+    Anything but a list of codecs is the user's attribute of that name.
     """
     filters = attributes.get("filters")
     if not isinstance(filters, list):
@@ -301,7 +301,7 @@ def hidden_filters(attributes: Mapping[str, JSON]) -> list[JSONObject]:
 
 
 def _packed(kind: DraftType, codecs: list[CodecSpec]) -> list[CodecSpec]:
-    """The array-to-bytes codec, and those behind it."""
+    """The array-to-bytes codec and the codecs after it."""
     stated = [index for index, spec in enumerate(codecs) if spec.name == "bytes"]
     if stated and stated != [0]:
         raise UnsupportedError(
@@ -323,7 +323,7 @@ def _packed(kind: DraftType, codecs: list[CodecSpec]) -> list[CodecSpec]:
 
 
 def packing(kind: DraftType) -> CodecSpec:
-    """The array-to-bytes codec of values of a type that says its byte order, else little-endian."""
+    """The array-to-bytes codec of a type that states its byte order; otherwise little-endian."""
     dtype = kind.dtype
     if dtype.names is not None:
         if _is_big(dtype):

@@ -1,8 +1,8 @@
 """Codecs, memory layout and storage transformers of the 2022 draft <-> a chain and shards of v3.
 
-Sections "codecs", "chunk_memory_layout" and "storage_transformers" of the text (nodes.py names
-it) and its documents `codecs/{blosc,endian,gzip}/v1.0`; zarr-python 2.18.7's `compressor`, whose
-configuration is numcodecs'. The sharding transformer:
+Sources: sections "codecs", "chunk_memory_layout" and "storage_transformers" of the text (nodes.py names it)
+and its documents `codecs/{blosc,endian,gzip}/v1.0`; zarr-python 2.18.7's `compressor`, whose configuration is
+numcodecs'. The sharding transformer:
 https://github.com/zarr-developers/zarr-specs/blob/71b92bb/docs/extensions/storage-transformers/sharding/v1.0.rst
 """
 
@@ -21,7 +21,7 @@ from ..shapes import Shape, read_lengths
 Endian: TypeAlias = Literal["little", "big"]
 
 SHARDING: Final = "https://purl.org/zarr/spec/storage_transformers/sharding/1.0"
-"""As zarr-python 2.18.7 writes it; the text's document has `extensions/` and a hyphen in places."""
+"""As written by zarr-python 2.18.7; the text's document has `extensions/`, and a hyphen in places."""
 _SHARDING: Final = re.compile(
     r"https://purl\.org/zarr/spec/(extensions/)?storage[-_]transformers/sharding/([0-9]+)\.[0-9]+"
 )
@@ -32,9 +32,9 @@ _NUMCODECS: Final = frozenset({"zlib", "bz2", "lz4", "lzma"})
 
 
 def read_codec(data: JSON, *, member: str, itemsize: int) -> CodecSpec:
-    """One codec: of `codecs` (`member` is "type") or the `compressor` ("codec").
+    """Parse one codec: of `codecs` (`member` is "type") or the `compressor` ("codec").
 
-    UnsupportedError for a URI that is not known, or another major version of its specification.
+    UnsupportedError for an unknown URI, or another major version of its specification.
     """
     if not isinstance(data, dict) or not isinstance(data.get(member), str):
         raise MetadataError(
@@ -56,7 +56,7 @@ def read_codec(data: JSON, *, member: str, itemsize: int) -> CodecSpec:
             return CodecSpec("bytes", configuration)
         case "gzip":
             level = configuration.get("level", 1)
-            # -1 means zlib's default, which is 6; v3 allows 0 to 9 only.
+            # -1 means zlib's default, which is 6; v3 allows only 0 to 9.
             return CodecSpec("gzip", {**configuration, "level": 6 if level == -1 else level})
         case "zstd":
             return CodecSpec("zstd", {"level": 0, "checksum": False, **configuration})
@@ -73,14 +73,14 @@ def _blosc(configuration: Mapping[str, JSON], itemsize: int) -> CodecSpec:
         raise MetadataError(
             "blosc: 'shuffle' makes no sense", found=excerpt(shuffle), expected="-1, 0, 1 or 2"
         )
-    # c-blosc takes items of more than 255 bytes for single bytes (`BLOSC_MAX_TYPESIZE`).
+    # c-blosc treats items of more than 255 bytes as single bytes (`BLOSC_MAX_TYPESIZE`).
     size = itemsize if 0 < itemsize <= 255 else 1
     defaults = {"cname": "lz4", "clevel": 5, "typesize": size, "blocksize": 0}
     return CodecSpec("blosc", {**defaults, **configuration, "shuffle": _SHUFFLES[shuffle]})
 
 
 def write_codec(spec: CodecSpec, *, member: str) -> JSONObject:
-    """The inverse of `read_codec`. UnsupportedError for codecs that the draft has no name for."""
+    """The inverse of `read_codec`. UnsupportedError for codecs without a name in the draft."""
     configuration = dict(spec.configuration)
     name = spec.name.removeprefix("numcodecs.")
     if name == "blosc":
@@ -94,7 +94,7 @@ def write_codec(spec: CodecSpec, *, member: str) -> JSONObject:
 
 
 def read_layout(data: JSON, ndim: int) -> list[CodecSpec]:
-    """The transpose that `chunk_memory_layout` stands for: none for C, the whole reversal for F."""
+    """The transposes of a `chunk_memory_layout`: none for C, a reversal of all axes for F."""
     if isinstance(data, dict) and "extension" in data:
         raise UnsupportedError("unknown chunk memory layout", found=excerpt(data), expected="C or F")
     if data not in ("C", "F") or not isinstance(data, str):
@@ -117,17 +117,17 @@ def write_layout(transposes: Sequence[CodecSpec], ndim: int) -> str:
 
 
 def split_chain(chain: Chain) -> tuple[tuple[CodecSpec, ...], CodecSpec, tuple[CodecSpec, ...]]:
-    """Transposes, the array-to-bytes codec, and what follows it."""
+    """Transposes, the array-to-bytes codec, and the codecs after it."""
     middle = chain.middle
     return chain.codecs[:middle], chain.codecs[middle], chain.codecs[middle + 1 :]
 
 
 def read_shards(data: JSON, ndim: int) -> Shape | None:
-    """Chunks per shard along each axis, from `storage_transformers`; None where there is none.
+    """Chunks per shard along each axis, from `storage_transformers`; None if there are none.
 
-    UnsupportedError, by name, for every transformer but one of sharding: what they do to bytes and
-    keys is not known. A list that is too short is filled up with 1, a number is a list of one, and
-    () is (1,), as zarr-python 2.18.7 has them.
+    UnsupportedError, by name, for every transformer except sharding, because its effect on bytes and keys is
+    unknown. Like zarr-python 2.18.7: a list that is too short is padded with 1, a number is a list of one,
+    and () is (1,).
     """
     if not isinstance(data, list):
         raise MetadataError("storage_transformers are a list", found=excerpt(data), expected="[...]")
@@ -167,6 +167,6 @@ def write_shards(chunks_per_shard: Shape | None) -> list[JSONObject]:
     """The inverse of `read_shards`."""
     if chunks_per_shard is None:
         return []
-    # For no axes zarr-python has one chunk per shard all the same.
+    # For no axes, zarr-python still writes one chunk per shard.
     counts = list(chunks_per_shard) or [1]
     return [{"extension": SHARDING, "type": "indexed", "configuration": {"chunks_per_shard": counts}}]

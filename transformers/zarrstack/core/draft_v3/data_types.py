@@ -1,10 +1,10 @@
-"""Data types and fill values of the 2022 draft <-> v3's, both dialects.
+"""Data types and fill values of the 2022 draft <-> v3's, for both dialects.
 
-Sections "Core data types", "data_type" and "fill_value" of the text (nodes.py names it), its
-extensions `data-types/{complex,datetime,string,struct}`, and what zarr-python 2.18.7 was seen to
-write. The text gives core types names ("int32", byte order left to the `endian` codec) and still
-shows typestrs ("<f8") in its examples; zarr-python writes typestrs, "bool", "u1" and "i1". Both are
-read. Its table has no 64-bit integers, its examples do.
+Sources: sections "Core data types", "data_type" and "fill_value" of the text (nodes.py names it), its
+extensions `data-types/{complex,datetime,string,struct}`, and zarr-python 2.18.7 as observed. The text gives
+core types names ("int32", byte order stated by the `endian` codec) but still uses typestrs ("<f8") in its
+examples; zarr-python writes typestrs, "bool", "u1" and "i1". Both are read. The text's table has no 64-bit
+integers, its examples do.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _ZARR_PYTHON: Final[Mapping[str, str]] = {
     "V": "TODO: structured array protocol URL",
     "O": "TODO: object array protocol URL",
 }
-"""The same of zarr-python 2.18.7, `get_extended_dtype_info`; it really writes "TODO"."""
+"""The extensions of zarr-python 2.18.7, `get_extended_dtype_info`; "TODO" is literal."""
 _EARLIER: Final[Mapping[str, str]] = {
     "c": "https://purl.org/zarr/spec/protocol/extensions/complex-dtypes/1.0",
     "Mm": "https://purl.org/zarr/spec/protocol/extensions/datetime-dtypes/1.0",
 }
-"""The same of the draft of 2020."""
+"""The extensions of the draft of 2020."""
 _EXTENSIONS: Final[Mapping[str, str]] = {
     uri: kinds for table in (_SPECIFIED, _ZARR_PYTHON, _EARLIER) for kinds, uri in table.items()
 }
@@ -58,24 +58,24 @@ _BINARY: Final = re.compile(r"0x[0-9a-fA-F]+|0b[01]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftType:
-    """A data type as a document states it."""
+    """A data type as stated in a document."""
 
     dtype: Dtype
     """With the byte order of the stored values; `object` for arrays of objects."""
     identifier: JSON
-    """What names it, such as "<f8" or [["a", "<i4"]]: a Zarr v2 dtype, but for names of the core."""
+    """Its identifier, such as "<f8" or [["a", "<i4"]]: a Zarr v2 dtype, or a core name."""
     ordered: bool
-    """Whether it says its byte order itself; core names leave it to the `endian` codec."""
+    """Whether it states its byte order; core names leave it to the `endian` codec."""
     raw: bool = False
     """The raw type, `r*`."""
 
 
 def read_type(data: JSON, *, allow_fallback: bool = False) -> tuple[DraftType, list[Problem]]:
-    """The data type of an array, and a warning where a fallback stands in for it.
+    """Parse the data type of an array, with a warning if a fallback is used.
 
-    UnsupportedError for an extension that is not known, unless its fallback is, and
-    `allow_fallback` says that it may be used; MetadataError for what is malformed, a fallback that
-    leads back to its own type too. A fallback of null is none (zarr-python 2 always writes one).
+    UnsupportedError for an unknown extension, unless it has a known fallback and `allow_fallback` permits it;
+    MetadataError for malformed types, including a fallback that leads back to its own type. A fallback of
+    null means none (zarr-python 2 always writes one).
     """
     try:
         return _known(data), []
@@ -101,7 +101,7 @@ def read_type(data: JSON, *, allow_fallback: bool = False) -> tuple[DraftType, l
 def write_type(data_type: DataType, endian: Endian, *, text: bool) -> JSON:
     """The `data_type` of a document, in the text's form or zarr-python's.
 
-    UnsupportedError for types that the draft has no name for.
+    UnsupportedError for types without a name in the draft.
     """
     order: Literal["<", ">"] = "<" if endian == "little" else ">"
     if data_type.name in CORE and (text or not data_type.name.startswith("complex")):
@@ -115,7 +115,7 @@ def write_type(data_type: DataType, endian: Endian, *, text: bool) -> JSON:
     table = _SPECIFIED if text else _ZARR_PYTHON
     uri = next((uri for kinds, uri in table.items() if dtype.kind in kinds), None)
     if uri is None or dtype.kind == "O":
-        # zarr-python's objects need an object codec among its filters, which are read and not written.
+        # zarr-python's objects need an object codec among the filters, which are read but not written.
         raise UnsupportedError("the draft of 2022 has no name for this data type", found=str(data_type))
     identifier: JSON = descr(dtype) if dtype.kind == "V" else dtype.str
     result = {"extension": uri, "type": identifier}
@@ -124,13 +124,13 @@ def write_type(data_type: DataType, endian: Endian, *, text: bool) -> JSON:
     elif dtype.kind in "Mm":
         result["fallback"] = "int64"
     else:
-        # Section "data_type": a raw number of bytes, where nothing more specific can be given.
+        # Section "data_type": raw bytes, if there is no more specific fallback.
         result["fallback"] = f"r{8 * dtype.itemsize}"
     return result
 
 
 def descr(dtype: Dtype) -> JSON:
-    """A struct's fields, or an unnamed one of plain bytes, as zarr-python 2 lists them."""
+    """A struct's fields, or plain bytes as one unnamed field, in the form of zarr-python 2."""
     if dtype.names is None or dtype.fields is None:
         return [["", dtype.str]]
     return [
@@ -157,7 +157,7 @@ def _known(data: JSON) -> DraftType:
         raise UnsupportedError("unknown extension data type", found=excerpt(data))
     identifier = data["type"]
     if isinstance(identifier, list) and len(identifier) == 1 and _is_unnamed(identifier[0]):
-        # zarr-python 2 lists plain bytes as a struct of one field without a name.
+        # zarr-python 2 writes plain bytes as a struct of one unnamed field.
         identifier = identifier[0][1]
     dtype = parse_v2_dtype(identifier)
     if dtype.kind not in kinds:
@@ -193,7 +193,7 @@ def _core(name: str) -> DraftType:
 
 
 def _fallbacks(data: JSON) -> list[DraftType]:
-    """The known ones among a type's fallbacks, and theirs, in order of preference."""
+    """The known types among a type's fallbacks, recursively, in order of preference."""
     known: list[DraftType] = []
     seen: set[str] = set()
 
@@ -223,11 +223,11 @@ def _fallbacks(data: JSON) -> list[DraftType]:
 
 
 def read_fill(data: JSON, kind: DraftType, data_type: DataType) -> tuple[JSON, bool]:
-    """A fill value in v3's JSON form, and whether it was null: then it is the type's zero.
+    """A fill value in v3's JSON form, and whether it was null, which becomes the type's zero.
 
-    The text forbids null; zarr-python 2, zarrita and GDAL write it. Other forms: those of Zarr v2,
-    which zarr-python writes; "+Infinity"; and for core types the bits of a value, all of them, as
-    "0x..." or "0b...", most significant first, as the ratified v3 has it. MetadataError for the rest.
+    The text forbids null; zarr-python 2, zarrita and GDAL write it. Other forms: those of Zarr v2, which
+    zarr-python writes; "+Infinity"; and for core types all bits of a value as "0x..." or "0b...", most
+    significant first, as in the ratified v3. MetadataError for anything else.
     """
     try:
         if data is None:
@@ -242,9 +242,9 @@ def read_fill(data: JSON, kind: DraftType, data_type: DataType) -> tuple[JSON, b
 
 
 def write_fill(fill: JSON, data_type: DataType, endian: Endian, *, text: bool) -> JSON:
-    """A fill value, given in v3's JSON form, as a document of the draft states it.
+    """Convert a fill value from v3's JSON form to the draft's.
 
-    UnsupportedError for a NaN whose bits zarr-python's dialect cannot state.
+    UnsupportedError for a NaN whose bits zarr-python's dialect cannot express.
     """
     value = fill_from_json(fill, data_type)
     if data_type.name in ("string", "object"):

@@ -1,11 +1,11 @@
-"""The 2022 draft of Zarr v3: its two dialects, the entry point, and its metadata keys both ways. Pure.
+"""The 2022 draft of Zarr v3: dialects, entry point, and mapping of metadata keys. Pure.
 
 *text* is the editor's draft of May 2022 with its changes up to that December
-(https://github.com/zarr-developers/zarr-specs/blob/71b92bb/docs/core/v3.0.rst): section "Entry point
-metadata", "Group metadata" and "Storage keys". *zarr-python* is what zarr-python 2.13 to 2.18 wrote
-under `ZARR_V3_EXPERIMENTAL_API=1` (observed with 2.18.7), and before it zarrita of 2020 and GDAL 3.4:
-an earlier state of the text, with `root` in every key. Documents of either are read alike, since all
-that the two disagree on has other names in each; a dialect is chosen where something is written.
+(https://github.com/zarr-developers/zarr-specs/blob/71b92bb/docs/core/v3.0.rst): sections "Entry point
+metadata", "Group metadata" and "Storage keys". *zarr-python* is the format that zarr-python 2.13 to 2.18
+wrote under `ZARR_V3_EXPERIMENTAL_API=1` (observed with 2.18.7), and before it zarrita of 2020 and GDAL 3.4:
+an earlier state of the text, with `root` in every key. Documents of both are read by the same code, because
+members with different meanings have different names; the dialect matters only for writing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..json_text import JSON, JSONObject, excerpt
 ENTRY: Final = "zarr.json"
 """Key of the entry point."""
 CONSOLIDATED: Final = "meta/root/consolidated/.zmetadata"
-"""Where zarr-python 2 puts consolidated metadata; `meta/root/consolidated` is no node of anyone's."""
+"""Key of zarr-python 2's consolidated metadata; `meta/root/consolidated` is not a node."""
 
 _FORMAT: Final = re.compile(r"https?://purl\.org/zarr/spec/(protocol/)?core/([0-9]{1,9})\.([0-9]{1,9})")
 _NODE_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]+")
@@ -32,27 +32,27 @@ _ENTRY_MEMBERS: Final = ("zarr_format", "metadata_encoding", "metadata_key_suffi
 
 
 class NodeKey(NamedTuple):
-    """What a metadata key names."""
+    """The node named by a metadata key."""
 
     path: str
-    """"" for the root, else names joined by "/"."""
+    """"" for the root, otherwise names joined by "/"."""
     kind: Literal["array", "group"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How keys are formed, and how documents are written."""
+    """The form of keys, and of written documents."""
 
     TEXT: ClassVar[Dialect]
     ZARR_PYTHON: ClassVar[Dialect]
 
     name: Literal["text", "zarr-python"]
     suffix: str = ".json"
-    """Ends every metadata key but the entry point's."""
+    """Suffix of every metadata key except the entry point's."""
 
     @property
     def scalar_key(self) -> str:
-        """The key of the one chunk of a 0-d array: `c` by the text (and zarrita), `c0` by zarr-python."""
+        """The key of the only chunk of a 0-d array: `c` in the text (and zarrita), `c0` in zarr-python."""
         return "c" if self.name == "text" else "c0"
 
     def array_key(self, path: str) -> str:
@@ -72,7 +72,7 @@ class Dialect:
         return self._under("data", path)
 
     def node(self, key: str) -> NodeKey | None:
-        """The node that a metadata key names, or None if it names none. Inverse of the two above."""
+        """The node named by a metadata key, or None. Inverse of `array_key` and `group_key`."""
         if not key.startswith("meta/") or not key.endswith(self.suffix):
             return None
         body = key[len("meta/") : len(key) - len(self.suffix)]
@@ -105,7 +105,7 @@ Dialect.ZARR_PYTHON = Dialect(name="zarr-python")
 
 
 def bad_node_name(name: str) -> str | None:
-    """What the draft has against a node's name, or None (section "Node names")."""
+    """Why the draft does not allow a node's name, or None (section "Node names")."""
     if not _NODE_NAME.fullmatch(name):
         return "a node's name is made of a-z, A-Z, 0-9 and -_." if name else "a node has an empty name"
     return None if name.strip(".") else "a node's name is made of periods only"
@@ -116,13 +116,13 @@ def bad_node_name(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What `zarr.json` says."""
+    """The content of a draft's `zarr.json`."""
 
     dialect: Dialect
     extensions: tuple[JSONObject, ...] = ()
-    """Those that may be ignored; others are refused."""
+    """Extensions that may be ignored; others are refused."""
     problems: tuple[Problem, ...] = field(default=(), compare=False)
-    """What is to be told, none of it a refusal."""
+    """Notes and warnings, no refusals."""
 
 
 def is_entry(document: Mapping[str, JSON]) -> bool:
@@ -131,11 +131,11 @@ def is_entry(document: Mapping[str, JSON]) -> bool:
 
 
 def read_entry(document: Mapping[str, JSON]) -> Entry:
-    """The entry point of a hierarchy, of either dialect.
+    """Parse the entry point of a hierarchy, of either dialect.
 
-    UnsupportedError for another major version, another metadata encoding than JSON, and extensions
-    that must be understood; MetadataError for what is malformed. Members that are not known are
-    noted, since later minor versions may add some (section "Entry point metadata").
+    UnsupportedError for another major version, a metadata encoding other than JSON, and extensions that must
+    be understood; MetadataError for malformed documents. Unknown members are noted, because later minor
+    versions may add some (section "Entry point metadata").
     """
     version = document.get("zarr_format")
     match = _FORMAT.fullmatch(version) if isinstance(version, str) else None
@@ -158,7 +158,7 @@ def read_entry(document: Mapping[str, JSON]) -> Entry:
 
 
 def write_entry(entry: Entry) -> JSONObject:
-    """The entry point as its dialect has it; the inverse of `read_entry`."""
+    """The entry point in its dialect; the inverse of `read_entry`."""
     suffix = entry.dialect.suffix
     if entry.dialect.name == "text":
         return {
@@ -185,7 +185,7 @@ def _dialect(document: Mapping[str, JSON], *, by_protocol: bool) -> Dialect:
         if unknown := encoding.keys() - {"type", "metadata_key_suffix"}:
             raise MetadataError("unknown members in metadata_encoding", found=excerpt(sorted(unknown)))
         return Dialect(name="text", suffix=_suffix(encoding))
-    # In the earlier text the encoding was the URI of the specification that defines it: itself.
+    # In the earlier text the encoding was the URI of the defining specification: the text itself.
     if not isinstance(encoding, str) or not _FORMAT.fullmatch(encoding):
         raise UnsupportedError(
             "unknown metadata_encoding", found=excerpt(encoding), expected='{"type": "json", ...}'
@@ -206,14 +206,14 @@ def _suffix(data: Mapping[str, JSON]) -> str:
     return suffix
 
 
-# ----- what documents have in common
+# ----- common parts of documents
 
 
 def read_extensions(data: JSON) -> tuple[tuple[JSONObject, ...], list[Problem]]:
     """The `extensions` that may be ignored, with a note for each; for entry points and arrays.
 
-    UnsupportedError, by name, for one that must be understood: none is known here. A missing
-    `must_understand` is taken for true (section "extensions": each object must contain it).
+    UnsupportedError, by name, for one that must be understood: none is supported. A missing `must_understand`
+    counts as true (section "extensions": each object must contain it).
     """
     if not isinstance(data, list):
         raise MetadataError("extensions are a list", found=excerpt(data), expected="[...]")
@@ -233,10 +233,10 @@ def read_extensions(data: JSON) -> tuple[tuple[JSONObject, ...], list[Problem]]:
 
 
 def read_group(document: Mapping[str, JSON]) -> JSONObject:
-    """The attributes of an explicit group. MetadataError for other members: they are reserved.
+    """The attributes of an explicit group. MetadataError for other members, which are reserved.
 
-    `extensions`, which zarrita and GDAL 3.5 write from an earlier state of the text, may stand if
-    none must be understood.
+    `extensions`, which zarrita and GDAL 3.5 write from an earlier state of the text, are allowed if none must
+    be understood.
     """
     require_known(document, ("attributes", "extensions"), "a group")
     read_extensions(document.get("extensions", []))
@@ -249,7 +249,7 @@ def write_group(attributes: Mapping[str, JSON]) -> JSONObject:
 
 
 def read_attributes(document: Mapping[str, JSON]) -> JSONObject:
-    """The `attributes` member; it must be there. zarrita writes null where it was given none."""
+    """The `attributes` member, which is required. zarrita writes null for empty attributes."""
     attributes = document.get("attributes")
     if attributes is None and "attributes" in document:
         return {}
@@ -260,7 +260,7 @@ def read_attributes(document: Mapping[str, JSON]) -> JSONObject:
 
 
 def require_known(document: Mapping[str, JSON], known: tuple[str, ...], what: str) -> None:
-    """MetadataError for members the draft does not define ("must fail to open ... unknown fields")."""
+    """Raise MetadataError for members not in the draft ("must fail to open ... unknown fields")."""
     if unknown := sorted(document.keys() - {*known}):
         raise MetadataError(
             f"unknown members in the document of {what}", found=excerpt(unknown), expected=", ".join(known)

@@ -1,9 +1,9 @@
-"""An array of the 2022 draft <-> the `zarr.json` that the ratified v3 has for it. Pure.
+"""Arrays of the 2022 draft <-> `zarr.json` documents of the ratified v3. Pure.
 
-A draft shard is byte for byte a shard of `sharding_indexed` whose index codecs are `[bytes]`,
-little-endian, at the end (`core.shard`), so chunk bytes are the same on both sides. The draft has no
-place for dimension names: they are kept where xarray kept them before Zarr v3 had any, in the
-attribute `_ARRAY_DIMENSIONS` (https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html).
+A draft shard is byte for byte a shard of `sharding_indexed` whose index codecs are `[bytes]`, little-endian,
+at the end (`grid.shard_index`), so chunk bytes are the same on both sides. The draft has no dimension names:
+they are stored where xarray stored them before Zarr v3, in the attribute `_ARRAY_DIMENSIONS`
+(https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .array import DraftArray, ReadFiltered, describe_array, hidden_filters, wri
 from .nodes import Dialect
 
 DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
-"""The attribute that names an array's dimensions."""
+"""The attribute with an array's dimension names."""
 
 _MEMBERS: Final = frozenset(
     {
@@ -39,7 +39,7 @@ _SHARD_MEMBERS: Final = frozenset({"chunk_shape", "codecs", "index_codecs", "ind
 
 
 def refusal(problems: tuple[Problem, ...]) -> ZarrstackError:
-    """One error for all the refusals of a document."""
+    """Combine all refusals of a document into one error."""
     first, *others = (problem for problem in problems if problem.severity == "refusal")
     message = "; and ".join([first.message, *(str(other.at()) for other in others)])
     error = KINDS[first.kind](message)
@@ -51,10 +51,10 @@ def refusal(problems: tuple[Problem, ...]) -> ZarrstackError:
 
 
 def to_ratified(array: DraftArray) -> JSONObject:
-    """The `zarr.json` of an array of the draft, for zarr-python 3.
+    """The `zarr.json` of a draft array, for zarr-python 3.
 
-    UnsupportedError for what no document of v3 makes zarr-python 3 read as it lies: objects, structs
-    whose fields are not all little-endian, some filters (`core.kept`).
+    UnsupportedError for arrays that zarr-python 3 cannot read unchanged through any document of v3: objects,
+    structs whose fields are not all little-endian, some filters (`chain.unchanged_bytes`).
     """
     specs = tuple(within_limits(spec) for spec in array.chain.codecs)
     advice = "zarrlift migrates such arrays, and shows them through zarrlift.open."
@@ -84,7 +84,7 @@ def to_ratified(array: DraftArray) -> JSONObject:
 
 
 def _complete(codecs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """zarr-python 3.1.6 and 3.4.2 read no codec of numcodecs without a configuration."""
+    """Add missing configurations: zarr-python 3.1.6 and 3.4.2 read no numcodecs codec without one."""
     for codec in codecs:
         if codec["name"].startswith("numcodecs."):
             codec.setdefault("configuration", {})
@@ -103,7 +103,7 @@ def _names_dimensions(names: JSON, ndim: int) -> bool:
 
 
 def from_ratified(document: Mapping[str, JSON]) -> DraftArray:
-    """The array of a `zarr.json`. UnsupportedError for what the draft cannot say in any dialect."""
+    """The array of a `zarr.json`. UnsupportedError if the draft cannot express it in any dialect."""
     if unknown := sorted(document.keys() - _MEMBERS):
         raise UnsupportedError("the draft of 2022 has no place for these members", found=excerpt(unknown))
     if document.get("storage_transformers"):
@@ -165,7 +165,8 @@ def _leaves(chain: Chain, grid: Shape) -> tuple[Shape, Shape | None, Chain]:
     leaf = read_lengths(configuration.get("chunk_shape"), "chunk_shape", least=1)
     if len(leaf) != len(grid) or any(whole % part for whole, part in zip(grid, leaf, strict=True)):
         raise MetadataError("shards hold whole chunks", found=f"{list(leaf)} in {list(grid)}")
-    inner = Chain.from_json(configuration.get("codecs"))  # type: ignore[arg-type]  # it says what is wrong
+    # type: ignore[arg-type] - raises the error if it is None
+    inner = Chain.from_json(configuration.get("codecs"))
     if inner.codecs[inner.middle].name == "sharding_indexed":
         raise UnsupportedError("the draft of 2022 has no shards of shards", found=str(chain))
     return leaf, tuple(whole // part for whole, part in zip(grid, leaf, strict=True)), inner
@@ -200,11 +201,11 @@ def draft_document(
     allow_fallback: bool = False,
     read_filtered: ReadFiltered | None = None,
 ) -> JSONObject:
-    """The document of an array, in place of an `old` one where there is one.
+    """The document of an array, which replaces an `old` one if there is one.
 
-    Where only shape and attributes differ, everything else stays as the old document says it:
-    filters, extensions, a null fill value, another spelling of the data type. UnsupportedError for what
-    the dialect cannot say, or would be read as something else.
+    If only shape and attributes differ, everything else is kept from the old document: filters, extensions, a
+    null fill value, another spelling of the data type. UnsupportedError if the dialect cannot express the
+    array, or would be read as something else.
     """
 
     def read(document: Mapping[str, JSON]) -> DraftArray | None:
@@ -217,7 +218,7 @@ def draft_document(
     if before is not None and old is not None and _form(before) == _form(array):
         if "filters" not in before.attributes and "filters" in old["attributes"]:
             hidden = {"filters": old["attributes"]["filters"]}
-        # Along an empty axis a chunk length of 0 may stand there, which a longer axis cannot have.
+        # Along an empty axis the chunk length may be 0, which a longer axis cannot have.
         grid = {**old["chunk_grid"], "chunk_shape": list(array.chunk_shape)}
         document = {**old, "shape": list(array.shape), "chunk_grid": grid}
     else:
@@ -238,22 +239,22 @@ def draft_document(
 
 
 def _form(array: DraftArray) -> str:
-    """All of an array but shape and attributes, the same text for the same bytes and values."""
+    """A text of an array without shape and attributes; equal for equal bytes and values."""
     single = array.data_type.itemsize == 1 or array.data_type.name in ("null_terminated_bytes", "raw_bytes")
     specs = []
     for spec in array.chain.codecs:
         configuration = dict(spec.configuration)
         if spec.name == "blosc":
-            configuration.pop("typesize", None)  # the encoder's; the draft has no place for it
+            configuration.pop("typesize", None)  # an encoder setting, not part of the draft
         if spec.name == "bytes" and single:
             configuration.pop("endian", None)
         elif spec.name == "bytes":
-            # zarr-python 3.1.6 leaves it out beside structs, and means little.
+            # zarr-python 3.1.6 omits it for structs, meaning little.
             configuration.setdefault("endian", "little")
         specs.append(within_limits(CodecSpec(spec.name, configuration)).to_json())
     counts = array.chunks_per_shard
     fill = array.fill_value
-    # zarr-python 3 has one NaN, whatever bits the document gave it.
+    # zarr-python 3 has one NaN, whatever its bits in the document.
     if array.data_type.name.startswith("complex"):
         fill = [_one_nan(part) for part in fill]
     elif array.data_type.name.startswith("float"):
