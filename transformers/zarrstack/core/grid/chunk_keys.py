@@ -1,7 +1,7 @@
-"""Every way of naming chunks that a format has: v3's encodings, N5's and the 2022 draft's.
+"""The chunk key encodings of all formats: v3's, N5's and the 2022 draft's.
 
-All have one interface: `key`, `keys`, `coordinates`, `depth` and `to_json`. A v3 document can hold
-only a `KeyEncoding`.
+All share one interface: `key`, `keys`, `coordinates`, `depth` and `to_json`. A v3 document can only have a
+`KeyEncoding`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ChunkKeys: TypeAlias = KeyEncoding | N5Keys | DraftKeys
 
 
 def chunk_keys_from_json(data: JSON) -> ChunkKeys:
-    """The inverse of `to_json`; MetadataError for what names no such encoding."""
+    """The inverse of `to_json`; MetadataError for an unknown encoding."""
     name = data.get("name") if isinstance(data, dict) else None
     if name == "n5":
         return N5Keys.from_json(data)

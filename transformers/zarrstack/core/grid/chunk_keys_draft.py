@@ -1,6 +1,6 @@
 """Chunk keys of the 2022 draft of Zarr v3. Pure.
 
-Apart from `draft_v3.nodes`, since every plan knows all keys.
+Separate from `draft_v3.nodes`, because every plan imports all key encodings.
 
 Source: https://github.com/zarr-developers/zarr-specs/blob/71b92bb/docs/core/v3.0.rst, "Regular grids".
 """
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DraftKeys:
-    """How the chunks of one array are named, relative to the array: `c0/1/2`, or `c0.1.2`.
+    """The chunk keys of one array, relative to the array: `c0/1/2`, or `c0.1.2`.
 
-    The interface of `KeyEncoding`. Section "Regular grids"; the 0-d key is the dialect's.
+    Same interface as `KeyEncoding`. Section "Regular grids"; the 0-d key depends on the dialect.
     """
 
     separator: Separator = "/"
@@ -40,7 +40,7 @@ class DraftKeys:
         raise MetadataError("not the draft's keys", found=excerpt(data), expected='{"name": "draft", ...}')
 
     def to_json(self) -> JSONObject:
-        """For saved plans; no v3 document holds it."""
+        """JSON for saved plans; not used in v3 documents."""
         configuration = {"separator": self.separator, "scalar_key": self.scalar_key}
         return {"name": "draft", "configuration": configuration}
 
@@ -49,19 +49,19 @@ class DraftKeys:
         return "c" + self._plain.key(coordinates) if coordinates else self.scalar_key
 
     def keys(self, coordinates: npt.NDArray[np.integer]) -> list[str]:
-        """The keys of many chunks, from (n, ndim) coordinates; the same as `key` for each row."""
+        """The keys of many chunks, from (n, ndim) coordinates; equal to `key` for each row."""
         if coordinates.shape[1] == 0:
             return [self.scalar_key] * len(coordinates)
         return ["c" + key for key in self._plain.keys(coordinates)]
 
     def coordinates(self, key: str, ndim: int) -> tuple[int, ...] | None:
-        """The chunk a key names, or None if it names none of an `ndim`-dimensional array."""
+        """The coordinates of a key's chunk in an `ndim`-dimensional array, or None."""
         if ndim == 0:
             return () if key == self.scalar_key else None
         return self._plain.coordinates(key[1:], ndim) if key.startswith("c") else None
 
     def depth(self, ndim: int) -> int:
-        """How many names a key is made of, between slashes."""
+        """Number of path segments in a key."""
         return self._plain.depth(ndim)
 
     @property

@@ -1,4 +1,4 @@
-"""Chunk keys of N5, and the order in which an array shows its axes."""
+"""Chunk keys of N5, and the order of an array's axes."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Shape: TypeAlias = tuple[int, ...]
 
 
 def turned(lengths: Shape, axes: Axes) -> Shape:
-    """Lengths or coordinates between N5's order and the one shown; its own inverse."""
+    """Convert lengths or coordinates between N5's order and the displayed one; its own inverse."""
     return lengths[::-1] if axes == "reversed" else lengths
 
 
 _KEPT: Final = KeyEncoding("v2", "/")
-"""N5's keys are v2's with `/`; the one block of a 0-d dataset is `0` (zarr-python 2.18, tensorstore)."""
+"""N5's keys are v2's with `/`; the only block of a 0-d dataset is `0` (zarr-python 2.18, tensorstore)."""
 
 
 @dataclass(frozen=True, slots=True)
 class N5Keys:
-    """How the blocks of a dataset are named: x/y/z, from coordinates in the order shown.
+    """The block keys of a dataset: x/y/z, from coordinates in the displayed order.
 
-    The interface of `KeyEncoding`. With axes kept it is v2's encoding with `/`.
+    Same interface as `KeyEncoding`. With axes kept it is v2's encoding with `/`.
     """
 
     axes: Axes = "reversed"
@@ -48,7 +48,7 @@ class N5Keys:
         return cls(axes)
 
     def to_json(self) -> JSONObject:
-        """For saved plans; no v3 document holds it."""
+        """JSON for saved plans; not used in v3 documents."""
         return {"name": "n5", "configuration": {"axes": self.axes}}
 
     def key(self, coordinates: Shape) -> str:
@@ -56,16 +56,16 @@ class N5Keys:
         return _KEPT.key(turned(coordinates, self.axes))
 
     def keys(self, coordinates: npt.NDArray[np.integer]) -> list[str]:
-        """The keys of many chunks, from (n, ndim) coordinates; the same as `key` for each row."""
+        """The keys of many chunks, from (n, ndim) coordinates; equal to `key` for each row."""
         return _KEPT.keys(coordinates[:, ::-1] if self.axes == "reversed" else coordinates)
 
     def coordinates(self, key: str, ndim: int) -> Shape | None:
-        """The chunk a key names, or None if it names none of an `ndim`-dimensional dataset."""
+        """The coordinates of a key's chunk in an `ndim`-dimensional dataset, or None."""
         found = _KEPT.coordinates(key, ndim)
         return None if found is None else turned(found, self.axes)
 
     def depth(self, ndim: int) -> int:
-        """How many names a key is made of, between slashes."""
+        """Number of path segments in a key."""
         return _KEPT.depth(ndim)
 
     def __str__(self) -> str:

@@ -1,8 +1,7 @@
-"""What stands around the payloads of leaf chunks in a stored object. Pure data.
+"""Frames: the parts of a stored object around the payloads of its leaf chunks. Pure data.
 
-Most objects are one payload and nothing else, which has no frame. An N5 block begins with a header
-(`n5/blocks.py`), and a shard holds the payloads of many leaves and an index of where they are
-(`shard_index.py`).
+Most objects are a single payload and have no frame. An N5 block starts with a header (`n5/blocks.py`), and a
+shard contains the payloads of many leaves and their index (`shard_index.py`).
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class N5Blocks:
-    """Each object is a block: a header that says the block's lengths, then the payload of one leaf.
+    """Each object is a block: a header with the block's lengths, then the payload of one leaf.
 
     A block may be shorter than its cell; the rest of the cell is zeros.
     """
 
     axes: Axes
-    """How the array is shown; headers are always in N5's own order."""
+    """The displayed order of the array's axes; headers are always in N5's order."""
 
     def chain(self, ndim: int, payload: Chain) -> Chain:
-        """The chain of a whole block as an array of `ndim` axes, as a v3 document has it; axes are kept.
+        """The v3 chain of a whole block as an array of `ndim` axes, in N5's order.
 
-        `payload` is the chain of what follows the header. The codec wants each of its parts, also where
-        one axis needs no turning and single bytes have no order:
+        `payload` is the chain of the bytes after the header. The codec requires all of its parts, even if a
+        single axis needs no transpose and single bytes have no order:
         https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default
         """
         if self.axes != "kept":
@@ -48,7 +47,7 @@ class N5Blocks:
         return Chain((CodecSpec("n5_default", {"codecs": [spec.to_json() for spec in codecs]}),))
 
     def to_json(self) -> JSONObject:
-        """For saved plans."""
+        """JSON for saved plans."""
         return {"name": "n5", "axes": self.axes}
 
     def __str__(self) -> str:
@@ -57,18 +56,18 @@ class N5Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """Each object is a shard of so many leaf chunks along each axis."""
+    """Each object is a shard with a fixed number of leaf chunks along each axis."""
 
     chunks_per_shard: Shape
     index: IndexFormat
 
     @property
     def leaves(self) -> int:
-        """Leaf chunks in a full shard."""
+        """Number of leaf chunks in a full shard."""
         return prod(self.chunks_per_shard)
 
     def chain(self, leaf: Shape, inner: Chain) -> Chain:
-        """The chain of a whole shard as an array, as a v3 document has it.
+        """The v3 chain of a whole shard as an array.
 
         `leaf` is the shape of a leaf chunk, `inner` the chain of its payload.
         """
@@ -80,7 +79,7 @@ class Shards:
         return Chain((CodecSpec("sharding_indexed", configuration),))
 
     def to_json(self) -> JSONObject:
-        """For saved plans."""
+        """JSON for saved plans."""
         return {
             "name": "shards",
             "chunks_per_shard": list(self.chunks_per_shard),

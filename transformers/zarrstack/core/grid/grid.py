@@ -1,7 +1,7 @@
 """Regular chunk grids: counts, linear indexes, edges.
 
-A chunk's *linear index* is its place when the grid is walked in C order (last axis
-fastest). It is what plans, tasks and inventories speak of. Facts: the `regular` grid,
+A chunk's *linear index* is its position in the grid in C order (last axis fastest). Plans, tasks and
+inventories use linear indexes. Facts: the `regular` grid,
 https://zarr-specs.readthedocs.io/en/latest/v3/chunk-grids/regular-grid/.
 """
 
@@ -24,13 +24,12 @@ MAX_LENGTH: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A regular grid of chunks over an array; a chunk may reach past the array's end.
+    """A regular grid of chunks over an array; a chunk may extend past the array's end.
 
-    `shape` and `chunk_shape` are in elements, one length per axis. MetadataError for different
-    numbers of axes, for lengths that are no integers from 0 to 2^63 - 1, and for chunk lengths of
-    0 (what zarr-python 2 writes with `chunks=False` for an empty axis; a reader makes them 1).
-    The number of chunks has no limit here; only `indices_of` and `coordinates_of` need it to fit
-    an int64.
+    `shape` and `chunk_shape` are in elements, one length per axis. MetadataError for different numbers of
+    axes, for lengths that are not integers from 0 to 2^63 - 1, and for chunk lengths of 0 (as written by
+    zarr-python 2 with `chunks=False` for an empty axis; readers convert them to 1). The number of chunks is
+    not limited here; only `indices_of` and `coordinates_of` require it to fit an int64.
     """
 
     shape: tuple[int, ...]
@@ -51,7 +50,7 @@ class Grid:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Chunks along each axis; 0 where the array has length 0."""
+        """Chunks along each axis; 0 if the array has length 0."""
         return tuple(-(-n // c) for n, c in zip(self.shape, self.chunk_shape, strict=True))
 
     @property
@@ -60,7 +59,7 @@ class Grid:
         return prod(self.counts)
 
     def index(self, coordinates: tuple[int, ...]) -> int | None:
-        """Linear index of a chunk, or None if it lies outside the grid."""
+        """Linear index of a chunk, or None outside the grid."""
         index = 0
         for position, count in zip(coordinates, self.counts, strict=True):
             if not 0 <= position < count:
@@ -85,7 +84,7 @@ class Grid:
     def indices_of(self, coordinates: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Linear indexes of many chunks: (n, ndim) coordinates to (n,) int64, -1 outside the grid.
 
-        UnsupportedError for a grid of 2^63 chunks or more; `index` serves those.
+        UnsupportedError for a grid of 2^63 chunks or more; use `index` for those.
         """
         self._countable()
         points = np.asarray(coordinates, dtype=np.int64)
@@ -96,13 +95,13 @@ class Grid:
             inside &= (column >= 0) & (column < count)
             result *= count
             result += column
-        # What lies outside may have wrapped around on the way; it is replaced here.
+        # Values outside the grid may have wrapped around; they are replaced here.
         return np.where(inside, result, np.int64(-1))
 
     def coordinates_of(self, indices: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Coordinates of many chunks: (n,) linear indexes to (n, ndim) int64; IndexError outside the grid.
 
-        UnsupportedError for a grid of 2^63 chunks or more; `coordinates` serves those.
+        UnsupportedError for a grid of 2^63 chunks or more; use `coordinates` for those.
         """
         self._countable()
         rest = np.array(indices, dtype=np.int64).reshape(-1)
@@ -115,14 +114,14 @@ class Grid:
         return result
 
     def valid(self, coordinates: tuple[int, ...]) -> tuple[slice, ...]:
-        """The part of a chunk that lies inside the array, in the chunk's own coordinates."""
+        """The part of a chunk inside the array, in the chunk's coordinates."""
         return tuple(
             slice(0, min(c, n - p * c))
             for p, n, c in zip(coordinates, self.shape, self.chunk_shape, strict=True)
         )
 
     def region(self, coordinates: tuple[int, ...]) -> tuple[slice, ...]:
-        """The part of the array that a chunk holds, in the array's coordinates."""
+        """The region of the array covered by a chunk, in the array's coordinates."""
         return tuple(
             slice(p * c, min((p + 1) * c, n))
             for p, n, c in zip(coordinates, self.shape, self.chunk_shape, strict=True)

@@ -1,7 +1,7 @@
-"""Which chunks of one grid touch which chunks of another over the same array. Pure.
+"""Overlap of the chunks of two grids over the same array. Pure.
 
-Both grids are regular and begin at the origin, so along one axis chunk k of length a touches chunks
-k*a // b to ((k+1)*a - 1) // b of length b, as far as the array reaches.
+Both grids are regular and start at the origin, so along one axis chunk k of length a overlaps chunks k*a // b
+to ((k+1)*a - 1) // b of length b, within the array.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 Indexes: TypeAlias = "npt.NDArray[np.int64]"
 _AT_ONCE: Final = 1 << 20
-"""Chunks handled together, so that a grid of 10^8 does not need as much memory again."""
+"""Chunks per batch, to limit the memory for a grid of 10^8."""
 
 
 def touched(indexes: Indexes, source: Grid, blocks: Grid) -> Indexes:
-    """Linear indexes, ascending, of the chunks of `blocks` that some of `source`'s chunks touch."""
+    """Linear indexes, ascending, of the chunks of `blocks` that overlap the given chunks of `source`."""
     found = [
         _touched(indexes[start : start + _AT_ONCE], source, blocks)
         for start in range(0, len(indexes), _AT_ONCE)
@@ -44,7 +44,7 @@ def _touched(indexes: Indexes, source: Grid, blocks: Grid) -> Indexes:
 
 
 def touches(indexes: Indexes, source: Grid, blocks: Grid) -> Indexes:
-    """How many chunks of `blocks` each of these chunks of `source` touches."""
+    """Number of chunks of `blocks` that each given chunk of `source` overlaps."""
     result = np.ones(len(indexes), dtype=np.int64)
     for start in range(0, len(indexes), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
@@ -54,22 +54,22 @@ def touches(indexes: Indexes, source: Grid, blocks: Grid) -> Indexes:
 
 
 def _span(places: Indexes, source: Grid, blocks: Grid) -> tuple[Indexes, Indexes]:
-    """The first and the last chunk of `blocks` along each axis, (n, ndim) like `places`."""
+    """The first and the last overlapping chunk of `blocks` along each axis, (n, ndim) like `places`."""
     size, other = np.array(source.chunk_shape, dtype=np.int64), np.array(blocks.chunk_shape, dtype=np.int64)
     ends = np.array(source.shape, dtype=np.int64)
-    # A chunk length may be as large as 2^63 - 1: what lies beyond the array is cut off before it is added.
+    # A chunk length may be as large as 2^63 - 1: it is clipped to the array before it is added.
     first = places * np.minimum(size, np.maximum(ends, 1))
     last = first + np.minimum(size, ends - first) - 1
     return first // other, last // other
 
 
 def touching(place: tuple[int, ...], blocks: Grid, source: Grid) -> Indexes:
-    """Linear indexes, ascending, of `source`'s chunks that touch one chunk of `blocks`."""
+    """Linear indexes, ascending, of the chunks of `source` that overlap one chunk of `blocks`."""
     return within(blocks.region(place), source)
 
 
 def within(region: tuple[slice, ...], grid: Grid) -> Indexes:
-    """Linear indexes, ascending, of the chunks that a region of the array touches."""
+    """Linear indexes, ascending, of the chunks that overlap a region of the array."""
     result = np.zeros(1, dtype=np.int64)
     for axis, length, count in zip(region, grid.chunk_shape, grid.counts, strict=True):
         along = np.arange(axis.start // length, -(-axis.stop // length), dtype=np.int64)
@@ -78,7 +78,7 @@ def within(region: tuple[slice, ...], grid: Grid) -> Indexes:
 
 
 def times_read(shape: tuple[int, ...], source: tuple[int, ...], blocks: tuple[int, ...]) -> float:
-    """How often a chunk of `source` is touched, on average, when `blocks` are worked on one by one."""
+    """Average number of `blocks`, processed one by one, that each chunk of `source` overlaps."""
     pairs, chunks = 1, 1
     for length, chunk, block in zip(shape, source, blocks, strict=True):
         if length:
@@ -88,17 +88,17 @@ def times_read(shape: tuple[int, ...], source: tuple[int, ...], blocks: tuple[in
 
 
 def cutting_order(source: tuple[int, ...], leaves: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes of a shard from the one to cut first to the one to cut last, if it is made in parts.
+    """The axes of a shard in the order of cutting it into parts.
 
-    A chunk of `source` that is long beside a leaf is read again for every cut across it, so the axes
-    along which it is short go first. The order depends on the two shapes alone, and shards hold their
-    leaves in it, so that the same bytes come out whatever the parts are.
+    A chunk of `source` that is long compared with a leaf is read again for every cut across it, so axes along
+    which it is short come first. The order depends only on the two shapes, and shards store their leaves in
+    it, so that their bytes do not depend on the parts.
     """
     return tuple(sorted(range(len(source)), key=lambda axis: source[axis] / leaves[axis]))
 
 
 def _pairs(length: int, chunk: int, block: int) -> int:
-    """Pairs of a chunk and a block that touch, along one axis."""
-    # Every boundary of either kind inside the array begins one more pair.
+    """Number of overlapping pairs of a chunk and a block along one axis."""
+    # Every boundary of either kind inside the array starts one more pair.
     chunks, blocks, common = ((length - 1) // step for step in (chunk, block, lcm(chunk, block)))
     return 1 + chunks + blocks - common

@@ -1,11 +1,11 @@
-"""Shard indexes: where the inner chunks of a shard lie. Pure; nothing is read here.
+"""Shard indexes: the positions of the inner chunks of a shard. Pure; no I/O.
 
-Ratified: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/ ("Binary shard
-format"): one (offset, nbytes) pair of uint64 per inner chunk, in C order of the grid of the *full*
-shard, encoded by the index codecs, at the start or the end of the object; both values 2^64 - 1
-mean that the chunk is missing. Draft of 2022 (storage transformer
-`https://purl.org/zarr/spec/storage_transformers/sharding/1.0`; written by zarr-python 2.18): the
-same pairs, little-endian, at the end, without checksum; so one class describes both.
+Ratified: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/sharding-indexed/ ("Binary shard format"): one
+(offset, nbytes) pair of uint64 per inner chunk, in C order of the grid of the *full* shard, encoded by the
+index codecs, at the start or the end of the object; both values are 2^64 - 1 for a missing chunk. Draft of
+2022 (storage transformer `https://purl.org/zarr/spec/storage_transformers/sharding/1.0`; written by
+zarr-python 2.18): the same pairs, little-endian, at the end, without checksum; one class therefore describes
+both.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ Location: TypeAlias = Literal["start", "end"]
 Array: TypeAlias = "npt.NDArray[np.uint64]"
 
 MISSING: Final = 2**64 - 1
-"""Offset and length of a chunk that is not there."""
+"""Offset and length of a missing chunk."""
 PAIR_BYTES: Final = 16
 CHECKSUM_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexFormat:
-    """How the index of a shard is written; the defaults are what the specification recommends."""
+    """The encoding of a shard index; the defaults are those recommended by the specification."""
 
     DRAFT: ClassVar[IndexFormat]
     """The index of the 2022 draft."""
 
     endian: Literal["little", "big"] = "little"
     checksum: bool = True
-    """Whether a crc32c of the pairs follows them."""
+    """Whether the pairs are followed by their crc32c."""
     location: Location = "end"
 
     @classmethod
     def from_json(cls, configuration: Mapping[str, JSON]) -> IndexFormat:
-        """Read `index_codecs` and `index_location` of a `sharding_indexed` configuration.
+        """Parse `index_codecs` and `index_location` of a `sharding_indexed` configuration.
 
-        UnsupportedError for index codecs other than `bytes` and `bytes, crc32c`: no writer uses
-        them, and codecs whose size varies are forbidden by the specification.
+        UnsupportedError for index codecs other than `bytes` and `bytes, crc32c`: no writer uses others, and
+        the specification forbids codecs of variable size.
         """
         location = configuration.get("index_location", "end")
         if location not in ("start", "end"):
@@ -76,7 +76,7 @@ class IndexFormat:
         return cls(endian=endian, checksum=len(names) == 2, location=location)
 
     def to_json(self) -> dict[str, Any]:
-        """The two members of the configuration, `index_codecs` and `index_location`."""
+        """The members `index_codecs` and `index_location` of the configuration."""
         codecs: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": self.endian}}]
         if self.checksum:
             codecs.append({"name": "crc32c"})
@@ -86,11 +86,11 @@ class IndexFormat:
         return f"{self.endian} index at the {self.location}{', crc32c' if self.checksum else ''}"
 
     def size(self, chunks_per_shard: tuple[int, ...]) -> int:
-        """Bytes of the encoded index of a shard of so many chunks along each axis."""
+        """Length in bytes of the encoded index of a shard with these chunks along each axis."""
         return PAIR_BYTES * prod(chunks_per_shard) + (CHECKSUM_BYTES if self.checksum else 0)
 
     def place(self, chunks_per_shard: tuple[int, ...], object_length: int) -> slice:
-        """Which bytes of a shard object are its index; ChunkError if the object is too short."""
+        """The bytes of a shard object that are its index; ChunkError if the object is too short."""
         size = self.size(chunks_per_shard)
         if object_length < size:
             raise ChunkError(
@@ -108,8 +108,7 @@ IndexFormat.DRAFT = IndexFormat(checksum=False)
 class ShardIndex:
     """Offsets and lengths of a shard's inner chunks, in bytes, each of shape `chunks_per_shard`.
 
-    Both are 2^64 - 1 (`MISSING`) for a chunk that is not there. Offsets count from the start of
-    the object.
+    Both are 2^64 - 1 (`MISSING`) for a missing chunk. Offsets count from the start of the object.
     """
 
     offsets: Array
@@ -117,7 +116,7 @@ class ShardIndex:
 
     @classmethod
     def empty(cls, chunks_per_shard: tuple[int, ...]) -> ShardIndex:
-        """An index without any chunk; its arrays may be filled in."""
+        """An index without chunks; its arrays may be modified."""
         return cls(
             np.full(chunks_per_shard, MISSING, np.uint64), np.full(chunks_per_shard, MISSING, np.uint64)
         )
@@ -128,7 +127,7 @@ class ShardIndex:
     ) -> ShardIndex:
         """Decode an index; ChunkError for a wrong length, a wrong checksum or a half-missing chunk.
 
-        Whether the chunks fit into the object is for `check` to say, who knows its length.
+        `check`, which receives the object's length, checks that the chunks are within the object.
         """
         view = memoryview(data).cast("B")
         size = form.size(chunks_per_shard)
@@ -165,31 +164,31 @@ class ShardIndex:
 
     @property
     def present(self) -> npt.NDArray[np.bool_]:
-        """Which chunks are there."""
+        """Mask of the chunks that are not missing."""
         return np.not_equal(self.offsets, MISSING)
 
     @property
     def payload_bytes(self) -> int:
-        """Bytes of all chunks together, gaps and index not counted."""
+        """Total length of all chunks in bytes, without gaps and index."""
         # Python integers: a damaged index may hold sums beyond 2^64.
         return sum(self.lengths[self.present].tolist())
 
     def get(self, coordinates: tuple[int, ...]) -> slice | None:
-        """Where a chunk lies in the object, or None if it is missing."""
+        """The bytes of a chunk in the object, or None if it is missing."""
         offset, length = int(self.offsets[coordinates]), int(self.lengths[coordinates])
         return None if offset == MISSING else slice(offset, offset + length)
 
     def check(self, object_length: int, form: IndexFormat) -> None:
-        """ChunkError if a chunk reaches out of the object or into its index, or two chunks overlap.
+        """Raise ChunkError if a chunk extends past the object or into its index, or if two overlap.
 
-        Chunks in any order, gaps between them and chunks of length 0 are fine. (The specification
-        allows gaps; it does not forbid two entries that share bytes, but no writer makes them,
-        and a damaged index does.)
+        Chunks in any order, gaps between them and chunks of length 0 are valid. (The specification allows
+        gaps; it does not forbid two entries that share bytes, but no writer produces them, and a damaged
+        index may.)
         """
         index_place = form.place(self.offsets.shape, object_length)
         low = index_place.stop if form.location == "start" else 0
         high = object_length if form.location == "start" else index_place.start
-        # No sum is formed before both terms are known to be small: uint64 wraps around.
+        # Terms are added only once both are known to be small: uint64 wraps around.
         outside = (self.offsets < low) | (self.offsets > high) | (self.lengths > high)
         ends = np.where(outside, np.uint64(0), self.offsets) + np.where(outside, np.uint64(0), self.lengths)
         outside = (outside | (ends > high)) & self.present
@@ -213,7 +212,7 @@ class ShardIndex:
 
 
 def checksum(data: bytes | memoryview) -> int:
-    """crc32c of a buffer, as the `crc32c` codec stores it."""
+    """crc32c of a buffer, as in the `crc32c` codec."""
     from crc32c import crc32c
 
     return int(crc32c(data))

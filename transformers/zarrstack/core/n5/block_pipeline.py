@@ -1,6 +1,6 @@
-"""A codec chain, ready to run on the blocks of one N5 dataset: headers, and blocks shorter than a cell.
+"""A codec chain compiled for the blocks of one N5 dataset, including headers and short blocks.
 
-What a shorter block leaves open is zero, to every reader (`blocks.py`).
+The rest of the cell of a short block is zero, for every reader (`blocks.py`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     Array = np.ndarray[Any, Any]
 
 _MOST_SHAPES: Final = 64
-"""Compiled chains that are kept for shorter blocks: edges have few shapes, damage has many."""
+"""Maximum number of compiled chains for short blocks: edges have few shapes, damaged data has many."""
 
 
 class BlockPipeline:
-    """A compiled chain for blocks whose cell has one shape; shared by threads freely."""
+    """A compiled chain for blocks whose cell has one shape; thread-safe."""
 
     def __init__(self, chain: Chain, cell: tuple[int, ...], data_type: DataType, axes: Axes) -> None:
-        """`cell` is the shape of a whole block in the order shown, `chain` that of its payload."""
+        """`cell` is the shape of a whole block in the displayed order, `chain` that of its payload."""
         self.whole = Pipeline(chain, cell, data_type)
         self._chain = chain
         self._cell = cell
@@ -40,26 +40,26 @@ class BlockPipeline:
         self._shorter: dict[tuple[int, ...], Pipeline] = {}
 
     def whole_payload(self, data: bytes) -> memoryview | None:
-        """The payload of a block that fills its cell; None for any other block, whatever it is."""
+        """The payload of a block that fills its cell; None for any other block."""
         return memory(data)[len(self._header) :] if data.startswith(self._header) else None
 
     def part(self, data: Buffer) -> tuple[tuple[int, ...], memoryview]:
-        """Shape, in the order shown, and payload of any block of values; ChunkError for other data."""
+        """Shape, in the displayed order, and payload of any block of values; ChunkError for other data."""
         header, payload = split(data, self._block_size)
         return turned(header.shape, self._axes), payload
 
     def decode_part(self, shape: tuple[int, ...], payload: Buffer) -> Array:
-        """The values of a block of this shape, as they are stored; ChunkError where they do not decode."""
+        """Decode a block of this shape, without padding; ChunkError if it is invalid."""
         if not len(payload) and 0 in shape:
             return np.zeros(shape, self._data_type.numpy)
         return self._pipeline(shape).decode(payload)
 
     def filled(self, part: Array) -> Array:
-        """A whole cell that begins with a block's values."""
+        """Pad a block's values to a whole cell."""
         return filled_up(part, self._cell)
 
     def decode(self, data: Buffer) -> Array:
-        """A whole cell, from a block with its header; as `Pipeline.decode`."""
+        """Decode a block with its header to a whole cell; see `Pipeline.decode`."""
         return self.filled(self.decode_part(*self.part(data)))
 
     def _pipeline(self, shape: tuple[int, ...]) -> Pipeline:

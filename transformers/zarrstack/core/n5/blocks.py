@@ -1,19 +1,19 @@
-"""N5 blocks and their keys: the header around a payload, and how axes turn. Pure; nothing is read here.
+"""N5 blocks: the header before a payload, and the order of axes. Pure; no I/O.
 
-Specification: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification,
-version 4.0.0, points 5 and 7 to 9. N5 counts axes from the one that varies fastest, so a block of
-`blockSize` (4, 3) holds its values as a C-ordered array of shape (3, 4). `Axes` says how that is
-shown: *reversed* (default; as zarr-python's N5Store and z5 show it) or *kept* (as Java and
-tensorstore do, which needs a transpose).
+Specification: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification, version
+4.0.0, points 5 and 7 to 9. N5 counts axes from the fastest-varying one, so a block of `blockSize` (4, 3)
+holds its values as a C-ordered array of shape (3, 4). `Axes` is the order in which they are displayed:
+*reversed* (default; as in zarr-python's N5Store and z5) or *kept* (as in Java and tensorstore, which requires
+a transpose).
 
 A block is a header, then the payload: big-endian values, compressed. All numbers of the header are
-big-endian: mode (uint16), number of axes (uint16), a length per axis (uint32), and in mode 1 the
-number of elements (uint32). Mode 2 has that number and no axes (Java's N5 4.0, `N5BlockCodecs`).
-Java reads the lengths as *signed*; whatever is beyond the block size is refused here anyway.
+big-endian: mode (uint16), number of axes (uint16), a length per axis (uint32), and in mode 1 the number of
+elements (uint32). Mode 2 has that number and no axes (Java's N5 4.0, `N5BlockCodecs`). Java reads the lengths
+as *signed*; lengths beyond the block size are refused here anyway.
 
-Edge blocks are truncated to the array (Java, z5 3.0) or padded to the block size (zarr-python's
-N5Store, tensorstore), also side by side in one array. Readers agree on what a shorter block leaves
-open: zeros (zarr-python 2.18, tensorstore 0.1.86, Java through imglib2).
+Edge blocks are truncated to the array (Java, z5 3.0) or padded to the block size (zarr-python's N5Store,
+tensorstore), sometimes both in one array. Readers agree that the rest of a short block's cell is zeros
+(zarr-python 2.18, tensorstore 0.1.86, Java through imglib2).
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ _OBJECT: Final = struct.Struct(">HI")
 
 
 def head_bytes(ndim: int) -> int:
-    """How many bytes of a block hold its header, whatever its mode."""
+    """Length in bytes of the start of a block that contains its header, in any mode."""
     return _START.size + _NUMBER.size * (ndim + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockHeader:
-    """What stands before a block's payload."""
+    """The header before a block's payload."""
 
     mode: int = DEFAULT
     shape: Shape
-    """Elements along each axis, in N5's order; () in mode 2, which says none."""
+    """Elements along each axis, in N5's order; () in mode 2, which states none."""
     elements: int
-    """Values in the payload (in mode 1 the writer's own count: bytes, for most)."""
+    """Values in the payload (in mode 1 the writer's own count, usually of bytes)."""
 
     @classmethod
     def of(cls, shape: Shape) -> BlockHeader:
@@ -65,12 +65,11 @@ class BlockHeader:
 
     @classmethod
     def parse(cls, data: Buffer, block_size: Shape) -> BlockHeader:
-        """Read the header that begins `data`: a whole block, or its first `head_bytes`.
+        """Parse the header at the start of `data`: a whole block, or its first `head_bytes`.
 
-        ChunkError, before anything in it is believed, where it is cut short, names a mode or
-        number of axes that cannot be, or lengths beyond the block size. A length of 0 may stand: Java
-        writes blocks without elements if asked to (seen in 3.5.1 and 4.0.2), and reads zeros there;
-        the payload must then be empty too.
+        ChunkError for a truncated header, an invalid mode or number of axes, and lengths beyond the block
+        size. A length of 0 is allowed: Java writes blocks without elements on request (observed in 3.5.1 and
+        4.0.2), and reads zeros from them; the payload must then be empty too.
         """
         view = memory(data)[: head_bytes(len(block_size))].cast("B")
         _require(view, _START.size)
@@ -110,17 +109,17 @@ class BlockHeader:
 
     @property
     def size(self) -> int:
-        """Bytes of the header."""
+        """Length of the header in bytes."""
         if self.mode == OBJECT:
             return _OBJECT.size
         return _START.size + _NUMBER.size * (len(self.shape) + (self.mode == VARLENGTH))
 
     def fills(self, block_size: Shape) -> bool:
-        """Whether the payload is that of a whole cell, so that it can move as it is."""
+        """Whether the block fills its cell, so that its payload can be moved unchanged."""
         return self.shape == block_size
 
     def require_values(self) -> BlockHeader:
-        """This header, if the payload has one value per element; ChunkError that says what it is."""
+        """Return this header if the payload has one value per element; otherwise raise ChunkError."""
         if self.mode == OBJECT:
             raise ChunkError(
                 "an N5 block holds a serialized object (mode 2)",
@@ -137,13 +136,13 @@ class BlockHeader:
 
 
 def split(data: Buffer, block_size: Shape) -> tuple[BlockHeader, memoryview]:
-    """Header and payload of a whole block of values; ChunkError as for `parse` and `require_values`."""
+    """Header and payload of a whole block of values; ChunkError as in `parse` and `require_values`."""
     header = BlockHeader.parse(data, block_size).require_values()
     return header, memory(data)[header.size :]
 
 
 def filled_up(array: np.ndarray[Any, Any], shape: Shape) -> np.ndarray[Any, Any]:
-    """A shorter block at the start of a cell of zeros, axes in any one order."""
+    """Pad a short block with zeros to a cell; its axes may be in either order."""
     if array.shape == shape:
         return array
     result = np.zeros(shape, array.dtype)

@@ -1,12 +1,12 @@
-"""`compression` of an N5 dataset -> codecs that follow `bytes` in a chain.
+"""`compression` of an N5 dataset -> codecs after `bytes` in a chain.
 
-Sources: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification, point 4
-(raw, gzip, bzip2, lz4, xz); n5-blosc and n5-zstandard (Java classes `BloscCompression`,
-`ZstandardCompression`); what zarr-python 2.18's N5Store, z5py 3.0.2 and tensorstore 0.1.86 wrote
-(observed). Java takes its own default for a parameter that is missing; so does this.
+Sources: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification, point 4 (raw,
+gzip, bzip2, lz4, xz); n5-blosc and n5-zstandard (Java classes `BloscCompression`, `ZstandardCompression`);
+zarr-python 2.18's N5Store, z5py 3.0.2 and tensorstore 0.1.86 as observed. Defaults of missing parameters are
+Java's.
 
-Every stream here says itself how it was packed, so parameters matter to writers only; the ones that
-decide how to read are `useZlib`, and for lz4 whose stream it is.
+Every stream here describes its own compression, so parameters matter only to writers; the exceptions are
+`useZlib`, and for lz4 the parameters that identify its writer.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LARGEST: Final = (1 << 31) - 1
 
 
 def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[CodecSpec | None, list[Problem]]:
-    """The codec of a dataset (None: raw) and what is to be said about it.
+    """The codec of a dataset (None: raw) and any problems.
 
-    `attributes` are the dataset's; `compression` counts before `compressionType`, which Java's N5
-    1.5 and earlier wrote, as in Java (`DatasetAttributesAdapter`). Raises MetadataError for what
-    makes no sense, UnsupportedError, with the configuration, for compressions that are not known.
+    `attributes` are the dataset's; `compression` takes precedence over `compressionType`, which Java's N5 1.5
+    and earlier wrote, as in Java (`DatasetAttributesAdapter`). Raises MetadataError for invalid members,
+    UnsupportedError, with the configuration, for unknown compressions.
     """
     if "codecs" in attributes:
         raise UnsupportedError(
@@ -47,8 +47,8 @@ def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[Cod
     name = compression["type"]
     if name == "jpeg":
         # One writer is known, Java's n5-jpeg, which was never released: gray JPEGs, whose bytes it maps to
-        # values by `dataType`, `min`, `max` and `gamma`. What they decode to depends on the decoder, and
-        # without files of its own nobody can say that ours agrees.
+        # values by `dataType`, `min`, `max` and `gamma`. The result depends on the JPEG decoder, and without
+        # sample files there is no way to verify that ours agrees.
         raise UnsupportedError(
             "N5 compression 'jpeg' loses values, and no v3 codec is registered for it",
             found=excerpt(compression),
@@ -74,7 +74,7 @@ def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[Cod
 
 
 class _Kind(NamedTuple):
-    """A compression: the members it may have, and how they become a codec, given the item size."""
+    """A compression: its permitted members, and a function from configuration and item size to a codec."""
 
     members: tuple[str, ...]
     read: Callable[[Configuration, int], CodecSpec | None]
@@ -89,7 +89,7 @@ def _gzip(config: Configuration, _: int) -> CodecSpec:
     # z5 writes no useZlib, tensorstore false; zarr-python's zlib is true.
     if config.boolean("useZlib", default=False):
         return CodecSpec("numcodecs.zlib", {"level": level})
-    # -1 means zlib's default, which is 6; v3 allows 0 to 9 only.
+    # -1 means zlib's default, which is 6; v3 allows only 0 to 9.
     return CodecSpec("gzip", {"level": 6 if level == -1 else level})
 
 
@@ -98,7 +98,7 @@ def _bzip2(config: Configuration, _: int) -> CodecSpec:
 
 
 def _xz(config: Configuration, _: int) -> CodecSpec:
-    # The container names its own check; Java's and liblzma's default is CRC64, numcodecs' -1.
+    # The container states its own check; Java's and liblzma's default is CRC64, numcodecs' -1.
     preset = config.integer("preset", 6, low=0, high=(1 << 32) - 1)
     return CodecSpec("numcodecs.lzma", {"format": 1, "check": -1, "preset": preset, "filters": None})
 
@@ -110,11 +110,11 @@ def _lzma(config: Configuration, _: int) -> CodecSpec:
 
 
 def _lz4(config: Configuration, _: int) -> CodecSpec:
-    # Loads numcodecs, which describing an archive can do without.
+    # Imported here: describing an archive does not require numcodecs.
     from ..codecs.lz4_block import DEFAULT_BLOCK, LARGEST_BLOCK, SMALLEST_BLOCK
 
     if config.value("acceleration", None) is not None:
-        # zarr-python's N5Store hands on numcodecs' own codec under N5's name.
+        # zarr-python's N5Store writes numcodecs' own codec under N5's name.
         return CodecSpec("numcodecs.lz4", {"acceleration": config.value("acceleration")})
     size = config.integer("blockSize", DEFAULT_BLOCK, low=-_LARGEST, high=LARGEST_BLOCK)
     if size < SMALLEST_BLOCK:
@@ -125,7 +125,7 @@ def _lz4(config: Configuration, _: int) -> CodecSpec:
 def _blosc(config: Configuration, itemsize: int) -> CodecSpec:
     shuffle = config.choice("shuffle", (-1, 0, 1, 2), 0)
     if shuffle == -1:
-        # As numcodecs resolves it, whose -1 it is (AUTOSHUFFLE).
+        # As numcodecs resolves AUTOSHUFFLE, which is its -1.
         shuffle = 2 if itemsize == 1 else 1
     return CodecSpec(
         "blosc",
@@ -133,7 +133,7 @@ def _blosc(config: Configuration, itemsize: int) -> CodecSpec:
             "cname": config.choice("cname", ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"), "blosclz"),
             "clevel": config.integer("clevel", 6, low=0, high=9),
             "shuffle": _SHUFFLES[int(shuffle)],
-            # Java packs with an item size of 1 whatever the type; the container says so itself.
+            # Java compresses with an item size of 1 for every type; the container states it.
             "typesize": itemsize,
             "blocksize": config.integer("blocksize", 0, low=0, high=_LARGEST),
         },
@@ -155,4 +155,4 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "zstd": _Kind(("level", "nbWorkers", "checksum"), _zstd),
     "lzma": _Kind(("format", "check", "preset", "filters"), _lzma),
 }
-"""By N5's names; the last is zarr-python's, for what is no plain xz."""
+"""By N5's names; the last is zarr-python's, for anything but plain xz."""

@@ -1,8 +1,8 @@
-"""`attributes.json` of an N5 dataset -> what a v3 description of it needs.
+"""`attributes.json` of an N5 dataset -> the values of a v3 description.
 
-Specification: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification,
-version 4.0.0, points 2 to 4. N5 has no fill value: a block that is not there is all zeros to every
-reader (zarr-python 2.18, tensorstore 0.1.86, Java's imglib2 loaders).
+Specification: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification, version
+4.0.0, points 2 to 4. N5 has no fill value: every reader returns zeros for a missing block (zarr-python 2.18,
+tensorstore 0.1.86, Java's imglib2 loaders).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .compression import read_compression
 MEMBERS: Final = frozenset(
     {"dimensions", "blockSize", "dataType", "compression", "compressionType", "codecs"}
 )
-"""Members of `attributes.json` that make a dataset; all others are the user's."""
+"""Members of `attributes.json` that define a dataset; all others are the user's."""
 VERSION: Final = "n5"
-"""Where the root says which version of the specification it follows."""
+"""The root's member with the version of the specification."""
 NEWEST_MAJOR: Final = 4
 
 STANDARD: Final = frozenset(
@@ -40,7 +40,7 @@ _BY_ZARR: Final = frozenset({"bool", "float16", "complex64", "complex128"})
 _TIME: Final = re.compile(r"(datetime|timedelta)64(\[[0-9]*[a-zA-Z]+\])?")
 _VERSION: Final = re.compile(r"([0-9]{1,9})(\.[0-9]+)*(-\S*)?")
 _MOST_IN_BLOCK: Final = 2**31 - 1
-"""Java keeps a block in one of its arrays."""
+"""Java stores a block in one of its arrays."""
 TO_NUMBERS: Final = (
     "Leave it out with --exclude. `paintera-convert to-scalar` makes numbers of Paintera's labels."
 )
@@ -49,13 +49,13 @@ TO_NUMBERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class N5Dataset:
-    """A dataset: lengths in N5's order, everything else as v3 has it."""
+    """A dataset: lengths in N5's order, everything else in v3 terms."""
 
     dimensions: Shape
     block_size: Shape
     data_type: DataType
     compression: CodecSpec | None
-    """None where blocks are raw."""
+    """None for raw blocks."""
 
     @property
     def fill_value(self) -> JSON:
@@ -64,19 +64,19 @@ class N5Dataset:
         return fill_to_json(np.zeros((), self.data_type.numpy)[()], self.data_type)
 
     def shape(self, axes: Axes) -> Shape:
-        """Elements along each axis, in the order shown."""
+        """Elements along each axis, in the displayed order."""
         return turned(self.dimensions, axes)
 
     def chunk_shape(self, axes: Axes) -> Shape:
-        """Shape of a whole block, in the order shown."""
+        """Shape of a whole block, in the displayed order."""
         return turned(self.block_size, axes)
 
     def leaf_shape(self, header: BlockHeader, axes: Axes) -> Shape:
-        """Shape of the array that one block's payload decodes to, in the order shown."""
+        """Shape of the array that one block's payload decodes to, in the displayed order."""
         return turned(header.shape, axes)
 
     def chain(self, axes: Axes) -> Chain:
-        """From an array in the order shown to the payload behind a block's header."""
+        """The chain from an array in the displayed order to the payload after a block's header."""
         order = tuple(reversed(range(len(self.dimensions))))
         front = [CodecSpec("transpose", {"order": list(order)})] if axes == "kept" and len(order) > 1 else []
         single = self.data_type.numpy.itemsize == 1
@@ -84,21 +84,21 @@ class N5Dataset:
         return Chain((*front, packing, *([self.compression] if self.compression is not None else [])))
 
     def keys(self, axes: Axes) -> N5Keys:
-        """How its blocks are named, from coordinates in the order shown."""
+        """The keys of its blocks, from coordinates in the displayed order."""
         return N5Keys(axes)
 
 
 def is_dataset(attributes: Mapping[str, JSON]) -> bool:
-    """Whether an `attributes.json` is meant to be a dataset's.
+    """Whether an `attributes.json` is intended to be a dataset's.
 
-    Two of the three members that nothing else has together: BigDataViewer's groups have `dataType`
-    alone, and one that lost a member is a broken dataset rather than a group.
+    True for two of the three members that only datasets combine: BigDataViewer's groups have `dataType`
+    alone, and one missing member indicates a broken dataset rather than a group.
     """
     return len({"dimensions", "blockSize", "dataType"} & attributes.keys()) > 1
 
 
 def user_attributes(attributes: Mapping[str, JSON]) -> JSONObject:
-    """What is the user's in an `attributes.json`: all but a dataset's own members and the version.
+    """The user's attributes in an `attributes.json`: all but a dataset's members and the version.
 
     The version belongs to the root, but zarr-python's N5Store writes it into every group.
     """
@@ -112,9 +112,9 @@ def user_attributes(attributes: Mapping[str, JSON]) -> JSONObject:
 
 
 def version_problem(attributes: Mapping[str, JSON]) -> Problem | None:
-    """What is to be said about the version at the root: a refusal if a later major one is named.
+    """The problem with the root's version, if any: a refusal for a later major version.
 
-    None where there is none: Java writes it at the root, and leaves it out elsewhere.
+    None if there is no version: Java writes it at the root, and omits it elsewhere.
     """
     if VERSION not in attributes:
         return None
@@ -133,9 +133,9 @@ def version_problem(attributes: Mapping[str, JSON]) -> Problem | None:
 
 
 def describe_dataset(attributes: Mapping[str, JSON]) -> tuple[N5Dataset | None, tuple[Problem, ...]]:
-    """The dataset, or None where a problem refuses it; and every problem, also those of no consequence.
+    """Return the dataset, or None if a problem refuses it; and all problems, including harmless ones.
 
-    `attributes` is what `attributes.json` holds. Nothing is raised for whatever it may be.
+    `attributes` is the content of `attributes.json`. Nothing is raised, whatever it is.
     """
     problems: list[Problem] = []
     dimensions = _lengths(attributes, "dimensions", 0, MOST_ELEMENTS, problems)
@@ -189,7 +189,7 @@ def _data_type(attributes: Mapping[str, JSON], problems: list[Problem]) -> DataT
     name = attributes["dataType"]
     try:
         data_type = DataType.from_numpy(_numpy(name))
-        # A time without unit has no zero that zarr-python 3.1.6 reads; that is found here, not later.
+        # Fail early: zarr-python 3.1.6 cannot read the zero of a time without unit.
         fill_to_json(np.zeros((), data_type.numpy)[()], data_type)
     except ZarrstackError as error:
         problems.append(error.problem)

@@ -1,7 +1,7 @@
-"""An array as N5 says it: the reverse of `dataset` and `compression`. Pure.
+"""Arrays as N5 datasets: the reverse of `dataset` and `compression`. Pure.
 
-Specification: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification,
-points 2 to 5; parameters as tensorstore 0.1.86, zarr-python 2.18.7 and Java's N5 read them.
+Specification: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification, points 2 to
+5; parameters as read by tensorstore 0.1.86, zarr-python 2.18.7 and Java's N5.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from ..json_text import JSON, JSONObject, excerpt
 from .dataset import MEMBERS, STANDARD, VERSION, is_dataset
 
 WRITTEN_VERSION: Final = "2.0.0"
-"""What the root says. Readers refuse a later major version than their own; nothing later than this
-is used, and zarr-python 2 writes the same."""
+"""Version at the root. Readers refuse a later major version than their own; no later feature is used, and
+zarr-python 2 writes the same.
+"""
 
 _MOST_ELEMENTS: Final = 2**31 - 1
-"""Java keeps a block in one of its arrays."""
+"""Java stores a block in one of its arrays."""
 _SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 _XZ: Final = 1
 """`lzma.FORMAT_XZ`."""
 
 
 def chain_for_n5(chain: Chain, data_type: DataType, ndim: int, axes: Axes) -> Chain:
-    """The chain of a block's payload, for an array shown with these axes.
+    """The chain of a block's payload, for an array displayed with these axes.
 
-    Big-endian values in N5's order, then at most one compression; `crc32c`, which N5 does not have,
-    goes. UnsupportedError for data types and compressions that are not N5's.
+    Big-endian values in N5's order, then at most one compression; `crc32c`, which N5 does not have, is
+    dropped. UnsupportedError for data types and compressions that N5 does not have.
     """
     if data_type.name not in STANDARD:
         raise UnsupportedError(
@@ -46,7 +47,7 @@ def chain_for_n5(chain: Chain, data_type: DataType, ndim: int, axes: Axes) -> Ch
     if len(tail) > 1:
         raise UnsupportedError("N5 has one compression, and no filters", found=str(chain))
     compression_for_n5(tail)
-    # Single bytes have no order: whatever their codec says, it says the same.
+    # Single bytes have no order, so their codec is kept unchanged.
     packing = middle if data_type.itemsize == 1 else CodecSpec("bytes", {"endian": "big"})
     order = list(reversed(range(ndim)))
     front = (CodecSpec("transpose", {"order": order}),) if axes == "kept" and ndim > 1 else ()
@@ -56,9 +57,9 @@ def chain_for_n5(chain: Chain, data_type: DataType, ndim: int, axes: Axes) -> Ch
 def dataset_members(
     *, shape: Shape, chunks: Shape, data_type: DataType, chain: Chain, axes: Axes
 ) -> JSONObject:
-    """A dataset's own members of `attributes.json`; `chain` is one that `chain_for_n5` gave.
+    """A dataset's members of `attributes.json`; `chain` is a result of `chain_for_n5`.
 
-    UnsupportedError for blocks of more elements than Java can hold.
+    UnsupportedError for blocks with more elements than Java can hold.
     """
     if prod(chunks) > _MOST_ELEMENTS:
         raise UnsupportedError(
@@ -75,7 +76,7 @@ def dataset_members(
 
 
 def require_zero_fill(fill: JSON, data_type: DataType) -> None:
-    """UnsupportedError where the fill value is not zero, which a missing block is to every N5 reader."""
+    """Raise UnsupportedError if the fill value is not zero, the value of missing N5 blocks."""
     if not same_bits(fill_from_json(fill, data_type), zero_fill(data_type)):
         raise UnsupportedError(
             "N5 has no fill value: missing blocks are zero", found=excerpt(fill), expected="0"
@@ -83,7 +84,7 @@ def require_zero_fill(fill: JSON, data_type: DataType) -> None:
 
 
 def require_own_names(attributes: Mapping[str, JSON], *, dataset: bool) -> None:
-    """UnsupportedError where readers would take attributes of the user's for N5's own."""
+    """Raise UnsupportedError if readers would mistake attributes of the user for N5's."""
     taken = sorted({*MEMBERS, VERSION} & attributes.keys()) if dataset else []
     if not dataset:
         taken = [VERSION] if VERSION in attributes else []
@@ -98,7 +99,7 @@ def require_own_names(attributes: Mapping[str, JSON], *, dataset: bool) -> None:
 
 
 def compression_for_n5(tail: tuple[CodecSpec, ...]) -> JSONObject:
-    """The `compression` of a dataset, from what follows `bytes`; UnsupportedError for what N5 has not."""
+    """The `compression` of a dataset, from the codecs after `bytes`; UnsupportedError if N5 has none."""
     if not tail:
         return {"type": "raw"}
     spec = tail[0]

@@ -1,10 +1,9 @@
-"""Pickles of plain data, read without unpickling: nothing is imported, and nothing is called.
+"""Parsing of pickles of plain data, without imports and without calls.
 
-A pickle is a program (https://docs.python.org/3/library/pickle.html; opcodes: Lib/pickletools.py
-of CPython 3.13). `read_array` runs the part of it that builds data and refuses everything else by
-name: it knows a few names by heart (numpy's own, the reference dictionary of hdmf-zarr), builds
-what they mean by itself, and looks nothing up. What the numbers inside claim is checked before
-memory is taken for it.
+A pickle is a program (https://docs.python.org/3/library/pickle.html; opcodes: Lib/pickletools.py of CPython
+3.13). `read_array` interprets the opcodes that build data and refuses all others by name: it recognises a few
+names (numpy's, the reference dictionary of hdmf-zarr), builds the corresponding objects itself, and never
+looks a name up. Sizes are checked before memory is allocated.
 
 Facts of the forms: numpy 1.26 and 2.2 (`ndarray.__reduce__`, `dtype.__reduce__`, `generic.__reduce__`),
 hdmf-zarr 0.11 to 0.13 (`hdmf_zarr.utils.ZarrReference`, a subclass of dict), protocols 0 to 5.
@@ -23,18 +22,18 @@ from .opcodes import REFUSED, STOP, TABLE
 
 
 def read_array(data: bytes, *, items: int, memory: int) -> np.ndarray[Any, Any]:
-    """The numpy array that a pickle holds, its items plain: str, bytes, numbers, None, dict, tuple.
+    """Parse a pickled numpy array of plain items: str, bytes, numbers, None, dict, tuple.
 
-    `items` is how many items it must have, `memory` how many bytes it may take on the way, roughly.
-    UnsupportedError names what else a pickle asks for, whatever it would have done with it;
-    ChunkError says that the bytes are damaged, or hold something else or another number of items.
+    `items` is the required number of items, `memory` an approximate limit on the bytes allocated.
+    UnsupportedError names anything else that a pickle contains, without executing it; ChunkError if the bytes
+    are damaged, or are not an array with this number of items.
     """
     try:
         result = _run(Machine(data, memory))
     except ZarrstackError:
         raise
     except (ValueError, TypeError, IndexError, KeyError, OverflowError, AttributeError) as error:
-        # What a well-formed pickle cannot cause: stacks too short, memos that were never set, ...
+        # Impossible for a well-formed pickle: stacks too short, memos that were never set, ...
         raise ChunkError("pickle: the payload is damaged", found=f"{error}"[:200]) from None
     array = result.finish() if isinstance(result, StoredArray) else result
     if not isinstance(array, np.ndarray):
@@ -49,10 +48,10 @@ def read_array(data: bytes, *, items: int, memory: int) -> np.ndarray[Any, Any]:
 
 
 def _run(machine: Machine) -> Any:
-    """What is on the stack at the end."""
+    """Run the machine and return the top of its stack."""
     data, table = machine.data, TABLE
     while True:
-        opcode = data[machine.place]  # IndexError where the end is missing
+        opcode = data[machine.place]  # IndexError if the end is missing
         machine.place += 1
         if opcode == STOP:
             (result,) = machine.stack

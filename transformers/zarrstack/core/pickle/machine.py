@@ -1,6 +1,6 @@
-"""The stack and the memo of a pickle that is read by hand, and the names that mean something to it.
+"""The stack and the memo of the restricted unpickler, and the names that it recognises.
 
-See `load`. Nothing here is imported by name or called because a pickle says so.
+See `load`. Pickles can neither import names nor call functions here.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from .numpy_objects import Dtype, Scalar, StoredArray, Unfinished, refused
 
 MARK: Final = object()
 OBJECT: Final = 64
-"""Bytes that any Python object is counted as, at least (CPython 3.11: a list 56, a tuple 40 and more)."""
+"""Minimum bytes counted for any Python object (CPython 3.11: a list 56, a tuple 40 and more)."""
 DICT: Final = 232
 
 
 class _Known:
-    """A name of a pickle that stands for something this module builds itself."""
+    """A name in a pickle that stands for an object built by this module."""
 
     __slots__ = ("name",)
 
@@ -57,11 +57,11 @@ _NAMES: Final[Mapping[tuple[str, str], _Known]] = {
     ("builtins", "bytes"): _BYTES,
     ("__builtin__", "bytes"): _BYTES,
 }
-"""The names that mean something here. None of them is looked up: each has code of its own below."""
+"""The recognised names. None is looked up: each has separate code below."""
 
 
 class Machine:
-    """The stack and the memo of one pickle, and what each opcode does to them."""
+    """The stack and the memo of one pickle, and the operations of its opcodes."""
 
     def __init__(self, data: bytes, memory: int) -> None:
         self.data = data
@@ -72,7 +72,7 @@ class Machine:
         self.most = memory
 
     def too_much(self) -> ChunkError:
-        """The error for a pickle that builds more than it may."""
+        """The error for a pickle that exceeds its memory limit."""
         return ChunkError(
             "pickle: the payload builds more than a chunk may hold", expected=f"at most {self.most} bytes"
         )
@@ -80,7 +80,7 @@ class Machine:
     # ----- reading
 
     def take(self, count: int) -> bytes:
-        """So many bytes of the pickle."""
+        """Read a number of bytes."""
         end = self.place + count
         if count < 0 or end > len(self.data):
             raise ValueError("the payload is cut short")
@@ -89,22 +89,22 @@ class Machine:
         return result
 
     def number(self, size: int, *, signed: bool = False) -> int:
-        """A little-endian number of so many bytes."""
+        """Read a little-endian number of `size` bytes."""
         return int.from_bytes(self.take(size), "little", signed=signed)
 
     def line(self) -> bytes:
-        """The bytes up to the end of the line."""
+        """Read up to the end of the line."""
         end = self.data.index(b"\n", self.place)
         return self.take(end + 1 - self.place)[:-1]
 
     def sized(self, size: int) -> bytes:
-        """Bytes whose length stands before them, in so many bytes."""
+        """Read bytes after their length, which takes `size` bytes."""
         return self.take(self.number(size))
 
     # ----- the stack
 
     def spend(self, size: int) -> None:
-        """Count memory before it is taken; ChunkError where it is more than allowed."""
+        """Count memory before it is allocated; ChunkError above the limit."""
         self.left -= size
         if self.left < 0:
             raise self.too_much()
@@ -115,7 +115,7 @@ class Machine:
         self.stack.append(value)
 
     def marked(self) -> list[Any]:
-        """What was pushed since the last mark; it and the mark are gone afterwards."""
+        """Pop all values down to the last mark, and the mark."""
         stack = self.stack
         place = len(stack) - 1
         while place >= 0 and stack[place] is not MARK:
@@ -129,7 +129,7 @@ class Machine:
     # ----- containers
 
     def append(self, values: list[Any]) -> None:
-        """Add to the list on top."""
+        """Extend the list on top of the stack."""
         target = self.stack[-1]
         if type(target) is not list:
             raise ValueError("an item for something that is no list")
@@ -137,7 +137,7 @@ class Machine:
         target.extend(values)
 
     def set(self, pairs: list[Any]) -> None:
-        """Add keys and values to the dictionary on top; keys are str, as references have them."""
+        """Add keys and values to the dictionary on top of the stack; keys must be str, as in references."""
         target = self.stack[-1]
         if type(target) is not dict or len(pairs) % 2:
             raise ValueError("a key for something that is no dictionary")
@@ -148,24 +148,24 @@ class Machine:
         self.spend(64 * len(keys))
         target.update(zip(keys, pairs[1::2], strict=True))
 
-    # ----- names, and what stands for calls
+    # ----- names, and substitutes for calls
 
     def name(self, module: str, name: str) -> None:
-        """A name: one of the known ones, or the end of it."""
+        """Push a known name; UnsupportedError for any other."""
         known = _NAMES.get((module, name))
         if known is None:
             raise refused(f"{module}.{name}")
         self.push(known)
 
     def stack_name(self) -> None:
-        """A name whose two parts were pushed."""
+        """Push a name from its two parts on the stack."""
         name, module = self.stack.pop(), self.stack.pop()
         if type(name) is not str or type(module) is not str:
             raise ValueError("a name that is no text")
         self.name(module, name)
 
     def reduce(self) -> None:
-        """What a known name makes of its arguments."""
+        """Push the object that a known name builds from its arguments."""
         arguments, known = self.stack.pop(), self.stack.pop()
         if type(arguments) is not tuple or not isinstance(known, _Known):
             raise refused(f"a call of {kind_of(known)}")
@@ -187,13 +187,13 @@ class Machine:
             array = StoredArray(self.spend, len(self.data))
             array.build((1, shape, dtype, order == "F", bytes(raw) if type(raw) is bytearray else raw))
             return array
-        if known is _ENCODE:  # bytes, in protocols before the third
+        if known is _ENCODE:  # bytes, in protocols before 3
             text, encoding = arguments
             if type(text) is not str or encoding != "latin1":
                 raise refused("_codecs.encode of something that is no bytes")
             self.spend(len(text))
             return text.encode("latin1")
-        if known is _BYTES and arguments == ():  # empty ones, likewise
+        if known is _BYTES and arguments == ():  # empty bytes in the same protocols
             return b""
         if known is _RECONSTRUCTOR:
             kind, base, state = arguments
@@ -206,7 +206,7 @@ class Machine:
         raise refused(f"a call of {kind_of(known)}")
 
     def new(self) -> None:
-        """A new object of a class without arguments: of the known ones, a reference."""
+        """Push a new object of a known class without arguments: a reference."""
         arguments, kind = self.stack.pop(), self.stack.pop()
         if arguments != ():
             raise refused(f"an object of {kind_of(kind)} with arguments")
@@ -222,7 +222,7 @@ class Machine:
         return {}
 
     def build(self) -> None:
-        """The state of an array or of a dtype; a reference has none."""
+        """Set the state of an array or of a dtype; a reference has none."""
         state = self.stack.pop()
         target = self.stack[-1]
         if isinstance(target, Unfinished):
@@ -232,5 +232,5 @@ class Machine:
 
 
 def kind_of(value: Any) -> str:
-    """What a value is, in a word; never its repr, which a hostile pickle can make endless."""
+    """The type of a value as a word; never its repr, which a malicious pickle can make endless."""
     return value.name if isinstance(value, _Known) else type(value).__name__

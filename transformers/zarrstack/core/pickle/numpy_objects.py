@@ -1,8 +1,7 @@
-"""numpy's dtypes, scalars and arrays as they stand in pickles, built by hand and checked first.
+"""numpy's dtypes, scalars and arrays in pickles, validated and built without unpickling.
 
-numpy's own `__setstate__` believes what it is told (offsets of fields, sizes, flags), which is
-no way to read what a stranger wrote. Here a dtype is made anew from names and typestrs of a closed
-set, and must come out as the pickle describes it.
+numpy's `__setstate__` trusts its input (offsets of fields, sizes, flags), so it is unsafe for untrusted data.
+Here a dtype is built from names and typestrs of a closed set, and must match the pickle's description.
 
 Facts: numpy 1.26 and 2.2, `numpy/_core/src/multiarray/{descriptor,methods,scalartypes}.c`:
 
@@ -34,15 +33,15 @@ _PLAIN: Final = (str, bytes, int, float, bool, type(None))
 
 
 class Unfinished(ABC):
-    """What a pickle makes in two steps: named first, its state later."""
+    """An object that a pickle creates in two steps: first its name, then its state."""
 
     @abstractmethod
     def build(self, state: Any) -> None:
-        """Take the state; UnsupportedError or ValueError where it is none that numpy writes."""
+        """Set the state; UnsupportedError or ValueError if numpy does not write such a state."""
 
 
 class Dtype(Unfinished):
-    """A numpy dtype on its way."""
+    """A numpy dtype under construction."""
 
     def __init__(self, kind: str, size: int) -> None:
         self._kind = kind
@@ -51,7 +50,7 @@ class Dtype(Unfinished):
 
     @classmethod
     def named(cls, arguments: tuple[Any, ...]) -> Dtype:
-        """The first step: a typestr."""
+        """First step: the typestr."""
         text = arguments[0]
         match = _TYPESTR.fullmatch(text) if type(text) is str else None
         if match is None:
@@ -62,7 +61,7 @@ class Dtype(Unfinished):
         return cls(kind, size)
 
     def build(self, state: Any) -> None:
-        """The second step: byte order, and the fields of a struct."""
+        """Second step: byte order, and the fields of a struct."""
         if type(state) is not tuple or not 8 <= len(state) <= 9 or state[0] not in (3, 4):
             raise ValueError("a state that is no dtype's")
         _, order, subarray, names, fields, size = state[:6]
@@ -101,11 +100,11 @@ class Dtype(Unfinished):
 
 
 class Scalar:
-    """numpy scalars, as the Python values they hold; structs as tuples."""
+    """Converts numpy scalars to Python values; structs to tuples."""
 
     @staticmethod
     def of(dtype: Any, raw: Any) -> Any:
-        """The value; of fixed-size types only, since objects in a struct are not bytes."""
+        """The value; fixed-size types only, because objects in a struct are not bytes."""
         if not isinstance(dtype, Dtype):
             raise refused("a numpy scalar without a dtype")
         if dtype.dtype.hasobject or type(raw) is not bytes or len(raw) != dtype.dtype.itemsize:
@@ -116,7 +115,7 @@ class Scalar:
 
 
 class StoredArray(Unfinished):
-    """A numpy array on its way."""
+    """A numpy array under construction."""
 
     def __init__(self, spend: Callable[[int], None], payload: int) -> None:
         self._spend = spend
@@ -124,7 +123,7 @@ class StoredArray(Unfinished):
         self._array: np.ndarray[Any, Any] | None = None
 
     def build(self, state: Any) -> None:
-        """Shape, dtype, order and data."""
+        """Set shape, dtype, order and data."""
         _, shape, dtype, fortran, data = state
         if not isinstance(dtype, Dtype) or self._array is not None:
             raise ValueError("a state that is no array's")
@@ -146,14 +145,14 @@ class StoredArray(Unfinished):
         self._array = flat.reshape(shape, order="F" if fortran else "C")
 
     def finish(self) -> np.ndarray[Any, Any]:
-        """The array; ValueError if its state never came."""
+        """The array; ValueError without a state."""
         if self._array is None:
             raise ValueError("an array without a state")
         return self._array
 
 
 def _of_objects(dtype: np.dtype[Any], data: Any, items: int) -> np.ndarray[Any, Any]:
-    """Objects, or structs with objects, from the list of them."""
+    """An array of objects, or of structs with objects, from the list of its items."""
     if type(data) is not list or len(data) != items:
         raise ValueError("a list that does not fill the array")
     flat = np.empty(items, dtype)
@@ -171,7 +170,7 @@ def _of_objects(dtype: np.dtype[Any], data: Any, items: int) -> np.ndarray[Any, 
 
 
 def check_plain(value: Any) -> None:
-    """Refuse what is not a str, bytes, a number, None, a tuple of those, or a reference."""
+    """Refuse anything but str, bytes, numbers, None, tuples of those, and references."""
     kind = type(value)
     if kind in _PLAIN:
         return
@@ -187,7 +186,7 @@ def check_plain(value: Any) -> None:
 
 
 def refused(what: str) -> UnsupportedError:
-    """The error for what no plain data needs."""
+    """The error for content that plain data does not need."""
     return UnsupportedError(
         "a pickle asks for more than references, numpy arrays and text",
         found=excerpt(what)[:200],

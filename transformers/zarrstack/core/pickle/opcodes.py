@@ -1,6 +1,6 @@
-"""What each opcode of a pickle does to the machine that reads it; names and numbers as in `pickletools`.
+"""The opcodes of the restricted unpickler; names and numbers as in `pickletools`.
 
-See `load`. An opcode that is not in `TABLE` is refused.
+See `load`. Opcodes outside `TABLE` are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _text(raw: bytes) -> str:
 
 
 def _whole(raw: bytes) -> int | bool:
-    if raw in (b"00", b"01"):  # how protocol 0 says False and True
+    if raw in (b"00", b"01"):  # False and True in protocol 0
         return raw == b"01"
     return int(raw.removesuffix(b"L"))
 
@@ -72,7 +72,7 @@ def _float(machine: Machine) -> float:
 
 
 def _short_text(machine: Machine) -> None:
-    # Half of what a pickle of references does is in these four; hence without helpers.
+    # These four take half of the time for a pickle of references, so they avoid helpers.
     data, place = machine.data, machine.place + 1
     end = place + data[place - 1]
     if end > len(data):
@@ -162,7 +162,7 @@ REFUSED: Final[Mapping[int, str]] = {
     0x97: "NEXT_BUFFER", 0x98: "READONLY_BUFFER",
     ord("S"): "STRING", ord("T"): "BINSTRING", ord("U"): "SHORT_BINSTRING",
 }  # fmt: skip
-"""Opcodes that no pickle of plain data needs, for the message that refuses them."""
+"""Opcodes that plain data never needs, named in error messages."""
 
 
 def _need(condition: bool, otherwise: str) -> None:

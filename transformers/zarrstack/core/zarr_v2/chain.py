@@ -1,10 +1,9 @@
 """Zarr v2 `order`, `filters` and `compressor` -> a codec chain in normal form.
 
-Facts: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#chunks and #filters; codec
-configurations are numcodecs' (`get_config`), checked by the strict reading where
-zarr-metadata knows them. What a blosc in the chain sees was observed with numcodecs 0.16.6:
-its type size is the item size of the buffer it is handed, so that of the last array filter,
-1 after anything that gives bytes.
+Facts: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#chunks and #filters; codec configurations are
+numcodecs' (`get_config`), validated by the strict reading as far as zarr-metadata knows them. Blosc's type
+size, as observed with numcodecs 0.16.6, is the item size of its input buffer: that of the last array filter,
+and 1 after any codec that returns bytes.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ OBJECT_CODECS: Final[Mapping[str, tuple[str, str]]] = {
     "json2": ("numcodecs.json2", "object"),
     "msgpack2": ("numcodecs.msgpack2", "object"),
     "pickle": ("numcodecs.pickle", "object"),
-    # Over objects it maps labels, which are text, to numbers; over fixed-size text see FILTERS.
+    # On objects it maps labels, which are text, to numbers; for fixed-size text see FILTERS.
     "categorize": ("numcodecs.object-categorize", "string"),
 }
-"""id -> (name in our chains, name of the data type of what it decodes to)."""
+"""id -> (name in our chains, name of its decoded data type)."""
 
 FILTERS: Final = frozenset(
     {
@@ -42,25 +41,24 @@ FILTERS: Final = frozenset(
         *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3", "base64"),
     }
 )
-"""Codecs from buffer to buffer that may stand anywhere behind the array."""
+"""Buffer-to-buffer codecs, allowed at any position after the array."""
 
 _WHOLE: Final = frozenset("biumM")
-"""Kinds of types whose items are whole numbers of bits."""
+"""Kinds of integer types, including times."""
 _SHAPED: Final = frozenset({"json2", "msgpack2"})
-"""Object codecs that store a chunk's shape and its items in C order, whatever `order` says."""
+"""Kinds whose values are integers in storage: booleans, integers and times."""
 _BLOSC_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 _RAW_LZMA: Final = 3
 """The number of lzma's raw format, `lzma.FORMAT_RAW`."""
 _MAX_TYPESIZE: Final = 255
-"""c-blosc takes items of more bytes for single bytes (`BLOSC_MAX_TYPESIZE`); observed with V300."""
+"""c-blosc treats larger items as single bytes (`BLOSC_MAX_TYPESIZE`); observed with V300."""
 
 
 def read_chain(document: JSONObject, dtype: Dtype) -> tuple[Chain, DataType, list[ZarrstackError]]:
-    """Chain and data type of a document that the strict reading has passed.
+    """Chain and data type of a document that has passed the strict reading.
 
-    `document` holds `order`, `filters`, `compressor`, `dtype` and `shape`. Every codec is looked
-    at, and what is wrong with each is returned; the chain means something only if nothing is.
-    Raises UnsupportedError where the data type has no place in v3.
+    `document` has `order`, `filters`, `compressor`, `dtype` and `shape`. Problems of all codecs are returned;
+    the chain is valid only if there are none. Raises UnsupportedError for a data type that v3 does not have.
     """
     filters: list[JSONObject] = list(document["filters"] or ())
     if document["compressor"] is not None:
@@ -93,7 +91,7 @@ def read_chain(document: JSONObject, dtype: Dtype) -> tuple[Chain, DataType, lis
 
 
 def unknown_codecs(document: JSONObject) -> list[ZarrstackError]:
-    """What is wrong with codecs whatever the data type; for documents whose dtype is refused."""
+    """Problems of codecs that do not depend on the data type; for documents whose dtype is refused."""
     known = FILTERS | OBJECT_CODECS.keys()
     codecs = [*(document["filters"] or ()), document["compressor"]]
     return [
@@ -112,18 +110,18 @@ def _located(error: ZarrstackError, place: str) -> ZarrstackError:
     )
 
 
-# ----- the head: from the array to bytes
+# ----- array to bytes
 
 
 def _array_head(text: JSON, dtype: Dtype) -> tuple[CodecSpec, DataType]:
-    """The codec and the data type of fixed-size items; objects where v3 cannot name the type."""
+    """The codec and the data type of fixed-size items; `object` for types without a v3 name."""
     if is_beyond_v3(dtype):
         return CodecSpec("numpy_bytes", {"dtype": text}), DataType("object")
     return _bytes(text, dtype), DataType.from_numpy(dtype)
 
 
 def is_beyond_v3(dtype: Dtype) -> bool:
-    """Whether a type is, or has a field that is, a long double or a sub-array of a fixed size."""
+    """Whether a type is, or contains, a long double or a sub-array of a fixed size."""
     if dtype.subdtype is not None:
         return True
     if dtype.names is not None and dtype.fields is not None:
@@ -143,7 +141,7 @@ def _bytes(text: JSON, dtype: Dtype) -> CodecSpec:
 
 
 def _is_big(dtype: Dtype) -> bool:
-    """Whether anything in a type is big-endian."""
+    """Whether any part of a type is big-endian."""
     if dtype.subdtype is not None:
         return _is_big(dtype.subdtype[0])
     if dtype.names is not None and dtype.fields is not None:
@@ -173,8 +171,8 @@ def _object_head(
     configuration = {key: value for key, value in codec.items() if key != "id"}
     problems: list[ZarrstackError] = []
     if codec["id"] in _SHAPED and transposed:
-        # zarr-python 2.18 and 3.1.6 flatten the items in C order and fold them in F order: what
-        # they read is not what was written, and nobody can tell which one is meant.
+        # zarr-python 2.18 and 3.1.6 flatten the items in C order and reshape them in F order: they do not
+        # read what was written, and which of the two was intended is unknown.
         problems.append(
             UnsupportedError(
                 f"{codec['id']} with order F: what zarr-python reads is not what was written",
@@ -193,11 +191,11 @@ def _object_head(
     return CodecSpec(name, configuration), DataType(type_name), problems
 
 
-# ----- the tail: from bytes to bytes
+# ----- bytes to bytes
 
 
 def _filter(codec: JSONObject, item: Dtype) -> tuple[CodecSpec, Dtype]:
-    """The codec in our chain, and the items of what it encodes to; `item` are those it is given."""
+    """The codec in our chain, and the type of its encoded items; `item` is that of its input."""
     name = codec["id"]
     configuration = {key: value for key, value in codec.items() if key != "id"}
     if name in FILTERS:
@@ -219,7 +217,7 @@ def _filter(codec: JSONObject, item: Dtype) -> tuple[CodecSpec, Dtype]:
 
 
 def _encoded_item(codec: JSONObject, item: Dtype, problems: list[ZarrstackError]) -> Dtype:
-    """Numcodecs 0.16.6, `encode` of each filter: what its result's items are."""
+    """The type of a filter's encoded items (numcodecs 0.16.6, `encode` of each filter)."""
     match codec["id"]:
         case "delta" | "fixedscaleoffset" | "quantize":
             stated = _item_of(codec, "dtype", item, problems)
@@ -238,11 +236,11 @@ def _encoded_item(codec: JSONObject, item: Dtype, problems: list[ZarrstackError]
 def _check_fit(
     codec: JSONObject, member: str, stated: Dtype, item: Dtype, problems: list[ZarrstackError]
 ) -> None:
-    """A problem where a filter takes the items it is given for items of quite another type.
+    """Append a problem if a filter views its input as a very different type.
 
-    numcodecs views them as the stated type whatever they are. Differences of whole numbers are
-    undone exactly under any view of the same size, so that times as int64 and the like are fine;
-    what computes with numbers of another kind gives numbers that nobody wrote.
+    numcodecs views any input as the stated type. Differences of integers are restored exactly under any view
+    of the same size, so times as int64 and the like are valid; arithmetic on numbers of another kind yields
+    meaningless values.
     """
     exact = codec["id"] == "delta" and stated.kind in _WHOLE
     kinds = stated.kind == item.kind or {stated.kind, item.kind} <= _WHOLE
@@ -263,7 +261,7 @@ def _item_of(codec: JSONObject, member: str, default: Dtype, problems: list[Zarr
     text = codec.get(member)
     if text is None:
         return default
-    # numcodecs accepts short spellings, and its own default for categorize is one.
+    # numcodecs accepts short spellings, one of which is its default for categorize.
     short = {"u1": "|u1", "i1": "|i1", "<u1": "|u1", "<i1": "|i1"}
     try:
         return parse_v2_dtype(short.get(text, text) if isinstance(text, str) else text)
@@ -278,7 +276,7 @@ def _item_of(codec: JSONObject, member: str, default: Dtype, problems: list[Zarr
 
 
 def _blosc(configuration: Mapping[str, JSON], item: Dtype) -> CodecSpec:
-    """Numcodecs' numbers by name; an automatic shuffle (-1) as numcodecs resolves it per buffer."""
+    """Translate numcodecs' shuffle number to a name; automatic (-1) as numcodecs resolves it per buffer."""
     shuffle = configuration.get("shuffle", 1)
     if shuffle == -1:
         shuffle = 2 if item.itemsize == 1 else 1
@@ -301,7 +299,7 @@ def _zstd(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
 
 
 def _gzip(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
-    # -1 means zlib's default, which is 6; v3 allows 0 to 9 only.
+    # -1 means zlib's default, which is 6; v3 allows only 0 to 9.
     level = configuration.get("level", 1)
     return CodecSpec("gzip", {"level": 6 if level == -1 else level})
 
@@ -311,12 +309,12 @@ def _lzma(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
     if configuration.get("format") == _RAW_LZMA:
         from ..codecs.registry import compile_bytes_codec
 
-        compile_bytes_codec(spec)  # a raw stream's filters are the document's, and may make no sense
+        compile_bytes_codec(spec)  # a raw stream's filters come from the document, and may be invalid
     return spec
 
 
 def _crc32c(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
-    # v3's is at the end, numcodecs' too unless it says otherwise (0.16.6).
+    # v3's is at the end, and so is numcodecs' by default (0.16.6).
     if configuration.get("location") == "start":
         return CodecSpec("numcodecs.crc32c", configuration)
     return CodecSpec("crc32c")
@@ -329,4 +327,4 @@ _TRANSLATIONS: Final[Mapping[str, Callable[[Mapping[str, JSON], Dtype], CodecSpe
     "lzma": _lzma,
     "crc32c": _crc32c,
 }
-"""Codecs that v3 names itself, or whose configuration nobody else checks."""
+"""Codecs that v3 has itself, or whose configuration is not validated elsewhere."""

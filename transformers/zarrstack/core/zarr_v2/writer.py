@@ -1,7 +1,7 @@
-"""An array as Zarr v2 says it: the reverse of `chain` and `data_types.v2`. Pure.
+"""Arrays as Zarr v2 documents: the reverse of `chain` and `data_types.v2`. Pure.
 
-Facts: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html; fill values as zarr-python 2.18.7
-decodes them (`zarr.meta.Metadata2.decode_fill_value`), which is who these documents are for.
+Facts: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html; fill values as decoded by zarr-python 2.18.7
+(`zarr.meta.Metadata2.decode_fill_value`), the intended reader.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ..json_text import JSON, JSONObject
 Shape = tuple[int, ...]
 
 _OBJECT_FILTERS: Final = {"vlen-utf8": "vlen-utf8", "vlen-bytes": "vlen-bytes"}
-"""Array-to-bytes codec -> the filter that makes v2 hold objects."""
+"""Array-to-bytes codec -> the filter with which v2 stores objects."""
 _NUMCODECS: Final = "numcodecs."
 _BLOSC_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 
 
 def chain_for_v2(chain: Chain, ndim: int) -> Chain:
-    """The nearest chain that a v2 document can state; the same where it can state all of it.
+    """The nearest chain that a v2 document can express; unchanged if it can express all of it.
 
-    A transpose that is not the reversal of all axes goes: v2 has orders C and F only. So does
-    `crc32c`: numcodecs has it only beside a package of its own (`numcodecs.checksum32`, 0.13 on), and
-    tensorstore 0.1.86 has none for v2. UnsupportedError for codecs that v2 readers do not have.
+    A transpose other than the reversal of all axes is dropped: v2 has only orders C and F. So is `crc32c`:
+    numcodecs has it only with an additional package (`numcodecs.checksum32`, 0.13 on), and tensorstore 0.1.86
+    does not support it in v2. UnsupportedError for codecs that v2 readers do not have.
     """
     middle = chain.codecs[chain.middle]
     if middle.name != "bytes" and middle.name not in _OBJECT_FILTERS:
@@ -45,7 +45,7 @@ def chain_for_v2(chain: Chain, ndim: int) -> Chain:
     turned = ndim > 1 and axes_order(chain, ndim) == reverse
     front: tuple[CodecSpec, ...] = ()
     if turned:
-        # A single one is kept as it is spelt, so that nothing is to be done about the chunks.
+        # A single transpose keeps its spelling, so that the chunks need no conversion.
         single = chain.middle == 1
         front = chain.codecs[:1] if single else (CodecSpec("transpose", {"order": list(reverse)}),)
     return Chain((*front, middle, *tail))
@@ -54,13 +54,13 @@ def chain_for_v2(chain: Chain, ndim: int) -> Chain:
 def array_document(
     *, shape: Shape, chunks: Shape, data_type: DataType, chain: Chain, fill: JSON, separator: str
 ) -> JSONObject:
-    """A `.zarray`; `chain` is one that `chain_for_v2` gave, `fill` is as `fill_for_v2` gives it or null.
+    """A `.zarray`; `chain` is a result of `chain_for_v2`, `fill` a result of `fill_for_v2` or null.
 
-    Codecs are named as numcodecs names them. What matters to encoders only is left out where older
-    readers would stumble over it: blosc's typesize, zstd's checksum.
+    Codecs have numcodecs' names. Encoder settings that older readers reject are omitted: blosc's typesize,
+    zstd's checksum.
     """
     codecs = [_codec(spec) for spec in chain.codecs[chain.middle + 1 :]]
-    # Any codec may stand as a filter to zarr-python, but tensorstore 0.1.86 has a compressor only.
+    # zarr-python accepts any codec as a filter, but tensorstore 0.1.86 supports only a compressor.
     compressor = codecs.pop() if codecs and not _is_filter(chain.codecs[-1]) else None
     middle = chain.codecs[chain.middle]
     if middle.name in _OBJECT_FILTERS:
@@ -84,10 +84,10 @@ def dtype_for_v2(data_type: DataType, chain: Chain) -> JSON:
 
 
 def fill_for_v2(fill: JSON, data_type: DataType, chain: Chain) -> JSON:
-    """A v3 fill value in v2's form; UnsupportedError where zarr-python 2.18 would make another one of it.
+    """Convert a v3 fill value to v2's form; UnsupportedError if zarr-python 2.18 would read another value.
 
-    That is so for NaNs but the usual one, for complex numbers that `real + 1j * imaginary` does not
-    give, and for bytes of variable length, whose empty value it shows as text.
+    This applies to NaNs other than the usual one, to complex numbers that `real + 1j * imaginary` does not
+    restore, and to bytes of variable length, whose empty value is displayed as text.
     """
     value = fill_from_json(fill, data_type)
     stored = _stored(data_type, chain)
@@ -106,7 +106,7 @@ def fill_for_v2(fill: JSON, data_type: DataType, chain: Chain) -> JSON:
                 raise _unsayable(fill, data_type)
             return parts
         case "M" if np.datetime_data(stored)[0] == "generic":
-            return "NaT"  # numpy makes no datetime of a number without a unit; other values v3 has none of
+            return "NaT"  # numpy makes no datetime of a number without a unit; v3 has no other values
         case "M" | "m":
             return int(value.view("i8"))
         case "S":
@@ -122,7 +122,7 @@ def consolidated(documents: dict[str, JSONObject]) -> JSONObject:
 
 
 def _stored(data_type: DataType, chain: Chain) -> np.dtype[Any]:
-    """The type with the byte order that the chain's `bytes` gives it."""
+    """The type with the byte order of the chain's `bytes`."""
     endian = chain.codecs[chain.middle].configuration.get("endian", "little")
     return data_type.numpy.newbyteorder(">" if endian == "big" else "<")
 
@@ -134,7 +134,7 @@ def _described(dtype: np.dtype[Any]) -> JSON:
 
 
 def _codec(spec: CodecSpec) -> JSONObject:
-    """A codec as numcodecs names it."""
+    """The numcodecs form of a codec."""
     configuration = dict(spec.configuration)
     if spec.name == "blosc":
         configuration.pop("typesize", None)
@@ -148,7 +148,7 @@ def _codec(spec: CodecSpec) -> JSONObject:
 
 
 def _is_filter(spec: CodecSpec) -> bool:
-    """Whether a codec is no compressor to those who tell them apart."""
+    """Whether a codec is a filter, for readers that distinguish filters from compressors."""
     return spec.name.removeprefix(_NUMCODECS) in _FILTERS
 
 
