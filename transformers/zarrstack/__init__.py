@@ -32,7 +32,7 @@ _HOMES = {
 }
 """Module of each public name. Imported on demand: importing zarr takes a quarter of a second."""
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 -- the table says it once
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - derived from the table
 
 
 __getattr__ = loader(__name__, _HOMES, globals())

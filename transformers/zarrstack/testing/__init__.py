@@ -21,7 +21,7 @@ _HOMES = {
     "compare": "suite",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 -- the table says it once
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - derived from the table
 
 
 __getattr__ = loader(__name__, _HOMES, globals())

@@ -84,7 +84,7 @@ zlib), boxes of one number up to 4 times below level 4.
 
 _ISAL_LEVEL: Final = 2
 _QUICK_FROM, _QUICK_TO = 1, 6
-"""Lowest and highest level that favour speed; higher levels ask for size."""
+"""Lowest and highest level that favour speed; higher levels favour size."""
 _SAMPLE: Final = 32 << 10
 """Sample size in bytes for estimating whether data shrinks much; one window of deflate."""
 

@@ -18,7 +18,7 @@ DICT: Final = 232
 
 
 class _Known:
-    """A name in a pickle that stands for an object built by this module."""
+    """A name in a pickle, recognised and replaced by an object of this module."""
 
     __slots__ = ("name",)
 

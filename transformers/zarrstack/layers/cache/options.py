@@ -32,7 +32,7 @@ def check_ttl(value: Any) -> None:
 def parse_disk(disk: Any) -> tuple[str | None, Store | None]:
     """Return (folder, None), (None, store), or (None, None) for no disk tier; UsageError otherwise.
 
-    A LocalStore stands for its folder. `check_folder` checks the folder itself.
+    A LocalStore is replaced by its folder. `check_folder` checks the folder itself.
     """
     if disk is None:
         return None, None

@@ -32,7 +32,7 @@ AT_ONCE: Final = 32
 
 @dataclass(slots=True)
 class Kept:
-    """What is known about an object without reading it."""
+    """The known properties of an object that has not been read."""
 
     size: int
     stamp: int

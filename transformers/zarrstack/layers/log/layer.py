@@ -133,7 +133,7 @@ class Log(Around):
             record.end()
 
     def _note(self, record: _Record) -> None:
-        """Count an operation, and write its event to every sink that wants it."""
+        """Count an operation, and write its event to every enabled sink."""
         call = record.call
         self._figures.add(call.operation, record.seconds, record.size, record.outcome)
         event = None

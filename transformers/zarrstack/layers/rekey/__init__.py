@@ -25,7 +25,7 @@ _HOMES = {
     "Rule": "rules",
 }
 
-__all__ = sorted(_HOMES)  # noqa: PLE0605 -- the table says it once
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - derived from the table
 
 
 __getattr__ = loader(__name__, _HOMES, globals())
