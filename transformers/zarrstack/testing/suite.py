@@ -258,7 +258,7 @@ class LayerTests(ZarrTests):
                 return machine(self.make(Place(Path(tempfile.mkdtemp(dir=folder)))))
 
             run_state_machine_as_test(
-                make,  # type: ignore[arg-type] - the documentation allows a function that returns one
+                make,  # type: ignore[arg-type]  # the documentation allows a function that returns one
                 settings=settings(
                     max_examples=self.examples,
                     stateful_step_count=self.steps,

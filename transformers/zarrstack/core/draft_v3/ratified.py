@@ -165,8 +165,7 @@ def _leaves(chain: Chain, grid: Shape) -> tuple[Shape, Shape | None, Chain]:
     leaf = read_lengths(configuration.get("chunk_shape"), "chunk_shape", least=1)
     if len(leaf) != len(grid) or any(whole % part for whole, part in zip(grid, leaf, strict=True)):
         raise MetadataError("shards hold whole chunks", found=f"{list(leaf)} in {list(grid)}")
-    # type: ignore[arg-type] - raises the error if it is None
-    inner = Chain.from_json(configuration.get("codecs"))
+    inner = Chain.from_json(configuration.get("codecs"))  # type: ignore[arg-type]  # it rejects None
     if inner.codecs[inner.middle].name == "sharding_indexed":
         raise UnsupportedError("the draft of 2022 has no shards of shards", found=str(chain))
     return leaf, tuple(whole // part for whole, part in zip(grid, leaf, strict=True)), inner
