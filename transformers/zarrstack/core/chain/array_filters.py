@@ -1,7 +1,7 @@
 """numcodecs' array filters in v3 documents, and the byte order that `bytes` states beside them.
 
 In Zarr v2 every filter views its buffer as its configured type. A v3 document lists filters before `bytes`;
-the meaning of its `endian` was then observed in zarr-python:
+the resulting meaning of its `endian` was observed in zarr-python:
 
 - 3.4.2 views the stored bytes as the type that the filters resolve to (the last `astype` or `encode_dtype`
   that one of them states, otherwise the array's type, native), in the byte order `endian`, and converts to
@@ -114,7 +114,7 @@ def _looking(filters: Sequence[CodecSpec]) -> list[CodecSpec]:
 
 
 def _stated(looking: Sequence[CodecSpec]) -> Endian | None:
-    """The `endian` with which the stored bytes are unchanged; None if any has that effect."""
+    """The `endian` with which the stored bytes are unchanged; None if it does not matter."""
     return _endian_of(resolved_type(looking), "little")
 
 

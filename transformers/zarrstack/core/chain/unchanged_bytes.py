@@ -35,7 +35,7 @@ _NAMED: Final = {
 
 
 def keep_problems(chain: Chain, data_type: DataType, advice: str | None = None) -> Iterator[Problem]:
-    """Yield a refusal for each reason why v3 readers would misread the stored bytes."""
+    """Yield a refusal for each reason why v3 readers cannot read the stored bytes unchanged."""
     for message, specs in _known_reasons(chain, data_type):
         found = " > ".join(map(str, specs))
         yield Problem(kind="unsupported", message=message, found=found, advice=advice)
