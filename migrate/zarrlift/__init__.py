@@ -1,7 +1,6 @@
-"""Lift legacy chunked-array archives to Zarr v3: fast, resumably, never half-finished.
+"""Convert legacy chunked-array archives to Zarr v3: fast and resumable, with all-or-nothing results.
 
-The functions are loaded when they are first used, so that importing this package costs
-next to nothing.
+The functions are loaded on first use, which keeps the import time of this package minimal.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A job has its destination to itself: it claims the place before it writes, and gives it back at its end.
+"""Gives a job exclusive use of its destination by a claim, from before the first write until the end.
 
-A claim is a small object that is created where none is: beside a local directory
-(`NAME.zarrlift.claim`), in the root of any other place. It says which process of which host holds it. What
-a killed process left is taken over where its end can be proven, and by one process only: whoever takes a
-claim over first creates a second one that is named after the first one's content.
+A claim is a small object that is created only if none exists: next to a local directory
+(`NAME.zarrlift.claim`), or in the root of any other destination. It names the host and process that hold it.
+The claim of a killed process can be taken over if that process has provably ended, and by one process only:
+to take over a claim, a process first creates a second claim named after the content of the first.
 """
 
 from __future__ import annotations
@@ -31,44 +31,44 @@ from .ledger.ledger import Job
 from .outcome import Outcome
 
 BESIDE: Final = ".zarrlift.claim"
-"""What follows the name of a local directory."""
+"""Suffix appended to the name of a local directory."""
 _CLOSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-"""What systems say of a directory that takes no file."""
+"""Errors that systems raise for a directory in which files cannot be created."""
 _ATTEMPTS: Final = 20
-"""How often a claim may vanish, or change, between two requests."""
+"""Maximum number of retries if a claim disappears or changes between two requests."""
 _SETTLED: Final = 0.2
-"""Seconds after which an empty claim was left by a power failure: no process is writing it."""
+"""Seconds after which an empty claim is considered left by a power failure, not being written."""
 
 _claiming = threading.Lock()
-"""Held while a claim is made: places that live in this process have no other way to be exclusive."""
+"""Held while a claim is made: stores inside this process have no other means of exclusion."""
 _held: Final[set[str]] = set()
-"""Tokens of the claims that this process holds."""
+"""Tokens of the claims held by this process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """What a claim says."""
+    """The content of a claim."""
 
     token: str
-    """Random, so that no two claims are equal."""
+    """Random, which makes every claim unique."""
     job: str
     """The job's id."""
     file: str
     """Path of the job file, on the host that made the claim."""
     owner: Owner
     since: float
-    """Seconds since 1970."""
+    """Unix time in seconds."""
     replaced: str = ""
-    """Digest of the claim that this one was put in the place of."""
+    """Digest of the claim that this one replaced."""
 
     def to_bytes(self) -> bytes:
-        """As it is stored."""
+        """The stored form."""
         own = {name: getattr(self, name) for name in ("token", "job", "file", "since", "replaced")}
         return json.dumps({**own, "owner": self.owner.to_json()}, indent=1).encode() + b"\n"
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Holder | None:
-        """The inverse; None for anything else."""
+        """Inverse of `to_bytes`; None for any other content."""
         try:
             found: Any = json.loads(data)
             texts = {name: str(found[name]) for name in ("token", "job", "file", "replaced")}
@@ -78,10 +78,10 @@ class Holder:
 
     @property
     def state(self) -> State:
-        """Whether the job that holds it still runs."""
+        """Whether the job that holds the claim is still running."""
         state = self.owner.state()
         if state == "running" and self.owner.pid == os.getpid() and self.token not in _held:
-            return "ended"  # it could not be given back
+            return "ended"  # its release failed
         return state
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """Where one claim may be."""
+    """A location of a claim."""
 
     storage: Storage
     key: str
@@ -101,7 +101,7 @@ class _Place:
         return f"{self.storage.url}/{self.key}"
 
     def read(self) -> bytes | None:
-        """What is there; a claim that is just being written is waited for."""
+        """The stored claim, if any; waits for a claim that is being written."""
         data = self.storage.get(self.key)
         if data is not None and not data.strip(b"\0"):
             time.sleep(_SETTLED)
@@ -109,26 +109,26 @@ class _Place:
         return data
 
     def behind(self, content: str) -> _Place:
-        """Where the right to replace a claim of that digest is claimed."""
+        """The location of the claim that grants the right to replace the claim with that digest."""
         return replace(self, key=f"{self.key}-{content}")
 
 
 @dataclass(slots=True, kw_only=True)
 class Claim:
-    """A destination that this process has for itself. Made by `claimed`."""
+    """Exclusive use of a destination by this process. Created by `claimed`."""
 
     holder: Holder
     new_id: str | None
-    """The id of the job that is to be made; None where a job file was there when the claim was made."""
+    """Id of the job to create; None if a job file existed when the claim was made."""
     notes: tuple[Problem, ...] = ()
     taken: list[_Place] = field(default_factory=list)
     made: tuple[Path, ...] = ()
-    """Directories made for the claim, the innermost first."""
+    """Directories created for the claim, innermost first."""
 
     def release(self) -> tuple[Problem, ...]:
-        """Give the place back; notes of what could not be removed. Safe to repeat."""
+        """Release the destination; returns notes about objects that could not be removed. May be repeated."""
         problems = []
-        _held.discard(self.holder.token)  # what stays in spite of all this may be taken over
+        _held.discard(self.holder.token)  # a claim that remains nevertheless can be taken over
         while self.taken:
             place = self.taken.pop()
             try:
@@ -143,16 +143,17 @@ class Claim:
         return tuple(problems)
 
     def end(self, outcome: Outcome) -> Outcome:
-        """Give the place back, and say in the outcome what there is to say of that."""
+        """Release the destination and add the resulting problems to the outcome."""
         told = (*self.notes, *self.release())
         return replace(outcome, problems=(*outcome.problems, *told)) if told else outcome
 
 
 @contextmanager
 def claimed(destination: Storage, file: Path, *, take_over: bool = False) -> Iterator[Claim]:
-    """The destination of the job with that file, which nothing else writes to meanwhile.
+    """Hold the destination of the job with that file exclusively.
 
-    `destination` is the place without layers over it. JobError where another job has it, StorageError.
+    `destination` is the storage without layers on top. Raises JobError if another job holds it, and
+    StorageError.
     """
     file = Path(os.path.abspath(file))
     known = _job_id(file)
@@ -174,18 +175,18 @@ def claimed(destination: Storage, file: Path, *, take_over: bool = False) -> Ite
 
 
 def sweep_claim(destination: Storage, file: Path) -> None:
-    """Remove the claim that a killed process of the job with that file left; another job's stays."""
+    """Remove the claim that a killed process of this job left; claims of other jobs are kept."""
     with suppress(JobError, StorageError), claimed(destination, file):
         pass
 
 
 def is_exclusive(destination: Storage) -> bool:
-    """Whether a claim keeps every other job away, as far as can be known before one is made."""
+    """Whether a claim excludes every other job, as far as this is known before one is made."""
     return destination.exclusive or destination.in_process
 
 
 def not_exclusive(url: str) -> Problem:
-    """What is said of a place where two jobs may begin at the same moment."""
+    """The problem to report for a destination where two jobs may start at the same time."""
     return Problem(
         kind="claim",
         severity="note",
@@ -202,13 +203,14 @@ def _job_id(file: Path) -> str | None:
         with Job.open(file, write=False) as job:
             return job.id
     except JobError:
-        return None  # which is said where the job is opened
+        return None  # reported when the job is opened
 
 
 def _places(destination: Storage) -> list[_Place]:
-    """Where the claim may be, the usual place first; the other one is looked at too.
+    """Possible locations of the claim, the usual one first; the other one is checked too.
 
-    A directory that takes no file beside it, or beside which another file system begins, has it inside.
+    The claim is inside the directory if files cannot be created next to it, or if another file system begins
+    there.
     """
     inside = _Place(storage=destination, key=CLAIM)
     if not isinstance(destination, LocalStorage):
@@ -243,7 +245,7 @@ def _claim(claim: Claim, places: Sequence[_Place], *, take_over: bool) -> None:
 
 
 def _prove(claim: Claim, place: _Place) -> None:
-    """Some servers pass over the condition: they take the same object again, and nobody is kept away."""
+    """Detect servers that ignore the condition and accept the same object twice, which excludes no one."""
     data = claim.holder.to_bytes()
     if place.storage.exclusive and place.storage.create(place.key, data):
         place.storage.exclusive = False
@@ -256,7 +258,7 @@ def _prove(claim: Claim, place: _Place) -> None:
 
 
 def _missing(place: _Place) -> Iterator[Path]:
-    """The directories above a local claim that are not there yet."""
+    """Missing parent directories of a local claim."""
     if isinstance(place.storage, LocalStorage):
         directory = place.storage.root
         while not os.path.lexists(directory):
@@ -265,7 +267,7 @@ def _missing(place: _Place) -> Iterator[Path]:
 
 
 def _take(place: _Place, holder: Holder, *, take_over: bool) -> None:
-    """Hold a claim; JobError where another one may hold it."""
+    """Make a claim; JobError if another job may hold one."""
     if isinstance(place.storage, LocalStorage):
         sweep_partial(place.storage.path(place.key))
     for _ in range(_ATTEMPTS):
@@ -276,7 +278,7 @@ def _take(place: _Place, holder: Holder, *, take_over: bool) -> None:
             continue
         other = Holder.from_bytes(there)
         if other is not None and other.token == holder.token:
-            return  # the answer to the request was lost, not the request
+            return  # the response was lost, not the request
         _require_free(place, there, holder, take_over=take_over)
         right = place.behind(_digest(there))
         _take(right, holder, take_over=take_over)
@@ -293,7 +295,7 @@ def _take(place: _Place, holder: Holder, *, take_over: bool) -> None:
 
 
 def _require_free(place: _Place, there: bytes, holder: Holder, *, take_over: bool) -> None:
-    """JobError unless a claim may be taken over."""
+    """Raise JobError unless the existing claim may be taken over."""
     other = Holder.from_bytes(there)
     state: State = "unknown" if there.strip(b"\0") else "ended"
     if other is not None:

@@ -1,4 +1,4 @@
-"""How far a job is, from what its ledger says."""
+"""The progress of a job, read from its ledger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .work_totals import bytes_in_all, tasks_in_all
 
 
 def current_status(job: Job) -> Status:
-    """The status of an open job, which is only read."""
+    """The status of an open job; only reads the job."""
     made = job.plan()
     totals = job.totals()
     plans = {array.path: array for array in made.arrays}
@@ -59,7 +59,7 @@ def current_status(job: Job) -> Status:
 
 
 def _activity(job: Job, run: LastRun | None) -> Activity:
-    """What becomes of an incomplete job: by the process of its last run, or else by the lock on its file."""
+    """The activity of an incomplete job, from the process of its last run or from the lock on its file."""
     if run is not None and run.ended is not None:
         return "stopped"
     state = "unknown" if run is None else run.owner.state()
@@ -73,7 +73,10 @@ def _activity(job: Job, run: LastRun | None) -> Activity:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether another process holds a job file to write, which file systems may show across hosts."""
+    """Whether another process has locked a job file for writing.
+
+    Some file systems share locks across hosts.
+    """
     from zarrstack.system import file_locks
 
     try:
@@ -87,7 +90,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _rate(run: LastRun | None, done: int, updated: float) -> float | None:
-    """Bytes per second since chunks move, as far as the ledger knows of them."""
+    """Average bytes per second since chunks started to move, according to the ledger."""
     if run is None or run.moving is None or updated <= run.moving or done <= run.bytes_before:
         return None
     return (done - run.bytes_before) / (updated - run.moving)

@@ -1,4 +1,4 @@
-"""Has the system write out what a run records, so that a crash of it leaves little to be compared."""
+"""Flushes recorded work to disk at intervals, which limits what must be compared after a system crash."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from .ledger.ledger import Job
 
 SECONDS: Final = 120.0
-"""How long a run records before it has the system write all of it out."""
+"""Seconds between two flushes."""
 
 
 def sync(storage: LocalStorage) -> bool:
-    """Have the system write out the file system of a directory; False where it has no way to."""
+    """Flush the file system of a directory to disk; False if the system cannot do this."""
     if sys.platform == "win32":
         return False
     syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if syncfs is None:
         os.sync()
-        return sys.platform == "linux"  # others do not wait for the end of it
+        return sys.platform == "linux"  # elsewhere the call does not wait for completion
     descriptor = os.open(storage.root, os.O_RDONLY)
     try:
         return bool(syncfs(descriptor) == 0)
@@ -34,17 +34,17 @@ def sync(storage: LocalStorage) -> bool:
 
 
 class Syncs:
-    """Has the system write out what a run records, so that a crash of it leaves little to be compared."""
+    """Flushes recorded work to disk at intervals."""
 
     def __init__(self, job: Job, destination: Storage, *, fsync: bool) -> None:
-        """`fsync` says that all that is recorded is on the disk already."""
+        """`fsync`: every recorded file is already on disk."""
         self._job = job
         self._destination = destination
         self._fsync = fsync
         self._last = time.monotonic()
 
     def sometimes(self) -> None:
-        """Now, if the last time is a while ago; to be called before the job is committed."""
+        """Flush if the last flush is long enough ago; call this before the job is committed."""
         if self._fsync:
             self._job.record_synced()
         elif isinstance(self._destination, LocalStorage) and time.monotonic() - self._last >= SECONDS:

@@ -1,4 +1,4 @@
-"""Both ends of a migration, opened and held against each other."""
+"""Opens the source and destination of a migration and checks that they fit together."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ _APART: Final = "neither of the two places in the other"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """Both ends of a migration, opened."""
+    """The opened source and destination of a migration."""
 
     source: Storage
     destination: Storage
     in_place: bool
     named: bool
-    """Whether a destination was given at all."""
+    """Whether a destination was given."""
     source_place: str | None
-    """As given, if it can be opened elsewhere too; a path is made absolute."""
+    """The source as given, if it can be opened by another process; a path is made absolute."""
     destination_place: str | None
     source_options: str
     destination_options: str
     local_destination: Path | None
-    """The destination's directory, if it is one."""
+    """The destination's directory, if it is local."""
     place: Storage
-    """The destination without layers over it, where a job claims it."""
+    """The destination without layers, where a job makes its claim."""
     source_through: str | None = None
     destination_through: str | None = None
-    """Layers under either side, as text."""
+    """Layers of either side, as text."""
 
     @classmethod
     def open(
@@ -68,7 +68,7 @@ class Ends:
         source_through: str | None = None,
         dest_through: str | None = None,
     ) -> Ends:
-        """Open what was asked for; UsageError where the two ends make no sense together."""
+        """Open source and destination; UsageError if the combination is invalid."""
         if in_place and destination is not None:
             raise UsageError("in place takes no destination", found=str(destination))
         try:
@@ -103,7 +103,7 @@ class Ends:
         )
 
     def plan(self, recipe: Recipe, format: Format | None, reading: ReadOptions) -> tuple[Plan, Inventories]:
-        """The plan for what lies in the source now, and the listings made on the way."""
+        """The plan for the current content of the source, and the listings made for it."""
         with process_tuning.made_to_last():
             return self._plan(recipe, format, reading)
 
@@ -149,33 +149,33 @@ class Ends:
 
     @property
     def layers(self) -> dict[str, str]:
-        """The layers under either side, as a job remembers them."""
+        """The layers of both sides, as stored in the job."""
         texts = {"source_through": self.source_through, "dest_through": self.destination_through}
         return {name: text for name, text in texts.items() if text is not None}
 
     @property
     def options(self) -> dict[str, str]:
-        """The storage options of either side, as a job remembers them: without what may be secret."""
+        """The storage options of both sides as stored in the job, without possible secrets."""
         return remembered(self.source_options, self.destination_options, in_place=self.in_place)
 
     @property
     def lasting_place(self) -> str:
-        """What opens the source again from another directory; free of credentials."""
+        """A path or URL that opens the source from any directory; contains no credentials."""
         place = self.source_place
         return self.source.url if place is None or is_url(place) else place
 
     def check_reach(self, options: RunOptions) -> None:
-        """JobError where other processes are asked for that cannot reach both ends."""
+        """Raise JobError if worker processes are requested but cannot reach both ends."""
         elsewhere = options.processes or not isinstance(options.executor, ThreadPoolExecutor | None)
         if elsewhere and self.spec("", options) is None:
             raise out_of_reach()
 
     def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
-        """What workers elsewhere need; None for a store that lives in this process."""
+        """The specification for workers elsewhere; None for a store that exists only in this process."""
         if self.source_place is None or self.destination_place is None:
             return None
         if self.source.in_process or self.destination.in_process:
-            # Each process has a `memory://` of its own: it would read nothing, or write into nowhere.
+            # Each process has its own `memory://`: a worker would read nothing and its output would be lost.
             return None
         return WorkerSpec(
             job_id=job_id,
@@ -193,7 +193,7 @@ class Ends:
 
 
 def _source(place: Place, options: Options, *, in_place: bool, follow_links: bool) -> Storage:
-    """The source, which is there; in place it is one that can be written."""
+    """Open the source, which must exist and, for in-place work, be writable."""
     if not in_place or _is_path(place):
         first = open_storage(place, storage_options=options, follow_links=follow_links)
         if not in_place or isinstance(first, LocalStorage):
@@ -206,7 +206,7 @@ def _is_path(place: Place) -> bool:
 
 
 def _text(place: Place) -> str | None:
-    """A path or URL as text that means the same in other directories."""
+    """A path or URL as text that is valid in every directory."""
     if not isinstance(place, (str, os.PathLike)):
         return None
     text = os.fspath(place)
@@ -236,7 +236,7 @@ def _refuse_nested(source: Storage, destination: Storage) -> None:
 
 
 def refuse_existing(destination: Storage, *, overwrite: bool = False) -> None:
-    """UsageError unless the destination is free (absent, or an empty directory), or may step aside."""
+    """Raise UsageError unless the destination is absent, an empty directory, or may be set aside."""
     local = isinstance(destination, LocalStorage)
     if (overwrite and local) or next(iter(destination.list_dir("")), None) is None:
         return

@@ -1,7 +1,7 @@
-"""`finish` and `undo`: removal of legacy metadata, and the way back.
+"""`finish` removes legacy metadata; `undo` reverts a job.
 
-Both only ever touch what the job can prove to be its own or unchanged. Whatever else
-they meet stays, and is named.
+Both change only objects that are provably written by the job or unchanged. All other objects are kept and
+reported.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .resume.relocate import refuse_nothing_found, refuse_other_place
 from .source_check import ATTRIBUTES
 
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
-"""What systems say of a directory with something in it."""
+"""Errors that systems raise for a directory that is not empty."""
 _AGAIN: Final = "Undo the job and migrate again."
 
 
@@ -54,9 +54,9 @@ def finish(
 ) -> Outcome:
     """Remove the legacy metadata of an archive that was migrated in place.
 
-    Needs every node migrated and a verification since. Each document is kept in the job
-    file before it is deleted, so that `undo` can put it back. JobError where that is not so, and where
-    another host has claimed the archive, unless it is to `take_over`.
+    Requires that every node is migrated and that a verification has passed since. Each document is kept in
+    the job file before it is deleted, so `undo` can restore it. Raises JobError if these conditions are not
+    met, or if another host has claimed the archive and `take_over` is not set.
     """
     started = time.monotonic()
     with Job.open(find_job(target, job)) as opened:
@@ -97,7 +97,7 @@ def finish(
 
 
 def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, bytes]], list[Problem]]:
-    """The documents to remove, with their contents, and whatever speaks against it."""
+    """The documents to remove, with their contents, and the problems that prevent their removal."""
     found: list[tuple[str, bytes]] = []
     problems: list[Problem] = []
     pairs = [*plan.source_digests, *(pair for node in plan.published for pair in node.source_digests)]
@@ -107,7 +107,7 @@ def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, byt
             problems.append(_stays("its zarr.json is gone", node.path, key, _AGAIN))
     for key, expected in pairs:
         content = storage.get(key)
-        if content is None:  # deleted by an earlier, killed finish, which kept it first
+        if content is None:  # deleted and kept by an earlier finish that was killed
             continue
         if digest(content) != expected:
             problems.append(_stays("the document changed since it was migrated", None, key, _AGAIN))
@@ -129,10 +129,10 @@ def undo(
     storage_options: JSONObject | None = None,
     dest_storage_options: JSONObject | None = None,
 ) -> Outcome:
-    """Take a job back: restore what `finish` removed, delete exactly what the job wrote.
+    """Revert a job: restore what `finish` removed and delete exactly what the job wrote.
 
-    Whatever somebody has changed since stays, and is named in the outcome's problems. JobError where
-    another host has claimed the place, unless it is to `take_over`.
+    Objects that were changed since are kept and reported in the outcome's problems. Raises JobError if
+    another host has claimed the place and `take_over` is not set.
     """
     started = time.monotonic()
     with Job.open(find_job(target, job)) as opened:
@@ -163,7 +163,7 @@ def undo(
                 if (aside := bring_back(opened, place)) is not None:
                     problems.append(aside)
                 sweep_gone(opened, place)
-            # Where something could not be removed, the next undo removes the rest.
+            # If something could not be removed, the next undo removes the rest.
             if not any(problem.kind == "storage" for problem in problems):
                 opened.note(state="undone", verified=None, undoing=None)
                 opened.commit()
@@ -173,7 +173,7 @@ def undo(
 
 
 def _restored(job: Job, storage: Storage) -> int:
-    """Put back what `finish` removed, where nobody else did; gives how many documents."""
+    """Restore what `finish` removed, unless it exists again; returns the number of documents."""
     writer = writer_for(storage, job.id, fsync=False, in_place=True)
     restored = 0
     for key, content in job.legacy():
@@ -184,7 +184,7 @@ def _restored(job: Job, storage: Storage) -> int:
 
 
 def _removed(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) -> int:
-    """Delete what the job wrote; gives how many objects."""
+    """Delete what the job wrote; returns the number of objects."""
     removed = _documents(job, plan, storage, problems)
     if plan.in_place:
         return removed
@@ -200,7 +200,7 @@ def _removed(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) ->
 
 
 def _clear_hidden(plan: Plan, storage: Storage) -> None:
-    """Remove what layers keep of objects that are gone, or that a killed run did not write any more."""
+    """Remove what layers keep of deleted objects, or of objects that a killed run did not complete."""
     from ..storage.remote.zarr_store import StoreStorage  # it imports zarr
 
     assert isinstance(storage, StoreStorage)
@@ -212,7 +212,7 @@ def _clear_hidden(plan: Plan, storage: Storage) -> None:
 
 
 def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) -> int:
-    """Delete our `zarr.json` documents, the root's first, so that no reader sees half a v3 tree."""
+    """Delete the job's `zarr.json` documents, the root's first, so no reader sees an incomplete v3 tree."""
     removed = 0
     for node in plan.published:
         key = join(node.path, "zarr.json")
@@ -229,13 +229,13 @@ def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) 
 
 
 def _files(group: GroupPlan, storage: Storage, published_ns: int | None, problems: list[Problem]) -> int:
-    """Delete the files that went along with a group, as `_chunks` does those of an array."""
+    """Delete the extra files copied with a group, by the rules of `_chunks`."""
     keys = (key for key in group.files if storage.size(key) is not None)
     return _delete(keys, group.path, storage, published_ns, problems)
 
 
 def _chunks(array: ArrayPlan, storage: Storage, published_ns: int | None, problems: list[Problem]) -> int:
-    """Delete the chunks of one array; those written after its `zarr.json` are somebody else's."""
+    """Delete the chunks of one array; chunks written after its `zarr.json` are not the job's and are kept."""
     layout = array.destination
     inventory = take_inventory(storage, array.path, layout)
     coordinates = map(layout.objects.coordinates, inventory.indexes.tolist())
@@ -257,14 +257,14 @@ def _delete(
 
 
 def _newer(storage: Storage, key: str, published_ns: int | None) -> bool:
-    """Whether a local object was written after the array's `zarr.json`; stores do not tell."""
+    """Whether a local object was written after the array's `zarr.json`; stores do not provide this."""
     if published_ns is None or not isinstance(storage, LocalStorage):
         return False
     return os.lstat(storage.path(key)).st_mtime_ns > published_ns
 
 
 def _sweep_own(storage: LocalStorage, job: Job) -> Iterator[Problem]:
-    """Remove the job's own directories; a refusal for each that cannot be removed."""
+    """Remove the job's own directories; yields a refusal for each that cannot be removed."""
     for own in (directory_of(job.id), LAYERED):
         shutil.rmtree(storage.path(own), ignore_errors=True)
         if os.path.lexists(storage.path(own)):
@@ -272,10 +272,10 @@ def _sweep_own(storage: LocalStorage, job: Job) -> Iterator[Problem]:
 
 
 def _sweep(storage: LocalStorage, told: AbstractSet[str | None]) -> Iterator[Problem]:
-    """Remove every directory of a copy that is empty now.
+    """Remove every empty directory of a copy.
 
-    A refusal for each directory that cannot be removed, and a note for each with files that are not the
-    job's; of keys that are `told` all is said.
+    Yields a refusal for each directory that cannot be removed, and a note for each that contains files of
+    others. Keys in `told` are already reported.
     """
     if not storage.root.is_dir():
         return
@@ -290,7 +290,7 @@ def _sweep(storage: LocalStorage, told: AbstractSet[str | None]) -> Iterator[Pro
     for place, _, files in os.walk(storage.root, topdown=False, onerror=missed):
         key = relative(place)
         if key.partition("/")[0] in told or os.path.islink(place):
-            continue  # told already; or a root that is a link, which the job did not make
+            continue  # already reported; or a root that is a link, which the job did not create
         try:
             os.rmdir(place)
         except OSError as error:

@@ -1,6 +1,6 @@
-"""What a run tells Python's logging, as logger `zarrlift` and those below it.
+"""Log messages of a run: the logger `zarrlift` and its children.
 
-A library configures no logging: without handlers of the application nothing is written.
+The library does not configure logging: nothing is written without handlers of the application.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 log: Final = logging.getLogger("zarrlift")
 log.addHandler(logging.NullHandler())
 progress_log: Final = logging.getLogger("zarrlift.progress")
-"""A record a minute, of level INFO."""
+"""One record per minute, level INFO."""
 
 _MOST_FAILURES: Final = 10
-"""Records for one array; the rest is in the outcome."""
+"""Maximum number of records per array; the outcome contains all problems."""
 
 
 def begun(arrays: int, nbytes: int) -> None:
-    """Chunks are about to move."""
+    """Log that chunks start to move."""
     log.info("%s to migrate, %s to read", count_text(arrays, "array"), bytes_text(nbytes))
 
 
 def array_done(path: str) -> None:
-    """An array is whole and can be read."""
+    """Log that an array is complete and readable."""
     if log.isEnabledFor(logging.INFO):
         log.info("done: %s", node_text(path))
 
 
 def failed(problems: Sequence[Problem], *, before: int = 0) -> None:
-    """Something failed in an array in which `before` other things had failed; what to do comes at the end."""
+    """Log failures of an array that already had `before` failures; the advice comes last."""
     for problem in problems[: max(_MOST_FAILURES - before, 0)]:
         log.error("failed: %s", replace(problem, advice=None))
     if before < _MOST_FAILURES < before + len(problems):
@@ -46,6 +46,6 @@ def failed(problems: Sequence[Problem], *, before: int = 0) -> None:
 
 
 def ended(outcome: Outcome) -> None:
-    """A call has come to its end."""
+    """Log the outcome of a call."""
     arrays = f"{count_text(outcome.arrays_done)} of {count_text(outcome.arrays_total, 'array')}"
     log.info("%s: %s in %s", outcome.state, arrays, duration_text(outcome.seconds))

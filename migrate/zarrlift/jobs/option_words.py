@@ -1,7 +1,7 @@
-"""The storage options of a job as words of a command line, for the commands that follow it.
+"""The storage options of a job as command line arguments for follow-up commands.
 
-A job keeps which options it was given, and their values only where these are known to be no secret; a
-placeholder such as `<secret>` stands for every other one.
+A job stores the names of its options, and their values only if these are known not to be secret; any other
+value is shown as a placeholder such as `<secret>`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _NO_SECRETS: Final = frozenset({
     "project", "account_name", "allow_http", "virtual_hosted_style_request", "remote_protocol", "host",
     "port", "timeout", "asynchronous",
 })  # fmt: skip
-"""Names of options, of s3fs and botocore first of all, whose values say where or how and not who."""
+"""Options, mainly of s3fs and botocore, whose values contain locations or settings but no credentials."""
 _FACTS: Final = {"source_options": "--storage-options", "destination_options": "--dest-storage-options"}
-"""Notes of a job, and the option of the command line that each becomes."""
+"""Notes of a job, with the command line option for each."""
 
 
 def remembered(source: str, destination: str, *, in_place: bool) -> dict[str, str]:
-    """Notes for a job, from the options of its ends as JSON text; none where there are no options."""
+    """Notes for a job, from the options of both ends as JSON text; empty without options."""
     given = {"source_options": json.loads(source)}
     if not in_place:
         given["destination_options"] = json.loads(destination)
@@ -37,7 +37,7 @@ def remembered(source: str, destination: str, *, in_place: bool) -> dict[str, st
 
 
 def option_words(job: Job) -> tuple[str, ...]:
-    """Words by which a command reaches the places of a job."""
+    """Command line arguments with which a command can open the places of a job."""
     words: list[str] = []
     for name, option in _FACTS.items():
         options = json.loads(job.fact(name) or "{}")
@@ -62,7 +62,7 @@ def _value(name: str, value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """As `--storage-options` takes it: JSON, or text that is not JSON."""
+    """A value for `--storage-options`: JSON, or text that is not JSON."""
     if not isinstance(value, str):
         return json.dumps(value)
     try:

@@ -1,4 +1,4 @@
-"""What a call has done to a job: frozen data, for people and machines."""
+"""The result of a call on a job, as frozen data."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ OutcomeState: TypeAlias = Literal["done", "incomplete", "nothing to do", "undone
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C (or a termination signal) stopped the run; `job` can be resumed."""
+    """Raised after Ctrl-C or a termination signal; `job` can be resumed."""
 
     def __init__(self, job: str, options: tuple[str, ...] = ()) -> None:
-        """`options` are words of a command line, as `Outcome.options`."""
+        """`options`: command line arguments, as in `Outcome.options`."""
         super().__init__(job)
         self.job = job
         self.options = options
@@ -25,41 +25,41 @@ class Interrupted(KeyboardInterrupt):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a call has done to a job."""
+    """The result of a call on a job."""
 
     job: str
     """Path of the job file."""
     state: OutcomeState
     arrays_done: int = 0
-    """Arrays that are whole at the destination, from this and earlier runs."""
+    """Arrays completed at the destination, by this and earlier runs."""
     arrays_total: int = 0
     groups_done: int = 0
     chunks: int = 0
-    """Objects of the source that this call moved; one that is read for two blocks counts twice."""
+    """Source objects moved by this call; an object that is read for two blocks counts twice."""
     bytes_in: int = 0
     bytes_out: int = 0
     dropped: int = 0
-    """Chunks left out as empty by this call."""
+    """Chunks omitted as empty by this call."""
     filled: int = 0
-    """N5 blocks shorter than their cell, which this call decoded to fill them up."""
+    """N5 blocks smaller than their grid cell that this call decoded and padded."""
     removed: int = 0
-    """Objects that `finish` or `undo` deleted."""
+    """Objects deleted by `finish` or `undo`."""
     restored: int = 0
-    """Legacy documents that `undo` put back."""
+    """Legacy documents restored by `undo`."""
     seconds: float = 0.0
     problems: tuple[Problem, ...] = ()
-    """Refusals and failures, with their places."""
+    """Refusals and failures, with their locations."""
     options: tuple[str, ...] = ()
-    """Words by which a command reaches the job's places; `<name>` stands for what may be secret."""
+    """Command line arguments to open the job's places; `<name>` replaces possible secrets."""
     plan: Plan | None = field(default=None, repr=False)
 
     @property
     def ok(self) -> bool:
-        """Whether all that was asked for is done."""
+        """Whether everything requested is done."""
         return self.state != "incomplete" and not any_refusal(self.problems)
 
     def to_json(self) -> JSONObject:
-        """For machines; the plan is left out (`zarrlift plan --json` gives it)."""
+        """JSON for machines, without the plan (see `zarrlift plan --json`)."""
         names = (
             "job",
             "state",

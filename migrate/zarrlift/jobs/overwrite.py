@@ -1,4 +1,4 @@
-"""`--overwrite`: the old tree steps aside first and goes last, so that nothing is lost midway."""
+"""`--overwrite`: renames the old tree first and deletes it last, so nothing is lost in between."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from .ledger.ledger import Job
 
 
 def set_aside(job: Job, destination: Storage) -> None:
-    """Rename the old tree to a name that carries the job's id; safe to repeat.
+    """Rename the old tree to a name that contains the job's id. May be repeated.
 
-    Does nothing for a job that was not made to overwrite. The intent is part of the job
-    from its first moment: a killed process repeats the rename if it did not happen, and
-    leaves the new tree alone if it did.
+    Does nothing for a job that was not created to overwrite. The intent is stored in the job when it is
+    created: after a kill, the rename is repeated if it did not happen, and the new tree is kept if it did.
     """
     if job.fact("overwrite") is None or job.fact("set_aside") is not None:
         return
@@ -42,7 +41,7 @@ def set_aside(job: Job, destination: Storage) -> None:
 
 
 def bring_back(job: Job, destination: Storage) -> Problem | None:
-    """Give the old tree its name again; a refusal that says why not where that cannot be."""
+    """Rename the old tree back; returns a refusal with the reason if that is impossible."""
     if not isinstance(destination, LocalStorage):
         return None
     old = _name(job, destination)
@@ -67,19 +66,19 @@ def bring_back(job: Job, destination: Storage) -> Problem | None:
 
 
 def sweep_aside(job: Job, destination: Storage) -> None:
-    """Remove the old tree once the new one is whole."""
+    """Remove the old tree after the new one is complete."""
     if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
         return
     old, gone = _name(job, destination), _name(job, destination, "gone")
     if os.path.lexists(old):
-        # Half of it must not get its name back: under this one nobody looks for it.
+        # A partially deleted tree must not be restored; under this name no restore finds it.
         with contextlib.suppress(OSError):
             os.rename(old, gone)
     sweep_gone(job, destination)
 
 
 def sweep_gone(job: Job, destination: Storage) -> None:
-    """Remove what is left of an old tree whose removal had begun."""
+    """Delete the rest of an old tree whose removal was interrupted."""
     if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
         return
     gone = _name(job, destination, "gone")
@@ -91,7 +90,7 @@ def sweep_gone(job: Job, destination: Storage) -> None:
 
 
 def left_aside(job: Job, destination: Storage) -> Problem | None:
-    """A note that says where the old tree is while there is any of it; None if there is none."""
+    """A note with the location of the old tree while any part of it exists; else None."""
     if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
         return None
     old, gone = _name(job, destination), _name(job, destination, "gone")
@@ -115,9 +114,9 @@ def left_aside(job: Job, destination: Storage) -> Problem | None:
 
 
 def settle_aside(job: Job, destination: Storage) -> None:
-    """Before a job makes room for another one: the tree that it keeps would be known to nobody.
+    """Remove the old tree kept by a job that is about to be replaced, since no other job would know of it.
 
-    JobError while its own result is not whole, so that the old tree may still be wanted.
+    Raises JobError if the job's own result is incomplete, because the old tree may still be needed.
     """
     if job.state == "done":
         sweep_aside(job, destination)
@@ -131,7 +130,8 @@ def settle_aside(job: Job, destination: Storage) -> None:
 
 
 def not_yet_aside(job: Job, destination: Storage) -> bool:
-    """Whether a job was stopped before the old tree stepped aside: nothing in its place is the job's."""
+    """Whether a job was stopped before it renamed the old tree; nothing at the destination is then the job's.
+    """
     if job.fact("overwrite") is None or job.fact("set_aside") is not None:
         return False
     return not isinstance(destination, LocalStorage) or not os.path.lexists(_name(job, destination))

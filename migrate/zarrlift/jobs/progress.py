@@ -1,6 +1,6 @@
-"""How far a migration is, while it runs: one bar on a terminal, else a line a minute.
+"""The progress of a running migration: a bar on a terminal, otherwise one line per minute.
 
-A display never fails a migration: when its terminal goes away, it falls silent.
+A display never fails a migration: if its terminal disappears, the output stops.
 """
 
 from __future__ import annotations
@@ -26,63 +26,63 @@ _RECORD_SECONDS: Final = 60.0
 
 
 class Progress(Protocol):
-    """What a migration tells while it runs. All calls come from one thread."""
+    """Receives the progress of a migration. All calls come from one thread."""
 
     def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        """The work ahead: stored bytes to read and chunks to move; None where it is not known."""
+        """Start with the total of stored bytes to read and chunks to move; None if unknown."""
 
     def resume_at(self, chunks: int, nbytes: int) -> None:
-        """Work that earlier runs have done, a part of the totals."""
+        """Report work done by earlier runs, which is part of the totals."""
 
     def expect(self, total_bytes: int, total_chunks: int) -> None:
-        """Other totals than those of the start, which were an estimate."""
+        """Replace the totals given at the start, which were an estimate."""
 
     def advance(self, chunks: int, nbytes: int) -> None:
-        """So many more chunks are done, and so many more bytes of the source were read."""
+        """Report that further chunks are done and further bytes of the source were read."""
 
     def note(self, text: str) -> None:
-        """One line worth seeing at once, such as a retry."""
+        """Report an event at once, in one line, such as a retry."""
 
     def close(self) -> None:
-        """No more will come; fine to call twice."""
+        """End the display; may be called twice."""
 
 
 class Silent:
-    """Progress that is not shown."""
+    """Shows no progress."""
 
     def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        """Nothing is shown."""
+        """Do nothing."""
 
     def resume_at(self, chunks: int, nbytes: int) -> None:
-        """Nothing is shown."""
+        """Do nothing."""
 
     def expect(self, total_bytes: int, total_chunks: int) -> None:
-        """Nothing is shown."""
+        """Do nothing."""
 
     def advance(self, chunks: int, nbytes: int) -> None:
-        """Nothing is shown."""
+        """Do nothing."""
 
     def note(self, text: str) -> None:
-        """Nothing is shown."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Present:
-    """What is to be added to the tasks that have ended, and the total in that light."""
+    """Progress of running tasks, to be added to that of ended tasks, and the corrected total."""
 
     chunks: int = 0
     bytes: int = 0
     total_bytes: int | None = None
-    """None for that of the start, or the last one expected."""
+    """None for the total of the last `start` or `expect`."""
 
 
 class Display(ABC):
-    """Progress that is shown, and refreshed while nothing ends: `tick` may come from another thread.
+    """A progress display that is refreshed between task ends: `tick` may come from another thread.
 
-    Every display writes a record to the log once a minute; see `events.progress_log`.
+    Every display writes one record per minute to the log; see `log_messages.progress_log`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -96,7 +96,7 @@ class Display(ABC):
         self._last_record = math.inf
 
     def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        """The empty display; a second start begins again."""
+        """Show an empty display; a second call starts again."""
         self.close()
         with self.lock:
             self.chunks = self.bytes = 0
@@ -105,25 +105,25 @@ class Display(ABC):
             self._begin()
 
     def resume_at(self, chunks: int, nbytes: int) -> None:
-        """Begin at what is done; the rate is that of the rest."""
+        """Start at the given progress; the rate is that of the remaining work."""
         with self.lock:
             self.chunks, self.bytes = chunks, nbytes
             self._begin()
 
     def expect(self, total_bytes: int, total_chunks: int) -> None:
-        """Take other totals."""
+        """Replace the totals."""
         with self.lock:
             self.total_bytes, self.total_chunks = total_bytes, total_chunks
 
     def advance(self, chunks: int, nbytes: int) -> None:
-        """A task has ended."""
+        """Add the work of a task that has ended."""
         with self.lock:
             self.chunks += chunks
             self.bytes += nbytes
             self.draw(*self.reached(), now=False)
 
     def tick(self, present: Present) -> None:
-        """Show the present, with what tasks that still run have read."""
+        """Show the current progress, including what running tasks have read."""
         with self.lock:
             if present.total_bytes is not None:
                 self.total_bytes = present.total_bytes
@@ -133,7 +133,7 @@ class Display(ABC):
                 log_messages.progress_log.info(self._record())
 
     def reached(self, chunks: int = 0, nbytes: int = 0) -> tuple[int, int]:
-        """(chunks, bytes) that are done; never less than before, though a task that ends is counted late."""
+        """(chunks, bytes) done; never decreases, though an ended task may be counted late."""
         self._reached = (
             max(self._reached[0], self.chunks + chunks),
             max(self._reached[1], self.bytes + nbytes),
@@ -147,7 +147,7 @@ class Display(ABC):
         self.begin()
 
     def _record(self) -> str:
-        """What is done, the rate and the time left, in one line."""
+        """Work done, rate and time left in one line."""
         chunks, nbytes = self._reached
         of = "" if self.total_chunks is None else f" of {count_text(max(self.total_chunks, chunks))}"
         parts = [f"{count_text(chunks)}{of} chunks"]
@@ -164,23 +164,23 @@ class Display(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Show that work begins, at what is reached."""
+        """Show the start of work, at the progress reached."""
 
     @abstractmethod
     def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:
-        """Show what is reached, at once if `now`."""
+        """Show the progress reached, at once if `now`."""
 
     @abstractmethod
     def note(self, text: str) -> None:
-        """One line worth seeing at once."""
+        """Show one line at once."""
 
     @abstractmethod
     def close(self) -> None:
-        """Take the display away; fine to call twice."""
+        """Remove the display; may be called twice."""
 
 
 class Bar(Display):
-    """A tqdm bar of bytes, its chunks beside it; of chunks alone where bytes are not known."""
+    """A tqdm bar of bytes with the number of chunks; of chunks alone if bytes are unknown."""
 
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
@@ -226,7 +226,7 @@ class Bar(Display):
             self._bar = None
 
     def note(self, text: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         with self.lock:
             try:
                 if self._bar is not None:
@@ -238,7 +238,7 @@ class Bar(Display):
                 self._bar = None
 
     def close(self) -> None:
-        """Take the bar away; the report that follows says what was done."""
+        """Remove the bar; the report that follows contains the result."""
         with self.lock:
             bar, self._bar = self._bar, None
             if bar is not None:
@@ -249,32 +249,32 @@ class Bar(Display):
 
 
 class Lines(Display):
-    """No bar: for runs whose standard error is a file or a pipe, and who shows what is logged."""
+    """Log records instead of a bar, for runs whose standard error is a file or a pipe."""
 
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(clock)
         self._stream = sys.stderr if stream is None else stream
 
     def begin(self) -> None:
-        """Nothing is said of a run that ends within a minute."""
+        """Do nothing: a run that ends within a minute prints no progress."""
 
     def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:
-        """What is shown are records of the log."""
+        """Do nothing: only the log records are shown."""
 
     def note(self, text: str) -> None:
-        """The line."""
+        """Print the line."""
         with suppress(OSError, ValueError):
             print(text, file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 class Ticker:
     """Refreshes a display every second, from a thread that ends with `stop`.
 
-    Other progress is left alone. A process with a thread cannot be copied safely, so make it after
-    the copies.
+    Other progress objects are not refreshed. A process with threads cannot be forked safely, so create this
+    after the forks.
     """
 
     def __init__(self, progress: object, present: Callable[[], Present] = Present) -> None:
@@ -294,7 +294,7 @@ class Ticker:
         self.stop()
 
     def stop(self) -> None:
-        """End the refreshing; fine to call twice."""
+        """Stop the thread; may be called twice."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -305,7 +305,7 @@ class Ticker:
 
 
 def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progress:
-    """A bar on a terminal, lines elsewhere, silence where that is asked for."""
+    """A bar on a terminal, lines elsewhere; silent if `quiet`."""
     stream = sys.stderr if stream is None else stream
     try:
         seen = stream is not None and stream.isatty()
@@ -317,10 +317,10 @@ def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progre
 
 
 def _bar_type() -> type[tqdm[Any]]:
-    """The bar of tqdm with a plain thread lock and without a monitor thread.
+    """The tqdm bar with a plain thread lock and without the monitor thread.
 
-    tqdm's own lock makes a multiprocessing lock (tqdm 4.70 `TqdmDefaultWriteLock`), which
-    costs an import and a semaphore; one thread draws this bar.
+    By default, tqdm creates a multiprocessing lock (tqdm 4.70 `TqdmDefaultWriteLock`), which costs an import
+    and a semaphore; only one thread draws this bar.
     """
     from tqdm import tqdm
 

@@ -1,8 +1,8 @@
-"""Publication: the `zarr.json` documents, in the order in which a reader may see them.
+"""Publishes the `zarr.json` documents in an order that is safe for readers.
 
-An array's document follows its last chunk, a group's those of its children, and the
-consolidated root comes last. In place no group document is written before every node is
-done, since a v3 root hides the nodes that are still v2.
+An array's document follows its last chunk, a group's document those of its children, and the consolidated
+root comes last. In place, group documents are written after all nodes are done, because a v3 root hides nodes
+that are still v2.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .ledger.rows import NodeRow
 
 
 def is_root_document(job: Job, content: bytes) -> bool:
-    """Whether a job wrote this root document, which changes with what is done so far."""
+    """Whether the job wrote this root document, whose content depends on the work done so far."""
     return digest(content) in (job.fact("root_document"), job.fact("root_document_before"))
 
 
@@ -42,7 +42,7 @@ class Publisher:
         writer: Writer,
         changed: Callable[[GroupPlan], Problem | None],
     ) -> None:
-        """`changed` says what has changed in the source of a group."""
+        """`changed` reports what has changed in the source of a group."""
         self.job = job
         self.plan = plan
         self.source = source
@@ -52,7 +52,7 @@ class Publisher:
         self._text = DocumentTexts()
 
     def publish(self, path: str, content: JSONObject) -> int | None:
-        """Write a `zarr.json`; gives its modification time where the place has one."""
+        """Write a `zarr.json`; returns its modification time if the storage has one."""
         key = join(path, "zarr.json")
         data = self._text(content)
         if self.plan.in_place:
@@ -73,7 +73,7 @@ class Publisher:
         return key == "zarr.json" and is_root_document(self.job, content)
 
     def groups(self) -> None:
-        """Groups, children first, the root last, with consolidated metadata if wanted."""
+        """Publish the groups, children first and the root last, with consolidated metadata if requested."""
         if self.plan.in_place and (
             any_refusal(self.plan.problems) or any(row.kind != "group" for row in self.job.nodes(done=False))
         ):
@@ -89,20 +89,20 @@ class Publisher:
             if row.state == "done":
                 continue
             if not self._publish_group(row, group, group.document) and self.plan.in_place:
-                return  # what is above it would hide it
+                return  # a document above would hide it
         root = next((group for group in groups if group.path == ""), None)
         if root is not None and self.plan.consolidate:
             content = self._consolidated(root)
             expected = digest(document(content))
             if state[""].state != "done" or self.job.fact("root_document") != expected:
-                # A run that is killed here has the earlier one there, and this one to write.
+                # If a run is killed here, the earlier document exists and this one remains to be written.
                 self.job.note(root_document=expected, root_document_before=self.job.fact("root_document"))
                 self.job.record_node(state[""].id, "pending")
                 self.job.commit()
                 self._publish_group(state[""], root, content)
 
     def _publish_group(self, row: NodeRow, group: GroupPlan, content: JSONObject) -> bool:
-        """Whether its document is there."""
+        """Publish a group; returns whether its document exists."""
         changed = self._changed(group)
         if changed is not None:
             self.job.record_node(row.id, "failed", problems=(changed,))

@@ -1,7 +1,7 @@
-"""The coordinator: tasks to an executor, progress, and the ledger.
+"""The coordinator: submits tasks to an executor and updates the progress display and the ledger.
 
-Work is done first and recorded after; an array is verified and published when its last
-chunk is written. Whatever goes wrong with one array is kept with it, and the rest goes on.
+Work is recorded after it is done. An array is verified and published after its last chunk is written. An
+error in one array is recorded for that array, and the others continue.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from .source_check import SourceCheck, source_changed
 from .work_totals import Work
 
 _COMMIT_SECONDS: Final = 0.5
-"""How much work a killed process may have to repeat."""
+"""Maximum duration of work that a killed process must repeat."""
 _BATCH: Final = 250
-"""Arrays without work that are verified together."""
+"""Number of arrays without tasks that are verified together."""
 
 
 class Run:
-    """One run of a job, from wherever it stands to wherever it gets."""
+    """One run of a job, from its recorded state to completion or failure."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class Run:
         self._syncs = Syncs(job, destination, fsync=options.fsync)
 
     def __call__(self) -> Outcome:
-        """Run to the end; raises Interrupted. Whatever else goes wrong is in the outcome."""
+        """Run to the end; raises Interrupted. All other errors are in the outcome."""
         started = time.monotonic()
-        # What a killed run left half-written lies in the job's own directory.
+        # Partial files of a killed run are in the job's own directory.
         self.writer.close()
         stopped: Problem | None = None
         try:
@@ -122,7 +122,7 @@ class Run:
             if self.job.nodes(done=False):
                 self._syncs.sometimes()
             self.job.commit()
-        except JobError as error:  # what is not recorded will be done again
+        except JobError as error:  # unrecorded work is repeated
             return error.problem
         return None
 
@@ -143,7 +143,7 @@ class Run:
         ]
         for start in range(0, len(still), _BATCH):
             self._finish(still[start : start + _BATCH])
-            self._conclude(all_but=1)  # which is looked at while these are published
+            self._conclude(all_but=1)  # verified while these are published
         self._conclude()
         moving = [pair for pair in pending if pair[1].tasks]
         staged = [pair for pair in moving if pair[1].between is not None]
@@ -162,7 +162,7 @@ class Run:
         finish = self._passed if first_pass else self._finish
         if self.options.verify != "none" and executor.in_threads:
             self.checks.prepare_workers()
-        # A thread, so copies of the process come first.
+        # This starts a thread, so forks come first.
         ticker = Ticker(self.progress, lambda: self._work.present(executor.under_way()))
         try:
             exhausted = False
@@ -182,7 +182,7 @@ class Run:
                         self._record(array, task, future, executor)
                         if array.all_submitted and array.open_tasks == 0:
                             ended.append(array)
-                self._conclude()  # what was asked before the tasks that have ended now
+                self._conclude()  # checks started before the tasks that ended now
                 finish(ended)
                 ended.clear()
             self._conclude()
@@ -206,9 +206,9 @@ class Run:
     def _tasks(
         self, pending: list[tuple[NodeRow, ArrayPlan]], ended: list[RunArray], *, first_pass: bool
     ) -> Iterator[tuple[RunArray, Task]]:
-        """Every task that is not recorded, array by array; of arrays in two passes those of one pass.
+        """Tasks that are not recorded, array by array; for arrays in two passes, those of one pass.
 
-        Arrays without any go to `ended`.
+        Arrays without such tasks are appended to `ended`.
         """
         for row, plan in pending:
             inventory = self._inventory(plan, keep=first_pass)
@@ -222,7 +222,7 @@ class Run:
             lost: set[int] = set()
             try:
                 if done:
-                    from .resume.lost_tasks import lost_tasks  # a first run does not need it
+                    from .resume.lost_tasks import lost_tasks  # not needed by a first run
 
                     lost = lost_tasks(plan, inventory, self.source, self.destination, done)
                     self.job.forget_tasks(row.id, lost)
@@ -242,7 +242,7 @@ class Run:
                 yield array, tasks.task(number)
 
     def _passed(self, arrays: list[RunArray]) -> None:
-        """The first of two passes is over: go on with the second, or record what failed."""
+        """End the first of two passes: start the second, or record the failure."""
         for array in arrays:
             if array.failures:
                 self._lost.add(array.row.id)
@@ -299,22 +299,22 @@ class Run:
             self._committed = now
 
     def _finish(self, arrays: list[RunArray]) -> None:
-        """Every chunk of these is written: begin to verify; `_conclude` does the rest."""
+        """Start to verify arrays whose chunks are all written; `_conclude` publishes them."""
         if arrays:
             whole = [array for array in arrays if not array.failures]
             still = self._source_check.begin([array.plan for array in whole])
             self._verified.append(Asked(list(arrays), whole, self._verifying(whole), still))
 
     def _conclude(self, *, all_but: int = 0) -> None:
-        """Publish what was verified, or record what failed, but for the last ones of what was begun."""
+        """Publish verified arrays or record their failures, except for the last `all_but` started."""
         while len(self._verified) > all_but:
             asked = self._verified.popleft()
             for array, problems, told in zip(asked.whole, asked.found(), asked.changed(), strict=True):
                 changed = told
-                if problems and told is None:  # what was compared may have been another version
+                if problems and told is None:  # the comparison may have read another version
                     changed = self._source_check.thoroughly(array.plan)
                 array.fail(problems if changed is None else (changed,))
-                if array.failures:  # what is written is not right, so that a resume must write it again
+                if array.failures:  # what is written is wrong, so a resume must write it again
                     self.job.forget_tasks(array.row.id)
             self._publish(asked.arrays)
 
@@ -341,19 +341,19 @@ class Run:
         self._commit_sometimes()
 
     def _record_failure(self, array: RunArray) -> None:
-        # Tasks end in any order; a report reads the same each time.
+        # Tasks end in any order; the report is deterministic.
         problems = (advised(problem, self.source, array.plan.source) for problem in array.problems)
         told = sorted(problems, key=lambda problem: problem.key or "")
         self.job.record_node(array.row.id, "failed", problems=told)
 
     def _verifying(self, arrays: list[RunArray]) -> Callable[[], Found]:
-        """Begin to verify; a call gives what is wrong with each."""
+        """Start to verify; the returned function gives the problems of each array."""
         level = self.options.verify
         if level == "none" or not arrays:
             return lambda: [()] * len(arrays)
         items = []
         for array in arrays:
-            # Nothing was moved, so nothing was listed.
+            # Nothing was moved and therefore nothing was listed.
             if level == "sample" and array.plan.chunks and not array.plan.tasks:
                 array.present = self._inventory(array.plan).indexes
             items.append((array.plan, array.present))
@@ -362,7 +362,7 @@ class Run:
     # The end
 
     def _look_for_new_nodes(self) -> None:
-        """Name what has come into the source; in place, a group that appeared would hide it."""
+        """Report nodes added to the source; in place, a new group document would hide them."""
         try:
             added = tuple(self._source_check.added())
         except StorageError as error:
@@ -376,7 +376,7 @@ class Run:
         log_messages.failed(() if stopped is None else (stopped,))
         rows = self.job.nodes(done=False)
         refused = [problem for refusal in self.plan.refusals for problem in refusal.problems]
-        # What is wrong with the archive as a whole, such as a key that leads out of it.
+        # Problems of the archive as a whole, such as a key outside of it.
         whole_archive = [problem for problem in self.plan.problems if problem.severity == "refusal"]
         failed = [problem for row in rows if row.state == "failed" for problem in row.problems]
         whole = stopped is None and not whole_archive and not rows

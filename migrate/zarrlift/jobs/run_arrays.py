@@ -1,4 +1,4 @@
-"""Arrays on their way through a run."""
+"""Arrays in a run."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .checks.checks import Found
 from .ledger.rows import NodeRow
 
 _MOST_PROBLEMS: Final = 1000
-"""Problems kept per array; the count in the message tells of the rest."""
+"""Maximum number of problems stored per array; the message contains the full count."""
 
 
 @dataclass(slots=True)
 class RunArray:
-    """An array on its way."""
+    """An array in progress."""
 
     row: NodeRow
     plan: ArrayPlan
@@ -31,7 +31,7 @@ class RunArray:
     failures: int = 0
 
     def fail(self, problems: tuple[Problem, ...]) -> None:
-        """Keep what is wrong with it."""
+        """Record problems of the array."""
         if not problems:
             return
         log_messages.failed(problems, before=self.failures)
@@ -41,12 +41,12 @@ class RunArray:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Arrays that were asked about, and their answers."""
+    """Arrays with a check in progress, and access to the results."""
 
     arrays: list[RunArray]
     whole: list[RunArray]
-    """Those of which nothing failed."""
+    """Arrays without failures."""
     found: Callable[[], Found]
-    """What is wrong with what was written of each that is whole."""
+    """Problems in the output of each array in `whole`."""
     changed: Callable[[], list[Problem | None]]
-    """What has changed in the source of each."""
+    """Changes in the source of each array."""

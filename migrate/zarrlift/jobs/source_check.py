@@ -1,7 +1,7 @@
-"""Before a node appears: is its source still what the plan was made for?
+"""Checks, before a node is published, that its source is unchanged since planning.
 
-Of local files their times tell, for a microsecond or two each, as far as these can be trusted; what is not
-older than the plan is read, or listed, once more. Stores are asked once more in any case.
+For local files, timestamps are compared (a microsecond or two each) if they are reliable; files not older
+than the plan are read or listed again. Stores are always queried again.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from ..storage.local.storage import LocalStorage
 from .local_times import Times
 
 ATTRIBUTES: Final = {"zarr1": "attrs", "zarr2": ".zattrs", "n5": "attributes.json"}
-"""Where nodes of a format get attributes when they had none; its programs may add them at any time."""
+"""File that holds the attributes of a node; other programs may create it at any time."""
 _DOCUMENTS: Final = {
     "zarr1": ("meta",),
     "zarr2": (".zarray", ".zgroup"),
     "n5": ("attributes.json",),
     "zarr3": ("zarr.json",),
 }
-"""What makes a directory a node."""
+"""Documents that make a directory a node."""
 _AT_ONCE: Final = 8
-"""Arrays of a store that are looked at together."""
+"""Number of arrays of a store that are checked together."""
 _RESUME: Final = "Let nothing write to the source, then resume: the node is planned anew."
 _UNDO: Final = "Undo this job and migrate again, so that old and new chunks are not mixed."
 
@@ -51,22 +51,25 @@ def source_changed(
     found: str | None = None,
     advice: str = _UNDO,
 ) -> Problem:
-    """The source of a node is not what the plan was made for."""
+    """The problem for a node whose source changed since planning."""
     return Problem(kind="source-changed", node=path, message=message, key=key, found=found, advice=advice)
 
 
 class SourceCheck:
-    """Looks at the source of a plan again; safe to use from several threads."""
+    """Compares the source of a plan with its present state; thread-safe."""
 
     def __init__(self, source: Storage, plan: Plan, since: Moment) -> None:
-        """`since` is before anything was read for the plan."""
+        """`since`: a time before anything was read for the plan."""
         self._source = source
         self._plan = plan
         self._times = Times(source, since) if isinstance(source, LocalStorage) else None
         self._inlined = False
 
     def begin(self, plans: Sequence[ArrayPlan]) -> Callable[[], list[Found]]:
-        """Begin where answers take time; a call gives what is wrong with each array, raises nothing."""
+        """Start the checks, in the background if requests have latency.
+
+        The returned function gives the problem of each array; it raises nothing.
+        """
         if self._times is not None:
             return lambda: self._each(plans)
         futures = [self._threads.submit(self._array, plan, None) for plan in plans]
@@ -77,12 +80,12 @@ class SourceCheck:
         return ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="zarrlift-source")
 
     def close(self) -> None:
-        """Nothing more will be asked."""
+        """Release resources; no checks follow."""
         if "_threads" in vars(self):
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def thoroughly(self, plan: ArrayPlan) -> Found:
-        """What is wrong with an array, whatever the times of files tell; raises nothing."""
+        """The problem of an array, without relying on timestamps; raises nothing."""
         return self._array(plan, None)
 
     def _each(self, plans: Sequence[ArrayPlan]) -> list[Found]:
@@ -99,7 +102,7 @@ class SourceCheck:
             return StorageError("cannot read", node=plan.path, found=error.strerror).problem
 
     def group(self, plan: GroupPlan) -> Found:
-        """What is wrong with a group; raises nothing."""
+        """The problem of a group; raises nothing."""
         if self._times is not None:
             self._times.forget()
         try:
@@ -117,7 +120,7 @@ class SourceCheck:
         keys = [key for key, _ in plan.source_digests]
         name = ATTRIBUTES.get(self._plan.format)
         if name is not None and join(plan.path, name) not in keys:
-            keys.append(join(plan.path, name))  # which may be there now
+            keys.append(join(plan.path, name))  # it may exist now
         found = _changed(self._source, keys, dict(plan.source_digests))
         if found is None or self._is_inlined(plan):
             return None
@@ -139,7 +142,7 @@ class SourceCheck:
         )
 
     def _is_inlined(self, plan: Published) -> bool:
-        """Whether documents are read out of consolidated metadata, and say what they said."""
+        """Whether the documents come from consolidated metadata and are unchanged there."""
         if not self._plan.source_digests:
             return False
         archive = describe(self._source, format=self._plan.format, options=self._plan.reading)
@@ -151,7 +154,7 @@ class SourceCheck:
 
     def _chunks(self, plan: ArrayPlan, times: Times | None) -> Found:
         if plan.route.name == "stay":
-            return None  # the chunks that are there are the result's own
+            return None  # the existing chunks are those of the result
         if times is not None:
             directories = chunk_directories(self._source, plan.path, plan.source)
             if all(map(times.untouched, directories)):
@@ -176,10 +179,10 @@ class SourceCheck:
     def _below(self) -> dict[str, frozenset[str]]:
         return names_below(node.path for node in self._plan.nodes)
 
-    # Nodes that are new
+    # New nodes
 
     def added(self) -> Iterator[Problem]:
-        """A refusal for each node that was not there when the plan was made; StorageError."""
+        """A refusal for each node added since planning; StorageError."""
         documents = _DOCUMENTS.get(self._plan.format)
         if documents is None or not self._source.can_list:
             return
@@ -208,7 +211,7 @@ class SourceCheck:
 
 
 def _changed(source: Storage, keys: Sequence[str], expected: dict[str, str]) -> str | StorageError | None:
-    """The first of some documents that is not as expected, or the error of one that cannot be read."""
+    """The first document that differs from the expected one, or the error of an unreadable one."""
     for key, content in zip(keys, read_each(source, keys), strict=True):
         if isinstance(content, StorageError):
             return content.at(key=key)

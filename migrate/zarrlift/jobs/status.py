@@ -1,4 +1,4 @@
-"""How far a job is: frozen data, for people and machines."""
+"""The status of a job, as frozen data."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Literal, TypeAlias
 from zarrstack.core.json_text import JSONObject
 
 Activity: TypeAlias = Literal["running", "stopped", "stale", "unknown"]
-"""A process runs the job; the last run ended by itself (an error, Ctrl-C); it was killed, or its host was
-restarted; it was begun where its process cannot be seen from here, and the job file knows of no end."""
+"""`running`: a process runs the job. `stopped`: the last run ended normally, by an error or by Ctrl-C.
+`stale`: it was killed, or its host was restarted. `unknown`: its process cannot be observed from here, and no
+end is recorded.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """How far one node is."""
+    """Progress of one node."""
 
     path: str
     kind: Literal["array", "group", "refusal"]
@@ -23,15 +25,15 @@ class NodeStatus:
     tasks_done: int = 0
     tasks_total: int = 0
     bytes_done: int = 0
-    """Stored bytes that were read; those that are read twice count twice, here and in the total."""
+    """Stored bytes read; bytes that are read twice count twice, here and in the total."""
     bytes_total: int = 0
-    """To read in all; what was read once the node is done, and 0 for chunks that stay where they are."""
+    """Total to read; for a completed node what was read, and 0 for chunks that are not moved."""
     bytes_known: bool = True
-    """False where the total is an estimate."""
+    """False if the total is an estimate."""
     error: str | None = None
 
     def to_json(self) -> JSONObject:
-        """For machines."""
+        """JSON for machines."""
         names = (
             "path",
             "kind",
@@ -49,7 +51,7 @@ class NodeStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How far a job is; reading it disturbs nothing, not even a running job."""
+    """The status of a job; reading it does not affect a running job."""
 
     job: str
     source: str
@@ -58,34 +60,34 @@ class Status:
     in_place: bool
     nodes: tuple[NodeStatus, ...] = field(repr=False)
     created: float
-    """Seconds since 1970."""
+    """Unix time in seconds."""
     updated: float
     verified: str | None = None
-    """"sample" or "full" if a verification has passed since."""
+    """"sample" or "full" if a verification has passed since the last change."""
     activity: Activity | None = None
-    """What becomes of an incomplete job now; None for a job in another state."""
+    """Current activity of an incomplete job; None for a job in another state."""
     options: tuple[str, ...] = ()
     """As in `Outcome`."""
     undoing: bool = False
-    """Whether an `undo` has begun and not ended."""
+    """Whether an `undo` has started and not ended."""
     host: str | None = None
-    """Where the last run was started, None for a job of a version that did not write it down."""
+    """Host of the last run; None for a job of a version that did not record it."""
     process: int | None = None
-    """Number of its process there."""
+    """Process id of the last run."""
     began: float | None = None
-    """When it began, in seconds since 1970."""
+    """Start of the last run, Unix time in seconds."""
     bytes_done: int = 0
-    """Stored bytes of the source that were read, as in `nodes`."""
+    """Stored bytes of the source read, as in `nodes`."""
     bytes_total: int = 0
     bytes_known: bool = True
-    """False where the total is an estimate."""
+    """False if the total is an estimate."""
     rate: float | None = None
-    """Bytes per second of a run that moves chunks, on average since it began to."""
+    """Average bytes per second since chunks started to move."""
     seconds_left: float | None = None
-    """At this rate."""
+    """Estimated at this rate."""
 
     def to_json(self) -> JSONObject:
-        """For machines."""
+        """JSON for machines."""
         return {
             **{item.name: getattr(self, item.name) for item in fields(self) if item.name != "nodes"},
             "nodes": [node.to_json() for node in self.nodes],

@@ -1,6 +1,6 @@
-"""Numbers and names as people read them: bytes, counts, durations, shapes, node names.
+"""Formats numbers and names for people: bytes, counts, durations, shapes, node names.
 
-Bytes are counted in powers of 1000 (kB, MB, GB), as the progress bars count them.
+Byte units are powers of 1000 (kB, MB, GB), as in the progress bars.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from zarrstack.core.errors import short
 
 _UNITS: Final = ("kB", "MB", "GB", "TB", "PB", "EB")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-"""Unicode categories that steer a terminal or show nothing: controls, format characters
-(among them those that reverse text), lone surrogates, private use, line separators."""
+"""Unicode categories that control a terminal or are invisible: controls, format characters (including those
+that reverse text), lone surrogates, private use, line separators.
+"""
 
 
 def bytes_text(count: int, *, estimated: bool = False) -> str:
-    """A number of bytes in three digits, such as `1.23 MB`; `~` marks an estimate."""
+    """A number of bytes with three digits, such as `1.23 MB`; `~` marks an estimate."""
     mark = "~" if estimated else ""
     if count < 1000:
         return f"{mark}{count} B"
     value = float(count)
     for unit in _UNITS:
         value /= 1000
-        # 999.5 would be rounded to 1000 by the format below; the next unit shows 1.00 for it.
+        # The format below would round 999.5 to 1000; the next unit shows 1.00.
         if value < 999.5 or unit == _UNITS[-1]:
             break
     digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
@@ -33,7 +34,7 @@ def bytes_text(count: int, *, estimated: bool = False) -> str:
 
 
 def count_text(count: int, one: str = "", many: str | None = None) -> str:
-    """A number with thousands separators and, if asked, its noun: `1,234 arrays`."""
+    """A number with thousands separators and an optional noun: `1,234 arrays`."""
     if not one:
         return f"{count:,}"
     return f"{count:,} {one if count == 1 else many or one + 's'}"
@@ -57,22 +58,22 @@ def duration_text(seconds: float) -> str:
 
 
 def rate_text(count: int, seconds: float) -> str:
-    """Bytes per second, or "" where the time is too short to say."""
+    """Bytes per second, or "" if the time is too short."""
     return f"{bytes_text(round(count / seconds))}/s" if seconds >= 0.01 and count else ""
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """A shape such as `365x180x360`; `scalar` for none."""
+    """A shape such as `365x180x360`; `scalar` for zero dimensions."""
     return "x".join(map(str, shape)) or "scalar"
 
 
 def node_text(path: str) -> str:
-    """A node's path as it is shown: `/` is the root, `/a/b` a node below it."""
+    """A node's path for display: `/` for the root, `/a/b` for a node below it."""
     return "/" + safe(path)
 
 
 def safe(text: str) -> str:
-    r"""Text from an archive, harmless to a terminal: what is invisible is shown as `\x1b`."""
+    r"""Text from an archive, safe for a terminal: invisible characters are shown as `\x1b`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -82,12 +83,12 @@ def safe(text: str) -> str:
 
 
 def brief(text: str) -> str:
-    """As `safe`; a long text without its middle."""
+    """Like `safe`, with the middle of a long text removed."""
     return safe(short(text))
 
 
 def columns(text: str) -> int:
-    """How many columns a text takes on a terminal: wide characters take two, accents none."""
+    """Number of terminal columns of a text: wide characters take two, combining accents none."""
     if text.isascii():
         return len(text)
     return sum(_columns(char) for char in text)

@@ -1,4 +1,4 @@
-"""`verify`: a legacy archive against its Zarr v3 counterpart."""
+"""`verify`: compares a legacy archive with its Zarr v3 counterpart."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def verify(
 ) -> VerificationReport:
     """Compare a legacy archive with its Zarr v3 counterpart; see `verify_archives`.
 
-    Source and destination may be the same place (work in place). Without a destination, `source`
-    is a job, or a place that a job concerns, and the job says the rest. Without `full`, the first,
-    the last, an edge, a missing and some random chunks of every array are compared.
+    Source and destination may be the same place (in-place work). Without a destination, `source` is a job, or
+    a place that belongs to a job, and the job provides the other arguments. Without `full`, the first and the
+    last chunk, an edge chunk, a missing one and some random chunks of every array are compared.
 
-    Of a job only its recipe is believed (which changes were asked for), unless `recipe` is given, and
-    how the source was read, unless `format` and `axes` are. That it passed is noted in it, which
-    `finish` asks for. Raises UsageError if there is no archive, JobError if there is no job,
-    StorageError where listing fails; differences are in the report.
+    Only two facts are taken from a job: its recipe (the requested changes), unless `recipe` is given, and how
+    the source was read, unless `format` and `axes` are given. A pass is recorded in the job; `finish`
+    requires it. Raises UsageError if there is no archive, JobError if there is no job, StorageError if a
+    listing fails; differences are in the report.
     """
     from ..formats.describe import describe
     from ..formats.detect import detect
@@ -105,7 +105,7 @@ def verify(
     report = verify_archives(archive, first, second, full=full, recipe=recipe, progress=progress)
     if known is not None and report.ok:
         with Job.open(known.path) as opened:
-            # A sample takes nothing away from what was found equal value by value.
+            # A sample does not downgrade an earlier full verification.
             opened.note(verified="full" if full or opened.fact("verified") == "full" else "sample")
             opened.commit()
     return report
@@ -113,7 +113,7 @@ def verify(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KnownJob:
-    """What a job says about a comparison."""
+    """The facts of a job that a comparison uses."""
 
     path: Path
     source: str
@@ -130,7 +130,7 @@ class _KnownJob:
 def _known_job(
     source: Place, destination: Place | None, job: str | os.PathLike[str] | None
 ) -> _KnownJob | None:
-    """The job that made a destination, if it is found; JobError only where one was asked for."""
+    """The job that made a destination, if found; JobError only if one was requested."""
     target = source if destination is None else destination
     asked = destination is None or job is not None
     if not isinstance(target, (str, os.PathLike)):

@@ -1,7 +1,7 @@
-"""How much a job reads in all: one source for the plan, the progress display and `status`.
+"""Amount of data that a job reads: shared by the plan, the progress display and `status`.
 
-Bytes are stored bytes of the source, those that are read twice counted twice. What the plan only
-estimates is corrected by what has been read, so that nothing is ever more than whole.
+Bytes are stored bytes of the source; bytes that are read twice count twice. Estimates of the plan are
+corrected by what has been read, so progress never exceeds 100 percent.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from .ledger.rows import Totals
 from .progress import Present, Progress
 
 UnderWay: TypeAlias = Mapping[str, tuple[int, int]]
-"""(chunks, bytes) of the source that running tasks have read, by the array's path."""
+"""(chunks, bytes) of the source read by running tasks, by path of the array."""
 
 _NOTHING: Final = Totals()
 
 
 def tasks_in_all(plan: ArrayPlan) -> int:
-    """Number of tasks of an array, of both passes where it goes in two."""
+    """Number of tasks of an array, in both passes if there are two."""
     first = 0 if plan.between is None else max(len(plan.between.bounds) - 1, 0)
     return plan.tasks + first
 
 
 def bytes_in_all(plan: ArrayPlan, done: Totals = _NOTHING, *, finished: bool = False) -> int:
-    """Stored bytes that an array takes to read, given what of it is `done`.
+    """Stored bytes to read for an array, given its completed part `done`.
 
-    What was read of an array that is `finished`; else what is planned, unless that is an estimate or
-    already exceeded: then what the part that is done says about the whole.
+    For a `finished` array, what was read. Otherwise the planned number; if that is an estimate or exceeded,
+    an extrapolation from the completed part.
     """
     if finished or not plan.tasks:
         return done.bytes_in
@@ -44,15 +44,15 @@ def bytes_in_all(plan: ArrayPlan, done: Totals = _NOTHING, *, finished: bool = F
 
 
 def _by_tasks(plan: ArrayPlan) -> bool:
-    """Whether chunks are no measure of the work: not all may be there, or those of two arrays are read."""
+    """Whether chunks do not measure the work: some may be missing, or those of two arrays are read."""
     return plan.fingerprint == UNLISTED or plan.between is not None
 
 
 class Work:
-    """What a run reads in all, told to its progress display and corrected as tasks end."""
+    """The total of a run, reported to its progress display and corrected as tasks end."""
 
     def __init__(self, progress: Progress, arrays: Sequence[tuple[ArrayPlan, Totals | None]]) -> None:
-        """Plans of the arrays that are not done, each with what is recorded of it."""
+        """`arrays`: plans of the arrays that are not done, each with its recorded totals."""
         moving = [(plan, done or _NOTHING) for plan, done in arrays if plan.tasks]
         self._progress = progress
         self._plans = {plan.path: plan for plan, _ in moving}
@@ -67,19 +67,19 @@ class Work:
             progress.resume_at(sum(done.chunks for done in recorded), sum(done.bytes_in for done in recorded))
 
     def moved(self, plan: ArrayPlan, moved: Moved) -> None:
-        """A task has ended."""
+        """Add a task that has ended."""
         done = self._done[plan.path] = _plus(self._done[plan.path], moved.chunks, moved.bytes_in, tasks=1)
         self._expect(plan, bytes_in_all(plan, done))
         self._progress.advance(moved.chunks, moved.bytes_in)
 
     def finished(self, plan: ArrayPlan) -> None:
-        """An array is done: all that there was to read has been read."""
+        """Set the total of a completed array to what was read."""
         log_messages.array_done(plan.path)
         if plan.tasks:
             self._expect(plan, self._done[plan.path].bytes_in)
 
     def present(self, under_way: UnderWay) -> Present:
-        """The present with what running tasks have read, by the array's path; may be called in any thread."""
+        """The current progress with what running tasks have read, by path of the array; thread-safe."""
         total = self._all_bytes
         for path, (chunks, nbytes) in under_way.items():
             plan = self._plans[path]

@@ -1,1 +1,1 @@
-"""The checks of a job: what is compared, and the process that does it."""
+"""The checks of a job, and the process that runs them."""

@@ -1,11 +1,6 @@
-"""The checks of a job, before an array appears: in this process, or in one apart.
+"""The checks that run before an array is published.
 
-Loading zarr-python takes as long as moving half a gigabyte. A run that starts from
-nothing, as the command line does, therefore lets a process apart load it while the
-archive is still being read, and asks that process afterwards; the reader that judges the
-result then shares no memory with the code that wrote it. Where that is not possible (a
-library's caller owns the process, zarr is loaded already, other threads run, stores that
-live in this process, no `fork`), the same checks run here.
+They run in this process (`ChecksHere`) or in a separate one (`checks_for`).
 """
 
 from __future__ import annotations
@@ -26,9 +21,9 @@ if TYPE_CHECKING:
 
 VerifyLevel: TypeAlias = Literal["none", "sample", "full"]
 Items: TypeAlias = Sequence[tuple[ArrayPlan, Indexes]]
-"""Plans, and the linear indexes of the chunks their sources have, which a full check lists by itself."""
+"""Plans, each with the linear indexes of the source's chunks; a full check lists the chunks itself."""
 Found: TypeAlias = list[tuple[Problem, ...]]
-"""What is wrong with each, in the same order."""
+"""Problems of each item, in the same order."""
 
 
 class Checks(ABC):
@@ -36,27 +31,30 @@ class Checks(ABC):
 
     @abstractmethod
     def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
-        """The problems of each array; raises nothing.
+        """Problems of each array; raises nothing.
 
-        `budget`: bytes that the checks may take where all of an array is compared.
+        `budget`: memory in bytes that a full comparison may use.
         """
 
     def soon(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Callable[[], Found]:
-        """Begin where that can go on beside other work; a call gives the problems, of the oldest first."""
+        """Start the checks, in the background if possible.
+
+        The returned function gives the problems; results come in the order of the calls.
+        """
         return lambda: self(job_id, level, items, budget)
 
     def prepare_workers(self) -> None:
-        """Load what workers and checks share, before there are workers.
+        """Load the modules that workers and checks share, before any worker starts.
 
-        A package that two threads import at once is seen half-made by one of them.
+        If two threads import a package at the same time, one of them may see it partially initialized.
         """
         import numcodecs  # noqa: F401
 
     def prepare(self) -> None:  # noqa: B027 - a process apart has done so by itself
-        """Load what the checks need, while others are at work."""
+        """Load what the checks need, while workers are busy."""
 
     def close(self) -> None:  # noqa: B027
-        """No more checks will be asked for."""
+        """Release resources; no checks follow."""
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +72,7 @@ class ChecksHere(Checks):
         self._sampler: Sampler | None = None
 
     def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
-        """Documents first; chunks only of arrays whose documents are right."""
+        """Compare the documents, then the chunks of the arrays whose documents are correct."""
         return [self._check(job_id, level, plan, present, budget) for plan, present in items]
 
     def prepare(self) -> None:

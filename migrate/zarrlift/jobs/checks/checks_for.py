@@ -1,10 +1,10 @@
-"""Which checks a run has: in this process, or in one apart.
+"""Selects where the checks of a run take place: in this process or in a separate one.
 
-Loading zarr-python takes as long as moving half a gigabyte. A run that starts from nothing, as the
-command line does, therefore lets a process apart load it while the archive is still being read, and
-asks that process afterwards; the reader that judges the result then shares no memory with the code
-that wrote it. Where that is not possible (a library's caller owns the process, zarr is loaded already,
-other threads run, stores that live in this process, no `fork`), the same checks run here.
+Loading zarr-python takes as long as moving half a gigabyte. A run that starts from the command line therefore
+has a separate process load it while the archive is being read. As a further benefit, the reader that verifies
+the result shares no memory with the code that wrote it. The checks run in this process if a separate one is
+impossible: a library caller owns the process, zarr is already loaded, other threads are running, a store
+exists only in this process, or `fork` is not available.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 
 class ChecksApart(Checks):
-    """Checks in a process apart, which ends with this one."""
+    """Checks in a separate process, which ends with this one."""
 
     def __init__(self, source: LocalStorage, destination: LocalStorage, apart: Twin) -> None:
-        """`apart` answers as `ahead.new` makes it; it is closed with these."""
+        """`apart` answers as `checks_process.new` makes it, and is closed together with this object."""
         self.source = source
         self.destination = destination
         self._here: ChecksHere | None = None
         self._apart = apart
 
     def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
-        """Ask the process apart; if it died, do its work here."""
+        """Ask the separate process; if it has died, run the checks here."""
         return self.soon(job_id, level, items, budget)()
 
     def soon(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Callable[[], Found]:
-        """Ask now; the answer is waited for when it is wanted."""
+        """Send the question now and wait for the answer only when it is needed."""
         question = (job_id, level, list(items), budget)
 
         def here() -> Found:
@@ -59,19 +59,19 @@ class ChecksApart(Checks):
         return answer
 
     def prepare_workers(self) -> None:
-        """Nothing is shared with a process apart.
+        """Do nothing: no modules are shared with a separate process.
 
-        Our codecs load numcodecs by its package first (`from numcodecs import ...`), so that no
-        thread waits for another one's half of it.
+        The codecs import numcodecs by its package first (`from numcodecs import ...`), so no thread sees it
+        partially initialized.
         """
 
     def close(self) -> None:
-        """End the process apart."""
+        """End the separate process."""
         self._apart.close()
 
 
 def checks_for(source: Storage, destination: Storage, level: VerifyLevel) -> Checks:
-    """The checks of a run; apart where that saves time and can be done safely."""
+    """The checks of a run; in a separate process if that is faster and safe."""
     if level == "none" or not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
         checks_process.drop()
         return ChecksHere(source, destination)

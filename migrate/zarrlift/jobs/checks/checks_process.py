@@ -1,7 +1,7 @@
-"""The process that checks a result, begun before this one reads its command line.
+"""The process that checks a result, forked before this one parses its command line.
 
-Loading zarr-python takes as long as moving half a gigabyte, and longer than all that this project
-loads. On a machine with two cores it costs nothing where another process does it meanwhile.
+Loading zarr-python takes as long as moving half a gigabyte, and longer than loading the rest of this project.
+On a machine with two cores it is free if another process does it in the meantime.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 _COMMANDS: Final = frozenset({"migrate", "resume"})
 _WITHOUT: Final = frozenset({"-h", "--help", "none", "--verify=none"})
-"""Words by which a command checks nothing."""
+"""Arguments with which a command checks nothing."""
 
 _begun: Final[list[Twin]] = []
-"""At most one."""
+"""At most one process."""
 
 
 def wanted(words: Sequence[str]) -> bool:
-    """Whether a command line looks as if files will be written and checked.
+    """Whether a command line will probably write and check files.
 
-    A guess that costs little: what is begun and not needed is stopped.
+    A wrong guess is cheap: a process that is not needed is stopped.
     """
     return (
         bool(words) and words[0] in _COMMANDS and not any(word in _WITHOUT or "://" in word for word in words)
@@ -34,9 +34,10 @@ def wanted(words: Sequence[str]) -> bool:
 
 
 def begin() -> None:
-    """Begin, where a fork is safe.
+    """Fork the process if a fork is safe.
 
-    What both processes need, numpy first of all, is loaded before, once: neither has it sooner by itself.
+    The modules that both processes need, mainly numpy, are loaded once before the fork: neither process would
+    have them sooner by loading them itself.
     """
     try:
         from . import checks  # noqa: F401
@@ -47,34 +48,34 @@ def begin() -> None:
 
 
 def take() -> Twin | None:
-    """What was begun, if anything was; whoever takes it closes it."""
+    """The process that was begun, if any; the caller closes it."""
     return _begun.pop() if _begun else None
 
 
 def drop() -> None:
-    """Stop what was begun: nobody will ask it."""
+    """Stop the process that was begun, because it is not needed."""
     begun = take()
     if begun is not None:
         begun.kill()
 
 
 def new() -> Twin | None:
-    """A copy of this process that answers `ChecksApart`; None where there can be none."""
+    """A copy of this process that answers `ChecksApart`; None if it cannot be made."""
     if not may_fork():
         return None
     try:
         return Twin(_Answers(), first=_load)
-    except OSError:  # the same is done in this process then
+    except OSError:  # the checks run in this process instead
         return None
 
 
 def _load() -> None:
-    # Most of what modules are made of stays for good: looking for garbage among it, once while it is
-    # loaded and once in the first read, took a tenth of the time that loading takes.
+    # Most objects that modules create are permanent. Garbage collection among them, once during loading and
+    # once in the first read, took a tenth of the loading time.
     gc.disable()
     import zarr  # noqa: F401
 
-    # Loaded while nothing is asked for yet.
+    # Load before the first question arrives.
     from ...verification import sampled_chunks, zarr_python_reader  # noqa: F401
 
     zarr_python_reader.warm_up()
@@ -83,7 +84,7 @@ def _load() -> None:
 
 
 class _Answers:
-    """What the process apart does with a question: both ends, and what `Checks` is called with."""
+    """Answers questions in the separate process: two endpoints and the arguments of `Checks`."""
 
     def __init__(self) -> None:
         self._checks: ChecksHere | None = None

@@ -1,1 +1,1 @@
-"""The job file: what a job was asked for, its plan, and what is done."""
+"""The job file: the request, the plan, and the completed work."""

@@ -1,4 +1,4 @@
-"""Where the file of a job lies, and which job a place belongs to."""
+"""Locates job files, and finds the job that belongs to a path or URL."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .ledger import SUFFIX, Job
 
 _NAME_IT: Final = "The job of a copy lies beside its destination: name that, or the job file itself."
 _SQLITE: Final = b"SQLite format 3\0"
-"""How an SQLite database begins (https://www.sqlite.org/fileformat.html, 1.3.1)."""
+"""First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
 
 
 def job_path(destination: Path | None, url: str, explicit: Path | None) -> Path:
-    """Where a job's file goes: as said, else beside a local destination, else in the working directory.
+    """The path of a job's file: `explicit`, or next to a local destination, or in the working directory.
 
-    In place, the destination is the source. Places far from here often share their last name, so that
-    the name of a file in the working directory has a digest of the URL; one of an earlier version, which
-    had none, is used where it is of this destination.
+    For in-place work the destination is the source. Remote places often share their last name, so the name of
+    a file in the working directory contains a digest of the URL. A file of an earlier version, whose name has
+    no digest, is used if it belongs to this destination.
     """
     if explicit is not None:
         return Path(os.path.abspath(explicit))
@@ -45,12 +45,11 @@ def _last_name(url: str) -> str:
 
 
 def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | None = None) -> Path:
-    """The job file that `target` means: itself, or that of a destination, or that of a source.
+    """The job file for `target`, which is a job file, a destination, or a source.
 
-    Looked for beside a local place and in the working directory. A file is taken for its name
-    only where it lies beside a local target; else the job has to concern the target, since
-    places far from here often share their last name.
-    Raises JobError that says where was looked.
+    Searches next to a local target and in the working directory. A file is accepted by name alone only next
+    to a local target; elsewhere the job must concern the target, because remote places often share their last
+    name. Raises JobError with the searched locations.
     """
     if explicit is not None:
         path = Path(explicit)
@@ -69,7 +68,7 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
     if local is not None:
         beside = local.with_name(local.name + SUFFIX)
         if beside.is_file():
-            Job.open(beside, write=False).close()  # what is broken is said, not passed over
+            Job.open(beside, write=False).close()  # report a damaged file rather than skip it
             if _is_local(beside) or _concerns(beside, wanted):
                 return beside
         if local.parent not in folders:
@@ -99,7 +98,7 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
 
 
 def refuse_half_undone(job: Job) -> None:
-    """JobError where an undo was stopped: what is recorded as written may be deleted."""
+    """Raise JobError if an undo was interrupted: objects recorded as written may be deleted."""
     if job.fact("undoing") is not None:
         raise JobError(
             "this job is being taken back, and some of what it wrote may be deleted",
@@ -109,7 +108,7 @@ def refuse_half_undone(job: Job) -> None:
 
 
 def _what(path: Path) -> str:
-    """What a file is that is not a job's."""
+    """Describes a file that is not a job file."""
     from ...storage.open_errors import known_file
 
     try:
@@ -119,7 +118,7 @@ def _what(path: Path) -> str:
 
 
 def _is_database(path: Path) -> bool:
-    """Whether a file can be a job, whatever it is called: `--job` takes any name."""
+    """Whether a file may be a job file, under any name: `--job` accepts all names."""
     try:
         with path.open("rb") as file:
             return file.read(len(_SQLITE)) == _SQLITE
@@ -128,14 +127,14 @@ def _is_database(path: Path) -> bool:
 
 
 def _local(text: str) -> Path | None:
-    """The path that a target means, None for a URL of another kind."""
+    """The local path of a target; None for a URL of another scheme."""
     if text.startswith(("file://", "local://")) and "::" not in text:
         return Path(unquote(urlsplit(text).path))
     return None if is_url(text) else Path(os.path.abspath(os.path.expanduser(text)))
 
 
 def names_of(text: str) -> set[str]:
-    """What a job may call this place."""
+    """Names under which a job may refer to this place."""
     local = _local(text)
     if local is not None:
         return {str(local), os.path.realpath(local)}
@@ -143,14 +142,14 @@ def names_of(text: str) -> set[str]:
 
 
 def places_of(job: Job) -> tuple[str, ...]:
-    """Every place that a job names."""
+    """All places that a job names."""
     plan = json.loads(job.fact("plan") or "{}")
     places = (plan.get("source"), plan.get("destination"), job.fact("source_place"))
     return tuple(place for place in places if place)
 
 
 def _plan_of(file: Path) -> tuple[str, set[str]]:
-    """(destination, every place that a job names), or nothing for what is no job."""
+    """(destination, all places that a job names); empty if the file is not a job file."""
     try:
         with Job.open(file, write=False) as job:
             plan = json.loads(job.fact("plan") or "{}")

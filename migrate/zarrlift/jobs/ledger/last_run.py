@@ -1,4 +1,4 @@
-"""The last run of a job, as its ledger has it: which process, since when, and whether it ended by itself."""
+"""The last run of a job, as recorded in its ledger: its process, start time, and normal end if any."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class LastRun:
 
     owner: Owner
     began: float
-    """Seconds since 1970, as are those that follow."""
+    """Unix time in seconds, as in the following fields."""
     ended: float | None
-    """When it ended by itself, by an error or by Ctrl-C; None while it runs, or if it was killed."""
+    """Time of a normal end, an error or Ctrl-C; None while it runs, or if it was killed."""
     moving: float | None
-    """Since when chunks move; None while the source is read for its plan."""
+    """Time at which chunks started to move; None while the source is read for planning."""
     bytes_before: int = 0
-    """Bytes of the source that were recorded before it."""
+    """Bytes of the source recorded by earlier runs."""
 
 
 @contextmanager
 def noted_run(job: Job) -> Iterator[None]:
-    """A run of a job that is open for writing; the ledger says when it begins and that it has ended."""
+    """Record the beginning and the end of a run in the ledger of a job open for writing."""
     job.note(
         run_owner=json.dumps(Owner.of_this_process().to_json()),
         run_began=repr(time.time()),
@@ -44,18 +44,18 @@ def noted_run(job: Job) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(JobError):  # the disk is full: it reads as killed, which is cautious
+        with contextlib.suppress(JobError):  # the disk is full: the run appears killed, the safe reading
             job.note(run_ended=repr(time.time()))
             job.commit()
 
 
 def note_moving(job: Job, totals: Mapping[int, Totals]) -> None:
-    """Chunks move from now on; `totals` are what is recorded. Durable at the next commit."""
+    """Record that chunks start to move; `totals` sum up what is recorded. Durable at the next commit."""
     job.note(run_moving=repr(time.time()), run_bytes=str(sum(done.bytes_in for done in totals.values())))
 
 
 def last_run(job: Job) -> LastRun | None:
-    """The last run of a job; None for a job of a version that did not write it down."""
+    """The last run of a job; None for a job of a version that did not record runs."""
     owner, began = job.fact("run_owner"), job.fact("run_began")
     if owner is None or began is None:
         return None

@@ -1,10 +1,10 @@
-"""The ledger: what a job is to do and which of it is done. SQLite, one writer.
+"""The ledger: the work of a job and its completed part. SQLite, one writer.
 
-Work is done first and recorded after, so what is not recorded is done again; every step
-is safe to repeat. The file grows with tasks (about a thousand chunks each), not with chunks.
+Work is recorded after it is done. Unrecorded work is repeated, and every step is safe to repeat. The file
+grows with tasks (about a thousand chunks each), not with chunks.
 
-`synchronous` is off by default: SQLite's journal protects the file from the death of the
-process, and a power failure is what `--fsync` is for.
+`synchronous` is off by default: SQLite's journal protects the file if the process dies; use `--fsync` against
+power failures.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ class Job:
         facts: Mapping[str, str] | None = None,
         fsync: bool = False,
     ) -> Self:
-        """A new job that holds a plan; appears whole or not at all. JobError if the file exists."""
+        """Create a job from a plan; the file appears complete or not at all. JobError if it exists."""
         if os.path.lexists(path):
             raise JobError(
                 "a job file is there already", key=str(path), advice="Resume it, or undo it first."
             )
-        # Made beside and renamed: a process killed here leaves no half job behind.
+        # Created under a temporary name and renamed: a killed process leaves no partial job.
         partial = Path(partial_name(str(path)))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,7 @@ class Job:
 
     @classmethod
     def open(cls, path: Path, *, fsync: bool = False, write: bool = True) -> Self:
-        """An existing job; JobError if it is none, or if another process is running it."""
+        """Open an existing job; JobError if the file is not a job, or if another process is running it."""
         from urllib.parse import quote
 
         require_file(path)
@@ -148,9 +148,9 @@ class Job:
                 db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
             opened = cls(path, db, lock)
             if write:
-                db.execute(_SYNCED)  # which files of earlier versions have not
+                db.execute(_SYNCED)  # missing in files of earlier versions
             if write and os.path.lexists(f"{path}-journal"):
-                # A killed commit left it. SQLite removes one that it does not need once it changed a page.
+                # Left by a killed commit. SQLite removes an unneeded journal after it changes a page.
                 db.execute("BEGIN IMMEDIATE")
                 db.execute("INSERT INTO meta VALUES ('', '')")
                 db.execute("DELETE FROM meta WHERE name = ''")
@@ -170,7 +170,7 @@ class Job:
             raise JobError(message, key=str(path), found=found, advice=advice) from error
 
     def close(self) -> None:
-        """Commit and release the file. What cannot be committed any more is done again by a resume."""
+        """Commit and release the file. Work that cannot be committed is repeated on resume."""
         with contextlib.suppress(sqlite3.Error):
             if self._db.in_transaction:
                 self._db.execute("COMMIT")
@@ -185,25 +185,25 @@ class Job:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # What the job is
+    # The job
 
     @property
     def id(self) -> str:
-        """Eight hexadecimal digits that temporary names carry."""
+        """Eight hexadecimal digits, part of temporary names."""
         return str(self._meta["id"])
 
     @property
     def state(self) -> State:
-        """How far the job as a whole is."""
+        """The state of the job as a whole."""
         state: State = self._meta["state"]
         return state
 
     def fact(self, name: str) -> str | None:
-        """A note kept with the job, such as "verified"."""
+        """A note stored in the job, such as "verified"."""
         return self._meta.get(name)
 
     def note(self, **facts: str | None) -> None:
-        """Keep notes with the job; None removes one. Durable at the next commit."""
+        """Store notes in the job; None removes a note. Durable at the next commit."""
         self._begin()
         for name, value in facts.items():
             if value is None:
@@ -214,7 +214,7 @@ class Job:
                 self._do("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, as_stored(value)))
 
     def plan(self) -> Plan:
-        """The plan the job was made with."""
+        """The plan of the job."""
         try:
             data: JSONObject = {**json.loads(self._meta["plan"]), "arrays": [], "groups": [], "refusals": []}
             for kind, text in self._rows("SELECT kind, plan FROM node ORDER BY path"):
@@ -228,7 +228,7 @@ class Job:
             ) from error
 
     def swap_node(self, path: str, node: Planned) -> None:
-        """Plan a node anew: what was recorded of it is forgotten. Durable at the next commit."""
+        """Replace the plan of a node and forget its recorded work. Durable at the next commit."""
         self._begin()
         for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
             self.forget_tasks(number)
@@ -236,16 +236,16 @@ class Job:
         self._do("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", *node_rows([node]))
 
     def forget_tasks(self, node: int, numbers: Iterable[int] | None = None) -> None:
-        """Some tasks of a node, or all of them, are to be done again. Durable at the next commit."""
+        """Mark some tasks of a node, or all, as not done. Durable at the next commit."""
         self._begin()
         for number in (None,) if numbers is None else numbers:
             self._do("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", (node, number))
             self._do("DELETE FROM synced WHERE node = ? AND number = coalesce(?, number)", (node, number))
 
-    # What is done
+    # Completed work
 
     def nodes(self, kind: Kind | None = None, *, done: bool = True) -> list[NodeRow]:
-        """Every node, of one kind if that is given, sorted by path; without `done` those that are not."""
+        """All nodes, of one kind if given, sorted by path; with `done=False`, only those not done."""
         rows = self._rows(
             "SELECT id, path, kind, state, published_ns, problems FROM node"
             " WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path",
@@ -264,17 +264,17 @@ class Job:
         ]
 
     def done(self, kind: Kind) -> int:
-        """How many nodes of a kind are done."""
+        """Number of completed nodes of a kind."""
         ((count,),) = self._rows("SELECT count(*) FROM node WHERE kind = ? AND state = 'done'", (kind,))
         return int(count)
 
     def recorded(self, node: int) -> dict[int, Recorded]:
-        """The recorded tasks of a node, by number."""
+        """Recorded tasks of a node, by number."""
         rows = self._rows("SELECT number, chunks, dropped FROM task WHERE node = ?", (node,))
         return {number: Recorded(chunks, dropped) for number, chunks, dropped in rows}
 
     def record_synced(self) -> None:
-        """What is recorded has reached the disk; durable at the next commit."""
+        """Record that the recorded work has reached the disk. Durable at the next commit."""
         self._begin()
         self._do("INSERT OR IGNORE INTO synced SELECT node, number FROM task")
 
@@ -288,7 +288,7 @@ class Job:
         return found
 
     def totals(self) -> dict[int, Totals]:
-        """Sums of the recorded tasks, by node."""
+        """Sums over the recorded tasks, by node."""
         rows = self._rows(
             "SELECT node, count(*), sum(chunks), sum(bytes_in), sum(bytes_out), sum(dropped)"
             " FROM task GROUP BY node"
@@ -301,7 +301,7 @@ class Job:
     def record_task(
         self, node: int, number: int, *, chunks: int, bytes_in: int, bytes_out: int, dropped: int
     ) -> None:
-        """A task is done; durable at the next commit."""
+        """Record a completed task. Durable at the next commit."""
         self._begin()
         self._do(
             "INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)",
@@ -316,7 +316,7 @@ class Job:
         published_ns: int | None = None,
         problems: Iterable[Problem] = (),
     ) -> None:
-        """A node is published, or failed; durable at the next commit."""
+        """Record a node as published or failed. Durable at the next commit."""
         told = [problem.to_json() for problem in problems]
         self._begin()
         self._do(
@@ -325,7 +325,7 @@ class Job:
         )
 
     def record_published(self, nodes: Iterable[tuple[int, int | None]]) -> None:
-        """As `record_node` for many that are published: (node, time of its document in nanoseconds)."""
+        """Record published nodes: (node, modification time of its document in nanoseconds)."""
         self._begin()
         try:
             self._db.executemany(
@@ -336,7 +336,7 @@ class Job:
             raise _unwritable(self.path, error) from error
 
     def commit(self) -> None:
-        """Make what was recorded durable."""
+        """Make the recorded work durable."""
         if self._db.in_transaction:
             self._do("UPDATE meta SET value = ? WHERE name = 'updated'", (repr(time.time()),))
             self._do("COMMIT")
@@ -344,7 +344,7 @@ class Job:
     # Legacy documents that `finish` removed
 
     def keep_legacy(self, documents: Iterable[tuple[str, bytes]]) -> None:
-        """Keep documents before they are deleted; on disk, whatever `fsync` says, when this returns."""
+        """Store documents before they are deleted; on disk when this returns, regardless of `fsync`."""
         self.commit()
         self._do("PRAGMA synchronous=FULL")
         self._do("BEGIN")
@@ -355,7 +355,7 @@ class Job:
         self._do("COMMIT")
 
     def legacy(self) -> Iterator[tuple[str, bytes]]:
-        """(key, content) of the documents kept."""
+        """(key, content) of the stored documents."""
         yield from self._rows("SELECT key, content FROM legacy ORDER BY key")
 
     def _do(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
@@ -380,7 +380,7 @@ class Job:
 def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
     said = error.strerror if isinstance(error, OSError) else None
     if said is None and not os.access(path.parent, os.W_OK | os.X_OK):
-        said = "Permission denied"  # of which SQLite says only that it cannot open the file
+        said = "Permission denied"  # SQLite only reports that it cannot open the file
     advice = "Mend that, or say with --job where it may lie. Nothing else was written."
     return JobError("cannot create the job file", key=str(path), found=said or str(error), advice=advice)
 

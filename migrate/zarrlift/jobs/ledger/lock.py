@@ -1,4 +1,4 @@
-"""A job file before it is opened: that it is a file, and that one process has it."""
+"""Checks a job file before it is opened: it must be a regular file, used by one process."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ...storage.local.files import kind_of
 
 
 def require_file(path: Path) -> None:
-    """JobError for a pipe, a socket or a device, which SQLite would wait for."""
+    """Raise JobError for a pipe, socket or device, on which SQLite would block."""
     try:
         mode = path.stat().st_mode
-    except OSError:  # SQLite says what is wrong
+    except OSError:  # SQLite reports the error
         return
     if not stat.S_ISREG(mode):
         raise JobError("this is no job file", key=str(path), found=kind_of(mode), expected="a regular file")
 
 
 def lock_file(path: Path) -> int | None:
-    """Hold the file against other runners until this process ends; the kernel lets go by itself."""
+    """Lock the file against other runners until this process ends; the kernel releases the lock."""
     from zarrstack.system import file_locks
 
-    if not file_locks.HERE:  # SQLite's own locks still keep the ledger sound
+    if not file_locks.HERE:  # SQLite's own locks still protect the ledger
         return None
     try:
         descriptor = os.open(path, os.O_RDWR)

@@ -1,4 +1,4 @@
-"""Nodes of a plan as rows of a job, their JSON as text; what thousands of them share is encoded once."""
+"""Stores the nodes of a plan as rows with JSON text; content shared by many nodes is encoded once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENCODE: Final = json.JSONEncoder().encode
 
 
 def as_stored(text: str) -> str | bytes:
-    """A text as SQLite keeps it: names that are not UTF-8 (PEP 383) as bytes."""
+    """A text as SQLite stores it: names that are not valid UTF-8 (PEP 383) as bytes."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -27,12 +27,12 @@ def as_stored(text: str) -> str | bytes:
 
 
 def as_text(stored: str | bytes) -> str:
-    """The inverse of `as_stored`."""
+    """Inverse of `as_stored`."""
     return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
 
 
 def node_rows(nodes: Iterable[Planned]) -> Iterator[tuple[str | bytes, Kind, str, str]]:
-    """Path, kind, plan and first state of each node."""
+    """Path, kind, plan and initial state of each node."""
     text = PlanTexts()
     for node in nodes:
         kind = _KINDS[type(node)]
@@ -40,7 +40,7 @@ def node_rows(nodes: Iterable[Planned]) -> Iterator[tuple[str | bytes, Kind, str
 
 
 class PlanTexts:
-    """Encodes nodes; none of them may change meanwhile."""
+    """Encodes nodes; the nodes must not change meanwhile."""
 
     def __init__(self) -> None:
         self._seen = Seen()
@@ -49,7 +49,7 @@ class PlanTexts:
         self._head = RememberedMembers(_ENCODE)
 
     def __call__(self, node: Planned) -> str:
-        """JSON that `from_json` of the node's class takes. The order of a document's members is kept."""
+        """JSON for `from_json` of the node's class; the order of a document's members is kept."""
         if not isinstance(node, ArrayPlan) or not self._seen(node.destination):
             return _ENCODE(node.to_json())
         data = node.to_json(self._layout)
@@ -59,7 +59,7 @@ class PlanTexts:
         return f"{_ENCODE(data)[:-1]}{shared}}}"
 
     def _document(self, document: JSONObject) -> str:
-        """What a layout decides of a document is one object wherever it is the same."""
+        """JSON of a document; the part determined by the layout is one shared object, encoded once."""
         if len(document) < 2 or next(reversed(document)) != "attributes":
             return _ENCODE(document)
         head = dict(document)

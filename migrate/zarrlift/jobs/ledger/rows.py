@@ -1,4 +1,4 @@
-"""What a ledger gives: rows of it as frozen data."""
+"""Rows of a ledger as frozen data."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ NodeState: TypeAlias = Literal["pending", "failed", "done", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """One node as the ledger has it."""
+    """A node."""
 
     id: int
     path: str
     kind: Kind
     state: NodeState
     published_ns: int | None
-    """Modification time of its `zarr.json`, in the destination's own clock, in nanoseconds."""
+    """Modification time of its `zarr.json` in nanoseconds, by the destination's clock."""
     problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Sums over the recorded tasks of one node."""
+    """Sums over the recorded tasks of a node."""
 
     tasks: int = 0
     chunks: int = 0
@@ -38,9 +38,9 @@ class Totals:
 
 
 class Recorded(NamedTuple):
-    """One recorded task."""
+    """A recorded task."""
 
     chunks: int
-    """Objects of the source that were moved; 0 of a first pass."""
+    """Number of source objects moved; 0 for a first pass."""
     dropped: int
-    """Those of them that were left out as empty."""
+    """Number of those omitted as empty."""

@@ -1,4 +1,4 @@
-"""How a run is to be done, and what runs its tasks: threads, processes, or somebody else's executor."""
+"""Selects what runs the tasks of a job: threads, processes, or an executor given by the caller."""
 
 from __future__ import annotations
 
@@ -20,46 +20,47 @@ from ...transfer.worker import Worker, WorkerSpec, end_with_coordinator, move, s
 from ..checks.checks import VerifyLevel
 
 _SMALL: Final = 32 << 10
-"""Below this mean chunk size one thread is faster than two: files cost more than bytes."""
+"""Mean chunk size below which one thread is faster than two: file operations dominate."""
 _FOR_STORES: Final = 8
 _FOR_PROCESSES: Final = 4
-"""Workers where requests are waited for, as threads or processes: a task ends by waiting for its last ones,
-while others go on. Memory may be for fewer."""
+"""Number of workers, as threads or processes, if requests have latency: each task ends by waiting for its
+last requests while others continue. Memory may allow fewer.
+"""
 _WORTH_A_FORK: Final = 2000
-"""Small chunks that take several times as long as a fork, some milliseconds."""
+"""Number of small chunks that take several times as long as a fork (some milliseconds)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How to run, as opposed to what to do."""
+    """How to run a job, as opposed to what it does."""
 
     workers: int | None = None
-    """None chooses by the machine and the size of the chunks."""
+    """None selects by the machine and the chunk size."""
     processes: bool = False
     verify: VerifyLevel = "sample"
     fsync: bool = False
     hard_links: bool = False
     executor: Executor | None = None
-    """Any executor whose workers reach both ends, such as Dask's; None makes one."""
+    """Any executor whose workers can reach both ends, such as Dask's; None creates one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executing:
-    """An executor, and how tasks are handed to it."""
+    """An executor and the way to submit tasks to it."""
 
     workers: int
     submit: Callable[[Task], Future[Moved]]
     elsewhere: bool = False
     """Whether tasks run in other processes, by `move`."""
     own: Executor | None = None
-    """The executor, if it was made for this run."""
+    """The executor, if it was created for this run."""
     in_threads: bool = True
     """Whether workers may be threads of this process."""
     under_way: Callable[[], dict[str, tuple[int, int]]] = dict
-    """(chunks, bytes) that running tasks have read, by array, where that is known: of threads."""
+    """(chunks, bytes) read by running tasks, by array; known for threads only."""
 
     def result(self, future: Future[Moved]) -> Moved:
-        """What a task gave; WorkerError where that is lost with the worker."""
+        """The result of a task; WorkerError if it was lost with the worker."""
         try:
             return future.result()
         except (ZarrstackError, BrokenExecutor):
@@ -70,17 +71,17 @@ class Executing:
             raise
 
     def stop(self, running: Iterable[Future[Moved]]) -> None:
-        """Drop what has not begun; wait for the rest where the executor is ours."""
+        """Cancel tasks that have not started; wait for the others if the executor is our own."""
         if self.own is not None:
             self.own.shutdown(wait=True, cancel_futures=True)
             return
         for future in running:
-            with contextlib.suppress(Exception):  # an executor that is gone
+            with contextlib.suppress(Exception):  # the executor no longer exists
                 future.cancel()
 
 
 def workers_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, local: bool) -> int:
-    """As many as are asked for, or as are good; fewer where the memory is for fewer."""
+    """The number of workers: as requested or else a suitable number, limited by memory."""
     workers = options.workers or _good_number(arrays, options, local=local)
     needed = max((array.memory or 0 for array in arrays), default=0)
     return min(workers, workers_within(budget, needed, processes=options.processes)) if needed else workers
@@ -98,7 +99,7 @@ def _tiny(arrays: Sequence[ArrayPlan]) -> bool:
 
 
 def forks_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, local: bool) -> int:
-    """How many copies of this process are to run the tasks; 0 where that is not safe or saves nothing."""
+    """The number of forked processes to run the tasks; 0 if a fork is unsafe or saves no time."""
     if not local or options.executor is not None or options.processes or not _tiny(arrays):
         return 0
     workers = cores() if options.workers is None else options.workers
@@ -115,9 +116,9 @@ def forks_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, 
 def executing(
     options: RunOptions, worker: Worker, spec: WorkerSpec | None, workers: int, *, forks: bool = False
 ) -> Executing:
-    """What the options ask for; JobError where processes cannot reach both ends.
+    """The executor for the options; JobError if processes cannot reach both ends.
 
-    `forks`: in copies of this process, which `forks_for` says are good and safe.
+    `forks`: use copies of this process, as recommended by `forks_for`.
     """
     if isinstance(options.executor, ThreadPoolExecutor):
         mine = options.executor
@@ -155,7 +156,7 @@ def executing(
 
 
 def _copies(worker: Worker, workers: int) -> Executor | None:
-    """Copies of this process; None where the system gives none, and threads do as well."""
+    """Forked copies of this process; None if the system provides none, in which case threads are used."""
     from .fork_pool import ForkedPool
 
     try:
@@ -165,7 +166,7 @@ def _copies(worker: Worker, workers: int) -> Executor | None:
 
 
 def out_of_reach() -> JobError:
-    """Processes are asked for, and an end that only this one has."""
+    """The error if processes are requested but one end exists only in this process."""
     return JobError(
         "processes cannot reach a store that lives in this one",
         advice="Use threads, or name both ends by URL.",
@@ -173,7 +174,7 @@ def out_of_reach() -> JobError:
 
 
 def _lost(error: Exception) -> WorkerError:
-    """What an executor raised by itself, such as Dask's client whose scheduler is gone."""
+    """Wraps an error raised by an executor itself, such as Dask's client after the scheduler has died."""
     return WorkerError(
         "the workers cannot be reached any more",
         found=f"{type(error).__name__}: {error}",
@@ -182,7 +183,7 @@ def _lost(error: Exception) -> WorkerError:
 
 
 def _submit(executor: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
-    """Submit to an executor that was given; WorkerError where it takes no tasks."""
+    """Submit to an executor given by the caller; WorkerError if it accepts no tasks."""
     try:
         return executor.submit(move, *sent(spec, task))
     except BrokenExecutor:
@@ -192,7 +193,7 @@ def _submit(executor: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
 
 
 def _submit_quietly(pool: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
-    """Submit with Ctrl-C blocked: worker processes inherit that, and only the coordinator stops."""
+    """Submit with Ctrl-C blocked: worker processes inherit the mask, and only the coordinator handles it."""
     if sys.platform == "win32":
         return pool.submit(move, *sent(spec, task))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -1,4 +1,4 @@
-"""Workers that are copies of this process: for files so small that the interpreter lock is the limit."""
+"""A pool of forked processes, for files so small that the interpreter lock is the bottleneck."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .forked_process import Twin
 
 
 class ForkedPool(Executor):
-    """Runs one function in copies of this process: for work where the interpreter lock is the limit."""
+    """Runs one function in copies of this process."""
 
     def __init__(self, function: Callable[[Any], Any], workers: int, *, first: Callable[[], None]) -> None:
-        """`first` is called in each copy before all else. OSError where the system gives not one process."""
+        """`first` is called first in each copy. OSError if the system provides no process at all."""
         self._idle: queue.SimpleQueue[Twin] = queue.SimpleQueue()
         self._twins: list[Twin] = []
         for _ in range(workers):
@@ -23,7 +23,7 @@ class ForkedPool(Executor):
             except OSError:
                 if not self._twins:
                     raise
-                break  # those there are do all of it
+                break  # continue with the processes that exist
             self._idle.put(self._twins[-1])
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift-asks")
 
@@ -32,7 +32,7 @@ class ForkedPool(Executor):
         return self._threads.submit(self._ask, *args)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for what is under way, and end the processes."""
+        """Wait for running tasks and end the processes."""
         self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
         for twin in self._twins:
             twin.close()

@@ -1,8 +1,8 @@
-"""A copy of this process, made by `fork`: to load zarr-python beside the work, and to copy tiny files.
+"""A forked copy of this process, to load zarr-python in parallel and to copy tiny files.
 
-Only where the command line owns the process, and before any thread runs in it. A fork takes
-milliseconds where a new interpreter takes as long as copying ten thousand files. Little is imported
-here, since every copy has it.
+Used only if the command line owns the process, and before other threads start. A fork takes milliseconds, a
+new interpreter as long as copying ten thousand files. This module imports little, because every copy
+contains it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from concurrent.futures import BrokenExecutor
 
 _THREADS: Final = "/proc/self/task"
-"""One entry per thread of this process, whoever made it."""
+"""One entry per thread of this process, including threads started by libraries."""
 
 
 def may_fork() -> bool:
-    """Whether this process is ours and has one thread."""
-    # Elsewhere a forked process may not use what the system loaded before.
+    """Whether the command line owns this process and it has a single thread."""
+    # On other systems, a forked process may not use system libraries loaded before the fork.
     if not process.ours or sys.platform != "linux" or threading.active_count() != 1:
         return False
     try:
@@ -38,7 +38,7 @@ def may_fork() -> bool:
 
 
 class Twin:
-    """A process that is a copy of this one and answers questions; it ends when this one does."""
+    """A copy of this process that answers questions and ends with it."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class Twin:
         first: Callable[[], None] = lambda: None,
         beside: Sequence[Twin] = (),
     ) -> None:
-        """`first` is called in the copy before all else; `beside` are the twins made before it.
+        """`first` is called first in the copy; `beside` are the twins made before it.
 
-        OSError where the system gives no process or no descriptors: somebody else has them, or a limit.
+        Raises OSError if no process or descriptor is available.
         """
         asked, asking = os.pipe()
         try:
@@ -61,8 +61,8 @@ class Twin:
         try:
             self._process = _fork()
             if self._process == 0:
-                # Only this thread lives on here. Nothing of the parent's is flushed or closed; but another
-                # copy's pipe must not stay open because this one has its end too.
+                # Only this thread continues here. Buffers and files of the parent are not touched, but this
+                # copy must not hold the pipe of another copy open.
                 try:
                     _close(asking, answered, *(end for twin in beside for end in twin.ends()))
                     _leave_signals(before)
@@ -79,16 +79,16 @@ class Twin:
         self._answered = os.fdopen(answered, "rb")
 
     def ends(self) -> tuple[int, int]:
-        """The descriptors of this side."""
+        """The file descriptors of this side."""
         return self._asking.fileno(), self._answered.fileno()
 
     def __call__(self, question: Any) -> Any:
-        """The answer, or the error that came instead; BrokenExecutor if the copy has died."""
+        """The answer, or the error raised instead; BrokenExecutor if the copy has died."""
         self.ask(question)
         return self.answer()
 
     def ask(self, question: Any) -> None:
-        """Ask without waiting; BrokenExecutor."""
+        """Ask without waiting; BrokenExecutor if the copy has died."""
         try:
             pickle.dump(question, self._asking, pickle.HIGHEST_PROTOCOL)
             self._asking.flush()
@@ -96,7 +96,7 @@ class Twin:
             raise _died() from None
 
     def answer(self) -> Any:
-        """The answer to the first question that has had none; raises as a call does."""
+        """The answer to the oldest unanswered question; raises as `__call__` does."""
         try:
             error, result = pickle.load(self._answered)  # noqa: S301 - our own process wrote it
         except (OSError, EOFError, pickle.UnpicklingError):
@@ -106,11 +106,11 @@ class Twin:
         return result
 
     def close(self) -> None:
-        """The end of its input ends the process."""
+        """End the process by closing its input."""
         for pipe in (self._asking, self._answered):
             try:
                 pipe.close()
-            except OSError:  # it died before it was told to
+            except OSError:  # already dead
                 continue
         try:
             os.waitpid(self._process, 0)
@@ -118,17 +118,17 @@ class Twin:
             return
 
     def kill(self) -> None:
-        """End the process whatever it does."""
+        """Kill the process at once."""
         with suppress(ProcessLookupError):
             _end(self._process)
         self.close()
 
 
 def _hold_signals() -> set[Any]:
-    """Let Ctrl-C wait, and give what waited before.
+    """Block Ctrl-C; returns the previous mask.
 
-    What other modules do around a fork runs between two signals as well; raised in there, an interrupt
-    is printed and forgotten, and raised in the copy, it would end what the parent is.
+    Fork hooks of other modules run between the two signal calls as well: an interrupt raised in them would be
+    printed and lost, and in the copy it would run the parent's cleanup.
     """
     if sys.platform == "win32":  # see `may_fork`
         return set()
@@ -141,7 +141,10 @@ def _release_signals(before: set[Any]) -> None:
 
 
 def _leave_signals(before: set[Any]) -> None:
-    """In the copy: Ctrl-C reaches the whole group, and the parent decides when the work ends."""
+    """Keep Ctrl-C blocked in the copy.
+
+    It reaches the whole process group, and the parent decides when the work stops.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _release_signals(before)
@@ -175,7 +178,7 @@ def _serve(
     questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def listen() -> None:
-        """End with the parent, at once: whoever resumes its job must not find anyone writing beside."""
+        """End at once when the parent ends: a process that resumes its job must not meet another writer."""
         try:
             while True:
                 questions.put(pickle.load(asked))  # noqa: S301 - our own process wrote it

@@ -1,4 +1,4 @@
-"""Whose process this is, and what may be done to it if it is ours."""
+"""Process-wide tuning, applied only if the command line owns the process."""
 
 from __future__ import annotations
 
@@ -9,59 +9,60 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 ours = False
-"""True only where the command line owns the whole process, so that it may fork. A library never may."""
+"""True only if the command line owns the process and may therefore fork. A library never may."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's `mallopt` (malloc.h)."""
 _KEPT = 256 << 20
 _MOST = 32 << 20
-"""Bytes: what may lie free at the end of a heap, and from which size on memory is a mapping of its own (glibc
-takes no more)."""
+"""Bytes that may stay free at the end of a heap, and minimum size of a separate mapping (the maximum that
+glibc accepts).
+"""
 
 
 _USUAL = gc.get_threshold()
 _WHILE_LOADING = 200_000
-"""Objects that are made before the garbage collector looks, four times as many as a command loads: modules
-leave hardly any garbage, and looking once took a fifteenth of the time that loading takes."""
+"""Number of objects allocated before the first garbage collection, four times as many as a command loads:
+modules leave hardly any garbage, and one collection took a fifteenth of the loading time.
+"""
 
 
 def before_loading() -> None:
-    """What is set where the process is ours, before anything is loaded."""
-    # numpy's threads for linear algebra, which nothing here uses, take time to start and forbid a fork.
+    """Configure the process before anything is loaded."""
+    # numpy's linear algebra threads are not used here, take time to start and prevent a fork.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     gc.set_threshold(_WHILE_LOADING)
 
 
 def keep_modules() -> None:
-    """Let the garbage collector pass over what is loaded: it stays for good, and is most of what there is."""
+    """Exclude loaded modules from garbage collection: they are permanent, and most of all objects."""
     if ours:
         gc.freeze()
         gc.set_threshold(*_USUAL)
 
 
 def keep_freed_memory() -> None:
-    """Let chunks reuse the memory of chunks before them.
+    """Let chunks reuse freed memory.
 
-    glibc gives what is freed at the end of a heap back to the system, and takes it again for the next
-    chunk; the page faults made gzip to zstd of 512 KB chunks a tenth slower. What is in use at most, and with
-    it the peak, stays the same.
+    glibc returns memory freed at the end of a heap to the system and requests it again for the next chunk;
+    the page faults slowed down gzip to zstd of 512 KB chunks by a tenth. Peak memory is unchanged.
     """
     if not ours or sys.platform != "linux":
         return
-    import ctypes  # numpy has loaded it
+    import ctypes  # already loaded by numpy
 
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    if set_option is not None:  # musl has none
+    if set_option is not None:  # absent in musl
         set_option(_TRIM_THRESHOLD, _KEPT)
         set_option(_MMAP_THRESHOLD, _MOST)
 
 
 @contextmanager
 def made_to_last() -> Iterator[None]:
-    """Make many small objects that live as long as the process, without looking for garbage among them.
+    """Create many small, permanent objects without garbage collection.
 
-    A description and a plan are trees. To go through all that there is of them again and again took a
-    tenth of the time of 2,000 arrays; what is counted as it is dropped goes all the same.
+    A description and a plan are trees; repeated collections took a tenth of the time of 2,000 arrays.
+    Reference counting still frees objects.
     """
     if not ours or not gc.isenabled():
         yield

@@ -1,1 +1,1 @@
-"""Going on with a job: the same job or another, what is lost, what has moved."""
+"""Resuming a job: checks of identity, lost work, changed sources, moved places."""

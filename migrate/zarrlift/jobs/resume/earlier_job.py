@@ -1,4 +1,4 @@
-"""The job that a migration finds on record where its own would be: the same one, or another."""
+"""Handles a job file that exists where a migration would create its own."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .relocate import follow, has_moved
 def continues_earlier(
     path: Path, ends: Ends, recipe: Recipe, reading: ReadOptions, *, overwrite: bool
 ) -> bool:
-    """Whether the job file that is there is this very migration; JobError if it is another one.
+    """Whether the existing job file belongs to this migration; JobError if it belongs to another one.
 
-    A job that was undone, or whose result is to be overwritten, makes room.
+    A job that was undone, or whose result is to be overwritten, is removed.
     """
     with Job.open(path) as job:
         made = job.plan()

@@ -1,7 +1,7 @@
-"""What is recorded as written and is not there any more: those tasks are done again.
+"""Finds recorded tasks whose output is missing, which are then repeated.
 
-One listing of names and sizes of each array that a resume goes on with. That a file holds what was written
-to it, it cannot tell.
+Needs one listing of names and sizes for each array that a resume continues. It does not detect wrong file
+contents.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ..ledger.rows import Recorded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The objects that the tasks of one pass write, and which task writes each."""
+    """The objects written by the tasks of one pass, with the task that writes each."""
 
     layout: Layout
     indexes: Indexes
-    """Linear indexes of objects of the layout, ascending; at most those that are written."""
+    """Linear indexes of the layout's objects, ascending; an upper bound of what is written."""
     numbers: Indexes
-    """Number of the task of each."""
+    """Task number of each object."""
 
     @classmethod
     def of(
@@ -42,7 +42,7 @@ class Written:
         *,
         first_pass: bool = False,
     ) -> Written:
-        """`bounds` and `block_shape` are those of the pass, as a plan has them."""
+        """`bounds` and `block_shape` are those of the pass in the plan."""
         units = indexes
         if block_shape is not None and layout.shape:
             blocks, shape = Grid(layout.shape, block_shape), np.array(layout.object_shape)
@@ -53,7 +53,7 @@ class Written:
     def whole(
         self, there: Inventory, sizes: Indexes | None = None
     ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether each object is there, with something in it, or with these `sizes` where they are known."""
+        """Whether each object exists and is not empty, or has its size in `sizes` if given."""
         if not len(there.indexes):
             return np.zeros(len(self.indexes), dtype=bool)
         at = np.minimum(np.searchsorted(there.indexes, self.indexes), len(there.indexes) - 1)
@@ -64,7 +64,7 @@ class Written:
 
 
 def written(plan: ArrayPlan, inventory: Inventory, source: Storage) -> Written:
-    """What the only pass of an array writes, or the second of two; StorageError, ChunkError."""
+    """The output of an array's only or second pass; StorageError, ChunkError."""
     layout = plan.destination
     if plan.move.block_shape is None:
         return Written.of(layout, inventory.indexes, plan.bounds, None)
@@ -83,16 +83,16 @@ def lost_tasks(
     destination: Storage,
     recorded: Mapping[int, Recorded],
 ) -> set[int]:
-    """Numbers of recorded tasks of which something is gone or empty; `inventory` is the source's.
+    """Numbers of recorded tasks with missing or empty output; `inventory` is the source's.
 
-    Where objects may have been left out as empty, a task counts as lost if it cannot be told which.
-    StorageError, ChunkError.
+    If objects may have been omitted as empty, a task counts as lost unless the missing ones are known to be
+    such objects. StorageError, ChunkError.
     """
     if not recorded or not destination.can_list:
         return set()
     lost = _lost(plan, inventory, source, destination, recorded)
     if plan.between is None or {number for number in recorded if number >= 0} - lost == {*range(plan.tasks)}:
-        return lost  # what lies between two passes is gone when both are done
+        return lost  # intermediate data of two passes is deleted when both are done
     layout = plan.between.layout
     indexes = touched(inventory.indexes, plan.source.objects, layout.objects)
     first = Written.of(layout, indexes, plan.between.bounds, plan.between.block_shape, first_pass=True)
@@ -116,6 +116,6 @@ def _lost(
     whole = all_of.whole(there, inventory.sizes if same else None)
     if plan.move.block_shape is not None:
         return done.keys() & set(all_of.numbers[~whole].tolist())
-    # Each object is one of the source's, so that the ledger's counts say how many there must be.
+    # Each object corresponds to one of the source, so the ledger's counts give the expected number.
     count = np.bincount(all_of.numbers[whole], minlength=plan.tasks)
     return {number for number, task in done.items() if count[number] != task.chunks - task.dropped}

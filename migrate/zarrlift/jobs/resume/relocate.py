@@ -1,8 +1,8 @@
-"""A job whose source or destination is at another place than when it began.
+"""Continues a job whose source or destination has moved since it began.
 
-The places that a job names are never changed on a guess: `resume` is told the new ones, or `migrate` is
-called with them once the old ones are gone. The destination then has to hold what the job has published;
-that is how it is recognised, since nothing in it bears the job's name.
+The places of a job are never changed on a guess: `resume` is given the new ones, or `migrate` is called with
+them after the old ones are gone. A destination is recognized by the documents that the job has published,
+because it contains no name of the job.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from .lost_tasks import lost_tasks
 from .replan import unchanged
 
 _BATCH: Final = 500
-"""Documents that are compared at a time."""
+"""Number of documents compared at a time."""
 
 
 def refuse_other_place(target: str | os.PathLike[str], job: Job) -> None:
-    """JobError where the place that a command was given is not one that the job names.
+    """Raise JobError if the place given to a command is not one of the job's.
 
-    It has the job file beside it: someone moved both, or renamed what it is beside.
+    This happens if the place and the job file next to it were moved or renamed.
     """
     text = os.fspath(target)
     if os.path.isfile(text) or names_of(text) & {
@@ -59,9 +59,9 @@ def refuse_other_place(target: str | os.PathLike[str], job: Job) -> None:
 
 
 def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
-    """JobError where the job has written something, and none of it is there."""
+    """Raise JobError if the job has written objects and none of them exists."""
     if job.fact("undoing") is not None:
-        return  # what is gone may have been removed by the undo that was stopped
+        return  # missing objects may have been removed by the interrupted undo
     done = [join(row.path, "zarr.json") for row in _done(job)]
     if done:
         found = any(content is not None for keys in _batches(done) for content in destination.find_many(keys))
@@ -78,7 +78,7 @@ def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
 
 
 def follow(job: Job, ends: Ends) -> None:
-    """Let a job that is open for writing go on at other places; JobError where that is not its work."""
+    """Continue a job open for writing at other places; JobError if their content is not the job's."""
     header = json.loads(job.fact("plan") or "{}")
     if (header["source"], header["destination"]) == (ends.source.url, ends.destination.url):
         return
@@ -92,10 +92,10 @@ def follow(job: Job, ends: Ends) -> None:
 
 
 def has_moved(job: Job, made: Plan, ends: Ends) -> bool:
-    """Whether the places that `migrate` was called with are those of this job, by new names.
+    """Whether the places given to `migrate` are those of this job under new names.
 
-    Those by the old names are gone, the destination holds what the job wrote, and what that was made of is
-    unchanged.
+    The old places must be gone, the destination must contain what the job wrote, and the source of that must
+    be unchanged.
     """
     if made.in_place != ends.in_place or job.state == "undone":
         return False
@@ -112,7 +112,7 @@ def has_moved(job: Job, made: Plan, ends: Ends) -> bool:
 
 
 def _require_own(job: Job, plan: Plan, ends: Ends) -> None:
-    """JobError unless the destination is as the job left it, as far as documents tell."""
+    """Raise JobError unless the documents at the destination are as the job left them."""
     destination = ends.destination
     documents = {node.path: node.document for node in plan.published}
     done = [row.path for row in _done(job)]
@@ -142,9 +142,9 @@ def _require_own(job: Job, plan: Plan, ends: Ends) -> None:
 
 
 def _require_chunks(job: Job, plan: Plan, ends: Ends) -> None:
-    """JobError where a copy was cut short: an array that is done is not looked at again by a resume.
+    """Raise JobError for an incomplete copy, because a resume does not check completed arrays again.
 
-    Which chunks there have to be is known from the source, where that is unchanged.
+    The expected chunks are derived from the source if it is unchanged.
     """
     done = {row.path: row.id for row in _done(job)}
     below = names_below(node.path for node in plan.nodes)
@@ -178,7 +178,7 @@ def _not_own(job: Job, ends: Ends, key: str, found: str) -> JobError:
 
 
 def _take_times(job: Job, destination: LocalStorage) -> None:
-    """A copy may have times of its own: what is there now counts as written by the job."""
+    """Record the current timestamps as the job's, because a copy may have new ones."""
     changed = []
     for row in _done(job):
         try:

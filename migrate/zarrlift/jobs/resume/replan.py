@@ -1,4 +1,4 @@
-"""On resume: the plan as it was and the source as it is now, made into the plan to go on with."""
+"""Merges the stored plan with a plan of the current source, for a resume."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from ..source_check import source_changed
 
 
 def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destination: Storage) -> Plan:
-    """The plan to go on with: what is done stays, what failed is planned anew.
+    """The plan to continue with: completed work is kept, failed nodes are planned again.
 
-    A source that changed under recorded work is named, and the node is left alone.
+    If a source changed after part of its work was recorded, the change is reported and the node is left as it
+    is.
     """
     known = {node.path: node for node in old.nodes}
     found = {node.path: node for node in fresh.nodes}
@@ -59,7 +60,7 @@ def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destinatio
 
 
 def unchanged(job: Job, old: Plan, fresh: Plan) -> bool:
-    """Whether the source of all that is done, in whole or in part, is what it was then."""
+    """Whether the source of all completed or partial work is unchanged."""
     found = {node.path: node for node in fresh.nodes}
     totals = job.totals()
     rows = job.nodes()
@@ -70,9 +71,9 @@ def unchanged(job: Job, old: Plan, fresh: Plan) -> bool:
 
 
 def _was_hidden(path: str, known: Mapping[str, Planned], found: Mapping[str, Planned]) -> bool:
-    """Whether a node could not be seen before: one above it was refused, and is not any more.
+    """Whether a node was hidden until now because a node above it was refused.
 
-    A directory that could not be listed, or a link that led nowhere, hides all that is below it.
+    A directory that cannot be listed, or a broken link, hides everything below it.
     """
     while path:
         path = path.rpartition("/")[0]
@@ -94,9 +95,9 @@ def _same(before: Planned, now: Planned) -> bool:
 
 
 def _drop_stale(now: ArrayPlan, inventories: Inventories, destination: Storage) -> None:
-    """Delete destination objects, left by earlier work, that would not be written again.
+    """Delete destination objects of earlier work that would not be written again.
 
-    Which they are is known beforehand only where each comes from the source's object of the same place.
+    They are known in advance only if each object is made from the source object at the same grid position.
     """
     if now.route.name == "stay":
         return

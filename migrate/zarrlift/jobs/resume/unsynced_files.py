@@ -1,7 +1,7 @@
-"""What a crash of the system may have taken: records of writing that had not reached the disk.
+"""Repairs the effects of a system crash: recorded work that had not reached the disk.
 
-A file that was written and renamed may be empty, full of zeros or gone after a loss of power, unless the
-system was told to write it out (`--fsync`, or the sync that a long run makes now and then).
+After a power failure, a file that was written and renamed may be empty, filled with zeros or missing, unless
+it was flushed (by `--fsync`, or by the periodic sync of a long run).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from .lost_tasks import written
 
 
 def may_be_lost(job: Job) -> bool:
-    """Whether the system that wrote what is recorded has ended since, or is not known."""
+    """Whether the system on which the work was recorded has restarted since, or is unknown."""
     last = last_run(job)
     here = boot_id()
     return last is None or not here or last.owner.boot != here
 
 
 def find_torn_documents(job: Job, destination: Storage) -> None:
-    """Nodes whose `zarr.json` is gone, or no JSON, are to be published again; StorageError."""
+    """Mark nodes whose `zarr.json` is missing or invalid JSON as not published; StorageError."""
     for row in job.nodes():
         if row.kind == "refusal" or row.state != "done":
             continue
@@ -51,9 +51,9 @@ def find_torn_documents(job: Job, destination: Storage) -> None:
 def compare_unsynced(
     job: Job, plan: Plan, source: Storage, destination: Storage, inventories: Inventories
 ) -> None:
-    """Hold what had not reached the disk against the source: what is wrong is to be done again.
+    """Compare work that had not reached the disk with the source, and mark wrong tasks as not done.
 
-    Arrays that are visible lose their `zarr.json` first. StorageError.
+    The `zarr.json` of visible arrays is removed first. StorageError.
     """
     plans = {array.path: array for array in plan.arrays}
     unsynced = job.unsynced()
@@ -64,7 +64,7 @@ def compare_unsynced(
             continue
         wrong = _wrong_tasks(array, source, destination, inventories, numbers)
         if wrong is None:
-            continue  # the source changed, which is told of
+            continue  # the source changed, which is reported elsewhere
         if wrong and row.state == "done":
             _take_down(job, plan, destination, row.path)
             job.record_node(row.id, "pending")
@@ -80,14 +80,14 @@ def _wrong_tasks(
     inventories: Inventories,
     numbers: set[int],
 ) -> set[int] | None:
-    """The tasks whose values are not the source's; None where there is no such source any more."""
-    from ...verification.every_chunk import both_sides  # what compares takes long to load
+    """The tasks with wrong values; None if the source no longer exists in that state."""
+    from ...verification.every_chunk import both_sides  # slow to load
 
     inventory = inventories.get(plan.path) or take_inventory(source, plan.path, plan.source)
     if inventory.fingerprint != plan.fingerprint:
         return None
     if plan.between is not None:
-        return numbers  # nothing says what lies between two passes
+        return numbers  # intermediate data of two passes cannot be compared
     try:
         objects = written(plan, inventory, source)
         values = both_sides(plan, source, destination)
@@ -105,7 +105,7 @@ def _wrong_tasks(
 
 
 def _take_down(job: Job, plan: Plan, destination: Storage, path: str) -> None:
-    """Let an array, and consolidated metadata that names it, be seen no more until it is right."""
+    """Hide an array, also from consolidated metadata, until it is correct."""
     destination.delete(join(path, "zarr.json"))
     for row in job.nodes("group"):
         if row.path == "" and row.state == "done" and plan.consolidate:
