@@ -130,8 +130,7 @@ def settle_aside(job: Job, destination: Storage) -> None:
 
 
 def not_yet_aside(job: Job, destination: Storage) -> bool:
-    """Whether a job was stopped before it renamed the old tree; nothing at the destination is then the job's.
-    """
+    """Whether a job was stopped before it renamed the old tree, so the destination has nothing of the job."""
     if job.fact("overwrite") is None or job.fact("set_aside") is not None:
         return False
     return not isinstance(destination, LocalStorage) or not os.path.lexists(_name(job, destination))

@@ -1,1 +1,1 @@
-"""What people and machines are shown: text, tables, JSON."""
+"""Output for people and machines: text, tables, JSON."""

@@ -1,4 +1,4 @@
-"""What `zarrlift inspect` shows: the tree of an archive, what was found wrong, and a summary."""
+"""The output of `zarrlift inspect`: the tree of an archive, its problems, and a summary."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from .page import Page
 
 _NODES: Final = 200
-"""Rows of the tree before the rest is only counted; about what a terminal scrolls back easily."""
+"""Maximum number of tree rows; further nodes are only counted."""
 _FILL: Final = 24
-"""Characters of a fill value; structs have long ones in base64."""
+"""Maximum number of characters of a fill value; those of structs are long base64 texts."""
 _COLUMNS: Final = (
     Column(title="node"),
     Column(title="kind"),
@@ -54,7 +54,7 @@ def lines(archive: Archive, page: Page) -> Iterator[str]:
 
 
 def convention_lines(seen: Iterable[SeenConvention], page: Page) -> Iterator[str]:
-    """One line that names what applications laid on top; none where nothing was seen."""
+    """One line with the names of recognized conventions; none if there are none."""
     text = "; ".join(f"{item.name} ({safe(item.summary)})" for item in seen)
     if text:
         yield from page.paragraph(f"conventions: {text}", indent=2, hang=4)
@@ -82,7 +82,7 @@ def _row(node: Node) -> tuple[str, ...]:
 
 
 def _shards(layout: Layout) -> str:
-    """How large the shards are that the chunks lie in, if they do."""
+    """Size of the shards that contain the chunks, if any."""
     if not isinstance(layout.frame, Shards):
         return ""
     return f" in shards of {shape_text(layout.object_shape)}" if layout.shape else " in a shard"

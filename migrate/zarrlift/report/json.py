@@ -1,8 +1,8 @@
-"""The JSON documents of the command line; member names are stable.
+"""JSON output of the commands; member names are stable.
 
-Every command given `--json` prints exactly one document on standard output:
-`{"zarrlift": version, "command", "exit_code", "result" | "error"}`. `result` is the object
-that the Python function of the same name returns; `error` is one problem.
+Every command with `--json` prints exactly one document to standard output: `{"zarrlift": version, "command",
+"exit_code", "result" | "error"}`. `result` is the object returned by the Python function of the same name;
+`error` is one problem.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def archive_json(archive: Archive) -> JSONObject:
-    """An archive: its nodes with what was found at each, in v3 terms."""
+    """An archive: its nodes and their properties in v3 terms."""
     return {
         "url": archive.url,
         "format": archive.format,
@@ -50,7 +50,7 @@ def _node(node: Node) -> JSONObject:
 
 
 def plan_json(plan: Plan) -> JSONObject:
-    """A plan, without loss, and its totals; bytes in and out are estimates unless known."""
+    """A plan, complete, with totals; bytes in and out are estimates unless known."""
     moving = [array for array in plan.arrays if array.route.name != "stay"]
     return {
         **plan.to_json(),

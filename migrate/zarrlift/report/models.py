@@ -1,4 +1,4 @@
-"""What the commands of `zarrlift model` show: violations, differences, what was made."""
+"""The output of the `zarrlift model` commands: violations, differences, created nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def validation_lines(rows: Sequence[tuple[str, Sequence[Problem]]], model: str, page: Page) -> Iterator[str]:
-    """Every violation of every archive, each on its line; then how many archives are as required."""
+    """All violations of all archives, one per line; then the number of conforming archives."""
     for place, problems in rows:
         if not problems:
             yield f"{safe(place)}: {page.paint('as required', 'good')}"
@@ -29,13 +29,13 @@ def validation_lines(rows: Sequence[tuple[str, Sequence[Problem]]], model: str, 
 
 
 def problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
-    """One line each, unbroken, that can be searched for."""
+    """One unbroken, searchable line per problem."""
     for problem in problems:
         yield f"  {safe(str(problem))}"
 
 
 def difference_lines(found: Sequence[Difference], page: Page) -> Iterator[str]:
-    """Every difference on its line, then how many there are."""
+    """All differences, one per line, then their number."""
     tones = {"added": "good", "missing": "bad", "changed": "warning"}
     marks = {"added": "+", "missing": "-", "changed": "~"}
     for difference in found:
@@ -50,7 +50,7 @@ def difference_lines(found: Sequence[Difference], page: Page) -> Iterator[str]:
 
 
 def created_lines(created: Created, page: Page) -> Iterator[str]:
-    """What was made, and what was read leniently."""
+    """The created nodes, and lenient readings."""
     what = f"{count_text(created.groups, 'group')} and {count_text(created.arrays, 'array')}"
     yield from page.paragraph(f"Made {safe(created.url)}: {what}, no chunks.", hang=2)
     yield from problem_lines(created.problems)

@@ -1,4 +1,4 @@
-"""What is shown after work: of `migrate`, `resume`, `finish`, `undo` and `verify`."""
+"""The output of `migrate`, `resume`, `finish`, `undo` and `verify`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 _BRIEFLY: Final = 10
-"""How many problems are said in a line each."""
+"""Maximum number of problems printed as one line each."""
 
 
 def lines(outcome: Outcome, page: Page) -> Iterator[str]:
-    """What a call did, what its result is worth, and what comes next; `problem_lines` are for elsewhere."""
+    """The result of a call, caveats, and the next step; `problem_lines` are printed separately."""
     yield from _head(outcome, page)
     yield from _notes(outcome, page)
     yield from _advice(outcome, page)
 
 
 def whole(outcome: Outcome, page: Page) -> Iterator[str]:
-    """The report and the problems, in one place."""
+    """The report and the problems together."""
     yield from _head(outcome, page)
     yield from problem_lines(outcome, page)
     yield from _notes(outcome, page)
@@ -38,14 +38,14 @@ def whole(outcome: Outcome, page: Page) -> Iterator[str]:
 
 
 def problem_lines(outcome: Outcome, page: Page) -> Iterator[str]:
-    """What was refused before the work, and what failed in it."""
+    """Refusals made before the work, and failures during it."""
     refused, failed = _wrong(outcome)
     yield from report_problems.lines(refused, page, refusal="refused")
     yield from report_problems.lines(failed, page, refusal="failed")
 
 
 def brief_lines(outcome: Outcome) -> Iterator[str]:
-    """How the call ended and the first problems, in a line each; nothing where all went well."""
+    """The outcome and the first problems, one line each; empty on success."""
     if outcome.ok:
         return
     yield _headline(outcome)
@@ -80,7 +80,7 @@ def _wrong(outcome: Outcome) -> tuple[list[Problem], list[Problem]]:
 
 
 def _notes(outcome: Outcome, page: Page) -> Iterator[str]:
-    """Notes of the call, and the plan's warnings: they change what the result is worth."""
+    """Notes of the call and warnings of the plan, which qualify the result."""
     said = [problem for problem in outcome.problems if problem.severity != "refusal"]
     warnings = [problem for problem in _planned(outcome) if problem.severity == "warning"]
     yield from report_problems.lines(dict.fromkeys((*said, *warnings)), page)
@@ -139,11 +139,11 @@ def _rate(outcome: Outcome) -> str:
 
 
 def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What may come next: text, and the words of a command."""
+    """Possible next steps: text and command line arguments."""
     plan = outcome.plan
     if outcome.state == "incomplete":
         if any(problem.kind == "changed" for problem in outcome.problems):
-            yield "Nothing was removed.", ()  # `finish` met what a job cannot vouch for
+            yield "Nothing was removed.", ()  # `finish` found objects that the job cannot account for
             return
         if plan is not None and plan.in_place and not outcome.groups_done:
             yield "No group document was written, so the archive reads as before.", ()
@@ -157,7 +157,7 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def verification_brief(report: VerificationReport) -> Iterator[str]:
-    """That the two sides differ, in a line; nothing where they do not."""
+    """One line if the two sides differ; empty if they do not."""
     if not report.ok:
         yield _differences(report)
 
@@ -169,7 +169,7 @@ def _differences(report: VerificationReport) -> str:
 
 
 def verification_lines(report: VerificationReport, page: Page) -> Iterator[str]:
-    """Whether the two sides say the same, and what was looked at."""
+    """The result and the extent of a comparison."""
     looked = ", ".join(
         f"{bytes_text(count)} of values" if name == "bytes" else count_text(count, name.removesuffix("s"))
         for name, count in report.counts.items()

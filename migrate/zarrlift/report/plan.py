@@ -1,4 +1,4 @@
-"""What `zarrlift plan` shows: what every array is, what it will be, and what that costs."""
+"""The output of `zarrlift plan`: each array before and after, and the cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .page import Page
 
 _ROWS: Final = 12
-"""Arrays that a group lists one by one; more are put together by shape and data type."""
+"""Maximum number of arrays listed individually in a group; more are combined by shape and data type."""
 _MEANING: Final = {
     "stay": "metadata only; the chunks stay as and where they are",
     "relink": "chunks copied as they are",
@@ -58,7 +58,7 @@ def lines(plan: Plan, page: Page) -> Iterator[str]:
 
 
 def totals(plan: Plan) -> str:
-    """One sentence: arrays, groups, objects, bytes in and out, and the space there is for them."""
+    """One sentence: arrays, groups, objects, bytes in and out, and the available space."""
     moving = [array for array in plan.arrays if array.route.name != "stay"]
     objects = sum(array.objects_out for array in moving) + len(plan.arrays) + len(plan.groups)
     known = all(array.bytes_in_known for array in moving)
@@ -77,7 +77,7 @@ def totals(plan: Plan) -> str:
 
 
 def _groups(arrays: Sequence[ArrayPlan]) -> list[list[ArrayPlan]]:
-    """Arrays to which the same happens, in the order in which they first appear."""
+    """Arrays with the same conversion, in the order of first appearance."""
     groups: dict[tuple[str, ...], list[ArrayPlan]] = {}
     for array in arrays:
         key = (
@@ -113,7 +113,7 @@ def _group(group: list[ArrayPlan], page: Page) -> Iterator[str]:
 
 
 def _shards(array: ArrayPlan) -> Iterator[tuple[str, str]]:
-    """What is said of shards, where either side has them."""
+    """The shards of either side, if any."""
     frames = (array.source.frame, array.destination.frame)
     if any(isinstance(frame, Shards) for frame in frames):
         before, after = (str(frame) if isinstance(frame, Shards) else "none" for frame in frames)
@@ -121,7 +121,7 @@ def _shards(array: ArrayPlan) -> Iterator[tuple[str, str]]:
 
 
 def _cost(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
-    """What it takes where objects are not those of the source."""
+    """The cost of changing the number or grid of objects."""
     needed = [array.memory for array in group if array.memory is not None]
     again = max(array.times_read for array in group)
     if again > 1:
@@ -149,7 +149,7 @@ def _rows(group: list[ArrayPlan], page: Page) -> Iterator[tuple[str, ...]]:
 
 
 def _row(arrays: list[ArrayPlan]) -> tuple[str, ...]:
-    """One row for arrays of one shape, chunk shape and data type."""
+    """One row for arrays with the same shape, chunk shape and data type."""
     first = arrays[0]
     source, destination = first.source, first.destination
     label = node_text(first.path)

@@ -1,4 +1,4 @@
-"""Problems as people read them: each with its place, equal ones said once."""
+"""Problems as text for people: each with its location, equal ones merged."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from .page import Page, Tone
 
 _PLACES: Final = 3
-"""How many places of equal problems are shown before the rest is counted."""
+"""Maximum number of locations shown for equal problems; the rest is counted."""
 _ALIKE: Final = 8
-"""How many different messages of one kind are shown, such as notes that differ by a number."""
+"""Maximum number of different messages shown for one kind, such as notes that differ by a number."""
 _ORDER: Final = ("refusal", "warning", "note")
 _TONES: Final[dict[str, Tone]] = {"refusal": "bad", "warning": "warning", "note": "quiet"}
 
 
 def lines(problems: Iterable[Problem], page: Page, *, refusal: str = "refusal") -> Iterator[str]:
-    """Refusals first, then warnings, then notes; equal ones are grouped with a count and their places.
+    """Refusals first, then warnings, then notes; equal ones are grouped with a count and their locations.
 
-    `refusal` is the word for what keeps a node back: "refused", "failed", "differs".
+    `refusal` is the word for problems that exclude a node: "refused", "failed", "differs".
     """
     groups: dict[tuple[str | None, ...], list[Problem]] = {}
     for problem in problems:
@@ -38,7 +38,7 @@ def lines(problems: Iterable[Problem], page: Page, *, refusal: str = "refusal") 
         head = refusal if order == 0 else _ORDER[order]
         shown = several if page.everything else several[:_ALIKE]
         for group, following in zip(shown, [*shown[1:], None], strict=True):
-            # What is advised alike for several groups is said behind the last of them.
+            # Advice shared by several groups follows the last of them.
             same = following is not None and following[0].advice == group[0].advice
             yield from _group(group, page, head, advised=not same)
         rest = sum(len(group) for group in several[len(shown) :])
@@ -47,7 +47,7 @@ def lines(problems: Iterable[Problem], page: Page, *, refusal: str = "refusal") 
 
 
 def summary(problems: Iterable[Problem]) -> str:
-    """`2 refusals, 1 warning`, or "" where there are none."""
+    """`2 refusals, 1 warning`, or "" without problems."""
     counts = dict.fromkeys(_ORDER, 0)
     for problem in problems:
         counts[problem.severity] += 1
@@ -87,7 +87,7 @@ def _places(group: list[Problem], page: Page, *, with_found: bool) -> Iterator[s
 
 
 def _place(problem: Problem) -> str:
-    """`/a/b, key 'a/b/.zarray'`, with what is known of it."""
+    """`/a/b, key 'a/b/.zarray'`, with further known details."""
     parts = []
     if problem.node is not None:
         parts.append(node_text(short(problem.node)))

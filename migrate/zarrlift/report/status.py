@@ -1,4 +1,4 @@
-"""What `zarrlift status` shows: how far a job is, and what keeps it."""
+"""The output of `zarrlift status`: the progress of a job and what prevents its completion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .page import Page
 
 _NODES: Final = 20
-"""Rows before the rest is only counted; what failed stands first."""
+"""Maximum number of rows; the rest is counted. Failed nodes come first."""
 _URGENCY: Final = {"failed": 0, "refused": 1, "pending": 2, "done": 3}
 _COLUMNS: Final = (
     Column(title="node"),
@@ -77,7 +77,7 @@ def _state(status: Status) -> str:
 
 
 def _amount(status: Status) -> str:
-    """How much of a running job is done, at what rate, and how long the rest takes."""
+    """Progress of a running job, its rate and the remaining time."""
     if status.activity != "running" or not status.bytes_total:
         return ""
     share = 100 * status.bytes_done // status.bytes_total
@@ -122,5 +122,5 @@ def _summary(status: Status) -> str:
 
 
 def _moment(seconds: float) -> str:
-    """Local time with its offset, to the second."""
+    """Local time with UTC offset, to the second."""
     return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(seconds))

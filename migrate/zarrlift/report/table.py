@@ -1,7 +1,7 @@
 """Text that fits a width: wrapped paragraphs, and tables that narrow or stack.
 
-A table is one line per row where that fits; else its wrapping columns grow narrower;
-else each row stands as a small paragraph. Nothing is ever cut off.
+A table has one line per row if that fits; otherwise its wrapping columns are narrowed; otherwise each row
+becomes a small paragraph. Text is never truncated.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from ..jobs.units import columns
 
 _GAP: Final = 2
 _NARROWEST: Final = 16
-"""Columns; a wrapping column narrower than this reads worse than a stacked row."""
+"""Minimum width of a wrapping column; a narrower one is harder to read than a stacked row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column's title and manners."""
+    """Title and layout of a column."""
 
     title: str
     right: bool = False
-    """Numbers stand right."""
+    """Align right, for numbers."""
     wraps: bool = False
-    """Its cells may take several lines where the table is too wide."""
+    """Cells may take several lines if the table is too wide."""
 
 
 def wrap(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
-    """Lines of at most `width` columns; `first` and `rest` lead the first and the other lines."""
+    """Lines of at most `width` columns; `first` and `rest` precede the first and the other lines."""
     lines: list[str] = []
     line = first
     empty = True
@@ -49,7 +49,7 @@ def wrap(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]
 
 
 def _cut(text: str, width: int) -> int:
-    """How many characters of a text fit."""
+    """Number of characters of a text that fit."""
     used = 0
     for position, char in enumerate(text):
         used += columns(char)
@@ -61,7 +61,7 @@ def _cut(text: str, width: int) -> int:
 def table(
     shape: Sequence[Column], rows: Sequence[Sequence[str]], width: int, *, indent: int = 2
 ) -> list[str]:
-    """The rows under their titles, within `width` columns; columns without any text are left out."""
+    """The rows below their titles, within `width` columns; columns without any text are omitted."""
     used = [i for i in range(len(shape)) if i == 0 or any(row[i] for row in rows)]
     shape = [shape[i] for i in used]
     rows = [[row[i] for i in used] for row in rows]
@@ -77,7 +77,7 @@ def table(
 
 
 def _fit(shape: Sequence[Column], widths: Sequence[int], room: int) -> list[int] | None:
-    """Column widths within the room, the widest wrapping column giving way first; None if they cannot."""
+    """Column widths that fit the room, reducing the widest wrapping column first; None if impossible."""
     fitted = list(widths)
     excess = sum(fitted) - room
     while excess > 0:
@@ -105,7 +105,7 @@ def _flat(shape: Sequence[Column], row: Sequence[str], widths: Sequence[int], in
 
 
 def _stacked(shape: Sequence[Column], row: Sequence[str], width: int, indent: int) -> Iterator[str]:
-    # A first cell may be indented itself, as the nodes of a tree are.
+    # A first cell may be indented, as the nodes of a tree are.
     margin = " " * (indent + len(row[0]) - len(row[0].lstrip(" ")))
     yield from wrap(row[0].lstrip(" "), width, first=margin, rest=margin)
     pairs = [f"{column.title} {cell}" for column, cell in zip(shape[1:], row[1:], strict=True) if cell]

@@ -1,4 +1,4 @@
-"""Which storage transformers are registered."""
+"""The output of the list of registered storage transformers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLUMNS: Final = (
 
 
 def lines(layers: Sequence[Registered], page: Page) -> Iterator[str]:
-    """The layers by name; what keeps one from being used stands in its place."""
+    """The layers by name; an unusable one is shown with its error."""
     rows = ((safe(layer.name), safe(layer.package), safe(layer.problem or layer.summary)) for layer in layers)
     yield from page.table(_COLUMNS, rows)
     yield ""

@@ -1,10 +1,9 @@
-"""Whether a migration kept everything: the checks of a job, and `verify` for two archives.
+"""Verification that a migration preserved everything, for jobs and for pairs of archives.
 
-Of a job: `checks` (when and where they run), `documents` (a `zarr.json` against its plan),
-`sample` (which chunks), `chunks` (compared through zarr-python), `full` (all of them), `codecs`
-(our codecs against numcodecs). Of two archives: `verification` (the public function), `archives`,
-`arrays`, `tree`, `attributes`, `differences` and `report`. Of both: `regions`, which compares
-all values of an array, and `blocks`.
+For a job: `documents` (a `zarr.json` against its plan), `sampling` (which chunks are compared),
+`sampled_chunks` (their comparison through zarr-python) and `every_chunk` (all of them). For two archives:
+`archives`, `arrays`, `v3_tree`, `attributes`, `conventions`, `node_differences` and `report`. For both:
+`array_values`, which compares all values of an array, `regions` and `zarr_python_reader`.
 
-Nothing is imported here: a job needs only the first half, and loads it while chunks move.
+Nothing is imported here: a job needs only the first part, and loads it while chunks move.
 """

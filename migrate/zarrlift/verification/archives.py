@@ -1,4 +1,4 @@
-"""Two archives compared: structure, attributes, data types, fill values and values."""
+"""Compares two archives: structure, attributes, data types, fill values and values."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _NO_RESULT: Final = "Is this the result? The source is named first."
 
 
 class Watcher(Protocol):
-    """Who is told how far the comparison is; the migration's `Progress` fits."""
+    """Receives the progress of a comparison; the migration's `Progress` conforms to it."""
 
     def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
-        """The comparison begins."""
+        """Start the comparison."""
 
     def advance(self, chunks: int, bytes: int) -> None:
-        """So many more chunks were compared, and so many bytes of values; missing chunks are bytes alone."""
+        """Report further compared chunks and bytes of values; missing chunks count as bytes only."""
 
 
 def verify_archives(
@@ -45,14 +45,15 @@ def verify_archives(
     recipe: Recipe | None = None,
     progress: Watcher | None = None,
 ) -> VerificationReport:
-    """Every difference between a described archive and its v3 counterpart.
+    """Find every difference between a described archive and its v3 counterpart.
 
-    The source's values are decoded by our code as `archive` describes them, the destination is read
-    by zarr-python; nothing that the migration recorded is believed. `recipe` says which changes
-    were asked for (a cast, attributes or conventions kept, nodes left out). Differences do not end
-    the comparison, and a chunk that cannot be read is one. In place both storages are the same.
-    Memory: a few blocks of 16 MB, or of one chunk where that is larger, for each thread. Where all of an
-    array is compared, as much as the recipe's `memory` allows the migration, or what one thread needs.
+    The source's values are decoded by zarrlift as `archive` describes them, the destination is read by
+    zarr-python; no record of the migration is used. `recipe` defines the requested changes (a cast,
+    attributes or conventions kept, nodes left out). The comparison continues after differences, and an
+    unreadable chunk is a difference. In place, both storages are the same.
+
+    Memory: a few blocks of 16 MB, or of one chunk if that is larger, for each thread. For a full comparison
+    of an array, the recipe's `memory` as for the migration, or what one thread needs if that is more.
     """
     wanted = Recipe() if recipe is None else recipe
     paths = [node.path for node in archive.nodes]
@@ -71,7 +72,7 @@ def verify_archives(
         for node in map(applied.described, archive.nodes):
             before = comparison.bytes
             comparison.compare(node, found.get(node.path), pool)
-            if progress is not None and full:  # what is not stored, or cannot be compared, is done too
+            if progress is not None and full:  # unstored or incomparable parts count as done
                 progress.advance(0, max(_size(node) - (comparison.bytes - before), 0))
     comparison.files(applied)
     comparison.unexpected(found, {node.path: node for node in archive.nodes})
@@ -81,7 +82,7 @@ def verify_archives(
 
 
 class _Comparison:
-    """What is gathered on the way through an archive."""
+    """The state of a comparison of two archives."""
 
     def __init__(
         self,
@@ -105,19 +106,19 @@ class _Comparison:
         self.differences: dict[str, Differences] = {}
 
     def add(self, path: str, problems: list[Problem]) -> None:
-        """Take differences of one node."""
+        """Record differences of one node."""
         if problems:
             self.differences.setdefault(path, Differences(path)).add(problems)
 
     def count(self, chunks: int, read: int) -> None:
-        """So much more was compared."""
+        """Record compared chunks and bytes."""
         self.chunks += chunks
         self.bytes += read
         if self.progress is not None:
             self.progress.advance(chunks, read)
 
     def compare(self, node: Node, found: FoundNode | None, pool: ThreadPoolExecutor) -> None:
-        """Compare one node of the source with what lies at its path."""
+        """Compare one node of the source with the node at the same path in the destination."""
         path = node.path
         if not self.recipe.selects(path) and not self._leads_to_selected(path):
             if found is not None and not self.in_place:
@@ -167,7 +168,7 @@ class _Comparison:
         self.keep(array.differences)
 
     def files(self, applied: Applied) -> None:
-        """Compare the files that go along with groups, byte by byte."""
+        """Compare the extra files copied with groups, byte by byte."""
         for path, keys in applied.files.items():
             if self.in_place or not (self.recipe.selects(path) or self._leads_to_selected(path)):
                 continue
@@ -182,28 +183,28 @@ class _Comparison:
             )
 
     def keep(self, differences: Differences) -> None:
-        """Remember a node's differences, if there are any."""
+        """Record a node's differences, if any."""
         if differences.count:
             self.differences[differences.node] = differences
 
     @property
     def in_place(self) -> bool:
-        """Whether both sides are one place."""
+        """Whether both sides are the same place."""
         return self.source.url == self.destination.url
 
     def _leads_to_selected(self, path: str) -> bool:
-        """Whether a node that is left out has to be there as the group above one that is not."""
+        """Whether an omitted node must exist as the parent group of a selected one."""
         return path in self._above
 
     def unexpected(self, found: Mapping[str, FoundNode], nodes: Mapping[str, Node]) -> None:
-        """Nodes of the destination that the source does not have."""
+        """Record nodes of the destination that the source does not have."""
         for path in found:
             if path not in nodes:
                 message = "a node is there that the source does not have"
                 self.add(path, [_structure(path, message, "a node", "none")])
 
     def report(self, source: str, destination: str) -> VerificationReport:
-        """All of it, as frozen data."""
+        """The report as frozen data."""
         ordered = [self.differences[path] for path in sorted(self.differences)]
         return VerificationReport(
             source=source,
@@ -219,7 +220,7 @@ class _Comparison:
 
 
 def _size(node: Node) -> int:
-    """Bytes of all of an array's values; 0 where that is not known."""
+    """Decoded bytes of an array; 0 if unknown."""
     if not isinstance(node, ArrayNode) or node.layout is None:
         return 0
     return prod(node.layout.shape) * (node.layout.data_type.itemsize or 0)

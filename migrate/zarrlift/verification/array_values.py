@@ -1,7 +1,7 @@
-"""The values of one array on both sides, compared region by region.
+"""Compares the values of one array on both sides, region by region.
 
-The source is decoded by our own code, the result by zarr-python. Where chunks were cut anew, regions are of
-whole chunks of both sides, as far as memory allows, so that none is decoded more often than it must be.
+The source is decoded by zarrlift, the result by zarr-python. If the chunk grids differ, regions consist of
+whole chunks of both sides, as far as memory allows, to avoid decoding chunks repeatedly.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ if TYPE_CHECKING:
 
 _BATCH_BYTES: Final = 16 << 20
 _LEAST_BYTES: Final = 1 << 20
-"""Decoded bytes of one side that one thread holds at a time, unless a single region is more: with enough
-memory, and with hardly any."""
+"""Minimum of decoded bytes of one side that a thread holds at a time, unless a single region is larger."""
 _BASE: Final = 176 << 20
-"""Bytes of the process itself, zarr-python loaded."""
+"""Memory of the process itself in bytes, with zarr-python loaded."""
 _COPIES: Final = 3
-"""How often the values of a region stand in memory: as the source has them, as they were found, and as
-zarr-python cuts them out of a shard or they are compared."""
+"""Copies of a region's values in memory: as decoded from the source, as found, and as extracted by
+zarr-python from a shard or used in the comparison.
+"""
 _BATCH_BLOCKS: Final = 64
-"""Blocks read together; zarr-python's cost per block falls by half in such a gather."""
+"""Blocks read together; this halves zarr-python's cost per block."""
 
 
 class Compared(NamedTuple):
-    """Some regions that were compared."""
+    """The result of comparing some regions."""
 
     problems: list[Problem]
     regions: int
@@ -67,35 +67,36 @@ class Stored(NamedTuple):
     """Linear indexes of objects of the result, ascending."""
 
     there: Indexes
-    """Those that are stored."""
+    """Stored objects."""
     expected: Indexes
-    """Those that some stored object of the source lies in."""
+    """Objects that contain data of some stored object of the source."""
 
 
 class _Work(NamedTuple):
-    """What to compare, and how."""
+    """The regions to compare, and how."""
 
     regions: Iterator[Region]
     threads: int
     most: int = _BATCH_BYTES
-    """Bytes of regions that one thread takes at a time."""
+    """Bytes of regions that one thread holds at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """What one chunk of the source, or one leaf of a shard, says of a region."""
+    """The part of a region that comes from one chunk of the source, or one leaf of a shard."""
 
     part: Region
     values: Values | None
-    """None where it is missing."""
+    """None if it is missing."""
 
 
 class ArrayValues:
-    """Both sides of one array; ZarrstackError where one of them cannot be decoded at all.
+    """Both sides of one array; ZarrstackError if one of them cannot be decoded at all.
 
-    `document` is the result's `zarr.json`, which need not be in its store, and `metadata` what zarr-python
-    makes of it. `stays_missing` asks for more than equal values: what is no object in the source may be none
-    in the result, which is looked at where both have the same objects and the source cannot list.
+    `document` is the result's `zarr.json`, which need not be stored, and `metadata` its parsed form by
+    zarr-python. With `stays_missing`, equal values are not sufficient: an object that is missing in the
+    source must be missing in the result; this is checked if both have the same objects and the source cannot
+    list.
     """
 
     def __init__(
@@ -131,45 +132,45 @@ class ArrayValues:
 
     @property
     def listed(self) -> bool:
-        """Whether both sides can say which objects they have."""
+        """Whether both sides can list their objects."""
         return self._source.can_list and self._destination.can_list
 
     @property
     def aligned(self) -> bool:
-        """Whether each object of the source has one of its own in the result."""
+        """Whether the objects of source and result correspond one to one."""
         return self.grid.chunk_shape == self.layout.object_shape
 
     def stored(self) -> Stored:
-        """What both sides have, listed anew; StorageError."""
+        """The objects of both sides, from a new listing; StorageError."""
         there = list_chunks(self._destination, key_below(self.path, ""), self._keys, self.grid)
         objects = self.layout.objects
         legacy = list_chunks(self._source, self.layout.prefix(self.path), self.layout.keys, objects)
         return Stored(there, legacy if self.aligned else touched(legacy, objects, self.grid))
 
     def whole(self, wanted: Indexes, *, budget: int, pool: ThreadPoolExecutor) -> Iterator[Compared]:
-        """Compare all of the result's objects with these linear indexes, and what regions take along.
+        """Compare all objects of the result with these linear indexes, and others in the same regions.
 
-        `budget` is what the process may take, in bytes; a single leaf of either side fits into any.
+        `budget` is the process's memory limit in bytes; a single leaf of either side is always allowed.
         """
         return self._compare(self._work(wanted, budget - _BASE, _size(pool)), pool)
 
     def objects(self, wanted: Iterable[int], pool: ThreadPoolExecutor) -> Iterator[Compared]:
-        """Compare the result's objects with these linear indexes, one by one."""
+        """Compare the objects of the result with these linear indexes, one by one."""
         whole = (self.grid.region(self.grid.coordinates(index)) for index in wanted)
         return self._compare(_Work(self._parts(whole, _BATCH_BYTES), _size(pool)), pool)
 
     def key(self, place: tuple[int, ...]) -> str:
-        """The key of the result's object that a value lies in."""
+        """The key of the result's object that contains the element at `place`."""
         lengths = self.grid.chunk_shape
         inside = tuple(at // length for at, length in zip(place, lengths, strict=True))
         return key_below(self.path, self._keys.key(inside))
 
-    # What is compared at a time
+    # Division of the work
 
     def _work(self, wanted: Indexes, memory: int, threads: int) -> _Work:
-        """Regions over the wanted objects: of whole chunks of both sides, if they fit into so many bytes.
+        """Regions that cover the wanted objects: of whole chunks of both sides if these fit into memory.
 
-        Otherwise a chunk would be decoded again for every chunk of the other side that it touches.
+        Otherwise a chunk would be decoded again for every chunk of the other side that it overlaps.
         """
         if self._leaf != self.layout.chunk_shape and (best := self._common_grid(memory, threads)) is not None:
             grid, threads, room = best
@@ -179,7 +180,7 @@ class ArrayValues:
         threads = max(min(threads, room // least), 1)
         most = min(max(room // threads, _LEAST_BYTES), _BATCH_BYTES)
         grid = self.grid
-        if isinstance(self.layout.frame, Shards):  # a shard is opened once, not for each leaf
+        if isinstance(self.layout.frame, Shards):  # opens a shard once, not for each leaf
             grid = self.layout.objects
             wanted = touched(wanted, self.grid, grid)
         return _Work(self._parts(_over(grid, wanted), most), threads, most)
@@ -192,9 +193,9 @@ class ArrayValues:
         return prod(self.layout.chunk_shape) * self.layout.item_bytes
 
     def _common_grid(self, memory: int, threads: int) -> tuple[Grid, int, int] | None:
-        """Regions that read few chunks of the source twice, how many at a time are good, and bytes for each.
+        """(grid, number of regions at a time, bytes of each) such that few source chunks are read twice.
 
-        They are of whole leaves of the result; None where none fits into memory.
+        The regions consist of whole leaves of the result; None if no such region fits into memory.
         """
         target = replace(self.layout, chunk_shape=self._leaf, frame=None)
         candidates = Candidates.of(self.layout, target)
@@ -216,13 +217,13 @@ class ArrayValues:
         while batch := list(islice(regions, step)):
             yield batch
 
-    # Comparing
+    # Comparison
 
     def _compare(self, work: _Work, pool: ThreadPoolExecutor) -> Iterator[Compared]:
         return _in_order(pool, self._compare_batch, self._batches(work), work.threads)
 
     def _compare_batch(self, batch: Sequence[Region]) -> Compared:
-        """Ours come first: they are bounded, and a payload that we refuse is shown to nobody else."""
+        """Compare a batch; our decoder comes first, because it is bounded and may refuse a payload."""
         problems: list[Problem] = []
         wanted: list[tuple[Region, list[_Piece]]] = []
         for region in batch:
@@ -242,7 +243,7 @@ class ArrayValues:
         return Compared(problems, len(batch), read)
 
     def _pieces(self, region: Region) -> tuple[list[_Piece], list[Problem]]:
-        """What the source says of a region, and what is wrong with it."""
+        """The pieces of the source in a region, and their problems."""
         pieces: list[_Piece] = []
         problems: list[Problem] = []
         for place in overlapping(region, self.layout.object_shape):
@@ -254,7 +255,7 @@ class ArrayValues:
                         continue
                     if self._asks_for_missing:
                         problems += self._must_be_missing(part)
-                    if not self._fill_is_null:  # else what it reads as is undefined
+                    if not self._fill_is_null:  # otherwise its value is undefined
                         pieces.append(_Piece(part=part, values=None))
             except ZarrstackError as error:
                 problems.append(error.at(node=self.path, key=self._leaves.key(place)).problem)
@@ -273,13 +274,13 @@ class ArrayValues:
         return [self.surplus(region)]
 
     def surplus(self, region: Region) -> Problem:
-        """An object of the result where the source has none."""
+        """The problem for an object of the result that the source does not have."""
         key = self.key(corner(region))
         return value_problem(self.path, key, region, "a stored chunk", "none, as in the source")
 
 
 def _leaf_shape(document: JSONObject, grid: Grid) -> tuple[int, ...]:
-    """The smallest piece the result decodes at once."""
+    """Shape of the smallest unit that a reader of the result decodes."""
     for codec in Chain.from_json(document["codecs"]).codecs:
         if codec.name == "sharding_indexed":
             return tuple(codec.configuration["chunk_shape"])
@@ -287,12 +288,12 @@ def _leaf_shape(document: JSONObject, grid: Grid) -> tuple[int, ...]:
 
 
 def _item_bytes(metadata: ArrayV3Metadata) -> int:
-    """Bytes of one element in memory; a guess of 16 where their length varies."""
+    """Bytes of one element in memory; an estimate of 16 for variable length."""
     return 16 if data_type_name(metadata) in VARIABLE else max(native(metadata).itemsize, 1)
 
 
 def _cut(values: Values, region: Region) -> Values:
-    """A part of a decoded chunk that does not keep the rest of it in memory."""
+    """Copy a part of a decoded chunk, so the rest of the chunk can be freed."""
     part = part_of(values, region)
     return part if part.size == values.size else part.copy()
 
@@ -312,7 +313,7 @@ def _in_order(
     batches: Iterator[list[Region]],
     at_once: int,
 ) -> Iterator[Any]:
-    """The results of work on batches in their order, so many of them under way at a time."""
+    """Yield the results for batches in order, with up to `at_once` batches in progress."""
     waiting: deque[Future[Any]] = deque()
     for batch in batches:
         waiting.append(pool.submit(work, batch))

@@ -1,4 +1,4 @@
-"""One array of two archives, compared from what lies in both; no plan is believed."""
+"""Compares one array of two archives from the stored data of both, independent of any plan."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
 
 _SAMPLED: Final = 5
-"""Random chunks of an array that a sample looks at besides the first, the last and an edge."""
+"""Number of random chunks in a sample, in addition to the first, the last and an edge chunk."""
 Count = Callable[[int, int], None]
 
 
 class ArrayComparison:
-    """Everything of one array that `verify` compares.
+    """The comparison of one array by `verify`.
 
-    Metadata first; values only where shape and data type allow it.
+    Metadata first; values only if shape and data type allow it.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ArrayComparison:
         self.differences = Differences(node.path)
 
     def compare_metadata(self, change: Change) -> bool:
-        """Compare all but values; whether values can be compared."""
+        """Compare everything except values; returns whether values can be compared."""
         say = self.differences.say
         compare_attributes(self.differences, self.node, self.found, change, self.recipe)
         names = self.layout.dimension_names if change.dimension_names is None else change.dimension_names
@@ -81,19 +81,19 @@ class ArrayComparison:
         return True
 
     def _wanted_type(self) -> DataType:
-        """The data type that must be found: the source's, or what the recipe makes of it."""
+        """The expected data type: the source's, or the result of the recipe."""
         if self.recipe.dtype is not None:
             return DataType.from_json(self.recipe.dtype)
         source = self.layout.data_type
         if VARIABLE.get(source.name) == "object":
-            # Values that are all str become `string`; the others are JSON texts on request.
+            # Values that are all str become `string`; others are JSON texts on request.
             return DataType(data_type_name(self.metadata))
         return source
 
     def compare_values(self, *, full: bool, pool: ThreadPoolExecutor, budget: int, count: Count) -> None:
-        """Compare values region by region; `count` is told (chunks, decoded bytes).
+        """Compare values region by region; `count` receives (chunks, decoded bytes).
 
-        `budget` is what the process may take, in bytes, where all of an array is compared.
+        `budget` is the process's memory limit in bytes for a full comparison.
         """
         if not self.layout.grid.total:
             return
@@ -120,7 +120,7 @@ class ArrayComparison:
             count(compared.regions, compared.bytes)
 
     def _wanted(self, values: ArrayValues, *, full: bool) -> Indexes:
-        """Objects of the destination that are stored on either side; or some of them and one that is not."""
+        """Objects stored on either side; for a sample, some of them and one that is not stored."""
         grid, rng = values.grid, random.Random(self.path)
         if not values.listed:
             everything = np.arange(grid.total, dtype=np.int64)
@@ -133,12 +133,12 @@ class ArrayComparison:
         if full:
             return wanted
         some = first_look(grid, wanted, rng, random_leaves=_SAMPLED)
-        if values.aligned:  # what is stored on one side only is the likeliest to be wrong
+        if values.aligned:  # objects stored on one side only are the most likely to be wrong
             some += [int(index) for index in np.setxor1d(*stored)[:_SAMPLED]]
         some += a_missing_chunk(grid, wanted, rng)
         return np.unique(some).astype(np.int64)
 
 
 def _named(names: Any) -> tuple[str | None, ...] | None:
-    """No names and only nulls say the same."""
+    """Normalized dimension names: absent names and only nulls are equal."""
     return None if names is None or all(name is None for name in names) else tuple(names)

@@ -1,9 +1,9 @@
-"""What a node's attributes must be after a migration, and whether anything of the source's is lost.
+"""Checks a node's attributes after a migration, including that no value of the source is lost.
 
-Three looks, of which the second and third know nothing of the code that makes the change: the
-conventions are asked again, of the source as it lies; every value that the source's attributes hold
-is looked for in the result; and `witnesses` hold what zarrlift's own conventions say against the
-result's document.
+There are three checks; the second and third are independent of the code that makes the changes. First, the
+conventions are applied again to the unchanged source. Second, every value in the source's attributes is
+searched for in the result. Third, `conventions` checks the requirements of zarrlift's own conventions against
+the result's document.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def strict(value: JSON) -> JSON:
 
 
 def attribute_differences(found: JSON, expected: JSON) -> list[tuple[str, tuple[str, str]]]:
-    """Names of attributes that differ, with what was found and what was expected as JSON text."""
+    """Names of attributes that differ, with the found and expected values as JSON text."""
     result = []
     for name in sorted(found.keys() | expected.keys()):
         mine = canonical(found[name]) if name in found else "nothing"
@@ -44,11 +44,11 @@ def lost_values(
     ndim: int | None,
     replaced: Sequence[str],
 ) -> list[tuple[str, str]]:
-    """(place, value) of each value of the source's attributes that the result does not hold.
+    """(JSON pointer, value) of each value in the source's attributes that the result does not contain.
 
-    Values are compared, not their places, and counted: what stood there twice must be there twice.
-    `names` are the result's dimension names, which attributes may have become; `ndim` is None for a
-    group. `replaced` are the places that a convention says something else stands for.
+    Values are compared without their locations, and counted: a value that occurs twice must occur twice in
+    the result. `names` are the result's dimension names, which attributes may have become; `ndim` is None for
+    a group. `replaced` are the locations whose values a convention has replaced.
     """
     here = Counter(text for _, text in _leaves(found, ""))
     if ndim is not None:
@@ -66,7 +66,7 @@ def lost_values(
 
 
 def _leaves(value: JSON, place: str) -> Iterator[tuple[str, str]]:
-    """JSON pointer and text of every value that holds no other; empty lists and objects count."""
+    """JSON pointer and text of every leaf value; empty lists and objects count as leaves."""
     if isinstance(value, dict) and value:
         for name, item in value.items():
             yield from _leaves(item, f"{place}/{name.replace('~', '~0').replace('/', '~1')}")

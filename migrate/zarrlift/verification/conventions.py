@@ -1,7 +1,7 @@
-"""What zarrlift's own conventions promise, held against the result alone.
+"""Checks the requirements of zarrlift's own conventions against the result alone.
 
-Written apart from the code that makes the change, from what the applications read, so that the
-two can disagree. A witness gives (what differs, found, expected) for a node.
+The checks are written independently of the code that makes the changes, from the readers' source code, so
+that the two can disagree. A witness yields (what differs, found, expected) for a node.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ Witness: TypeAlias = Callable[[Node, FoundNode], Iterator[Finding]]
 
 
 def findings(node: Node, found: FoundNode, recipe: ArrayRecipe) -> Iterator[Finding]:
-    """What the witnesses of the conventions that are asked for say of a node."""
+    """The findings of the requested conventions' witnesses for a node."""
     yield from netcdf(node, found)
     names = parse_conventions(recipe.conventions)
     for name, witness in WITNESSES.items():
         if name == "ome" and recipe.multiscale is not None:
-            continue  # what stands under `ome` is made of other words
+            continue  # the content of `ome` has another form
         if name in names or AUTO in names:
             yield from witness(node, found)
 
 
 def netcdf(node: Node, found: FoundNode) -> Iterator[Finding]:
-    """What netcdf-c keeps in `.zgroup` and `.zarray` is among the attributes; the reader moved it there.
+    """Check that netcdf-c's members of `.zgroup` and `.zarray` are attributes; the reader moved them.
 
-    Source: netcdf-c 4.10.1, `libnczarr/zsync.c` (`getnczarrkey`: an attribute of that name counts first).
+    Source: netcdf-c 4.10.1, `libnczarr/zsync.c` (`getnczarrkey`: an attribute of that name has priority).
     """
     documents = {document.key.rpartition("/")[2]: document.content for document in node.documents}
     for name in (".zgroup", ".zarray"):
@@ -61,7 +61,7 @@ def netcdf(node: Node, found: FoundNode) -> Iterator[Finding]:
 
 
 def xarray(node: Node, found: FoundNode) -> Iterator[Finding]:
-    """Dimensions are named, and what the fill value masked is masked.
+    """Check that dimensions are named, and that values masked by the fill value are masked.
 
     Source: xarray 2026.9.0, `xarray/backends/zarr.py` (`FillValueCoder.decode`, `open_store_variable`).
     """
@@ -72,7 +72,7 @@ def xarray(node: Node, found: FoundNode) -> Iterator[Finding]:
     if not isinstance(labels, list) or "_ARRAY_DIMENSIONS" in found.attributes:
         return
     if labels == [] and node.layout.shape == (1,):
-        labels = ["_scalar_"]  # netcdf-c 4.9.0 names no axis of a scalar, which 4.9.4 does
+        labels = ["_scalar_"]  # netcdf-c 4.9.0 names no axis of a scalar, 4.9.4 does
     names = metadata.dimension_names or (None,) * len(labels)
     if list(names) != labels:
         yield "list of dimension names", canonical(list(names)), canonical(labels)
@@ -93,12 +93,15 @@ def xarray(node: Node, found: FoundNode) -> Iterator[Finding]:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """The same bits, or both NaN: a signalling NaN becomes a quiet one on its way through a double."""
+    """Whether bits are equal, or both are NaN.
+
+    A conversion to double turns a signalling NaN into a quiet one.
+    """
     return same(one, other) or bool(np.isnan(one) and np.isnan(other))
 
 
 def _decoded(stated: JSON, dtype: np.dtype[Any]) -> Any:
-    """The value that xarray masks by an attribute `_FillValue`, as the array's type; None for none."""
+    """The value that xarray masks for an attribute `_FillValue`, in the array's type; None if none."""
     try:
         if dtype.kind == "f":
             return dtype.type(_double(stated))
@@ -114,7 +117,7 @@ def _double(text: str) -> float:
 
 
 def _number(stated: JSON, dtype: np.dtype[Any]) -> Any:
-    """The number that a legacy attribute states."""
+    """The number in a legacy attribute."""
     value = stated[0] if isinstance(stated, list) and len(stated) == 1 else stated
     try:
         return dtype.type(value)
@@ -123,7 +126,7 @@ def _number(stated: JSON, dtype: np.dtype[Any]) -> Any:
 
 
 def ome(node: Node, found: FoundNode) -> Iterator[Finding]:
-    """What stood in OME's attributes stands under `ome`, but for its versions and forbidden empty lists.
+    """Check that OME attributes are under `ome`, except versions and forbidden empty lists.
 
     Source: OME-Zarr 0.5, https://ngff.openmicroscopy.org/0.5/index.html
     """
@@ -146,7 +149,7 @@ def ome(node: Node, found: FoundNode) -> Iterator[Finding]:
 
 
 def _of_05(value: JSON) -> JSON:
-    """An entry, or a list of entries, without what 0.5 does not have: versions, and lists without items."""
+    """An entry, or list of entries, without what 0.5 does not allow: versions and empty lists."""
     if isinstance(value, list):
         return [_of_05(item) if isinstance(item, dict) else item for item in value]
     if not isinstance(value, dict):
@@ -157,4 +160,4 @@ def _of_05(value: JSON) -> JSON:
 
 
 WITNESSES: Final[Mapping[str, Witness]] = {"hdmf": hdmf, "xarray": xarray, "ome": ome}
-"""By the name of the convention."""
+"""Witnesses by name of the convention."""

@@ -1,6 +1,6 @@
-"""What is promised of hdmf-zarr files, held against the result alone.
+"""Checks the requirements of hdmf-zarr files against the result alone.
 
-Written apart from `conventions.hdmf`, from what hdmf-zarr 0.14.0 reads (`ZarrIO.__read_links`,
+Written independently of `conventions.hdmf`, from the code of hdmf-zarr 0.14.0 (`ZarrIO.__read_links`,
 `__read_dataset`, `__read_attrs`).
 """
 
@@ -17,7 +17,7 @@ from .zarr_python_reader import chunk_shape, native
 
 
 def hdmf(node: Node, found: FoundNode) -> Iterator[tuple[str, str, str]]:
-    """Links, references and kinds of datasets; (what differs, found, expected)."""
+    """Check links, references and kinds of datasets; yields (what differs, found, expected)."""
     yield from _links(node.attributes.get("zarr_link"), found.attributes)
     for name, value in node.attributes.items():
         refers = isinstance(value, dict) and "zarr_dtype" in value and isinstance(value.get("value"), dict)
@@ -30,7 +30,7 @@ def hdmf(node: Node, found: FoundNode) -> Iterator[tuple[str, str, str]]:
 
 def _links(links: JSON, attributes: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     if not isinstance(links, list) or "zarr_link" in attributes:
-        return  # migrated as plain data, which the attributes themselves show
+        return  # migrated as plain data, which the attributes show
     if not all(isinstance(link, dict) and {"name", "path"} <= link.keys() for link in links):
         return
     wanted = sorted((link["name"], _path(link["path"])) for link in links)

@@ -1,4 +1,4 @@
-"""Whether an array's new `zarr.json` says what its planned layout says, as zarr-python reads it."""
+"""Checks that zarr-python reads an array's new `zarr.json` as its planned layout."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ VARIABLE: Final = {
     "variable_length_bytes": "bytes",
     "object": "object",
 }
-"""Names of variable-length data types -> what their values are."""
+"""Names of variable-length data types -> kind of their values."""
 _PER_ARRAY: Final = frozenset({"shape", "attributes"})
-"""Members of a document that do not decide how zarr-python reads the others."""
+"""Members of a document that do not affect how zarr-python reads the others."""
 _MOST_REMEMBERED: Final = 4096
 
 
@@ -49,11 +49,10 @@ _lock: Final = threading.Lock()
 
 
 def document_problems(plan: ArrayPlan) -> tuple[Problem, ...]:
-    """What zarr-python reads differently in `plan.document` than `plan.destination` says; empty if nothing.
+    """Differences between `plan.destination` and `plan.document` as read by zarr-python; empty if none.
 
-    Compared are shape, chunk shape, data type, fill value (its bits), dimension names, chunk
-    key encoding and codecs. What documents that are alike but for shape and attributes cost is
-    paid once.
+    Compares shape, chunk shape, data type, fill value (its bits), dimension names, chunk key encoding and
+    codecs. Documents that differ only in shape and attributes share one comparison of the rest.
     """
     document, layout = plan.document, plan.destination
     differences = _shape(document, layout)
@@ -92,7 +91,7 @@ _head: Final = RememberedMembers(canonical)
 
 @Remembered
 def _text(layout: Layout) -> str:
-    """One text per layout but for its shape; cheaper than canonical JSON of every part."""
+    """A text that identifies a layout except for its shape; cheaper than canonical JSON of every part."""
     return repr(
         (
             layout.data_type,
@@ -114,9 +113,9 @@ def _shape(document: JSONObject, layout: Layout) -> list[_Difference]:
 
 
 def head_differences(document: JSONObject, layout: Layout) -> list[_Difference]:
-    """What zarr-python reads in a document against a layout, shape and attributes aside.
+    """Differences between a document as read by zarr-python and a layout, except shape and attributes.
 
-    Raises MetadataError where zarr-python does not read the document at all.
+    Raises MetadataError if zarr-python cannot read the document.
     """
     metadata = parse(document)
     found: list[_Difference] = []
@@ -132,7 +131,7 @@ def head_differences(document: JSONObject, layout: Layout) -> list[_Difference]:
     compare("dimension names", _names(metadata.dimension_names), _names(layout.dimension_names))
     encoding = metadata.chunk_key_encoding.to_dict()
     compare("chunk key encoding", canonical(encoding), canonical(layout.keys.to_json()))
-    # zarr-python refuses these only when it opens the array (3.1.6, 3.4.2), not when it parses.
+    # zarr-python refuses these when it opens the array (3.1.6, 3.4.2), not when it parses the document.
     compare("list of storage transformers", list(document.get("storage_transformers", ())), [])
     if differs := type_difference(metadata, layout.data_type):
         found.append(_Difference("data type", *differs))
@@ -142,10 +141,10 @@ def head_differences(document: JSONObject, layout: Layout) -> list[_Difference]:
 
 
 def _decoding(chain: Chain) -> str:
-    """What decides how a chain decodes: names, byte order and axes.
+    """The properties of a codec chain that determine decoding: names, byte order and axes.
 
-    Levels do not; a document may hold other ones, where readers would not take the stored ones.
-    What else decides (an element size, say) shows in the chunks that are compared.
+    Levels do not; a document may state others if readers would not accept the stored ones. Other relevant
+    properties (an element size, for example) are covered by the chunk comparison.
     """
     return " > ".join(map(_decoding_of, chain.codecs))
 
@@ -160,12 +159,12 @@ def _decoding_of(codec: CodecSpec) -> str:
 
 
 def _names(names: Any) -> tuple[str | None, ...] | None:
-    """No names and only nulls say the same."""
+    """Normalized dimension names: absent names and only nulls are equal."""
     return None if names is None or all(name is None for name in names) else tuple(names)
 
 
 def type_difference(metadata: ArrayV3Metadata, data_type: DataType) -> tuple[str, str] | None:
-    """(found, expected) where zarr-python reads values of another type; names alone do not count."""
+    """(found, expected) if zarr-python reads values of another type; different names alone do not count."""
     variable = VARIABLE.get(data_type.name)
     name = data_type_name(metadata)
     if variable is not None or name in VARIABLE:
@@ -180,7 +179,7 @@ def type_difference(metadata: ArrayV3Metadata, data_type: DataType) -> tuple[str
 def fill_difference(
     metadata: ArrayV3Metadata, data_type: DataType, fill_value: JSON
 ) -> tuple[str, str] | None:
-    """(found, expected) where zarr-python reads another fill value, bit for bit."""
+    """(found, expected) if zarr-python reads another fill value, compared bit by bit."""
     try:
         expected = scalar_array(fill_from_json(fill_value, data_type), data_type.numpy)
         found = scalar_array(metadata.fill_value, native(metadata))
@@ -193,7 +192,7 @@ def fill_difference(
 
 
 def scalar_array(value: Any, dtype: np.dtype[Any]) -> Values:
-    """A 0-d array that holds one value, its type unchanged."""
+    """A 0-d array with one value, without a change of its type."""
     if dtype.kind in "OT":
         result: Values = np.empty((), dtype=object)
         result[()] = value

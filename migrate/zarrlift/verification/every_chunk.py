@@ -1,4 +1,4 @@
-"""`migrate --verify full`: every value of an array, before the array appears."""
+"""`migrate --verify full`: compares every value of an array before it is published."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 _MOST_THREADS: Final = 8
 _MOST_PROBLEMS: Final = 999
-"""An array with so many has failed; what else is wrong with it is not looked for."""
+"""Maximum number of problems per array; the comparison then stops."""
 
 
 def compare_all(
     plan: ArrayPlan, source: Storage, destination: Storage, *, budget: int
 ) -> tuple[Problem, ...]:
-    """What differs between an array's source and all that was written of it; empty if nothing does.
+    """Differences between an array's source and everything written for it; empty if none.
 
-    `plan.document` stands for the `zarr.json` that is not written yet. Both sides are listed anew. An object
-    that is stored although nothing of it is in the source is a difference whatever it holds. A chunk that
-    is missing reads as the source's fill value, where that is defined. `budget` is what this
-    process may take, in bytes. A chunk that cannot be read on either side is a problem, not an exception.
+    `plan.document` replaces the `zarr.json`, which is not written yet. Both sides are listed again. A stored
+    object without any counterpart in the source is a difference, whatever its content. A missing chunk reads
+    as the source's fill value, if that is defined. `budget` is the process's memory limit in bytes. An
+    unreadable chunk on either side is a problem, not an exception.
     """
     try:
         values = both_sides(plan, source, destination)
@@ -46,7 +46,7 @@ def compare_all(
 
 
 def both_sides(plan: ArrayPlan, source: Storage, destination: Storage) -> ArrayValues:
-    """An array's source and what was written of it, to be compared; ZarrstackError."""
+    """An array's source and its written result, ready for comparison; ZarrstackError."""
     return ArrayValues(
         source,
         plan.source,

@@ -1,4 +1,4 @@
-"""What is gathered of one node while it is compared."""
+"""Collects the differences of one node during a comparison."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from .conventions import findings
 from .v3_tree import FoundNode, key_below
 
 MOST_LISTED: Final = 20
-"""Differences listed per node; all are counted."""
+"""Maximum number of differences listed per node; all are counted."""
 
 
 @dataclass(slots=True)
 class Differences:
-    """Differences of one node: the first few, and how many there are."""
+    """The first differences of one node, and their total number."""
 
     node: str
     listed: list[Problem] = field(default_factory=list)
     count: int = 0
 
     def add(self, problems: Iterable[Problem]) -> None:
-        """Take more of them."""
+        """Add problems."""
         for problem in problems:
             self.count += 1
             if len(self.listed) < MOST_LISTED:
                 self.listed.append(problem.at(node=self.node))
 
     def say(self, what: str, found: object, expected: object, *, kind: str = "verify-metadata") -> None:
-        """Take one about the node's document."""
+        """Add one difference in the node's document."""
         self.add(
             [
                 Problem(
@@ -53,10 +53,11 @@ class Differences:
 def compare_attributes(
     differences: Differences, node: Node, found: FoundNode, change: Change, recipe: ArrayRecipe
 ) -> None:
-    """Compare attributes after the changes that strict JSON and conventions make.
+    """Compare attributes after the changes made by strict JSON and conventions.
 
-    `change` is what the conventions make of the source. Where they make something of the node, the
-    source's values are looked for one by one besides, and zarrlift's own conventions held to their word.
+    `change` is the conventions' result for the source. If they change the node, every value of the source's
+    attributes is also searched for in the result, and the requirements of zarrlift's own conventions are
+    checked.
     """
     expected = dict(node.attributes if change.attributes is None else change.attributes)
     source = dict(node.attributes)

@@ -1,4 +1,4 @@
-"""Regions of an array, and the chunks that are stored of it: which parts `verify` looks at."""
+"""Regions of an array and its stored chunks, as used by `verify`."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from zarrstack.core.grid.grid import Grid
 from ..storage.base import Storage
 
 Region: TypeAlias = tuple[slice, ...]
-"""One slice with start and stop per axis, in the array's coordinates."""
+"""One slice with start and stop per axis, in array coordinates."""
 
 
 def corner(region: Region) -> tuple[int, ...]:
-    """The place of a region's first value."""
+    """Coordinates of a region's first element."""
     return tuple(axis.start for axis in region)
 
 
 def overlapping(region: Region, shape: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Grid positions of the chunks that a region touches."""
+    """Grid positions of the chunks that overlap a region."""
     sides = zip(region, shape, strict=True)
     return product(*(range(axis.start // length, -(-axis.stop // length)) for axis, length in sides))
 
 
 def within(part: Region, whole: Region) -> Region:
-    """A region in the coordinates of another that contains it."""
+    """A region in the coordinates of another region that contains it."""
     return tuple(slice(a.start - b.start, a.stop - b.start) for a, b in zip(part, whole, strict=True))
 
 
 def common(one: Region, other: Region) -> Region:
-    """What lies in both of two regions that overlap."""
+    """The intersection of two overlapping regions."""
     return tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
 
 
 def parts(region: Region, itemsize: int, leaf: tuple[int, ...], most_bytes: int) -> Iterator[Region]:
-    """A region, cut along its first axes into parts of at most `most_bytes`, on leaf boundaries."""
+    """Split a region along its first axes into parts of at most `most_bytes`, on leaf boundaries."""
     size = itemsize * prod(axis.stop - axis.start for axis in region)
     if size > most_bytes:
         for axis, (extent, step) in enumerate(zip(region, leaf, strict=True)):
@@ -56,9 +56,9 @@ def parts(region: Region, itemsize: int, leaf: tuple[int, ...], most_bytes: int)
 
 
 def list_chunks(storage: Storage, prefix: str, keys: ChunkKeys, grid: Grid) -> npt.NDArray[np.int64]:
-    """Linear indexes of the stored objects of an array, ascending; their keys begin with `prefix`.
+    """Linear indexes of an array's stored objects, ascending; their keys start with `prefix`.
 
-    Listed apart from the migration's own listing: a chunk that one overlooked, the other finds.
+    Independent of the migration's own listing, so it finds chunks that the other one overlooks.
     """
     ndim = len(grid.shape)
     found: list[int] = []

@@ -1,4 +1,4 @@
-"""What `verify` found."""
+"""The result of `verify`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zarrstack.core.json_text import JSONObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerificationReport:
-    """Every difference between two archives, and how much was looked at."""
+    """The differences between two archives, and the extent of the comparison."""
 
     source: str
     destination: str
@@ -26,22 +26,22 @@ class VerificationReport:
     bytes: int = 0
     """Decoded bytes compared."""
     differences: tuple[tuple[str, int], ...] = ()
-    """(node, number of differences) of the nodes that differ; `problems` lists the first of each."""
+    """(node, number of differences) of nodes that differ; `problems` contains the first ones of each."""
     problems: tuple[Problem, ...] = ()
-    """Differences with node, key, what was found in the destination and what was expected."""
+    """Differences with node, key, the value found in the destination and the expected one."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing differs."""
+        """Whether there are no differences."""
         return not self.differences
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """What was compared, for people."""
+        """The extent of the comparison, for people."""
         return {"arrays": self.arrays, "groups": self.groups, "chunks": self.chunks, "bytes": self.bytes}
 
     def to_json(self) -> JSONObject:
-        """For machines; member names are stable."""
+        """JSON for machines; member names are stable."""
         return {
             "source": self.source,
             "destination": self.destination,

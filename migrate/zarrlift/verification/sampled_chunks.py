@@ -1,4 +1,4 @@
-"""Some objects of a job, compared before their array appears: our decoder against zarr-python's."""
+"""Compares some objects of a job before their array is published: our decoder against zarr-python's."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from ..planning.plans import ArrayPlan
 
 _BATCH_BYTES: Final = 8 << 20
-"""Decoded bytes of the destination in memory at a time, unless one object is more."""
+"""Decoded bytes of the destination in memory at a time, unless one object is larger."""
 _WHOLE_BYTES: Final = 32 << 20
-"""Decoded bytes of a shard up to which all of it is compared."""
+"""Maximum of decoded bytes for a shard to be compared as a whole."""
 KeyOf: TypeAlias = Callable[[tuple[int, ...]], str]
-"""The key of the destination's object that the value at a place of the array lies in."""
+"""Gives the key of the destination's object that contains the element at given coordinates."""
 _LEAVES: Final = 4
-"""Leaves looked at in a larger one."""
+"""Number of leaves compared in a larger shard."""
 
 
 class SourceObjects:
-    """The stored objects of one array in the source, decoded by our own code."""
+    """The stored objects of one array in the source, decoded by zarrlift."""
 
     def __init__(self, storage: Storage, path: str, layout: Layout, *, allow_pickle: bool = False) -> None:
         self.storage = storage
@@ -70,7 +70,7 @@ class SourceObjects:
 
     @cached_property
     def _decoder(self) -> ObjectDecoder:
-        # An array without chunks may have codecs that could make none.
+        # An array without chunks may have codecs that no decoder can be built for.
         return object_decoder(self.layout, allow_pickle=self._allow_pickle)
 
     def key(self, coordinates: tuple[int, ...]) -> str:
@@ -78,14 +78,14 @@ class SourceObjects:
         return self.layout.key(self.path, coordinates)
 
     def read(self, coordinates: tuple[int, ...]) -> Values | None:
-        """An object's values inside the array, or None if it is missing; ChunkError, StorageError."""
+        """An object's values within the array, or None if it is missing; ChunkError, StorageError."""
         data = self.storage.get(self.key(coordinates), self._bound)
         if data is None:
             return None
         return part_of(self._decoder.decode(data), self.grid.valid(coordinates))
 
     def pieces(self, coordinates: tuple[int, ...]) -> list[tuple[tuple[slice, ...], Values | None]]:
-        """Regions of an object and their values: all of it, or a few leaves of a large shard."""
+        """Regions of an object with their values: the whole object, or a few leaves of a large shard."""
         frame, grid = self.layout.frame, self.layout.grid
         if not isinstance(frame, Shards) or object_bytes(self.layout) <= _WHOLE_BYTES:
             return [(self.grid.region(coordinates), self.read(coordinates))]
@@ -95,9 +95,9 @@ class SourceObjects:
         return [(grid.region(grid.coordinates(number)), values) for number, values in leaves]
 
     def within(self, coordinates: tuple[int, ...], region: Region) -> Iterator[tuple[Region, Values | None]]:
-        """Regions of one object that touch `region`, and their values: None for what is missing.
+        """Regions of one object that overlap `region`, with their values: None for a missing part.
 
-        Of a shard only those leaves are decoded. ChunkError, StorageError.
+        In a shard, only the overlapping leaves are decoded. ChunkError, StorageError.
         """
         if self._shards is None:
             yield self.grid.region(coordinates), self.read(coordinates)
@@ -115,7 +115,7 @@ class SourceObjects:
             yield grid.region(grid.coordinates(number)), None
 
     def _leaves(self, coordinates: tuple[int, ...], wanted: Indexes) -> Iterator[tuple[int, Values]]:
-        """(linear index, values inside the array) of those leaves of a shard that are there."""
+        """(linear index, values within the array) of those leaves of a shard that exist."""
         assert self._shards is not None
         assert self._leaf is not None
         grid = self.layout.grid
@@ -127,21 +127,20 @@ class SourceObjects:
             yield number, part_of(values, grid.valid(grid.coordinates(number)))
 
     def fill(self, shape: tuple[int, ...]) -> Values:
-        """What a missing chunk reads as."""
+        """The values of a missing chunk."""
         return np.broadcast_to(self._fill, shape)
 
 
 def compare_chunks(
     plan: ArrayPlan, source: Storage, destination: Storage, indexes: Sequence[int]
 ) -> tuple[Problem, ...]:
-    """What differs in the chunks with these linear indexes; empty if nothing does.
+    """Differences in the chunks with these linear indexes; empty if none.
 
-    The source is decoded by our pipeline. The destination is read by zarr-python through an
-    array made from `plan.document` in memory, since its `zarr.json` is not written yet. Values are
-    compared bit for bit, after the cast the recipe asks for. A chunk that is missing in the
-    source must read as its fill value and must not be stored in the destination; where the source
-    defines no fill value only its absence is looked at. A chunk that cannot be read on either
-    side is a problem, not an exception.
+    The source is decoded by zarrlift. The destination is read by zarr-python through an array made from
+    `plan.document` in memory, because its `zarr.json` is not written yet. Values are compared bit by bit,
+    after the cast that the recipe requests. A chunk missing in the source must read as its fill value and
+    must not be stored in the destination; if the source defines no fill value, only its absence is checked.
+    An unreadable chunk on either side is a problem, not an exception.
     """
     if not indexes:
         return ()
@@ -167,7 +166,8 @@ def compare_chunks(
     for batch in _batches(places, read_bytes(plan)):
         sources: list[tuple[tuple[int, ...], tuple[slice, ...], Values | None]] = []
         for place in batch:
-            # Ours come first: they are bounded, and a payload that we refuse is shown to nobody else.
+            # Our decoder comes first: it is bounded, and a payload that it refuses is not passed to
+            # zarr-python.
             try:
                 sources += [(place, region, values) for region, values in leaves.pieces(place)]
             except ZarrstackError as error:
@@ -196,18 +196,18 @@ def compare_chunks(
 
 
 def _object_at(layout: Layout, place: tuple[int, ...]) -> tuple[int, ...]:
-    """Place of the object that a value lies in."""
+    """Grid position of the object that contains an element."""
     return tuple(at // length for at, length in zip(place, layout.object_shape, strict=True))
 
 
 def _batches(places: list[tuple[int, ...]], each: int) -> list[list[tuple[int, ...]]]:
-    """Places whose comparing takes `each` bytes, some of them at a time."""
+    """Split places into batches of limited size, at `each` bytes per place."""
     step = max(_BATCH_BYTES // max(each, 1), 1)
     return [places[start : start + step] for start in range(0, len(places), step)]
 
 
 class Expectation:
-    """What source values must be found as, given what the recipe asks for."""
+    """The values to be found for given source values, after the changes of the recipe."""
 
     def __init__(
         self,
@@ -228,9 +228,9 @@ class Expectation:
         self._target = target
 
     def missing(self, fill: Values) -> Values:
-        """The fill values of a missing chunk as they must be found.
+        """The expected values of a missing chunk with this fill value.
 
-        Object arrays that were given none have 0, which is no text and becomes the empty one.
+        Object arrays without a fill value have 0, which is not text and becomes the empty string.
         """
         if self._blank and fill.size and not isinstance(fill.flat[0], str):
             return np.broadcast_to(np.array("", dtype=object), fill.shape)
@@ -239,7 +239,7 @@ class Expectation:
     def compare(
         self, found: Values | Exception, values: Values, path: str, key: KeyOf, region: Region
     ) -> list[Problem]:
-        """What is wrong with what was found for source values; nothing, or one problem."""
+        """Compare found with source values; returns no problem or one."""
         if isinstance(found, Exception):
             return [
                 Problem(
@@ -262,7 +262,7 @@ class Expectation:
         differs = mismatch(found, values)
         if differs is None:
             return []
-        if len(differs.index) != len(region):  # shapes or types: they differ as a whole
+        if len(differs.index) != len(region):  # shapes or types differ
             return [value_problem(path, key(corner(region)), region, differs.found, differs.expected)]
         place = tuple(axis.start + offset for axis, offset in zip(region, differs.index, strict=True))
         where = f"at {list(place)}"
@@ -274,7 +274,7 @@ class Expectation:
 def _compare_texts(
     found: Values, values: Values, path: str, key: str, region: tuple[slice, ...]
 ) -> list[Problem]:
-    """`--objects json`: every value stands as its JSON text."""
+    """Compare for `--objects json`, which stores every value as its JSON text."""
     texts = found.astype(object).reshape(-1)
     wrong = [
         (text, value)
@@ -291,7 +291,7 @@ def _compare_texts(
 def value_problem(
     path: str, key: str, region: tuple[slice, ...], found: str, expected: str, where: str = ""
 ) -> Problem:
-    """Values of a region are not what they must be."""
+    """The problem for a region whose values differ."""
     place = f" ({where})" if where else ""
     return Problem(
         kind="verify-values",

@@ -1,4 +1,4 @@
-"""Which chunks of a job are read again before its arrays appear."""
+"""Selects the chunks of a job that are read again before its arrays are published."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from ..planning.plans import ArrayPlan
 
 MOST_LEAVES: Final = 64
-"""Leaves a job reads again, but for one of every kind it meets after that."""
+"""Maximum number of leaves that a job reads again, apart from one for every further kind."""
 MOST_BYTES: Final = 256 << 20
-"""Decoded bytes a job reads again, in the same sense."""
+"""Maximum of decoded bytes that a job reads again, with the same exception."""
 _RANDOM_PER_KIND: Final = 3
 _FOLLOWERS: Final = 16
-"""Arrays of a kind already sampled of which one random leaf is taken."""
+"""Number of arrays of a kind already sampled from which one random leaf is taken."""
 _TRIES: Final = 8
-"""Chunks whose edge neighbour is looked for before giving up."""
+"""Number of chunks tried in the search for an edge chunk."""
 
 
 class Sampler:
-    """Chooses the leaves one job reads again; bounded for the job, the same for the same job id.
+    """Selects the leaves that a job reads again; limited per job and deterministic for a job id.
 
-    A *kind* is a route with the chains, the data type and the memory order on both sides:
-    what is right for one leaf of a kind is right for all but for the leaf's own bytes and
-    place. So the first array of a kind shows its first, its last, an edge and a few random
-    chunks, later ones a random chunk while there is room. Calls in the same order choose
-    the same chunks. Threads may share it.
+    A *kind* is a route together with the codec chains, the data type and the memory order on both sides. If
+    one leaf of a kind is correct, the others can differ only in their own bytes and location. The sample
+    therefore takes the first, the last, an edge and a few random chunks of the first array of a kind, and a
+    random chunk of later arrays within the limits. The same sequence of calls selects the same chunks.
+    Thread-safe.
     """
 
     def __init__(self, job_id: str) -> None:
@@ -47,8 +47,8 @@ class Sampler:
     def choose(self, plan: ArrayPlan, present: npt.NDArray[np.int64]) -> tuple[int, ...]:
         """Linear indexes of chunks to compare, ascending; one of them may be missing in the source.
 
-        `present` are the chunks in the source, ascending. A missing chunk is chosen only where the
-        source's fill value is defined: there it must read as that.
+        `present` are the chunks in the source, ascending. A missing chunk is selected only if the source
+        defines a fill value, as which it must then read.
         """
         rng = random.Random(f"{self._job_id}/{plan.path}")
         weight = read_bytes(plan)
@@ -88,7 +88,7 @@ def _kind(plan: ArrayPlan) -> str:
 
 
 def object_bytes(layout: Layout) -> int:
-    """Decoded bytes of one stored object; a guess of 16 per element where their length varies."""
+    """Decoded bytes of one stored object; an estimate of 16 per element for variable length."""
     items = 1
     for length in layout.object_shape:
         items *= length
@@ -96,7 +96,7 @@ def object_bytes(layout: Layout) -> int:
 
 
 def read_bytes(plan: ArrayPlan) -> int:
-    """Decoded bytes read to compare one object of the source: its own, or those of all that it touches."""
+    """Decoded bytes read to compare one source object: its own, or those of all objects it overlaps."""
     source, target = plan.source, plan.destination
     items = 1
     for length, chunk, leaf in zip(source.shape, source.object_shape, target.chunk_shape, strict=True):
@@ -106,7 +106,7 @@ def read_bytes(plan: ArrayPlan) -> int:
 
 
 def first_look(grid: Grid, present: npt.NDArray[Any], rng: random.Random, *, random_leaves: int) -> list[int]:
-    """The first, the last, an edge chunk and some random ones of those present, the telling ones first."""
+    """The first, the last, an edge chunk and some random ones of those present, the most telling first."""
     if len(present) == 0:
         return []
     chosen = [int(present[0]), int(present[-1])]
@@ -116,7 +116,7 @@ def first_look(grid: Grid, present: npt.NDArray[Any], rng: random.Random, *, ran
 
 
 def _an_edge(grid: Grid, present: npt.NDArray[Any], rng: random.Random) -> list[int]:
-    """A chunk that reaches past the array's end along one axis, if one is found cheaply."""
+    """A chunk that extends past the array's end along one axis, if one is found cheaply."""
     axes = [axis for axis, (n, c) in enumerate(zip(grid.shape, grid.chunk_shape, strict=True)) if n % c]
     if not axes:
         return []
@@ -133,11 +133,11 @@ def _an_edge(grid: Grid, present: npt.NDArray[Any], rng: random.Random) -> list[
 
 
 def a_missing_chunk(grid: Grid, present: npt.NDArray[Any], rng: random.Random) -> list[int]:
-    """One chunk of the grid that is not present, if there is one."""
+    """One chunk of the grid that is not present, if any."""
     missing = grid.total - len(present)
     if missing <= 0:
         return []
-    # The k-th missing index: `present[i] - i` missing ones stand before present[i].
+    # The k-th missing index: `present[i] - i` missing indexes precede present[i].
     k = rng.randrange(missing)
     before = present - np.arange(len(present))
     return [k + int(np.searchsorted(before, k, side="right"))]

@@ -1,8 +1,7 @@
-"""The nodes of a Zarr v3 hierarchy as zarr-python reads their documents, one by one.
+"""The nodes of a Zarr v3 hierarchy, with each document read by zarr-python separately.
 
-`zarr.open_group(...).members()` would stop at the first damaged document and believe
-consolidated metadata; here every node is read on its own, and what is wrong with it is
-kept with it.
+`zarr.open_group(...).members()` would stop at the first damaged document and rely on consolidated metadata.
+Here every node is read separately, and its problems are recorded with it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 DOCUMENT = "zarr.json"
 _DEEPEST = 200
-"""Levels below the root that are walked; a loop of links ends here at the latest."""
+"""Maximum depth below the root; ends any loop of links."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +34,13 @@ class FoundNode:
     document: JSONObject
     attributes: JSONObject
     metadata: ArrayV3Metadata | None = None
-    """Of an array; None for a group."""
+    """1.6 and 3.4.2). `wanted` tells whether the root must have it; None for either."""
     problems: tuple[Problem, ...] = ()
-    """What keeps it from being compared."""
+    """Problems that prevent a comparison."""
 
     @property
     def is_array(self) -> bool:
-        """Whether the document is an array's."""
+        """Whether the node is an array."""
         return self.document.get("node_type") == "array"
 
 
@@ -55,9 +54,9 @@ def find_nodes(
 ) -> dict[str, FoundNode]:
     """Every node of a v3 hierarchy by path.
 
-    The tree is listed and the `expected` paths are looked at besides, so that a store that
-    cannot list shows at least those. Directories of chunks are not entered. `strict_json` says of a
-    path whether bare NaN and Infinity are faults there.
+    The tree is listed, and the `expected` paths are read in addition, because a store that cannot list shows
+    at least those. Directories of chunks are not entered. `strict_json` tells for a path whether bare NaN and
+    Infinity are errors there.
     """
     found: dict[str, FoundNode] = {}
     seen: set[str] = set()
@@ -72,7 +71,7 @@ def find_nodes(
             continue
         entries = list(storage.list_dir(path))
         if node is None and any(entry.name == ".zarray" for entry in entries):
-            continue  # in place, and not migrated: chunks lie below
+            continue  # in place and not migrated: it contains chunks
         waiting.extend(
             (key_below(path, entry.name), depth + 1)
             for entry in entries
@@ -87,7 +86,7 @@ def find_nodes(
 
 
 def read_node(storage: Storage, path: str, *, strict_json: bool) -> FoundNode | None:
-    """The node at a path, or None if there is no `zarr.json`; damage is among its problems."""
+    """The node at a path, or None without a `zarr.json`; damage is among its problems."""
     key = key_below(path)
     try:
         content = storage.get(key)
@@ -146,10 +145,9 @@ def _check_group(document: JSONObject) -> None:
 
 
 def consolidated_problems(nodes: dict[str, FoundNode], *, wanted: bool | None) -> list[Problem]:
-    """Where consolidated metadata does not say what the nodes' own documents say.
+    """Differences between consolidated metadata and the nodes' own documents.
 
-    The form is zarr-python's: `consolidated_metadata.metadata` of a group, relative path ->
-    document (zarr 3.1.6 and 3.4.2). `wanted` is whether the root must have it; None for either.
+    The form is zarr-python's: `consolidated_metadata.metadata` of a group, relative path -> document (zarr
     """
     problems = []
     root = nodes.get("")
@@ -183,7 +181,7 @@ def _consolidated(node: FoundNode) -> dict[str, JSONObject] | None:
 
 
 def _own(document: JSONObject) -> str:
-    """A document without what may differ: nested consolidated metadata, and members left out or null."""
+    """A document without insignificant parts: nested consolidated metadata and null members."""
     optional = {"attributes", "storage_transformers", "dimension_names"}
     members = {
         name: value

@@ -1,10 +1,10 @@
-"""The destination as zarr-python sees it, whether its `zarr.json` is written yet or not.
+"""Reads the destination with zarr-python, even before its `zarr.json` is written.
 
-zarr is imported inside the functions: moving bytes does not need it, and it takes 0.1 s. Each
-says `import zarr` before anything below it: another thread may be at the same import, and two
-that come from different ends (`zarr`, `zarr.core.metadata`) break each other's half-made modules.
-Everything runs on zarr's own event loop through its `sync`; any of our threads may call it,
-and it never waits for one of them, so it cannot deadlock with a full pool of workers.
+zarr is imported inside the functions: moving bytes does not need it, and the import takes 0.1 s. Each
+function imports `zarr` before any of its modules: if two threads start from different modules (`zarr`,
+`zarr.core.metadata`) at the same time, each sees partially initialized modules of the other. All work runs on
+zarr's own event loop through its `sync`. Any thread of zarrlift may call it; since it never waits for one of
+them, it cannot deadlock with a full worker pool.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ if TYPE_CHECKING:
     from zarr.core.metadata.v3 import ArrayV3Metadata
 
 _PARSING: Final = threading.Lock()
-"""`catch_warnings` changes the process; one thread at a time."""
+"""Serializes `catch_warnings`, which affects the whole process."""
 
 
 def parse(document: JSONObject) -> ArrayV3Metadata:
-    """An array's `zarr.json` as zarr-python understands it.
+    """The metadata of an array's `zarr.json`, parsed by zarr-python.
 
-    Raises MetadataError with zarr-python's own words where it does not.
+    Raises MetadataError with zarr-python's message if it cannot be parsed.
     """
     import zarr  # noqa: F401 - first: see the top
     from zarr.core.metadata.v3 import ArrayV3Metadata
 
     with _PARSING, warnings.catch_warnings():
-        # zarr warns of data types and codecs without a final specification; the plan says so already.
+        # zarr warns about data types and codecs without a final specification; the plan reports these
+        # already.
         warnings.simplefilter("ignore")
         try:
             return ArrayV3Metadata.from_dict(dict(document))
@@ -51,7 +52,7 @@ def parse(document: JSONObject) -> ArrayV3Metadata:
 
 
 def words(error: BaseException) -> str:
-    """An exception of somebody else's code in one line."""
+    """An exception of foreign code as one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
 
@@ -62,17 +63,17 @@ def data_type_name(metadata: ArrayV3Metadata) -> str:
 
 
 def native(metadata: ArrayV3Metadata) -> np.dtype[Any]:
-    """The numpy type zarr-python reads an array as; strings may be `StringDType` or object."""
+    """The numpy type in which zarr-python reads an array; strings may be `StringDType` or object."""
     return cast("np.dtype[Any]", metadata.data_type.to_native_dtype())
 
 
 def chunk_shape(metadata: ArrayV3Metadata) -> tuple[int, ...]:
-    """Shape of the chunks that are stored as objects (shards, where there are any)."""
+    """Shape of the chunks that are stored as objects (shards, if any)."""
     return tuple(metadata.chunk_grid.chunk_shape)  # type: ignore[attr-defined]
 
 
 def reading_store(storage: Storage) -> Store:
-    """The storage as a zarr store that cannot change it."""
+    """The storage as a read-only zarr store."""
     import zarr  # noqa: F401 - first: see the top
 
     store = storage.zarr_store()
@@ -83,7 +84,7 @@ def reading_store(storage: Storage) -> Store:
 
 
 def open_array(metadata: ArrayV3Metadata, store: Store, path: str) -> Array[Any]:
-    """An array from a parsed document alone; its `zarr.json` need not be in the store."""
+    """An array from parsed metadata; its `zarr.json` need not be stored."""
     from zarr.core.array import Array, AsyncArray
     from zarr.storage import StorePath
 
@@ -91,9 +92,9 @@ def open_array(metadata: ArrayV3Metadata, store: Store, path: str) -> Array[Any]
 
 
 def read_regions(array: Array[Any], regions: Sequence[tuple[slice, ...]]) -> list[Values | Exception]:
-    """The values of several regions, or what went wrong with each.
+    """The values of several regions, or the exception for each that failed.
 
-    They are read concurrently, all in one go: the caller bounds how much that is.
+    All regions are read concurrently: the caller limits their total size.
     """
     import asyncio
 
@@ -116,7 +117,7 @@ def read_regions(array: Array[Any], regions: Sequence[tuple[slice, ...]]) -> lis
 
 
 def warm_up() -> None:
-    """Read an array that has no chunk: what zarr-python loads and starts at its first read is there then."""
+    """Read an array without chunks, to load in advance what zarr-python's first read loads and starts."""
     from zarr.storage import MemoryStore
 
     document = {
@@ -134,14 +135,14 @@ def warm_up() -> None:
 
 
 def as_array(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Values:
-    """What zarr-python gave, as an array; of 0-d arrays it gives bare scalars that forget their length."""
+    """The result of zarr-python as an array; 0-d arrays come as bare scalars without their length."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind != "S" or dtype.kind != "O":
             return value
-        # 0-d bytes of any length, by zarr-python 3.1: zeros at their end are in memory, and no S is empty.
+        # 0-d bytes of any length, by zarr-python 3.1: trailing zeros are in memory, and an S is never empty.
         value = value.tobytes() if value.item() or value.itemsize > 1 else b""
     if dtype.kind in "OT":
-        # np.asarray would make a fixed-length type of str and bytes, and drop trailing zeros.
+        # np.asarray would turn str and bytes into a fixed-length type and drop trailing zeros.
         result: Values = np.empty(shape, dtype=object)
         result[()] = value
         return result

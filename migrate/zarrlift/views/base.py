@@ -1,4 +1,4 @@
-"""What views have in common: a layer that describes what lies below it once, and shows it in another form."""
+"""The base of views: layers that describe a hierarchy once and present it in another format."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ H = TypeVar("H", bound=ShownHierarchy[Any])
 
 
 class HierarchyView(Unwritable, Generic[H]):
-    """A hierarchy in another form; described when something is first asked for, and kept as it was then."""
+    """A hierarchy in another format, described on first access.
+
+    Later changes of its metadata are not followed.
+    """
 
     def __init__(self, store: Store | None = None) -> None:
         super().__init__(store)
@@ -35,11 +38,11 @@ class HierarchyView(Unwritable, Generic[H]):
 
     @abstractmethod
     def _describe(self) -> H:
-        """Describe what lies below; UsageError where there is no archive, StorageError."""
+        """Describe the hierarchy below; UsageError if there is no archive, StorageError."""
 
     @abstractmethod
     def _chunks(self, shown: H, path: str) -> AsyncIterator[str]:
-        """The keys of an array's chunks, as they are found."""
+        """The keys of an array's chunks, as they are listed."""
 
     def _shown(self) -> H:
         with self._lock:
@@ -51,12 +54,12 @@ class HierarchyView(Unwritable, Generic[H]):
         described = self._described
         return await asyncio.to_thread(self._shown) if described is None else described
 
-    # -- one value ------------------------------------------------------------------------------
+    # -- values ---------------------------------------------------------------------------------
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """A document, or a chunk as it is shown; None where there is none. ChunkError, StorageError."""
+        """A document or a chunk in the view's format; None if it is missing. ChunkError, StorageError."""
         shown = await self._ready()
         found = shown.find(key)
         result: bytes | None
@@ -77,7 +80,7 @@ class HierarchyView(Unwritable, Generic[H]):
     def get_sync(
         self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """As `get`, without an event loop (zarr 3.3+)."""
+        """Like `get`, without an event loop (zarr 3.3+)."""
         shown = self._shown()
         found = shown.find(key)
         result = found if found is None or isinstance(found, bytes) else found.read(shown.storage)
@@ -85,7 +88,7 @@ class HierarchyView(Unwritable, Generic[H]):
         return None if result is None else cut(kind.from_bytes(result), byte_range)
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value; no chunk is decoded for it."""
+        """Whether the key has a value; decodes no chunk."""
         shown = await self._ready()
         found = shown.find(key)
         if found is None or isinstance(found, bytes):
@@ -95,7 +98,7 @@ class HierarchyView(Unwritable, Generic[H]):
         return await shown.store.exists(found.key)
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; what is shown as it lies is not read for it."""
+        """Length of the value in bytes; unchanged values are not read."""
         shown = await self._ready()
         found = shown.find(key)
         if found is None or isinstance(found, bytes) or not found.as_it_lies:
@@ -110,7 +113,7 @@ class HierarchyView(Unwritable, Generic[H]):
     # -- names ----------------------------------------------------------------------------------
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key that starts with this text: documents, then chunks as they are found."""
+        """All keys with this prefix: documents, then chunks as they are listed."""
         return self._list_prefix(prefix)
 
     async def _list_prefix(self, prefix: str) -> AsyncGenerator[str, None]:
@@ -126,7 +129,7 @@ class HierarchyView(Unwritable, Generic[H]):
                         yield key
 
     def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names right below a path; chunks are listed only where an array has them."""
+        """The names directly below a path; chunks are listed only if an array contains them."""
         return self._names(prefix.strip("/"))
 
     async def _names(self, path: str) -> AsyncGenerator[str, None]:
@@ -141,9 +144,10 @@ class HierarchyView(Unwritable, Generic[H]):
 
 
 def _span(part: ByteRequest | None, most: int) -> tuple[int, int] | None:
-    """(start, stop) of an object, as `Soon.parts` takes them; None where the whole has to be read.
+    """(start, stop) within an object, for `Soon.parts`; None if the whole object must be read.
 
-    So it has for what names no length, or one of which the bound of the object would have to be told.
+    None also for a suffix range of an object of unknown length, or if the object's size must be checked
+    against its bound.
     """
     match part:
         case RangeByteRequest(start, stop) if start < stop <= start + most:
@@ -154,7 +158,7 @@ def _span(part: ByteRequest | None, most: int) -> tuple[int, int] | None:
 
 
 async def _stored(storage: Storage, held: Held, span: tuple[int, int] | None) -> bytes | None:
-    """A stored object, or a part of it, and no more than its bound; ChunkError, StorageError."""
+    """A stored object or a part of it, limited to its bound; ChunkError, StorageError."""
     soon = storage.soon
     if span is None:
         if soon is None:
@@ -166,7 +170,7 @@ async def _stored(storage: Storage, held: Held, span: tuple[int, int] | None) ->
 
 
 async def stored_objects(store: Store, path: str, layout: Layout) -> AsyncGenerator[tuple[int, ...], None]:
-    """Where in its grid of objects the array at a path has any, as they are listed."""
+    """Grid positions of the stored objects of the array at a path, as they are listed."""
     ndim, grid, prefix = len(layout.shape), layout.objects, layout.prefix(path)
     async for key in store.list_prefix(prefix):
         place = layout.keys.coordinates(key.removeprefix(prefix), ndim)

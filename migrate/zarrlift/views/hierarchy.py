@@ -1,4 +1,4 @@
-"""What a view shows: documents made once, and values that are found below when they are asked for."""
+"""The content of a view: documents created in advance, and values read from the source on demand."""
 
 from __future__ import annotations
 
@@ -21,74 +21,74 @@ A = TypeVar("A")
 
 
 class Held(ABC):
-    """A key's value lies in an object of the source."""
+    """A value that comes from one object of the source."""
 
     key: str
     """The object's key."""
     header: bytes = b""
-    """What is shown before it."""
+    """Bytes that precede the object's content."""
 
     @property
     @abstractmethod
     def as_it_lies(self) -> bool:
-        """Whether it is shown without a change."""
+        """Whether the object is presented unchanged."""
 
     @property
     def alone(self) -> bool:
-        """Whether nothing else lies in the object: it is no shard."""
+        """Whether the value is the whole object, not a part of a shard."""
         return True
 
     @property
     @abstractmethod
     def bound(self) -> Bound:
-        """What is read of the object at most."""
+        """The maximum size of the object."""
 
     @abstractmethod
     def shown(self, data: bytes) -> bytes | None:
-        """What is shown for stored bytes, with its header; ChunkError and CastError with their place."""
+        """The presented value for stored bytes, with its header; ChunkError and CastError with location."""
 
     def stored(self, storage: Storage) -> bytes | None:
-        """The stored bytes, None where there are none; ChunkError, StorageError."""
+        """The stored bytes, None if missing; ChunkError, StorageError."""
         return storage.get(self.key, self.bound)
 
     def stored_size(self, storage: Storage) -> int | None:
-        """How many bytes `stored` gives."""
+        """Length of the result of `stored`."""
         return storage.size(self.key)
 
     def read(self, storage: Storage) -> bytes | None:
-        """What is shown, None where nothing is stored; the errors of `stored` and `shown`."""
+        """The presented value, None if nothing is stored; the errors of `stored` and `shown`."""
         data = self.stored(storage)
         return None if data is None else self.shown(data)
 
 
 @dataclass(slots=True, kw_only=True)
 class ShownHierarchy(ABC, Generic[A]):
-    """A hierarchy as a view shows it; what `A` knows of an array is how its objects are shown."""
+    """A hierarchy as a view presents it; `A` describes how the objects of an array are presented."""
 
     storage: Storage
     store: Store
-    """The same place for asynchronous reading."""
+    """The same source for asynchronous reads."""
     follow_links: bool
-    """Whether values may lie where a link leads out of the archive."""
+    """Whether links to targets outside the archive are followed."""
     documents: dict[str, bytes]
     arrays: dict[str, A]
-    """By path."""
+    """Arrays by path."""
     children: dict[str, list[str]]
-    """Path of a node -> names right below it, its documents' among them."""
+    """Path of a node -> names directly below it, including its documents."""
 
     @property
     def fixed(self) -> Iterator[str]:
-        """Keys that are known without a look at the source."""
+        """Keys that are known without reading the source."""
         yield from self.documents
 
     def array_above(self, path: str) -> A | None:
-        """The array that a path is, or lies below."""
+        """The array at a path or above it."""
         return nearest(path, self.arrays)
 
     def find(self, key: str) -> bytes | Held | None:
-        """A document, or where in the source a key's value lies.
+        """A document, or the location of a key's value in the source.
 
-        StorageError where that may not be read; UnsupportedError for a document of a node that is left out.
+        StorageError if it may not be read; UnsupportedError for a document of an omitted node.
         """
         content = self.documents.get(key)
         if content is not None:
@@ -100,7 +100,7 @@ class ShownHierarchy(ABC, Generic[A]):
 
     @abstractmethod
     def _held(self, key: str) -> Held | None:
-        """Where the value of a key lies that is no document's."""
+        """The location of the value of a key that is not a document."""
 
     def _check_link(self, key: str) -> None:
         target = self.storage.link(key)
@@ -113,7 +113,7 @@ class ShownHierarchy(ABC, Generic[A]):
 
 
 def refusal_error(problem: Problem) -> UnsupportedError:
-    """A refusal as an error, for who asks for that node by name."""
+    """A refusal as an exception, raised if the node is requested by name."""
     return UnsupportedError(
         problem.message,
         node=problem.node,

@@ -1,7 +1,7 @@
-"""Connections of a server that strangers may reach: so many at once, and none that says nothing for long.
+"""Limits the number and the idle time of an HTTP server's connections, which may come from strangers.
 
-aiohttp 3.14 waits without end for the rest of a request's head. Each connection here has a time by which
-its next request must have arrived; while one is answered the clock stands still.
+aiohttp 3.14 has no timeout for the rest of a request's head. Each connection therefore has a deadline for its
+next request, which is suspended during a response.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 PATIENCE: Final = 30.0
-"""Seconds from the beginning of a connection, or the end of an answer, until the next request is there."""
+"""Seconds from the start of a connection, or the end of a response, until the next request must arrive."""
 MOST: Final = 512
-"""Connections at once; readers of chunks open some hundred."""
+"""Maximum number of connections; chunk readers open about a hundred."""
 _TOO_MANY: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 )
 
 
 class Connections:
-    """Those of one server."""
+    """The connections of one server."""
 
     def __init__(self, patience: float = PATIENCE, most: int = MOST) -> None:
         self.patience = patience
         self.most = most
         self.open: dict[asyncio.BaseProtocol, Connection] = {}
-        """By what of aiohttp's handles each."""
+        """Connections by the aiohttp protocol object that handles each."""
 
     def protocol(self, server: Callable[[], Any]) -> Callable[[], Connection]:
-        """What `create_server` calls for each connection of an aiohttp server."""
+        """The protocol factory that `create_server` calls for each connection of an aiohttp server."""
         return lambda: Connection(server(), self)
 
     def middleware(self) -> Any:
-        """Stops a connection's clock while a request is answered."""
+        """Middleware that suspends a connection's deadline during a response."""
         from aiohttp import web
 
         @web.middleware
@@ -59,7 +59,7 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """One connection: aiohttp's, with a clock."""
+    """A connection: aiohttp's protocol with a deadline."""
 
     def __init__(self, inner: asyncio.Protocol, all_of_them: Connections) -> None:
         self._inner = inner
@@ -68,19 +68,19 @@ class Connection(asyncio.Protocol):
         self._clock: asyncio.TimerHandle | None = None
 
     def start_clock(self) -> None:
-        """The next request is awaited from now on."""
+        """Start the deadline for the next request."""
         self.stop_clock()
         if self._transport is not None:
             loop = asyncio.get_running_loop()
             self._clock = loop.call_later(self._all.patience, self._transport.abort)
 
     def stop_clock(self) -> None:
-        """A request is there."""
+        """Suspend the deadline: a request has arrived."""
         if self._clock is not None:
             self._clock.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hand it to aiohttp, or turn it away."""
+        """Pass the connection to aiohttp, or refuse it."""
         assert isinstance(transport, asyncio.Transport)
         if len(self._all.open) >= self._all.most:
             transport.write(_TOO_MANY)
@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
         self._inner.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As aiohttp does."""
+        """Forward to aiohttp."""
         self.stop_clock()
         if self._transport is not None:
             self._transport = None
@@ -100,27 +100,27 @@ class Connection(asyncio.Protocol):
             self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """As aiohttp does."""
+        """Forward to aiohttp."""
         if self._transport is not None:
             self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
-        """As aiohttp does."""
+        """Forward to aiohttp."""
         return self._inner.eof_received() if self._transport is not None else None
 
     def pause_writing(self) -> None:
-        """As aiohttp does."""
+        """Forward to aiohttp."""
         if self._transport is not None:
             self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """As aiohttp does."""
+        """Forward to aiohttp."""
         if self._transport is not None:
             self._inner.resume_writing()
 
 
 def logger() -> logging.Logger:
-    """For aiohttp: mistakes of ours are logged, what clients send wrong is answered and not told."""
+    """The logger for aiohttp: logs errors of the server, but not invalid requests, which are answered."""
     made = logging.getLogger("zarrlift.serving")
     if not made.filters:
         made.addFilter(_is_ours)

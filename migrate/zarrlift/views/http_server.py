@@ -1,10 +1,10 @@
-"""A view of an archive over HTTP, so that readers elsewhere (browsers mostly) read it as it lies.
+"""Serves a view over HTTP, so that readers elsewhere (mostly browsers) can read an unconverted archive.
 
-Whole objects and byte ranges (RFC 9110, section 14), `HEAD`, and, for the origins that are allowed, the
-headers by which a browser lets a page of another origin read them
-(https://fetch.spec.whatwg.org/#http-cors-protocol). Nothing can be written, and no path leads anywhere but
-to keys of the view. A server that only this machine reaches answers only to names of this machine: a page
-whose own name suddenly leads here (DNS rebinding) would be of the same origin.
+Supports whole objects, byte ranges (RFC 9110, section 14), `HEAD`, and, for allowed origins, the CORS headers
+that let pages of other origins read the responses (https://fetch.spec.whatwg.org/#http-cors-protocol). Access
+is read-only and limited to keys of the view. A server that only this machine can reach answers only requests
+for names of this machine: otherwise a page whose host name is rebound to it (DNS rebinding) would be of the
+same origin.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest, Store
 
 _ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\s]+")
-"""Every origin, that of pages without one (files, say), and scheme, host and port of a page."""
+"""All origins (`*`), opaque origins such as files (`null`), or scheme, host and port of an origin."""
 _CORS: Final = {
     "Access-Control-Allow-Methods": "GET, HEAD, OPTIONS",
     "Access-Control-Allow-Headers": "Range, If-None-Match, Cache-Control",
@@ -38,17 +38,17 @@ _CORS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """A view, and what it is to people and programs."""
+    """A view and how it is presented to clients."""
 
     view: Store
     url: str
-    """Names the archive to people."""
+    """Name of the archive for people."""
     shown_as: str = "Zarr v3"
     documents: frozenset[str] = frozenset({"zarr.json"})
-    """What metadata documents are called, which are JSON."""
+    """Names of metadata documents, which are JSON."""
 
     origins: frozenset[str] = frozenset()
-    """Whose pages may read it in a browser; "*" for all."""
+    """Origins whose pages may read the view in a browser; "*" for all."""
 
     def __post_init__(self) -> None:
         for origin in self.origins:
@@ -58,15 +58,15 @@ class Served:
                 )
 
     def is_document(self, key: str) -> bool:
-        """Whether a key is that of metadata."""
+        """Whether a key is that of a metadata document."""
         return key.rpartition("/")[2] in self.documents
 
 
 def application(served: Served, *, host: str = "", middlewares: tuple[Any, ...] = ()) -> web.Application:
     """An aiohttp application that serves a view at its root.
 
-    `host` is the address that it listens on. Where that is one of this machine alone, requests must be for a
-    name of this machine.
+    `host` is the address on which it listens. If that is a loopback address, requests must be for a name of
+    this machine.
     """
     from aiohttp import web
 
@@ -100,13 +100,13 @@ async def _answered(served: Served, request: web.Request) -> web.Response:
     try:
         return await _object(served, key, request)
     except ZarrstackError as error:
-        # A node that is refused is not there; a chunk that is damaged is no missing chunk.
+        # A refused node does not exist for clients; a damaged chunk must not appear as a missing one.
         status = 404 if served.is_document(key) else 500
         return web.Response(status=status, text=f"{error}\n")
 
 
 def _cors(served: Served, request: web.Request) -> dict[str, str]:
-    """What a browser wants to see before a page of another origin may read the answer."""
+    """The headers that a browser requires before a page of another origin may read the response."""
     if "*" in served.origins:
         return {"Access-Control-Allow-Origin": "*", **_CORS}
     origin = request.headers.get("Origin")
@@ -123,7 +123,7 @@ def _name(host: str) -> str:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a name or address is this machine's own, and leads to no other (RFC 6761, section 6.3)."""
+    """Whether a name or address always refers to this machine (RFC 6761, section 6.3)."""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
@@ -161,10 +161,10 @@ async def _object(served: Served, key: str, request: web.Request) -> web.Respons
 
 
 def _range(request: web.Request) -> slice | None:
-    """What is asked for; None for all of it, and for a range that cannot be understood, as RFC 9110 says."""
+    """The requested range; None for the whole object or an invalid range, as required by RFC 9110."""
     try:
         wanted: slice = request.http_range
-    except ValueError:  # several ranges too, which a server need not give
+    except ValueError:  # also for several ranges, which a server need not support
         return None
     return None if wanted.start is None and wanted.stop is None else wanted
 
@@ -181,7 +181,7 @@ def _request(start: int, stop: int) -> ByteRequest:
 
 
 async def serve(served: Served, *, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Serve until the task is cancelled; `ready` is told the address. StorageError where it is taken."""
+    """Serve until the task is cancelled; `ready` receives the URL. StorageError if the address is in use."""
     from aiohttp import web
 
     connections = Connections()
@@ -210,15 +210,15 @@ async def serve(served: Served, *, host: str, port: int, ready: Callable[[str], 
 
 
 def run(served: Served, *, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """`serve`, until Ctrl-C or SIGTERM."""
+    """Run `serve` until Ctrl-C or SIGTERM."""
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(_until_stopped(serve(served, host=host, port=port, ready=ready)))
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """The work, cancelled by a signal between two steps of the loop.
+    """Run the work; a signal cancels it between two steps of the event loop.
 
-    Raised in the middle of one, KeyboardInterrupt would end in a traceback of whatever was being sent.
+    KeyboardInterrupt within a step would print a traceback of the response in progress.
     """
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -233,7 +233,7 @@ def _bracketed(host: str) -> str:
 
 
 def require_server() -> None:
-    """UsageError where the package that serves is not installed."""
+    """Raise UsageError if the server's dependencies are not installed."""
     try:
         import aiohttp.web  # noqa: F401
     except ImportError as error:

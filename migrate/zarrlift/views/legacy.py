@@ -1,8 +1,8 @@
-"""Any legacy archive, read through zarr-python 3 as it lies: a migration that is never written down.
+"""Reads any legacy archive through zarr-python 3 without converting it.
 
-`LegacyView` is a storage transformer. It describes the archive below it once, and from then on serves
-the `zarr.json` documents that a migration would write, and under v3 chunk keys what a migration
-would store there: most objects as they are, others changed one by one when they are asked for.
+`LegacyView` is a storage transformer. It describes the archive below it once. It then serves the `zarr.json`
+documents that a migration would write and, under v3 chunk keys, the objects that a migration would store:
+most of them unchanged, the others converted one by one on demand.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ def open(  # noqa: A001 - what readers of archives expect it to be called
     max_document_size: int | None = None,
     recipe: Recipe | None = None,
 ) -> zarr.Group | zarr.Array[Any]:
-    """A group or array of any archive as zarr-python 3 shows it, at once and read-only.
+    """Open a group or array of any archive with zarr-python 3, immediately and read-only.
 
-    Nothing is converted or listed beforehand. Values are those that `migrate` with the same `recipe`
-    would give. `path` is a node's in the archive; the other arguments are `inspect`'s. An archive that
-    is Zarr v3 already is opened as it is.
+    Nothing is converted or listed in advance. The values are those that `migrate` with the same `recipe`
+    would write. `path` is the path of a node in the archive; the other arguments are those of `inspect`. A
+    Zarr v3 archive is opened directly.
 
-    Raises UsageError where there is no archive, or no such node; UnsupportedError or MetadataError, with
-    the reason, for a node that would be refused; StorageError. Reading raises ChunkError for a chunk
-    that is damaged.
+    Raises UsageError if there is no archive or no such node; UnsupportedError or MetadataError, with the
+    reason, for a node that a migration would refuse; StorageError. Reads raise ChunkError for a damaged
+    chunk.
     """
     import zarr
 
@@ -76,7 +76,7 @@ def view_of(
     reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
     recipe: Recipe | None = None,
 ) -> LegacyView:
-    """A view over a place, described already; UsageError where there is no archive, StorageError."""
+    """A view of a storage, described already; UsageError if there is no archive, StorageError."""
     options: dict[str, Any] = {**reading.to_json()}
     if format is not None:
         options["format"] = format
@@ -90,9 +90,9 @@ def view_of(
 class LegacyView(HierarchyView[ViewedArchive]):
     """A legacy archive as Zarr v3; read-only.
 
-    Options: `format` (found out unless it is given), `axes` ("reversed" or "kept"), `allow_fallback`,
-    `follow_links`, `max_document_size` in bytes, and `recipe`, a `Recipe` as JSON. The archive is described
-    when something is first asked for, and kept as it was then: a view does not follow changes of metadata.
+    Options: `format` (detected by default), `axes` ("reversed" or "kept"), `allow_fallback`, `follow_links`,
+    `max_document_size` in bytes, and `recipe`, a `Recipe` as JSON. The archive is described on first access;
+    later changes of its metadata are not followed.
     """
 
     name = "legacy-view"
@@ -120,16 +120,16 @@ class LegacyView(HierarchyView[ViewedArchive]):
         self._recipe = Recipe() if recipe is None else Recipe.from_json(dict(recipe))
 
     def use(self, described: ViewedArchive) -> None:
-        """Take a description that was made elsewhere, from the same place."""
+        """Set a description made elsewhere, for the same storage."""
         self._described = described
 
     @property
     def plan(self) -> Plan:
-        """What a migration would make of the archive; nothing in it is about chunks."""
+        """The plan of a migration of the archive, without chunk information."""
         return self._shown().plan
 
     def require_node(self, path: str) -> None:
-        """UsageError where the archive has no such node; the reason where it would be refused."""
+        """Raise UsageError if the archive has no such node; the reason if the node is refused."""
         view = self._shown()
         if join(path, DOCUMENT) not in view.documents:
             view.refuse(path)

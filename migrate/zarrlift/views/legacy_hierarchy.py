@@ -1,4 +1,4 @@
-"""An archive that is viewed: its documents, and where the bytes of each object come from."""
+"""A legacy archive in a view: its documents and the origin of each object's bytes."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 DOCUMENT: Final = "zarr.json"
 _ANY: Final = Bound(OBJECT_LIMIT)
-"""Of files that are no Zarr."""
+"""Bound of files that are not part of a Zarr node."""
 
 
 class ViewedArray:
-    """An array, and how its objects are changed; compiled when one is first asked for."""
+    """An array and the conversion of its objects, compiled on first use."""
 
     def __init__(self, plan: ArrayPlan) -> None:
         self.plan = plan
@@ -42,18 +42,18 @@ class ViewedArray:
 
     @property
     def change(self) -> Change | None:
-        """What is done to each object; None where they are shown as they lie."""
+        """The conversion of each object; None if objects are unchanged."""
         ready = self._ready()
         return ready if isinstance(ready, Change) else None
 
     def _ready(self) -> Change | Look:
-        """What changes objects; what looks at them where nothing changes."""
+        """The conversion of objects, or their check if nothing is converted."""
         if self._compiled is None:
             self._compiled = change_for(self.plan.move, recheck=False) or look_at(self.plan.move)
         return self._compiled
 
     def changed(self, index: int, key: str, data: bytes) -> bytes | None:
-        """The object as it would be stored; ChunkError and CastError with their place."""
+        """The object as a migration would store it; ChunkError and CastError with location."""
         try:
             ready = self._ready()
             if not isinstance(ready, Change):
@@ -66,7 +66,7 @@ class ViewedArray:
 
 
 class HeldObject(Held):
-    """An object that a migration would store, or a file that is no Zarr and goes along."""
+    """An object that a migration would store, or an extra file that it would copy."""
 
     def __init__(self, key: str, array: ViewedArray | None = None, number: int = 0) -> None:
         self.key = key
@@ -75,31 +75,31 @@ class HeldObject(Held):
 
     @property
     def as_it_lies(self) -> bool:
-        """Whether it is shown without a change."""
+        """Whether the object is presented unchanged."""
         return self._array is None or self._array.change is None
 
     @property
     def bound(self) -> Bound:
-        """What is read of the object at most."""
+        """The maximum size of the object."""
         return _ANY if self._array is None else object_bound(self._array.plan.source)
 
     def shown(self, data: bytes) -> bytes | None:
-        """What is shown for it; ChunkError and CastError with their place."""
+        """The presented value; ChunkError and CastError with location."""
         return data if self._array is None else self._array.changed(self._number, self.key, data)
 
 
 @dataclass(slots=True, kw_only=True)
 class ViewedArchive(ShownHierarchy[ViewedArray]):
-    """An archive, described once: every document, and where each object's bytes come from."""
+    """A legacy archive, described once: all documents and the origin of each object's bytes."""
 
     plan: Plan
     refused: dict[str, tuple[Problem, ...]]
     files: frozenset[str]
-    """Keys of files that are no Zarr and go along."""
+    """Keys of extra files that are copied along."""
 
     @classmethod
     def of(cls, storage: Storage, format: Format | None, reading: ReadOptions, recipe: Recipe) -> Self:
-        """Describe a place; UsageError where there is no archive, StorageError."""
+        """Describe a storage; UsageError if there is no archive, StorageError."""
         archive = describe(storage, format=format, options=reading)
         plan, _ = make_plan(archive, storage, recipe, destination="a view", reading=reading, listing=False)
         for array in plan.arrays:
@@ -133,7 +133,7 @@ class ViewedArchive(ShownHierarchy[ViewedArray]):
 
     @property
     def fixed(self) -> Iterator[str]:
-        """Documents, and files that go along."""
+        """Documents and extra files."""
         yield from (*self.documents, *self.files)
 
     def _held(self, key: str) -> HeldObject | None:
@@ -155,7 +155,7 @@ class ViewedArchive(ShownHierarchy[ViewedArray]):
         return HeldObject(source.key(array.plan.path, place), array, index)
 
     def refuse(self, path: str) -> None:
-        """Raise what keeps a node back, if something does."""
+        """Raise the refusal of a node, if any."""
         for problem in self.refused.get(path, ()):
             if problem.severity == "refusal":
                 raise refusal_error(replace(problem, node=path))

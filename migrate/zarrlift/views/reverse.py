@@ -1,7 +1,7 @@
-"""A Zarr v3 hierarchy for readers that know Zarr v2 or N5 only: the reverse of `LegacyView`.
+"""Presents a Zarr v3 hierarchy to readers that support only Zarr v2 or N5: the reverse of `LegacyView`.
 
-`ReverseView` is a storage transformer. It describes the hierarchy below it once, and from then on
-serves the older format's documents, and under its chunk keys what a reader of it expects there.
+`ReverseView` is a storage transformer. It describes the hierarchy below it once. It then serves the documents
+of the older format, and under its chunk keys the values that its readers expect.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ def present(
     max_document_size: int | None = None,
     recipe: Recipe | None = None,
 ) -> ReverseView:
-    """A read-only store that shows any archive as Zarr v2 (`shown="zarr2"`) or N5 (`"n5"`), at once.
+    """A read-only store that presents any archive as Zarr v2 (`shown="zarr2"`) or N5 (`"n5"`) immediately.
 
-    For readers that do not know Zarr v3 yet. An archive in an older format, or one given a `recipe`, is
-    first seen as Zarr v3, as `open` shows it. `separator` stands in v2's chunk keys; `axes` is how N5's
-    axes and the array's relate, on either side. Larger documents than `max_document_size` (64 MiB unless
-    it is given, in bytes) are refused. What cannot be shown is left out, and is listed, with
-    the reason, in the store's `problems`.
+    For readers that do not support Zarr v3 yet. An archive in an older format, or one with a `recipe`, is
+    first presented as Zarr v3, as by `open`. `separator` is used in v2's chunk keys; `axes` relates N5's axes
+    to the array's, in either direction. Documents larger than `max_document_size` bytes (64 MiB by default)
+    are refused. Nodes that cannot be presented are omitted and listed, with the reason, in the store's
+    `problems`.
 
-    Raises UsageError where there is no archive, StorageError. Reading raises UnsupportedError for the
-    documents of a node that is left out, ChunkError for a chunk that is damaged.
+    Raises UsageError if there is no archive, StorageError. Reads raise UnsupportedError for the documents of
+    an omitted node, ChunkError for a damaged chunk.
     """
     storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
     reading = ReadOptions.asked(
@@ -78,7 +78,7 @@ def presented(
     reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
     recipe: Recipe | None = None,
 ) -> ReverseView:
-    """As `present`, over a storage, described already."""
+    """Like `present`, for a storage, described already."""
     from ..formats.detect import detect
 
     below: Place = storage
@@ -87,7 +87,7 @@ def presented(
     if recipe is not None or detect(storage, format=format) != "zarr3":
         below = view_of(storage, format=format, reading=reading, recipe=recipe)
         storage = open_storage(below)
-        most = max(most, WRITTEN.most)  # of documents that the view made of those which were bounded
+        most = max(most, WRITTEN.most)  # of documents that the view derived from size-limited ones
     store = below if isinstance(below, Store) else storage.zarr_store()
     view = ReverseView(
         store,
@@ -104,9 +104,9 @@ def presented(
 class ReverseView(HierarchyView[Reversed]):
     """A Zarr v3 hierarchy as Zarr v2 or N5; read-only.
 
-    Options: `format` ("zarr2" or "n5"), `separator` ("." or "/", in v2's chunk keys), `axes`
-    ("reversed" or "kept", of N5), `follow_links`, and `max_document_size` in bytes. The hierarchy is
-    described when something is first asked for, and kept as it was then.
+    Options: `format` ("zarr2" or "n5"), `separator` ("." or "/", in v2's chunk keys), `axes` ("reversed" or
+    "kept", for N5), `follow_links`, and `max_document_size` in bytes. The hierarchy is described on first
+    access; later changes of its metadata are not followed.
     """
 
     name = "reverse-view"
@@ -137,24 +137,24 @@ class ReverseView(HierarchyView[Reversed]):
         self._storage: Storage | None = None
 
     def use(self, storage: Storage) -> None:
-        """Describe the hierarchy now, out of a storage that leads to the same place as the store below."""
+        """Describe the hierarchy now, from a storage at the same location as the store below."""
         self._storage = storage
         self._shown()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What is left out and why, what is to be said besides, and what the view below leaves out."""
+        """Omitted nodes with reasons, other notes, and the omissions of the view below."""
         below = self.inner(LegacyView)
         return (*(() if below is None else below.plan.all_problems()), *self._shown().problems)
 
     @property
     def shown_as(self) -> str:
-        """The format's name for people."""
+        """Name of the format for people."""
         return SHOWN[self._showing.format]
 
     @property
     def document_names(self) -> frozenset[str]:
-        """What metadata documents are called."""
+        """Names of metadata documents."""
         return DOCUMENTS[self._showing.format]
 
     @property
@@ -166,7 +166,7 @@ class ReverseView(HierarchyView[Reversed]):
         storage, store = self._storage, self._store
         if storage is None:
             storage = open_storage(store, follow_links=self._reading.follow_links)
-            store = storage.zarr_store()  # bound to no event loop but its own
+            store = storage.zarr_store()  # bound to no event loop except its own
         archive = describe(storage, format="zarr3", options=self._reading)
         return Reversed.of(archive, storage, store, self._showing, follow_links=self._reading.follow_links)
 

@@ -1,4 +1,4 @@
-"""How the chunks of a Zarr v3 array are shown under older keys: as they lie, or encoded anew one by one."""
+"""Presents the chunks of a Zarr v3 array under older keys: unchanged or re-encoded one by one."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ Shown: TypeAlias = Literal["zarr2", "n5"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Showing:
-    """What a hierarchy is shown as."""
+    """The format in which a hierarchy is presented."""
 
     format: Shown
     separator: Separator = "."
-    """In v2's chunk keys; N5 knows "/" only."""
+    """Separator in v2's chunk keys; N5 has only "/"."""
     axes: Axes = "reversed"
-    """How N5's axes relate to the array's: its shape the other way round, or the same."""
+    """Relation of N5's axes to the array's: shape reversed or the same."""
 
     def keys(self) -> KeyEncoding | N5Keys:
-        """How chunks are named."""
+        """The chunk key encoding."""
         return KeyEncoding("v2", self.separator) if self.format == "zarr2" else N5Keys(self.axes)
 
 
 class ShownArray:
-    """An array and how its chunks are shown; what that needs is compiled when one is first asked for."""
+    """An array and the conversion of its chunks, compiled on first use."""
 
     def __init__(self, storage: Storage, path: str, layout: Layout, chain: Chain, showing: Showing) -> None:
         self.path = path
@@ -58,7 +58,7 @@ class ShownArray:
         route = route_between(leaf, target, same_place=False)
         self._zstd = chain.codecs[-1].name == "zstd"
         self.as_is = not route.decodes and not self._zstd
-        """Whether payloads are shown as they lie, every one of them."""
+        """Whether every payload is presented unchanged."""
         self._move = Move(
             path=path,
             source=leaf,
@@ -67,41 +67,42 @@ class ShownArray:
         )
         self._keys = showing.keys()
         self.header = b""
-        """What stands before each payload."""
+        """Bytes that precede each payload."""
         if showing.format == "n5":
-            # Every block has the length of its cell, edges too, as zarr-python's N5Store and tensorstore
-            # write them: v3 chunks are whole, and need not be decoded for a header.
+            # Every block has the full size of its cell, including edge blocks, as zarr-python's N5Store and
+            # tensorstore write them: v3 chunks are full and need not be decoded for the header.
             self.header = BlockHeader.of(turned(layout.chunk_shape, showing.axes)).to_bytes()
         self.shards = ShardReader(storage, path, layout) if isinstance(layout.frame, Shards) else None
-        """What reads the shards that the chunks lie in; None where each chunk is an object."""
+        """Reader of the shards that contain the chunks; None if each chunk is an object."""
 
     @property
     def _prefix(self) -> str:
         return prefix_of(self.path)
 
     def place(self, key: str) -> tuple[int, ...] | None:
-        """The leaf that a key of the shown hierarchy names; None if it names none."""
+        """Grid position of the leaf with this presented key; None if the key names no leaf."""
         if not key.startswith(self._prefix):
             return None
         place = self._keys.coordinates(key.removeprefix(self._prefix), len(self.layout.shape))
         return place if place is not None and self.layout.grid.index(place) is not None else None
 
     def key(self, place: tuple[int, ...]) -> str:
-        """The key under which a leaf is shown."""
+        """The key under which a leaf is presented."""
         return self._prefix + self._keys.key(place)
 
     def source_key(self, place: tuple[int, ...]) -> str:
-        """The key of the object that a leaf lies in."""
+        """The key of the object that contains a leaf."""
         return self.layout.key(self.path, self._object(place))
 
     def payload(self, place: tuple[int, ...], data: Any) -> bytes:
-        """A leaf's stored payload as it is shown; ChunkError with its place."""
+        """The presented payload for a leaf's stored payload; ChunkError with location."""
         index = self.layout.grid.index(place)
         assert index is not None
         try:
             result = self._leaf(index, data)
             if result is not None and self._zstd and not is_sized_frame(result):
-                # Older readers cannot unpack these; streaming encoders write them, tensorstore's for one.
+                # Older readers cannot decompress these frames, which streaming encoders such as tensorstore's
+                # write.
                 last = len(self._move.destination.chain.codecs) - 1
                 writer = self._leaf.writer
                 result = writer.apply(writer.undo(result, last), last)
@@ -113,7 +114,7 @@ class ShownArray:
         return self.header + bytes(memory(result))
 
     def stored(self, place: tuple[int, ...]) -> bytes | None:
-        """A leaf's payload out of its shard, as it lies; None for no leaf there. ChunkError, StorageError."""
+        """A leaf's stored payload from its shard, unchanged; None if missing. ChunkError, StorageError."""
         shards, leaf = self._in_shard(place)
         try:
             for _, payload in shards.leaves(self._number(place), np.array([leaf])):
@@ -125,7 +126,7 @@ class ShownArray:
         return None
 
     def stored_size(self, place: tuple[int, ...]) -> int | None:
-        """The length of what `stored` gives, by the shard's index alone."""
+        """Length of the result of `stored`, from the shard's index alone."""
         shards, leaf = self._in_shard(place)
         try:
             index = shards.index(self._number(place))
@@ -135,7 +136,7 @@ class ShownArray:
         return None if found is None else found.stop - found.start
 
     def leaves_in(self, place: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """The leaves that the shard at `place` (in the grid of shards) has within the array."""
+        """The leaves within the array that belong to the shard at `place` (in the grid of shards)."""
         assert self.shards is not None
         number = self.layout.objects.index(place)
         index = None if number is None else self.shards.index(number)

@@ -1,9 +1,9 @@
-"""A Zarr v3 hierarchy as Zarr v2 or N5 has it: documents, keys, and what happens to each chunk.
+"""A Zarr v3 hierarchy in Zarr v2 or N5 form: documents, keys, and the conversion of each chunk.
 
-The reverse of planning a migration: the source is described as always, and each array is given the
-nearest layout that the older format can state. Where that is the array's own, payloads are shown as
-they lie (an inner chunk of a shard as a chunk, an N5 block with a header before it); where it is not,
-they are encoded anew one by one. What no layout of the older format can hold is refused by name.
+This is the reverse of planning a migration: the source is described in the same way, and each array gets the
+nearest layout that the older format can express. If that is the array's own layout, payloads are presented
+unchanged (an inner chunk of a shard as a chunk, an N5 block after a header); otherwise they are re-encoded
+one by one. Arrays that no layout of the older format can hold are refused with the reason.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from ..storage.local.files import Bound
 
 SHOWN: Final[Mapping[Shown, str]] = {"zarr2": "Zarr v2", "n5": "N5"}
-"""Formats that are shown, and their names for people."""
+"""Supported formats and their names for people."""
 DOCUMENTS: Final[Mapping[Shown, frozenset[str]]] = {
     "zarr2": frozenset({".zarray", ".zgroup", ".zattrs", ".zmetadata"}),
     "n5": frozenset({"attributes.json"}),
 }
 
 _DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
-"""Where xarray keeps the names of an array's axes in Zarr v2."""
+"""Attribute in which xarray stores dimension names in Zarr v2."""
 
 
 class HeldChunk(Held):
@@ -57,21 +57,21 @@ class HeldChunk(Held):
 
     @property
     def as_it_lies(self) -> bool:
-        """Whether its payload is shown without a change."""
+        """Whether the payload is presented unchanged."""
         return self._array.as_is
 
     @property
     def alone(self) -> bool:
-        """Whether it is no part of a shard."""
+        """Whether the chunk is a whole object, not a part of a shard."""
         return self._array.shards is None
 
     @property
     def bound(self) -> Bound:
-        """What is read of the object at most."""
+        """The maximum size of the object."""
         return object_bound(self._array.layout)
 
     def shown(self, data: bytes) -> bytes:
-        """The payload as the older format has it; ChunkError with its place."""
+        """The payload in the older format; ChunkError with location."""
         return self._array.payload(self._place, data)
 
     def stored(self, storage: Storage) -> bytes | None:
@@ -79,24 +79,24 @@ class HeldChunk(Held):
         return super().stored(storage) if self.alone else self._array.stored(self._place)
 
     def stored_size(self, storage: Storage) -> int | None:
-        """Its length; of a shard only the index is read for it."""
+        """Length of the stored payload; for a shard, only the index is read."""
         return super().stored_size(storage) if self.alone else self._array.stored_size(self._place)
 
 
 @dataclass(slots=True, kw_only=True)
 class Reversed(ShownHierarchy[ShownArray]):
-    """A hierarchy as it is shown, and what is left out."""
+    """A hierarchy as presented, and the omitted nodes."""
 
     names: frozenset[str]
-    """What metadata documents are called."""
+    """Names of metadata documents."""
     problems: tuple[Problem, ...]
-    """The archive's own, and why nodes are left out."""
+    """Problems of the archive, and the reasons for omitted nodes."""
 
     @classmethod
     def of(
         cls, archive: Archive, storage: Storage, store: Store, showing: Showing, *, follow_links: bool = False
     ) -> Self:
-        """Show what was described; nothing is raised for nodes that cannot be shown. StorageError."""
+        """Present a described archive; raises nothing for nodes that cannot be presented. StorageError."""
         named = any(
             isinstance(node, ArrayNode) and node.layout is not None and bool(node.layout.dimension_names)
             for node in archive.nodes
@@ -145,7 +145,7 @@ class _Work:
     storage: Storage
     showing: Showing
     named: bool
-    """Whether axes have names in this hierarchy."""
+    """Whether any axis in this hierarchy has a name."""
     problems: list[Problem]
     documents: dict[str, JSONObject] = field(default_factory=dict)
     arrays: dict[str, ShownArray] = field(default_factory=dict)
@@ -236,7 +236,7 @@ class _Work:
             self._show(node.path, layout, chain)
 
     def _fill(self, path: str, layout: Layout, write: Callable[[], JSON], found: list[Problem]) -> JSON:
-        """What a fill value becomes; null where the format cannot say it and no chunk is missing."""
+        """The fill value in the older format; null if it cannot be expressed and no chunk is missing."""
         own: list[Problem] = []
         fill = _try(own, write)
         if own and not self._whole(path, layout):
@@ -244,7 +244,7 @@ class _Work:
         return fill
 
     def _whole(self, path: str, layout: Layout) -> bool:
-        """Whether every chunk of an array is there, so that its fill value is nowhere to be seen."""
+        """Whether all chunks of an array exist, so that its fill value is never visible."""
         inventory = take_inventory(self.storage, path, layout)
         if not inventory.certain or len(inventory.indexes) < layout.objects.total:
             return False
@@ -260,7 +260,7 @@ class _Work:
                 if index is None or not index.present[inside].all():
                     return False
         except ZarrstackError:
-            return False  # the shard itself says what is wrong, when it is read
+            return False  # a faulty shard is reported when it is read
         return True
 
     def _refused(self, path: str, found: list[Problem]) -> bool:
@@ -278,14 +278,14 @@ class _Work:
         self.documents[join(path, name)] = content
 
     def _version(self, path: str) -> JSONObject:
-        """At the root, and only there."""
+        """The version member; at the root only."""
         return {} if path else {VERSION: write_n5.WRITTEN_VERSION}
 
 
 def _for_xarray(attributes: Mapping[str, JSON], layout: Layout) -> bool:
-    """Whether xarray reads this array, and would take its fill value in v2 for a mask that it has not.
+    """Whether xarray reads this array and would mistake its v2 fill value for a mask.
 
-    In v3 a mask is the attribute `_FillValue`; in v2 it is the fill value itself (xarray 2026.9).
+    In v3 the mask is the attribute `_FillValue`; in v2 it is the fill value itself (xarray 2026.9).
     """
     return bool(layout.dimension_names or not layout.shape) and "_FillValue" not in attributes
 
@@ -299,9 +299,9 @@ _MASK: Final = Problem(
 
 
 def _with_dimensions(attributes: Mapping[str, JSON], layout: Layout, *, named: bool) -> JSONObject:
-    """Attributes, and xarray's names of dimensions where every axis has one and none are given.
+    """Attributes with xarray's dimension names added, if all axes are named and the attribute is absent.
 
-    An array without axes has an empty list of them, which v3 documents leave out and xarray wants.
+    An array without axes gets an empty list, which v3 documents omit and xarray requires.
     """
     names = () if named and not layout.shape else layout.dimension_names
     if names is None or _DIMENSIONS in attributes or not all(isinstance(name, str) for name in names):
@@ -310,7 +310,7 @@ def _with_dimensions(attributes: Mapping[str, JSON], layout: Layout, *, named: b
 
 
 def _try(found: list[Problem], step: Callable[[], Any]) -> Any:
-    """What a step gives, or None where it fails; the problem is kept."""
+    """The result of a step, or None if it fails; the problem is recorded."""
     try:
         return step()
     except ZarrstackError as error:
