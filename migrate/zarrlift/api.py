@@ -1,4 +1,4 @@
-"""The public functions: inspect, plan, migrate, resume, status. Verify, finish and undo are next door."""
+"""The public functions inspect, plan, migrate, resume and status."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def inspect(
     allow_fallback: bool = False,
     max_document_size: int | None = None,
 ) -> Archive:
-    """Describe an archive: every node, how it lies in storage, and every problem.
+    """Describe an archive: every node, its storage layout, and every problem.
 
-    Reads metadata, and the small arrays of references by which conventions go. `axes` ("reversed"
-    unless it is given) is the axis order of N5 arrays; `allow_fallback` lets arrays of the 2022 draft
-    be read by their `fallback` data type. Larger documents than `max_document_size` (64 MiB unless it is
-    given, in bytes) are refused. Raises UsageError if there is no archive, StorageError.
+    Reads metadata, and the small arrays of references that conventions need. `axes` is the axis order of N5
+    arrays ("reversed" by default); `allow_fallback` reads arrays of the 2022 draft by their `fallback` data
+    type. Documents larger than `max_document_size` bytes (64 MiB by default) are refused. Raises UsageError
+    if there is no archive, StorageError if it cannot be read.
     """
     reading = ReadOptions.asked(
         follow_links=follow_links,
@@ -88,10 +88,10 @@ def plan(
     allow_fallback: bool = False,
     max_document_size: int | None = None,
 ) -> Plan:
-    """What `migrate` would do, in full; nothing is written.
+    """Return the complete plan of `migrate` without writing anything.
 
-    The arguments are those of `migrate`. `destination` may be left out: the plan is then for a copy
-    to a place yet to be named.
+    The arguments are those of `migrate`. Without `destination`, the plan is for a copy to an unspecified
+    place.
     """
     reading = ReadOptions.asked(
         follow_links=follow_links,
@@ -141,27 +141,32 @@ def migrate(
 ) -> Outcome:
     """Migrate an archive to Zarr v3, to a new place or in place.
 
-    A second call with the same arguments goes on where the first one stopped, and changes
-    nothing once all is done. Refused and failed nodes are in the outcome's `problems`.
+    A second call with the same arguments resumes an interrupted job; it changes nothing if the job is
+    complete. Refused and failed nodes are listed in the outcome's `problems`.
 
-    Places are paths, URLs that fsspec knows (`storage_options` and `dest_storage_options` go to it),
-    zarr stores or store paths. `recipe` says what is to change, `job` where the job file lies. As many
-    `workers` as are named do the work: threads, `processes`, or those of an `executor` that reaches
-    both ends. `verify` is how much is compared before an array appears. `fsync` guards against a power
-    failure, `link="hard"` shares unchanged chunks with the source, `overwrite` replaces a destination
-    once the new one is whole, `follow_links` follows links that leave the archive. `take_over` writes to
-    a destination that another host has claimed.
-    `source_through` and `dest_through` put storage transformers under either side, such as
-    "retry,throttle:50MB/s" (see `zarrstack.base.registry.parse_stack`); the job remembers them.
-    `axes` is the axis order of N5 arrays: "reversed" for copies, "kept" in place unless it is
-    given. `allow_fallback` lets arrays of the 2022 draft be read by their `fallback` data type.
-    `max_document_size` is the most bytes of a metadata document: 64 MiB unless it is given.
-    Raises UsageError (no archive, destination exists), JobError (other job), Interrupted (Ctrl-C).
+    - `source`, `destination`: a path, a URL supported by fsspec (with `storage_options` and
+      `dest_storage_options`), a zarr store or a store path.
+    - `recipe`: the requested changes. `job`: the path of the job file.
+    - `workers`: their number; they are threads, or with `processes` processes, or those of an `executor`
+      that can access both places.
+    - `verify`: how much is compared before an array is published.
+    - `fsync`: protect the result against power failures.
+    - `link="hard"`: share unchanged chunks with the source.
+    - `overwrite`: replace an existing destination after the new one is complete.
+    - `take_over`: write to a destination that another host has claimed.
+    - `follow_links`: follow links to targets outside the archive.
+    - `source_through`, `dest_through`: storage transformers on either side, such as
+      "retry,throttle:50MB/s" (see `zarrstack.base.registry.parse_stack`); stored in the job.
+    - `axes`: the axis order of N5 arrays; by default "reversed" for copies, "kept" in place.
+    - `allow_fallback`: read arrays of the 2022 draft by their `fallback` data type.
+    - `max_document_size`: the maximum size of a metadata document in bytes, 64 MiB by default.
+
+    Raises UsageError (no archive, destination exists), JobError (another job), Interrupted (Ctrl-C).
     """
     if destination is None and not in_place:
         raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
     if in_place and overwrite:
-        # The job on record may hold documents that `finish` removed.
+        # The existing job may contain documents that `finish` removed.
         raise UsageError("in place there is nothing to overwrite", advice="Undo the earlier job first.")
     process_tuning.keep_modules()
     recipe = recipe or Recipe()
@@ -195,7 +200,7 @@ def migrate(
     with claimed(ends.place, path, take_over=take_over) as claim:
         if os.path.lexists(path):
             from .jobs.resume.earlier_job import (
-                continues_earlier,  # what a first run does not need is not loaded
+                continues_earlier,  # not loaded by a first run
             )
 
             if continues_earlier(path, ends, recipe, reading, overwrite=overwrite):
@@ -237,12 +242,12 @@ def resume(
     dest_storage_options: Options = None,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Go on with a job, from whatever moment it was stopped at.
+    """Resume an interrupted job.
 
-    `target` is the job file, the destination or the source. Nodes that were refused or
-    failed are tried again. `source` and `destination` are where the two are now, if they were
-    moved since, or are stores that have no URL; the job remembers them. In place, `source` is meant.
-    `take_over` is as for `migrate`. Raises JobError if there is no such job.
+    `target` is the job file, the destination or the source. Nodes that were refused or failed are tried
+    again. `source` and `destination` are the current places if they have moved, or stores without a URL; the
+    job stores them. For in-place jobs, use `source`. `take_over` is as for `migrate`. Raises JobError if
+    there is no such job.
     """
     process_tuning.keep_modules()
     path = find_job(target, job)
@@ -273,7 +278,7 @@ def resume(
 
 
 def status(target: PathText, *, job: PathText | None = None) -> Status:
-    """How far a job is. Disturbs nothing, not even a running job."""
+    """Return the status of a job; a running job is not affected."""
     from .jobs.current_status import current_status
 
     with Job.open(find_job(target, job), write=False) as opened:
@@ -281,7 +286,7 @@ def status(target: PathText, *, job: PathText | None = None) -> Status:
 
 
 def _refuse_unmet(made: Plan) -> None:
-    """UsageError where the result would not be what the recipe's model says."""
+    """Raise UsageError if the result would not conform to the recipe's model."""
     if made.recipe.model is not None:
         from .models.requirement import refuse_unmet
 
@@ -292,7 +297,7 @@ def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | No
     from .jobs.resume.relocate import follow
     from .jobs.resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 
-    # The checks come first: a process apart must not inherit the lock on the job.
+    # Start the checks first: a forked process must not inherit the lock on the job.
     with (
         checks_for(ends.source, ends.destination, options.verify) as checks,
         Job.open(path, fsync=options.fsync) as job,
@@ -309,7 +314,7 @@ def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | No
             sweep_aside(job, ends.destination)
             writer_for(ends.destination, job.id, fsync=False).close()
             return _nothing_to_do(job)
-        old = job.plan()  # first: of a file that cannot be read, nothing is touched
+        old = job.plan()  # first, so that nothing is changed if the file cannot be read
         with noted_run(job):
             job.note(**ends.options)
             set_aside(job, ends.destination)
@@ -322,10 +327,10 @@ def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | No
 
 
 def _still_there(job: Job, ends: Ends) -> None:
-    """JobError where the destination has lost what the job wrote: nobody would write it again.
+    """Raise JobError if the job's output is missing at the destination, because it would not be rewritten.
 
-    Somebody deleted or moved it, or it lay in the memory of a process that has ended. Looked at
-    are one published document and whether there is anything at all, not every chunk.
+    It was deleted or moved, or existed only in the memory of a process that has ended. The check reads one
+    published document and tests whether there is anything at all, but not every chunk.
     """
     done = next((row.path for row in job.nodes() if row.state == "done"), None)
     written = any(total.chunks > total.dropped for total in job.totals().values())

@@ -1,6 +1,6 @@
-"""What applications lay on top of an archive: one module or folder per convention.
+"""Conventions of applications, one module or folder each.
 
-The names here are the contract that conventions of other packages fulfil.
+The names exported here are the contract for conventions of other packages.
 """
 
 from __future__ import annotations

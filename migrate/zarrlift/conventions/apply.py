@@ -1,8 +1,8 @@
-"""What applications lay on top of an archive, one module per convention.
+"""Applies conventions of applications to an archive.
 
-A convention sees the whole described archive and says per node what it becomes; they are asked
-in order, each on what the one before left. `base` holds the contract that other packages fulfil
-too, `registry` finds them.
+A convention receives the whole described archive and returns the change of each node. Conventions are called
+in order, each on the result of the previous one. `base` contains the contract, which other packages also
+implement; `registry` finds the conventions.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _NOTHING: Final = Change()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
-    """What the conventions that a recipe asks for make of an archive."""
+    """The changes made to an archive by the conventions that a recipe requests."""
 
     seen: tuple[SeenConvention, ...] = ()
     changes: Mapping[str, Change] = field(default_factory=dict)
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
-    """By path; a refusal at a node is said of each node below it too, in short."""
+    """Problems by path; the refusal of a node is repeated, in short, for each node below it."""
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Path of a group -> keys of the files that go along with it."""
+    """Path of a group -> keys of the extra files copied with it."""
 
     def change(self, path: str) -> Change:
-        """What becomes of the node at a path."""
+        """The change of the node at a path."""
         return self.changes.get(path, _NOTHING)
 
     def described(self, node: Node) -> Node:
-        """The node as the conventions say its values are to be read."""
+        """The node with the layout in which the conventions read its values."""
         change = self.change(node.path)
         if change.layout is None or not isinstance(node, ArrayNode):
             return node
@@ -50,11 +50,11 @@ class Applied:
         return replace(node, layout=change.layout, problems=left)
 
     def told(self, path: str) -> tuple[Problem, ...]:
-        """What there is to say of the node at a path."""
+        """The problems of the node at a path."""
         return self.problems.get(path, ())
 
     def strays(self, problems: Iterable[Problem]) -> tuple[Problem, ...]:
-        """Problems without those that say of files which go along that they stay behind."""
+        """Problems, except those that report an extra file as left behind although it is copied."""
         carried = {key for keys in self.files.values() for key in keys}
         return tuple(p for p in problems if p.kind != "stray" or p.key not in carried)
 
@@ -62,7 +62,7 @@ class Applied:
 def apply_conventions(
     archive: Archive, storage: Storage, recipe: Recipe, *, in_place: bool = False
 ) -> Applied:
-    """Ask every convention that the recipe names somewhere; raises UsageError for an unknown name."""
+    """Run every convention that the recipe names anywhere; UsageError for an unknown name."""
     wanted = _wanted(archive, recipe)
     everywhere = tuple(dict.fromkeys(name for names in set(wanted.values()) for name in names))
     classes = chosen(everywhere)
@@ -115,7 +115,7 @@ def apply_conventions(
 
 
 def look_for(archive: Archive, storage: Storage) -> Archive:
-    """The archive with the conventions that are recognised unasked, and what is wrong with them."""
+    """The archive with automatically recognized conventions and their problems."""
     applied = apply_conventions(archive, storage, Recipe())
     told = [problem for path in sorted(applied.problems) for problem in applied.problems[path]]
     nodes = tuple(map(applied.described, archive.nodes))
@@ -125,7 +125,7 @@ def look_for(archive: Archive, storage: Storage) -> Archive:
 
 
 def _wanted(archive: Archive, recipe: Recipe) -> Mapping[str, tuple[str, ...]]:
-    """The names asked for at each node that the recipe takes."""
+    """The requested names for each node that the recipe selects."""
     parsed: dict[str, tuple[str, ...]] = {}
     wanted = {}
     for node in archive.nodes:
@@ -169,7 +169,7 @@ def _merged(before: Change | None, change: Change) -> Change:
 
 
 def _changed(node: Node, change: Change | None) -> Node:
-    """A node as the next convention sees it."""
+    """A node as passed to the next convention."""
     if change is None:
         return node
     attributes = node.attributes if change.attributes is None else change.attributes

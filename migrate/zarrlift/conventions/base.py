@@ -1,8 +1,8 @@
-"""The contract of a convention: what it sees, and what it says about an archive.
+"""The contract of a convention: its input, and its account of an archive.
 
-A convention is what an application lays on top of an archive: attributes with a meaning, names
-of dimensions, texts that point to other nodes. It sees the whole described archive at once, and
-says per node what that becomes in Zarr v3. It never moves data.
+A convention is what an application adds to an archive: attributes with a meaning, dimension names, texts that
+refer to other nodes. It receives the whole described archive at once and returns the form of each node in
+Zarr v3. It never moves data.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _DOCUMENTS: Final = frozenset({".zgroup", ".zattrs", ".zarray", ".zmetadata", "z
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What a convention sees of an archive."""
+    """The input of a convention."""
 
     archive: Archive
-    """As the conventions before this one left it: attributes and dimension names are theirs."""
+    """The archive with the attributes and dimension names set by the previous conventions."""
     storage: Storage
-    """For documents, or the chunks of small arrays; only read."""
+    """For reading documents, or the chunks of small arrays; read-only."""
     recipe: Recipe = field(default_factory=Recipe)
-    """What else is asked for: a cast, say, changes what a fill value is."""
+    """The other requested changes: a cast, for example, changes the fill value."""
     in_place: bool = False
-    """Whether chunks stay where and as they are."""
+    """Whether chunks remain unchanged where they are."""
     wanted: Callable[[str], bool] = lambda _: True
-    """Whether the convention is asked for at a path; what it says of other nodes is passed over."""
+    """Whether the convention is requested at a path; its results for other nodes are ignored."""
 
     @cached_property
     def nodes(self) -> Mapping[str, Node]:
@@ -58,7 +58,7 @@ class View:
         return self._names.get(path, ())
 
     def files(self, path: str) -> tuple[str, ...]:
-        """Keys of the files in a group that are no Zarr, sorted; none where the place cannot list."""
+        """Keys of the extra files in a group, sorted; empty if the storage cannot list."""
         prefix = prefix_of(path)
         if not self.storage.can_list:
             return ()
@@ -72,74 +72,76 @@ class View:
         )
 
     def array(self, path: str) -> ArrayNode | None:
-        """The array at a path, if there is one."""
+        """The array at a path, if any."""
         node = self.nodes.get(path)
         return node if isinstance(node, ArrayNode) else None
 
     def group(self, path: str) -> GroupNode | None:
-        """The group at a path, if there is one."""
+        """The group at a path, if any."""
         node = self.nodes.get(path)
         return node if isinstance(node, GroupNode) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What one node becomes; None leaves what it has."""
+    """The change of one node; None keeps the present value."""
 
     attributes: Mapping[str, JSON] | None = None
-    """All attributes, those that stay as they were included."""
+    """All attributes, including the unchanged ones."""
     dimension_names: tuple[str | None, ...] | None = None
     objects: str | None = None
-    """Name of a reading that turns an array's object values into text; None is the recipe's own."""
+    """Name of a reading that converts an array's object values to text; None uses the recipe's."""
     layout: Layout | None = None
-    """How an array's stored bytes are to be read instead: what its values mean, not where they lie."""
+    """Another layout for an array's stored bytes, with another interpretation of the values but the same
+    location.
+    """
     lifts: tuple[Problem, ...] = ()
-    """What the reader had against the array, and no longer holds with that layout."""
+    """Problems of the reader with the array that do not apply to this layout."""
     replaced: tuple[str, ...] = ()
-    """Places of source attributes whose values are not found again, as JSON pointers (RFC 6901).
+    """Locations of source attributes whose values are absent from the result, as JSON pointers (RFC 6901).
 
-    What they said is said otherwise, or is said by Zarr v3 itself. `verify` looks for every other
-    value of the source.
+    Their meaning is expressed in another way or by Zarr v3 itself. `verify` searches for all other values of
+    the source.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognised:
-    """A convention's account of an archive."""
+    """The result of a convention for an archive."""
 
     summary: str
-    """What was seen, in a few words: "2 images, 1 plate"."""
+    """A short summary of what was recognized: "2 images, 1 plate"."""
     changes: Mapping[str, Change] = field(default_factory=dict)
-    """By path."""
+    """Changes by path."""
     problems: tuple[Problem, ...] = ()
-    """Each with its node. A refusal keeps back that node and all below it, as they stand: nothing is
-    half-converted. They are migrated as plain data where the convention is not asked for.
+    """Each with its node. A refusal excludes that node and all nodes below it, unchanged: no node is
+    converted in part. They can be migrated as plain data by not requesting the convention.
     """
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Path of a group -> keys of files that are no Zarr and that the application reads (`View.files`).
+    """Path of a group -> keys of extra files that the application reads (`View.files`).
 
-    A copy takes them along as they lie, with that group.
+    A copy includes them unchanged with that group.
     """
 
 
 class Convention(ABC):
-    """One convention. Register it as an entry point of the group `zarrlift.conventions`.
+    """A convention. Register it as an entry point of the group `zarrlift.conventions`.
 
-    It is made without arguments, for each archive anew. The first line of its docstring
-    describes it in listings.
+    The class is instantiated without arguments for each archive. The first line of its docstring describes it
+    in listings.
     """
 
     name: ClassVar[str]
-    """As on the command line and in recipes."""
+    """Name on the command line and in recipes."""
     auto: ClassVar[bool] = True
     """Whether `--conventions auto` includes it."""
     exclusive: ClassVar[bool] = False
-    """Whether the nodes it says something of are its own: no convention after it is asked about them."""
+    """Whether later conventions skip the nodes that this one changes."""
 
     @abstractmethod
     def recognise(self, view: View) -> Recognised | None:
-        """What the convention makes of an archive; None where it sees nothing of its own.
+        """The convention's account of an archive; None if it does not apply.
 
-        Raises nothing because of what an archive holds: that is said in `problems`. Nothing an
-        archive names is imported, run or followed out of the archive.
+        Raises nothing because of the archive's content; report that in `problems`. Nothing named in an
+        archive may be imported, executed or followed to a target outside the archive.
         """

@@ -1,13 +1,13 @@
-"""What netcdf-c says of an array's axes where xarray's `_ARRAY_DIMENSIONS` does not name them.
+"""Axis names written by netcdf-c, for arrays without xarray's `_ARRAY_DIMENSIONS`.
 
-NCZarr (https://docs.unidata.ucar.edu/nug/current/nczarr_head.html) refers to dimensions by their full
-names, `/group/t`, in the attribute `_nczarr_array`; the reader puts there what 4.9.0 to 4.9.2 keep in
-`.zarray`. Arrays in groups have nothing else in 4.9.0. xarray takes the last part (2026.9.0,
+NCZarr (https://docs.unidata.ucar.edu/nug/current/nczarr_head.html) refers to dimensions by their full names,
+`/group/t`, in the attribute `_nczarr_array`; the reader moves the member there that 4.9.0 to 4.9.2 store in
+`.zarray`. In 4.9.0, arrays in groups have no other names. xarray uses the last part (2026.9.0,
 `xarray/backends/zarr.py`).
 
-A scalar lies as one value along an axis that netCDF does not have: 4.9.0 names no axis, also in
-`_ARRAY_DIMENSIONS`, which xarray then cannot open; 4.9.4 calls it `_scalar_`. The values stay as they
-lie on Zarr v3, and the axis gets the name that netcdf-c gives it now.
+A scalar is stored as one value along an axis that netCDF does not have: 4.9.0 names no axis, not even in
+`_ARRAY_DIMENSIONS`, and xarray cannot open the array; 4.9.4 names it `_scalar_`. On Zarr v3 the values are
+unchanged, and the axis has netcdf-c's present name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCALAR: Final = ("_scalar_",)
 
 
 def netcdf_names(node: ArrayNode) -> tuple[str, ...] | None:
-    """The names of an array's axes, of Zarr v2 by netcdf-c; None where xarray's are there, or neither."""
+    """The axis names of a Zarr v2 array by netcdf-c; None if xarray's are present, or if there are none."""
     assert node.layout is not None
     stated = node.attributes.get(_DIMENSIONS)
     if node.layout.dimension_names is not None or (stated is not None and stated != []):
@@ -35,12 +35,12 @@ def netcdf_names(node: ArrayNode) -> tuple[str, ...] | None:
     if references is None or len(references) != len(shape) or not shape:
         return None
     names = tuple(reference.rpartition("/")[2] for reference in references)
-    # Of two groups' dimensions of one name no reader could tell which is which.
+    # Dimensions of two groups with the same name would be indistinguishable.
     return names if all(names) and len({*names}) == len(names) else None
 
 
 def _references(node: ArrayNode) -> tuple[list[str] | None, bool]:
-    """The full names of the dimensions, None where none are given; and whether it is a scalar."""
+    """The full names of the dimensions, None if absent; and whether the array is a scalar."""
     data = node.attributes.get("_nczarr_array")
     if not isinstance(data, dict):
         return None, False

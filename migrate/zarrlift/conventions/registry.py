@@ -1,4 +1,4 @@
-"""Names -> conventions: those of zarrlift, and those that other packages registered."""
+"""Finds conventions by name: zarrlift's own, and those registered by other packages."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _ORDER: Final = {
     "ome": ".ome.convention:Ome",
     "spatialdata": ".spatialdata:SpatialData",
 }
-"""Our own, in the order they are asked: first who shares a file with no other, then names of dimensions."""
+"""Our own in calling order: conventions with exclusive files first, then dimension names."""
 
 
 def chosen(names: tuple[str, ...]) -> tuple[type[Convention], ...]:
-    """The conventions that a recipe's names mean, in the order they are asked.
+    """The conventions for a recipe's names, in calling order.
 
-    Ours come first, then the others by name. UsageError for one that cannot be loaded.
+    zarrlift's own come first, then the others by name. UsageError for one that cannot be loaded.
     """
     everything = AUTO in names
     found = [_ours(name) for name in _ORDER if everything or name in names]
@@ -44,7 +44,7 @@ def _ours(name: str) -> type[Convention]:
 
 @functools.cache
 def find(name: str) -> type[Convention]:
-    """The convention of another package; UsageError where what is registered cannot be used."""
+    """The convention of another package; UsageError if the registered object cannot be used."""
     return plugins.load(
         [point for point in outside() if point.name == name],
         Convention,  # type: ignore[type-abstract]  # it is only compared with

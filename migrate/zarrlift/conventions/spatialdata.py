@@ -1,8 +1,8 @@
-"""SpatialData: points and shapes lie as Parquet in groups that bear only their metadata.
+"""SpatialData: points and shapes are Parquet files in groups that contain only their metadata.
 
-Its tables are AnnData's, and its rasters OME-NGFF's in a version of its own (see `ome`): neither
-needs anything. spatialdata 0.2.6 wrote, and 0.8.0 reads, `points/<name>/points.parquet/` (a folder)
-and `shapes/<name>/shapes.parquet`, on either Zarr format.
+Its tables are AnnData's, and its rasters OME-NGFF's with a version of their own (see `ome`): neither needs a
+conversion. spatialdata 0.2.6 wrote, and 0.8.0 reads, `points/<name>/points.parquet/` (a folder) and
+`shapes/<name>/shapes.parquet`, on either Zarr format.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _KINDS: Final = frozenset({"ngff:points", "ngff:shapes"})
 
 
 class SpatialData(Convention):
-    """SpatialData: the Parquet files of points and shapes go along."""
+    """SpatialData: the Parquet files of points and shapes are copied along."""
 
     name: ClassVar[str] = "spatialdata"
 
     def recognise(self, view: View) -> Recognised | None:
-        """Groups of points and of shapes, and the files in them."""
+        """Recognize groups of points and shapes, and the files in them."""
         elements = [
             node.path
             for node in view.archive.nodes

@@ -1,13 +1,12 @@
-"""xarray and CF: names of dimensions, and fill values that mask.
+"""xarray and CF: dimension names, and fill values that mask.
 
-On Zarr v2 xarray names an array's dimensions in the attribute `_ARRAY_DIMENSIONS`, and masks what
-equals the array's fill value, unless that is null. On v3 it reads `dimension_names`, and masks only
-what equals the attribute `_FillValue`, in a form of its own (`FillValueCoder`): floats are the
-base64 of a little-endian double, complex numbers a pair of these, integers and booleans plain JSON.
-It cannot open an array whose `_FillValue` has another form or another data type; text is masked by
-`missing_value`, which it takes as it stands (xarray 2026.9.0, `xarray/backends/zarr.py`,
-`xarray/coding/variables.py`; seen with zarr 3.1.6 and 3.4.2).
-https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html
+On Zarr v2, xarray stores dimension names in the attribute `_ARRAY_DIMENSIONS`, and masks values equal to the
+array's fill value, unless that is null. On v3 it reads `dimension_names`, and masks only values equal to the
+attribute `_FillValue`, which has a special form (`FillValueCoder`): floats are the base64 of a little-endian
+double, complex numbers a pair of these, integers and booleans plain JSON. It cannot open an array whose
+`_FillValue` has another form or another data type; text is masked by `missing_value`, which it reads
+unchanged (xarray 2026.9.0, `xarray/backends/zarr.py`, `xarray/coding/variables.py`; observed with zarr 3.1.6
+and 3.4.2). https://docs.xarray.dev/en/stable/internals/zarr-encoding-spec.html
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ _TEXT: Final = frozenset({"string", "fixed_length_utf32"})
 
 
 class Xarray(Convention):
-    """xarray and CF: names of dimensions, and fill values that mask."""
+    """xarray and CF: dimension names, and fill values that mask."""
 
     name: ClassVar[str] = "xarray"
 
     def recognise(self, view: View) -> Recognised | None:
-        """Arrays that bear `_ARRAY_DIMENSIONS`, or the names that netcdf-c gives them."""
+        """Recognize arrays with `_ARRAY_DIMENSIONS` or with names by netcdf-c."""
         changes: dict[str, Change] = {}
         problems: list[Problem] = []
         masked = 0
@@ -52,7 +51,7 @@ class Xarray(Convention):
             if not isinstance(node, ArrayNode) or node.layout is None:
                 continue
             if DIMENSIONS not in node.attributes and view.archive.format != "zarr2":
-                continue  # names of other formats are none of xarray's
+                continue  # names in other formats are not xarray's
             names = netcdf_names(node) or _names(node, problems)
             if names is None:
                 continue
@@ -62,7 +61,7 @@ class Xarray(Convention):
             if mask.add or mask.drop:
                 attributes.pop(FILL, None)
             attributes.update(mask.add)
-            # As JSON: to Python, `false` is 0 and 1 is 1.0.
+            # Compared as JSON: in Python, `false` equals 0 and 1 equals 1.0.
             lost = FILL in node.attributes and (
                 FILL not in attributes or canonical(attributes[FILL]) != canonical(node.attributes[FILL])
             )
@@ -80,18 +79,18 @@ class Xarray(Convention):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mask:
-    """What becomes of the attributes that mask."""
+    """The changes of the attributes that mask."""
 
     add: Mapping[str, JSON] = field(default_factory=dict)
     drop: bool = False
-    """The attribute `_FillValue` that is there goes: the array's fill value says the same."""
+    """Remove the existing attribute `_FillValue`, because the array's fill value is the same."""
 
 
 def _names(node: ArrayNode, problems: list[Problem]) -> tuple[str | None, ...] | None:
-    """The names xarray sees; None where it sees none, and leaves the array alone.
+    """The names that xarray reads; None if it finds none and the array is unchanged.
 
-    The attribute counts only if it is a list of one str or null per dimension; else it stays, with
-    a warning. Names the layout has already (NCZarr writes both) win over it.
+    The attribute is valid only if it is a list with one str or null per dimension; otherwise it is kept, with
+    a warning. Names in the layout (NCZarr writes both) have priority.
     """
     assert node.layout is not None
     present = node.layout.dimension_names
@@ -116,7 +115,7 @@ def _names(node: ArrayNode, problems: list[Problem]) -> tuple[str | None, ...] |
 
 
 def _mask(node: ArrayNode, recipe: ArrayRecipe, problems: list[Problem]) -> _Mask:
-    """How xarray is told on v3 what to mask: what the fill value masked on v2."""
+    """The mask for xarray on v3 that corresponds to the v2 fill value."""
     assert node.layout is not None
     data_type = node.layout.data_type
     stated = node.attributes.get(FILL)
@@ -134,19 +133,19 @@ def _mask(node: ArrayNode, recipe: ArrayRecipe, problems: list[Problem]) -> _Mas
             value = np.asarray(fill, dtype=data_type.numpy).reshape(1)
             data_type, fill = wanted, cast(value, wanted.numpy, recipe.casting)[0]
         except ZarrstackError:
-            return _Mask()  # the plan refuses the array for it
+            return _Mask()  # the plan refuses the array for this reason
     if data_type.name in _TEXT:
         return _text_mask(str(fill), node, problems)
     form = encoded(fill, data_type)
     if form is not None:
         return _Mask(add={FILL: form})
-    if data_type.numpy.kind not in "mM":  # xarray 2026.9 masks no times
+    if data_type.numpy.kind not in "mM":  # xarray 2026.9 does not mask times
         problems.append(_unmasked(node, f"{data_type} values"))
     return _Mask(drop=True)
 
 
 def encoded(value: Any, data_type: DataType) -> JSON:
-    """A fill value as xarray's `_FillValue` on Zarr v3; None for types that it masks by no such attribute."""
+    """A fill value as xarray's `_FillValue` on Zarr v3; None for types without such an attribute."""
     kind = "O" if data_type.name in ("string", "bytes") else data_type.numpy.kind
     if data_type.numpy.names is not None:
         return None
@@ -166,7 +165,7 @@ def _double(value: float) -> str:
 
 
 def _says(stated: JSON, fill: Any) -> bool:
-    """Whether the attribute that is there says what the fill value is, in whatever form."""
+    """Whether the existing attribute equals the fill value, in any form."""
     if isinstance(stated, list) and len(stated) == 1:
         stated = stated[0]  # netcdf-c may write attributes of length one as lists
     if isinstance(fill, bytes | np.bytes_):
@@ -174,21 +173,21 @@ def _says(stated: JSON, fill: Any) -> bool:
     if isinstance(stated, str) and not isinstance(fill, str | np.str_):
         stated = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}.get(stated)
     try:
-        with np.errstate(over="raise"):  # a number that the type cannot hold is no value of it
+        with np.errstate(over="raise"):  # a number outside the type's range is not a value of it
             return bool(stated == fill) or bool(np.isnan(stated) and np.isnan(fill))
     except (TypeError, ValueError, ArithmeticError):
         return False
 
 
 def _restated(stated: JSON, node: ArrayNode, problems: list[Problem]) -> _Mask:
-    """The attribute `_FillValue` of an array without a fill value, in the form it has on v3."""
+    """The attribute `_FillValue` of an array without a fill value, in the v3 form."""
     assert node.layout is not None
     data_type = node.layout.data_type
     value = stated[0] if isinstance(stated, list) and len(stated) == 1 else stated
     if data_type.name in _TEXT and isinstance(value, str):
         return _text_mask(value, node, problems)
     try:
-        with np.errstate(over="raise"):  # a number that the type cannot hold is not infinity
+        with np.errstate(over="raise"):  # a number outside the type's range is not infinity
             form = encoded(np.asarray(value, dtype=data_type.numpy)[()], data_type)
     except (TypeError, ValueError, ArithmeticError):
         form = None
@@ -201,7 +200,7 @@ def _restated(stated: JSON, node: ArrayNode, problems: list[Problem]) -> _Mask:
 
 
 def _text_mask(fill: str, node: ArrayNode, problems: list[Problem]) -> _Mask:
-    """`missing_value`, where the source states a text that masks and says nothing else itself."""
+    """`missing_value`, if the source's fill value is a text that masks and no such attribute exists."""
     if not node.fill_is_null and not _fill_is_text(node):
         return _Mask(drop=True)
     stated = node.attributes.get(MISSING, fill)
@@ -212,9 +211,9 @@ def _text_mask(fill: str, node: ArrayNode, problems: list[Problem]) -> _Mask:
 
 
 def _fill_is_text(node: ArrayNode) -> bool:
-    """Whether the source's document states a text.
+    """Whether the fill value in the source's document is a text.
 
-    zarr-python 2 states 0 for objects and text that were given no fill value (2.18.7): no text equals it.
+    zarr-python 2 writes 0 for objects and text without a fill value (2.18.7), which equals no text.
     """
     for document in node.documents:
         try:

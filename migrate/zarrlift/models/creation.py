@@ -1,4 +1,4 @@
-"""Make the hierarchy that a model describes: groups, arrays, metadata, no chunks."""
+"""Creates the hierarchy that a model describes: groups, arrays, metadata, no chunks."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from .readable_arrays import Readers
 from .zom import Flat, flatten, format_of, is_group
 
 _BATCH: Final = 256
-"""Documents that are written at once."""
+"""Number of documents written concurrently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
-    """What was made."""
+    """The result of `create`."""
 
     url: str
     arrays: int
     groups: int
     problems: tuple[Problem, ...] = ()
-    """Notes on what was read leniently."""
+    """Notes about lenient readings."""
 
     def to_json(self) -> JSONObject:
-        """For machines."""
+        """JSON for machines."""
         problems = [problem.to_json() for problem in self.problems]
         return {"url": self.url, "arrays": self.arrays, "groups": self.groups, "problems": problems}
 
@@ -49,13 +49,13 @@ def create(
     migrated: bool = False,
     storage_options: dict[str, Any] | None = None,
 ) -> Created:
-    """Make the hierarchy of a model (or of another archive) at a place where nothing is yet.
+    """Create the hierarchy of a model (or of another archive) at an empty place.
 
-    Documents are written as a migration publishes them: arrays, then groups from the leaves up, the
-    root last, each whole. A reader sees the hierarchy complete or not at all; what a killed call
-    leaves behind is taken over by the next one with the same model. `migrated` makes the v3 form of a
-    v2 model. Raises MetadataError with every fault of the model, JobError where something else is,
-    StorageError.
+    Documents are written in the order in which a migration publishes them: arrays, then groups from the
+    leaves up, the root last, each document atomically. The hierarchy appears complete or not at all; the
+    remains of a killed call are completed by the next one with the same model. `migrated` creates the v3 form
+    of a v2 model. Raises MetadataError with all faults of the model, JobError if the place contains anything
+    else, StorageError.
     """
     hierarchy = show(model, migrated=migrated)
     if hierarchy.unread:
@@ -87,11 +87,11 @@ def create(
 
 
 def metadata_problems(flat: Flat) -> Iterator[Problem]:
-    """What the metadata of the nodes themselves has wrong: every fault, each with its path.
+    """Every fault in the metadata of the nodes themselves, with its path.
 
-    v3 is held against zarr-metadata. v2 is held against what its specification cannot do without:
-    a model of an archive may hold what old writers left out, which readers put up with. Data types and
-    codecs must be those of zarr-python or of this project.
+    v3 is checked by zarr-metadata. v2 is checked only for what its specification makes indispensable: a model
+    of an archive may lack members that old writers omit and readers tolerate. Data types and codecs must be
+    known to zarr-python or this project.
     """
     known: dict[str, tuple[Problem, ...]] = {}
     readers = Readers()
@@ -135,12 +135,12 @@ def _v2_faults(node: JSONObject) -> Iterator[tuple[str, str]]:
 
 
 def _in_order(model: JSONObject, flat: Flat, *, consolidate: bool) -> dict[str, bytes]:
-    """Documents by key in the order in which a reader may see them."""
+    """Documents by key in the order in which they may become visible."""
     ordered = sorted(flat, key=lambda path: (is_group(flat[path]), -path.count("/") - bool(path), path))
     documents: dict[str, JSONObject] = {}
     for path in [path for path in ordered if path] + [""]:
         own = node_documents(path, flat[path])
-        documents.update(reversed(own.items()))  # .zattrs before what says that a node is there
+        documents.update(reversed(own.items()))  # .zattrs before the document that makes the node visible
     if consolidate:
         root = consolidated(model)
         if format_of(model) == 3:
@@ -152,7 +152,7 @@ def _in_order(model: JSONObject, flat: Flat, *, consolidate: bool) -> dict[str, 
 
 
 def _refuse_others(storage: Storage, documents: dict[str, bytes]) -> None:
-    """JobError unless what is there is what an earlier call with this model left, or nothing."""
+    """Raise JobError unless the place is empty or has the remains of an earlier call with this model."""
     if not storage.can_list:
         return
     last = next(reversed(documents))
@@ -169,7 +169,7 @@ def _refuse_others(storage: Storage, documents: dict[str, bytes]) -> None:
 
 
 def _write(storage: Storage, documents: dict[str, bytes]) -> None:
-    """Write all but the last document, then the last; on an error take back what was written."""
+    """Write all documents, the last one separately; on an error, remove what was written."""
     writer = writer_for(storage, MODEL, fsync=False)
     *most, last = documents
     try:
@@ -186,6 +186,6 @@ def _write(storage: Storage, documents: dict[str, bytes]) -> None:
 
 
 def _write_most(writer: Writer, items: list[tuple[str, bytes]]) -> None:
-    """Level by level in the order given: a batch is written at once, where the store can."""
+    """Write level by level in the given order, each batch concurrently if the store supports it."""
     for start in range(0, len(items), _BATCH):
         writer.write_many(items[start : start + _BATCH])

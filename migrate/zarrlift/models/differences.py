@@ -1,4 +1,4 @@
-"""Are two hierarchies structurally equal, and if not, where."""
+"""Compares the structure of two hierarchies."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _ABSENT: Final = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One place where the second hierarchy is not as the first."""
+    """One difference of the second hierarchy from the first."""
 
     path: str
-    """Of the node."""
+    """Path of the node."""
     what: What
-    """"added": only the second has it; "missing": only the first has it."""
+    """"added": only in the second; "missing": only in the first."""
     member: str | None = None
-    """Of the node's metadata, `attributes/NAME` for an attribute; None for the node as a whole."""
+    """Member of the node's metadata, `attributes/NAME` for an attribute; None for the whole node."""
     first: JSON = None
     second: JSON = None
 
     def to_json(self) -> JSONObject:
-        """For machines; `first` and `second` are there where they say something."""
+        """JSON for machines; `first` and `second` are present if meaningful."""
         data: JSONObject = {"path": self.path, "what": self.what}
         if self.member is not None:
             data["member"] = self.member
@@ -54,11 +54,11 @@ class Difference:
 def differences(
     first: JSONObject, second: JSONObject, *, ignore: Collection[str] = ()
 ) -> Iterator[Difference]:
-    """Where two models of one format differ, by path, then by member; none if they are equal.
+    """Differences between two models of one format, by path, then by member.
 
-    What a specification lets a writer leave out, and two spellings of one thing (a codec as a bare
-    name, a fill value `0` or `0.0` of floats), are no difference. `ignore` names members of metadata
-    to pass over, such as "codecs" or "attributes". The models must be of one format.
+    Members that a specification makes optional, and alternative spellings (a codec as a bare name, a fill
+    value `0` or `0.0` of floats), are not differences. `ignore` names members of metadata to skip, such as
+    "codecs" or "attributes". The models must have the same format.
     """
     mine, theirs = flatten(first), flatten(second)
     for path in sorted(mine.keys() | theirs.keys()):
@@ -103,11 +103,11 @@ def _member(path: str, name: str, first: Any, second: Any) -> Iterator[Differenc
         yield Difference(path=path, what="changed", member=name, first=first, second=second)
 
 
-# ----- one spelling for each thing
+# ----- normalization
 
 
 def normal(node: JSONObject) -> JSONObject:
-    """A node's metadata in one spelling; what says no more than its absence is left out."""
+    """A node's metadata in normalized spelling, without members that equal their absence."""
     number = format_of(node)
     if number == 2:
         return _normal_v2(node)
@@ -126,7 +126,7 @@ def normal(node: JSONObject) -> JSONObject:
 
 
 def _normal_v2(node: JSONObject) -> JSONObject:
-    """v2: no filters are null, and `.` is the separator of an array that names none."""
+    """v2: absent filters are null, and the default separator is `.`."""
     result = {name: value for name, value in node.items() if name != "attributes" or value}
     if is_group(node):
         return result
@@ -138,7 +138,7 @@ def _normal_v2(node: JSONObject) -> JSONObject:
 
 
 def _says_nothing(name: str, value: JSON) -> bool:
-    """Zarr v3 core: optional members, and what their absence means."""
+    """Whether a member equals its absence (Zarr v3 core: optional members)."""
     if name in ("attributes", "storage_transformers"):
         return not value
     if name == "dimension_names":
@@ -185,7 +185,7 @@ def _data_type(value: JSON) -> JSON:
 
 
 def _fill(value: JSON, data_type: JSON) -> JSON:
-    """Floats may be written as integers."""
+    """A fill value with floats normalized, which may be written as integers."""
     if type(value) is int and isinstance(data_type, str) and data_type.startswith("float"):
         try:
             if DataType.from_json(data_type).numpy.kind == "f":

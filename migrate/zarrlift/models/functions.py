@@ -1,4 +1,4 @@
-"""show, schema, validate and diff, for anything that can be opened or is a model already."""
+"""The functions show, schema, validate and diff, for archives and models."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from zarr import Array, Group
 
 Modelled: TypeAlias = "Place | Group | Array[Any] | JSONObject | Hierarchy"
-"""An archive (path, URL, store, zarr's open group or array), a file with a model in it, or a model."""
+"""An archive (path, URL, store, zarr's open group or array), a model file, or a model."""
 
 
 def show(
@@ -47,12 +47,12 @@ def show(
     allow_fallback: bool = False,
     max_document_size: int | None = None,
 ) -> Hierarchy:
-    """The model of an archive: v2 and v3 as they are, other formats as the v3 model of their layout.
+    """The model of an archive: v2 and v3 unchanged, other formats as the v3 model of their layout.
 
-    `migrated` gives what migration with `recipe` would make of it instead, by the plan's own mapping.
-    Chunks are not looked at. Documents of an archive that are larger than `max_document_size` (64 MiB
-    unless it is given, in bytes) are refused. Nodes that cannot be read are left out and named in
-    `problems`. Raises UsageError where nothing is, MetadataError where the root cannot be read.
+    With `migrated`, the model of the result of a migration with `recipe`, by the plan's own mapping. Chunks
+    are not read. Documents larger than `max_document_size` bytes (64 MiB by default) are refused. Nodes that
+    cannot be read are omitted and listed in `problems`. Raises UsageError if there is nothing at the place,
+    MetadataError if the root cannot be read.
     """
     if isinstance(place, Hierarchy):
         return as_v3(place, recipe) if migrated else place
@@ -65,14 +65,14 @@ def show(
         allow_fallback=allow_fallback,
         max_document_size=max_document_size,
     )
-    there: Any = getattr(place, "store_path", place)  # of what zarr has open
+    there: Any = getattr(place, "store_path", place)  # for an object that zarr has opened
     storage = open_storage(there, storage_options=storage_options, follow_links=follow_links)
     hierarchy = read_hierarchy(storage, format=format, options=options)
     return as_v3(hierarchy, recipe) if migrated else hierarchy
 
 
 def is_model_file(place: object) -> bool:
-    """Whether a place is a file with a model: any file that is no zip, and standard input."""
+    """Whether a place is a model file: any file that is not a zip, and standard input."""
     if not isinstance(place, (str, os.PathLike)) or (isinstance(place, str) and is_url(place)):
         return False
     if place == STANDARD_INPUT:
@@ -88,11 +88,11 @@ def schema(
     leave_open: Collection[str] = (),
     **reading: Any,
 ) -> JSONObject:
-    """The JSON Schema of every model of a format, or of one hierarchy.
+    """The JSON Schema of all models of a format, or of one hierarchy.
 
-    Of one hierarchy it accepts this structure and no other, but for the parts in `leave_open`:
-    "shape", "chunks", "codecs", "fill_value", "keys", "attributes", "members". `reading` is as for
-    `show`. Raises UsageError.
+    The schema of a hierarchy accepts only this structure, except for the parts in `leave_open`: "shape",
+    "chunks", "codecs", "fill_value", "keys", "attributes", "members". `reading` is as for `show`. Raises
+    UsageError.
     """
     if place is None:
         return format_schema(format)
@@ -106,11 +106,11 @@ def validate(
     leave_open: Collection[str] = (),
     **reading: Any,
 ) -> tuple[Problem, ...]:
-    """Every place where an archive is not as a model requires, by path; none where it is.
+    """Every violation of a model by an archive, by path; empty if it conforms.
 
-    `model` is a JSON Schema or a ZOM (a file or its content), or a Python type (`module:Name` or the
-    type itself). What could not be read of the archive is among the problems. `reading` is as for
-    `show`. Raises UsageError for what is no model, and for a ZOM of another format.
+    `model` is a JSON Schema or a ZOM (a file or its content), or a Python type (`module:Name` or the type
+    itself). Unreadable parts of the archive are among the problems. `reading` is as for `show`. Raises
+    UsageError for an invalid model, and for a ZOM of another format.
     """
     requirement = model if isinstance(model, Requirement) else load(model, leave_open=leave_open)
     hierarchy = show(place, **reading)
@@ -120,9 +120,9 @@ def validate(
 def validate_many(
     places: Iterable[Modelled], model: str | JSONObject | type | Requirement, **reading: Any
 ) -> Iterator[tuple[Modelled, tuple[Problem, ...]]]:
-    """One model for many archives: each with its violations, in turn.
+    """Validate many archives against one model; yields each with its violations.
 
-    An archive that cannot be read at all has one problem that says so; the others go on.
+    An archive that cannot be read has a single problem with the reason; the others are still validated.
     """
     requirement = model if isinstance(model, Requirement) else load(model)
     for place in places:
@@ -135,10 +135,10 @@ def validate_many(
 def diff(
     first: Modelled, second: Modelled, *, ignore: Collection[str] = (), **reading: Any
 ) -> tuple[Difference, ...]:
-    """Where two hierarchies differ in structure, by path; none where they are equal.
+    """The structural differences between two hierarchies, by path; empty if they are equal.
 
-    Values and storage do not count. Models of one format are compared as they are, others as the v3
-    models of their layouts. `ignore` names members of metadata, such as "codecs". `reading` is as for
+    Values and storage are not compared. Models of one format are compared directly, others as the v3 models
+    of their layouts. `ignore` names members of metadata to skip, such as "codecs". `reading` is as for
     `show`, for both.
     """
     one, other = show(first, **reading), show(second, **reading)

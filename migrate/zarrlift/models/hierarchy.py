@@ -1,4 +1,4 @@
-"""(storage) -> the model of what lies there; a model file -> the model in it."""
+"""Reads models from archives and from model files."""
 
 from __future__ import annotations
 
@@ -40,34 +40,34 @@ from .zom import (
 )
 
 STANDARD_INPUT: Final = "-"
-"""In the place of a file."""
+"""Name of standard input, in place of a file."""
 MOST_BYTES: Final = 256 << 20
-"""Of a model or schema in a file; ten thousand nodes take about six million bytes."""
+"""Maximum size of a model or schema file in bytes; ten thousand nodes take about six million."""
 MOST_JSON_LEVELS: Final = 2 * MOST_LEVELS + 100
-"""Objects and lists in a model: two for each level of groups, and what a node's own document may have."""
+"""Maximum nesting of a model: two levels for each level of groups, plus that of a node's own document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hierarchy:
-    """A model and where it comes from."""
+    """A model and its origin."""
 
     url: str
     format: Format
-    """Of what lies there; the model of anything but v2 is one of v3."""
+    """Format of the archive; the model of any format except v2 is a v3 model."""
     model: JSONObject
     problems: tuple[Problem, ...] = ()
-    """What is not in the model because it cannot be read, and what else there is to say."""
+    """Reasons for nodes missing in the model, and other notes."""
     archive: Archive | None = None
-    """As a reader described it; None for v3, whose documents are the model, and for files."""
+    """The reader's description; None for v3, whose documents are the model, and for files."""
     storage: Storage | None = None
-    """Where the archive lies."""
+    """Storage of the archive."""
 
     unread: tuple[str, ...] = ()
-    """Paths of the nodes that are not in the model, or without what their documents say."""
+    """Paths of nodes that are missing in the model or lack the content of a document."""
 
     @property
     def unread_problems(self) -> tuple[Problem, ...]:
-        """Why nodes are unread; what is wrong with others does not keep them out of a model."""
+        """Reasons for unread nodes; other problems do not exclude a node from the model."""
         unread = frozenset(self.unread)
         return tuple(p for p in self.problems if p.severity == "refusal" and p.node in unread)
 
@@ -78,9 +78,9 @@ def read_hierarchy(
     format: Format | None = None,
     options: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
 ) -> Hierarchy:
-    """The model of an archive: v2 and v3 as they are, others as the v3 model of their layout.
+    """The model of an archive: v2 and v3 unchanged, others as the v3 model of their layout.
 
-    Raises UsageError where no archive is, MetadataError where its root cannot be read.
+    Raises UsageError if there is no archive, MetadataError if its root cannot be read.
     """
     archive = describe(storage, format=format, options=options)
     number: FormatNumber = 2 if archive.format == "zarr2" else 3
@@ -92,7 +92,7 @@ def read_hierarchy(
         if document is not None:
             flat[node.path] = document
     read = set(flat)
-    model = _tree(flat, number, problems)  # takes out what has no place in a tree, puts in its root
+    model = _tree(flat, number, problems)  # removes nodes that cannot be in a tree, adds a missing root
     kept = read & flat.keys()
     return Hierarchy(
         url=storage.url,
@@ -106,15 +106,15 @@ def read_hierarchy(
 
 
 def _is_unread(node: Node) -> bool:
-    """Whether a document of a node could not be read, so that the others do not say all of it."""
+    """Whether a document of a node could not be read, so that the others are incomplete."""
     keys = {told.key for told in node.problems if told.kind == "storage" and told.severity == "refusal"}
     return any(key and key.rpartition("/")[0] == node.path != key for key in keys)
 
 
 def read_model(path: str | os.PathLike[str]) -> Hierarchy:
-    """The model in a file; what ZEP 6 shows and Zarr does not allow is read with a note.
+    """The model in a file; deviations of ZEP 6 from Zarr are accepted with a note.
 
-    Raises UsageError where there is no file, MetadataError with every problem of its tree.
+    Raises UsageError if there is no file, MetadataError with all problems of its tree.
     """
     name = os.fspath(path)
     data = parse_json(read_file(name), name)
@@ -122,7 +122,7 @@ def read_model(path: str | os.PathLike[str]) -> Hierarchy:
 
 
 def checked_model(data: Any, name: str) -> Hierarchy:
-    """The model that a JSON value is, after `lenient`; MetadataError with every problem of its tree."""
+    """The model in a JSON value, after lenient corrections; MetadataError with all problems of its tree."""
     if not isinstance(data, dict):
         raise MetadataError("a model is a JSON object", key=name, found=excerpt(data))
     if "$schema" in data or "$ref" in data or "$defs" in data or "definitions" in data:
@@ -140,14 +140,14 @@ def checked_model(data: Any, name: str) -> Hierarchy:
             found=first.found,
             expected=first.expected,
         )
-    for _, node in nodes(model):  # copies of what was given
+    for _, node in nodes(model):  # copies of the input
         node.update({key: finite(value) for key, value in node.items() if key != MEMBERS})
     format_: Format = "zarr2" if format_of(model) == 2 else "zarr3"
     return Hierarchy(url=name, format=format_, model=model, problems=notes)
 
 
 def parse_json(content: bytes, name: str) -> JSONObject:
-    """The JSON object in a model or schema file, leniently; MetadataError."""
+    """The JSON object in a model or schema file, read leniently; MetadataError."""
     try:
         return parse_object(content, name, most_levels=MOST_JSON_LEVELS)
     except MetadataError as error:
@@ -163,7 +163,7 @@ def parse_json(content: bytes, name: str) -> JSONObject:
 def read_file(name: str) -> bytes:
     """The content of a model or schema file, or of standard input for "-".
 
-    UsageError where there is none or it is too large.
+    UsageError if it does not exist or is too large.
     """
     try:
         if name == STANDARD_INPUT:
@@ -182,13 +182,13 @@ def read_file(name: str) -> bytes:
     return content
 
 
-# ----- to v3
+# ----- conversion to v3
 
 
 def as_v3(hierarchy: Hierarchy, recipe: Recipe | None = None) -> Hierarchy:
-    """What migration would make of a hierarchy, by the plan's own mapping; chunks are not looked at.
+    """The result of migrating a hierarchy, by the plan's own mapping; chunks are not read.
 
-    Nodes that would be refused are left out, and among the problems.
+    Refused nodes are omitted, and among the problems.
     """
     archive, place = hierarchy.archive, hierarchy.storage
     if archive is None or place is None:
@@ -207,9 +207,9 @@ def as_v3(hierarchy: Hierarchy, recipe: Recipe | None = None) -> Hierarchy:
 
 
 def in_v3_terms(hierarchy: Hierarchy) -> Hierarchy:
-    """The v3 model of the layout of a hierarchy: the same arrays, each said in v3's words.
+    """The v3 model of a hierarchy's layout: the same arrays in v3 terms.
 
-    An array that has no layout keeps its place, and says nothing but its attributes.
+    An array without a layout keeps its place, with its attributes only.
     """
     if hierarchy.format != "zarr2":
         return hierarchy
@@ -229,7 +229,7 @@ def in_v3_terms(hierarchy: Hierarchy) -> Hierarchy:
 
 
 def _of_v2(node: Node, problems: list[Problem]) -> JSONObject | None:
-    """A v2 node as it lies: its document, with attributes; None where it has none that can be read."""
+    """A v2 node: its document with attributes; None if it has no readable document."""
     name = ".zarray" if isinstance(node, ArrayNode) else ".zgroup"
     content = _content(node, name)
     attributes_there = _content(node, ".zattrs")
@@ -255,7 +255,7 @@ def _of_v2(node: Node, problems: list[Problem]) -> JSONObject | None:
 
 
 def _of_v3(node: Node, problems: list[Problem]) -> JSONObject | None:
-    """A v3 node as it lies, but for what follows from others; None where it cannot be read."""
+    """A v3 node without derived members; None if it cannot be read."""
     if isinstance(node, GroupNode) and node.implicit:
         return empty_group(3)
     data = _parsed(_content(node, "zarr.json"), "zarr.json")
@@ -267,8 +267,8 @@ def _of_v3(node: Node, problems: list[Problem]) -> JSONObject | None:
     document = {
         name: finite(value)
         for name, value in data.items()
-        # Consolidated metadata follows from the model. A null dimension_names or
-        # storage_transformers, as some writers leave it, says what its absence says.
+        # Consolidated metadata is derived from the model. A null dimension_names or storage_transformers, as
+        # some writers produce, equals its absence.
         if name not in ("consolidated_metadata", "attributes")
         and not (value is None and name in ("dimension_names", "storage_transformers"))
     }
@@ -277,12 +277,12 @@ def _of_v3(node: Node, problems: list[Problem]) -> JSONObject | None:
 
 
 def _content(node: Node, name: str) -> bytes | None:
-    """A document of a node by the last name of its key."""
+    """A document of a node by the last component of its key."""
     return next((d.content for d in node.documents if d.key.rpartition("/")[2] == name), None)
 
 
 def _parsed(content: bytes | None, name: str) -> JSONObject | None:
-    """The JSON object in a document, or None where there is none: the reader has said so."""
+    """The JSON object in a document; None if it is missing or invalid, which the reader reports."""
     try:
         return None if content is None else parse_object(content, name)
     except MetadataError:
@@ -290,7 +290,7 @@ def _parsed(content: bytes | None, name: str) -> JSONObject | None:
 
 
 def _by_layout(node: Node, problems: list[Problem]) -> JSONObject | None:
-    """A node in v3 terms, as its layout lies; None for an array without one."""
+    """A node in v3 terms, from its layout; None for an array without one."""
     attributes = _attributes(node.attributes, node.path, problems)
     if isinstance(node, GroupNode):
         return group_document(attributes)
@@ -298,10 +298,10 @@ def _by_layout(node: Node, problems: list[Problem]) -> JSONObject | None:
 
 
 def in_v3_words(layout: Layout) -> Layout:
-    """The layout as a v3 document says it: N5's and the draft's keys become the default ones.
+    """The layout as a v3 document can express it: the keys of N5 and the draft become the default ones.
 
-    N5's block headers have no place in a document of v3 but as a codec that only in-place migration
-    needs; the model says how the payload of a block is encoded.
+    In v3, N5's block headers can only be expressed by a codec that in-place migration uses; the model
+    contains the encoding of a block's payload.
     """
     if not isinstance(layout.keys, KeyEncoding):
         layout = replace(layout, keys=KeyEncoding("default", getattr(layout.keys, "separator", "/")))
@@ -315,7 +315,7 @@ def _attributes(attributes: Mapping[str, Any], path: str, problems: list[Problem
 
 
 def _tree(flat: Flat, number: int, problems: list[Problem]) -> JSONObject:
-    """The model of nodes; what lies below an array or a missing root is left out, with its problem."""
+    """The model of nodes; those below an array or a missing root are omitted, with a problem."""
     for path in [path for path in flat if path and not _has_place(path, flat)]:
         del flat[path]
     for path, node in flat.items():
@@ -336,7 +336,7 @@ def _tree(flat: Flat, number: int, problems: list[Problem]) -> JSONObject:
 
 
 def _has_place(path: str, flat: Flat) -> bool:
-    """Whether a node can be in a tree: its names are allowed, and above it are groups."""
+    """Whether a node can be in a tree: valid names, and only groups above it."""
     while path:
         path, _, name = path.rpartition("/")
         if bad_name(name) is not None or (path in flat and not is_group(flat[path])):

@@ -1,7 +1,7 @@
-"""A model as the documents that a store would hold, and as a place that holds nothing else.
+"""A model as the documents of a store, and as a read-only storage of these documents.
 
-Readers and the plan work on storage: given a model as one, they read it as they read an archive,
-so that nothing about a format is said here a second time.
+Readers and the planner work on storage: they read a model in this form as they read an archive, without
+separate code for models.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def node_documents(path: str, node: JSONObject) -> dict[str, JSONObject]:
     """The documents of one node by key: `zarr.json`, or `.zarray` or `.zgroup` and `.zattrs`.
 
-    v2 keeps attributes in a document of their own, which is left out where there are none.
+    v2 stores attributes in a separate document, which is omitted without attributes.
     """
     if format_of(node) == 3:
         return {join(path, "zarr.json"): node}
@@ -39,11 +39,11 @@ def node_documents(path: str, node: JSONObject) -> dict[str, JSONObject]:
 
 
 def consolidated(model: JSONObject) -> JSONObject:
-    """The consolidated metadata that follows from a model: flattened, its nodes in one document.
+    """The consolidated metadata of a model: flattened, with all nodes in one document.
 
-    For v2 the content of `.zmetadata`, for v3 the root's `zarr.json` with all others in it. Both are
-    conventions of zarr-python (3.1.6 and 3.4.2), no part of a specification. MetadataError where the
-    root is an array.
+    For v2 the content of `.zmetadata`, for v3 the root's `zarr.json` with all others inside. Both are
+    conventions of zarr-python (3.1.6 and 3.4.2), not part of a specification. MetadataError if the root is an
+    array.
     """
     if not is_group(model):
         raise MetadataError("consolidated metadata belongs to a root that is a group", node="")
@@ -53,12 +53,12 @@ def consolidated(model: JSONObject) -> JSONObject:
     metadata: JSONObject = {}
     for path, node in flat.items():
         metadata.update(node_documents(path, node))
-        metadata.setdefault(join(path, ".zattrs"), {})  # as zarr-python has it
+        metadata.setdefault(join(path, ".zattrs"), {})  # as in zarr-python
     return {"metadata": dict(sorted(metadata.items())), "zarr_consolidated_format": 1}
 
 
 class ModelStorage(Storage):
-    """A place that holds the documents of a model and no chunks; it cannot be written."""
+    """A read-only storage with the documents of a model and without chunks."""
 
     in_process = True
 
@@ -87,11 +87,11 @@ class ModelStorage(Storage):
         return None if content is None else document(content)
 
     def put(self, key: str, data: bytes) -> None:
-        """Not here: a model is data."""
+        """Not supported."""
         raise NotImplementedError(key)
 
     def delete(self, key: str) -> None:
-        """Not here: a model is data."""
+        """Not supported."""
         raise NotImplementedError(key)
 
     def list_dir(self, prefix: str) -> Iterator[Entry]:
@@ -100,7 +100,7 @@ class ModelStorage(Storage):
             yield Entry(name, is_dir)
 
     def zarr_store(self) -> Store:
-        """The documents in memory."""
+        """A memory store with the documents."""
         from zarr.core.buffer import default_buffer_prototype
         from zarr.storage import MemoryStore
 

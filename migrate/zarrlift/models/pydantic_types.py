@@ -1,6 +1,6 @@
-"""Models as Python types: pydantic-zarr's `ArraySpec` and `GroupSpec`, or anything pydantic reads.
+"""Models as Python types: pydantic-zarr's `ArraySpec` and `GroupSpec`, or any type pydantic supports.
 
-pydantic and pydantic-zarr come with the extra `models` and are imported here, where they are used.
+pydantic and pydantic-zarr belong to the extra `models` and are imported where they are used.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from .zom import MEMBERS
 T = TypeVar("T")
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _SHALLOW: Final = frozenset({"missing", "extra_forbidden", "literal_error", "model_type", "dict_type"})
-"""Errors by which the branches of a union tell each other apart."""
+"""Errors that distinguish the branches of a union."""
 _SCALAR: Final = frozenset({"bool_type", "float_type", "int_from_float", "int_type", "string_type"})
-"""Errors that pydantic has for a scalar of another type when it is strict."""
+"""Errors of strict pydantic for a scalar of another type."""
 
 
 def is_class_name(text: str) -> bool:
-    """Whether a text names a Python object, `module:Name`, and no file."""
+    """Whether a text names a Python object, `module:Name`, rather than a file."""
     return _NAME.fullmatch(text) is not None and not os.path.exists(text)
 
 
 def load_class(text: str) -> Any:
-    """The type that `module:Name` names; UsageError. The current directory is looked into first."""
+    """The type named `module:Name`; UsageError. The current directory is searched first."""
     from importlib import import_module
 
     module, _, name = text.partition(":")
@@ -46,7 +46,7 @@ def load_class(text: str) -> Any:
             for part in name.split("."):
                 found = getattr(found, part)
     except Exception as error:
-        # Importing runs somebody's code, which may fail in any way.
+        # An import runs foreign code, which may raise anything.
         problem = f"{type(error).__name__}: {error}"
         raise UsageError("the Python model cannot be imported", key=text, found=problem) from error
     return found
@@ -54,7 +54,7 @@ def load_class(text: str) -> Any:
 
 @contextmanager
 def _from_here() -> Iterator[None]:
-    """As `python -m` does it: modules beside the one who asks can be named."""
+    """Add the current directory to the module search path, as `python -m` does."""
     sys.path.insert(0, os.getcwd())
     try:
         yield
@@ -63,7 +63,7 @@ def _from_here() -> Iterator[None]:
 
 
 class TypedModel:
-    """A type that models are checked against; its schema is built once."""
+    """A type for checking models; its schema is built once."""
 
     def __init__(self, type_: Any, *, name: str) -> None:
         """`type_` is a class, a generic alias, a dataclass or TypedDict. UsageError for anything else."""
@@ -73,16 +73,16 @@ class TypedModel:
         try:
             self.adapter: Any = pydantic.TypeAdapter(type_)
         except Exception as error:
-            # pydantic has a dozen errors for what it makes no schema of.
+            # pydantic has a dozen errors for types without a schema.
             found = " ".join(str(error).split())[:300]
             raise UsageError("this is no type that pydantic can check", key=name, found=found) from error
 
     def read(self, model: JSONObject) -> Any:
-        """An instance; raises pydantic's ValidationError."""
+        """An instance of the type; raises pydantic's ValidationError."""
         return self._validated(json.dumps(model))
 
     def _validated(self, text: str, *, strict: bool | None = None) -> Any:
-        """An instance; UsageError where the type's own code fails, such as a validator with a mistake."""
+        """An instance; UsageError if the type's own code fails, such as a faulty validator."""
         try:
             return self.adapter.validate_json(text, strict=strict)
         except self._error:
@@ -96,12 +96,12 @@ class TypedModel:
             ) from error
 
     def violations(self, model: JSONObject) -> Iterator[Problem]:
-        """Where a model is not what the type says."""
+        """Violations of the type by a model."""
         text = json.dumps(model)
         told = self._errors(text, strict=True)
         if told:
-            # pydantic would take "1" for 1 unless it is strict; but strictly, it takes no list from a
-            # validator for a tuple, which pydantic-zarr's codecs are.
+            # Unless it is strict, pydantic accepts "1" for 1; but if strict, it refuses a list from a
+            # validator for a tuple, as in pydantic-zarr's codecs.
             loose = self._errors(text, strict=False)
             told = loose + [
                 row for row in told if row["type"] in _SCALAR and row["loc"] not in _places(loose)
@@ -118,7 +118,7 @@ class TypedModel:
 
 
 def _place_of(error: Exception) -> str:
-    """File, line and function in which an error came up, the user's rather than those of a library."""
+    """File, line and function that raised an error, in user code rather than a library."""
     frames = traceback.extract_tb(error.__traceback__)
     installed = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
     of_users = [frame for frame in frames[1:] if not frame.filename.startswith(installed)]
@@ -134,10 +134,10 @@ _Rows = list[tuple[tuple[str | int, ...], Any]]
 
 
 def _best(rows: _Rows, value: JSON, place: tuple[str | int, ...]) -> _Rows:
-    """The errors of pydantic with places in the model; of a union, those of the branch that fits best.
+    """The errors of pydantic with locations in the model; for a union, those of the best-fitting branch.
 
-    pydantic names branches within its places (`members`, `a`, `ArraySpec`, `shape`): what is no key
-    and no index of the value there is the name of one.
+    pydantic includes branches in its locations (`members`, `a`, `ArraySpec`, `shape`): an element that is not
+    a key or index of the value is the name of a branch.
     """
     here: _Rows = []
     below: dict[str | int, _Rows] = {}
@@ -182,8 +182,8 @@ def _problem(place: Sequence[str | int], row: Any) -> Problem:
 def as_instance(model: JSONObject, type_: type[T]) -> T:
     """The model as an instance of a type, such as `GroupSpec[Any, ArraySpec[XAttrs]]` of pydantic-zarr.
 
-    MetadataError with the first violation, and how many there are. pydantic-zarr takes a v2 array
-    without `dimension_separator` to have "/", where the specification has ".": it is said here.
+    MetadataError with the first violation and their number. pydantic-zarr's default for a missing v2
+    `dimension_separator` is "/", but the specification's is ".", so it is added explicitly.
     """
     typed = TypedModel(type_, name=getattr(type_, "__name__", str(type_)))
     whole = _with_separators(model)
@@ -202,7 +202,7 @@ def as_instance(model: JSONObject, type_: type[T]) -> T:
 
 
 def from_instance(instance: Any) -> JSONObject:
-    """The model that an instance of pydantic-zarr's or another pydantic class stands for."""
+    """The model of an instance of a pydantic class, such as pydantic-zarr's."""
     if hasattr(instance, "__dataclass_fields__"):
         data = _plain(instance)
     else:
@@ -212,7 +212,7 @@ def from_instance(instance: Any) -> JSONObject:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses as JSON; what a class says once for all its instances (ZEP 6: `zarr_version = 2`) too."""
+    """Dataclasses as JSON, including class attributes (ZEP 6: `zarr_version = 2`)."""
     if hasattr(value, "__dataclass_fields__"):
         fields = {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
         said = {name: getattr(value, name, None) for name in ("zarr_version", "zarr_format", "node_type")}
@@ -225,7 +225,7 @@ def _plain(value: Any) -> Any:
 
 
 def _with_separators(model: JSONObject) -> JSONObject:
-    """A v2 model with `dimension_separator` said by every array; others as they are."""
+    """A v2 model with an explicit `dimension_separator` in every array; others unchanged."""
     if model.get("zarr_format") != 2:
         return model
     root = dict(model)

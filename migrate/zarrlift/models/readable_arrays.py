@@ -1,6 +1,6 @@
-"""Arrays of models that nothing reads: neither this project nor zarr-python knows their type or codecs.
+"""Detects arrays in models whose data type or codecs neither this project nor zarr-python supports.
 
-Of Zarr v2, what zarr-python 2 and numcodecs know counts too.
+For Zarr v2, the support of zarr-python 2 and numcodecs counts too.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from .model_storage import ModelStorage
 from .zom import format_of, is_group
 
 _OPTIONAL: Final = frozenset({"crc32c", "msgpack", "msgpack2", "pcodec", "zfpy"})
-"""Codecs of numcodecs (0.16) that it has where their packages are installed."""
+"""Codecs of numcodecs (0.16) that require optional packages."""
 _READ: Final = (
     *("zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "codecs"),
     "fill_value",
 )
-"""Members of a v3 document by which its chunks are read."""
+"""Members of a v3 document that determine how its chunks are read."""
 
 
 class Readers:
-    """Asks both; remembers what was found out about codecs, which mostly are alike."""
+    """Checks both; caches results for codecs, which rarely vary."""
 
     def __init__(self) -> None:
         self._describer = Describer()
 
     def refused(self, node: JSONObject) -> Problem | None:
-        """Why nothing reads a node's chunks; None where something does, and for groups."""
+        """The problem of a node whose chunks cannot be read by any; None if readable, and for groups."""
         if is_group(node):
             return None
         problem = self._refused_here(node)
@@ -46,7 +46,7 @@ class Readers:
 
     def _refused_here(self, node: JSONObject) -> Problem | None:
         if format_of(node) == 3:
-            # Other grids are not read here, but this is about data types and codecs.
+            # Other grids are not supported here, but this check is about data types and codecs.
             if not isinstance(grid := node.get("chunk_grid"), dict) or grid.get("name") != "regular":
                 return None
             problems = self._describer.describe({name: node[name] for name in _READ if name in node}).problems
@@ -62,7 +62,7 @@ class Readers:
 
 
 def _zarr_2_reads(node: JSONObject) -> bool:
-    """Whether numpy knows the dtype and numcodecs each codec, which is what zarr-python 2 asks them."""
+    """Whether numpy supports the dtype and numcodecs each codec, as zarr-python 2 requires."""
     import numcodecs.registry as known
 
     names = {*known.codec_registry, *known.entries, *_OPTIONAL}
@@ -75,7 +75,7 @@ def _zarr_2_reads(node: JSONObject) -> bool:
 
 
 def _for_numpy(dtype: JSON) -> Any:
-    """A dtype of a document as numpy takes it: fields are tuples."""
+    """A document's dtype in numpy's form: fields are tuples."""
     if not isinstance(dtype, list):
         return dtype
     return [

@@ -1,4 +1,4 @@
-"""What a hierarchy must be: a ZOM, a JSON Schema, or a Python type. One way to ask them all."""
+"""A required model for hierarchies: a ZOM, a JSON Schema, or a Python type, with one interface."""
 
 from __future__ import annotations
 
@@ -24,42 +24,42 @@ _SCHEMA_WORDS = frozenset(
     {"$schema", "$ref", "$defs", "$id", "definitions", "allOf", "anyOf", "oneOf", "properties", "type", "if"}
 )
 _SHOWN = 5
-"""Problems that the refusal of a migration names."""
+"""Number of problems in the refusal of a migration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """A model to hold hierarchies against; made once, asked any number of times."""
+    """A model for checking hierarchies, created once for any number of checks."""
 
     name: str
     """The file or `module:Name`, for messages."""
     kind: Kind
     content: JSONObject | None = None
-    """Of a ZOM or a JSON Schema."""
+    """Content of a ZOM or a JSON Schema."""
     notes: tuple[Problem, ...] = ()
-    """What was read leniently."""
+    """Notes about lenient readings."""
     _check: Any = field(repr=False, compare=False)
 
     def violations(self, model: JSONObject) -> tuple[Problem, ...]:
-        """Every place where a model is not as required, by path; none if it is.
+        """Every violation by a model, by path; empty if it conforms.
 
-        UsageError where it describes another Zarr format than a ZOM it is held against.
+        UsageError if its Zarr format differs from that of the required ZOM.
         """
         found = self._check.violations(model)
         return tuple(sorted(found, key=lambda problem: problem.node or ""))
 
     def named(self) -> RequiredModel:
-        """What a recipe keeps of it: a job that is resumed elsewhere needs no file."""
+        """The form stored in a recipe, with which a job can be resumed elsewhere without the file."""
         return RequiredModel(
             name=self.name, content=None if self.content is None else canonical(self.content)
         )
 
 
 def load(source: str | JSONObject | type, *, leave_open: Collection[str] = ()) -> Requirement:
-    """The requirement in a JSON file, in a JSON object, or that a type is (`module:Name` as text).
+    """The requirement in a JSON file, a JSON object or a type (`module:Name` as text).
 
-    `leave_open` names parts of a ZOM that may differ (see `schema`). Raises UsageError for what is no
-    model or cannot be read, MetadataError for a ZOM with faults.
+    `leave_open` names parts of a ZOM that may differ (see `schema`). Raises UsageError for an invalid or
+    unreadable model, MetadataError for a ZOM with faults.
     """
     if isinstance(source, str) and not is_class_name(source):
         return _from_json(parse_json(read_file(source), source), source, leave_open)
@@ -73,7 +73,7 @@ def load(source: str | JSONObject | type, *, leave_open: Collection[str] = ()) -
 
 
 def required(kept: RequiredModel) -> Requirement:
-    """The requirement that a recipe keeps."""
+    """The requirement stored in a recipe."""
     if kept.content is None:
         return load(kept.name)
     return _from_json(parse_json(kept.content.encode(), kept.name), kept.name, ())
@@ -96,14 +96,14 @@ def _from_json(data: JSONObject, name: str, leave_open: Collection[str]) -> Requ
 
 
 def _is_schema(data: JSONObject) -> bool:
-    """A ZOM says its format, or names nodes that do; a schema has words that no node has."""
+    """Whether an object is a schema; a ZOM states its format or contains nodes that do."""
     if {"zarr_format", "zarr_version", "node_type"} & data.keys():
         return False
     return bool(_SCHEMA_WORDS & data.keys())
 
 
 class _Zom:
-    """A ZOM as a requirement: the hierarchy must be structurally equal to it."""
+    """A ZOM as a requirement: the hierarchy must be structurally equal."""
 
     def __init__(self, model: JSONObject, name: str) -> None:
         self.model = model
@@ -142,7 +142,7 @@ def _violation(difference: Difference) -> Problem:
 
 
 def unmet(recipe_model: RequiredModel, plan: Plan) -> tuple[Problem, ...]:
-    """Where the result of a plan would not be as the recipe requires; refusals of the whole migration."""
+    """Violations of the recipe's model by the result of a plan; refusals of the whole migration."""
     flat = {node.path: dict(node.document) for node in plan.published}
     requirement = required(recipe_model)
     if not flat:
@@ -151,7 +151,7 @@ def unmet(recipe_model: RequiredModel, plan: Plan) -> tuple[Problem, ...]:
 
 
 def refuse_unmet(plan: Plan) -> None:
-    """UsageError where a plan's result would not be as its recipe requires: nothing is to be moved."""
+    """Raise UsageError if a plan's result would violate its recipe's model, before anything is moved."""
     if plan.recipe.model is None:
         return
     problems = [problem for problem in plan.problems if problem.kind == "model"]

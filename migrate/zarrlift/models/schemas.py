@@ -1,8 +1,8 @@
-"""JSON Schemas of models: of all of a format, and of one hierarchy.
+"""JSON Schemas of models: of all models of a format, and of one hierarchy.
 
-What documents of v2 and v3 may hold is `zarr-metadata`'s to say; put around it here is what makes
-nodes a tree. Schemas are of draft 2020-12 and tell groups from arrays by `if`, so that an error is
-reported at its own place and not as "none of these fits".
+`zarr-metadata` defines the content of v2 and v3 documents; this module adds the tree structure. The schemas
+use draft 2020-12 and distinguish groups from arrays by `if`, so an error is reported at its own location
+rather than as "none of these fits".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .zom import MEMBERS, FormatNumber, is_group, nodes
 
 Open: TypeAlias = Literal["attributes", "chunks", "codecs", "fill_value", "keys", "members", "shape"]
 OPEN: Final[tuple[Open, ...]] = get_args(Open)
-"""Parts of a hierarchy that its schema may leave open."""
+"""Parts of a hierarchy that a schema may leave open."""
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 _PARTS: Final[dict[str, tuple[str, ...]]] = {
     "attributes": ("attributes",),
@@ -28,9 +28,9 @@ _PARTS: Final[dict[str, tuple[str, ...]]] = {
     "keys": ("chunk_key_encoding", "dimension_separator"),
     "shape": ("shape",),
 }
-"""Part -> members of v3 and v2 metadata that say it."""
+"""Part -> members of v3 and v2 metadata that express it."""
 _APART: Final = 16
-"""Groups this deep, and each as many below, stand apart in `$defs`: readers of schemas have limits."""
+"""Every group at a multiple of this depth is a separate entry in `$defs`: schema readers limit nesting."""
 _NAME: Final[JSONObject] = {
     "type": "string",
     "minLength": 1,
@@ -44,7 +44,7 @@ _NAME: Final[JSONObject] = {
 
 
 def format_schema(number: FormatNumber) -> JSONObject:
-    """The schema of every model of a format: v2 or v3."""
+    """The schema of all models of a format, v2 or v3."""
     return _of_v3() if number == 3 else _of_v2()
 
 
@@ -55,7 +55,7 @@ def _of_v3() -> JSONObject:
     definitions: Any = dict(written["$defs"])  # type: ignore[arg-type]
     array = definitions.pop("ZarrV3ArrayMetadataJSON")
     group = definitions.pop("ZarrV3GroupMetadataJSON")
-    # Consolidated metadata follows from a model, and is no part of it.
+    # Consolidated metadata is derived from a model and not part of it.
     group = {**group, "properties": {**group["properties"], "consolidated_metadata": False}}
     is_group_ = {"properties": {"node_type": {"const": "group"}}, "required": ["node_type"]}
     return _tree("A Zarr v3 hierarchy (ZEP 6)", array, group, is_group_, definitions)
@@ -78,7 +78,7 @@ def _of_v2() -> JSONObject:
 def _tree(
     title: str, array: JSONObject, group: JSONObject, is_group_: JSONObject, definitions: JSONObject
 ) -> JSONObject:
-    """Nodes in nodes, from what a format says of one array and one group."""
+    """The schema of a tree, from a format's schemas of one array and one group."""
     array = {
         **array,
         "properties": {**array["properties"], MEMBERS: False},
@@ -100,12 +100,11 @@ def _tree(
 
 
 def hierarchy_schema(model: JSONObject, *, leave_open: Collection[str] = ()) -> JSONObject:
-    """The schema of one hierarchy, which accepts this model and no other one.
+    """The schema of one hierarchy, which accepts only this model.
 
-    `leave_open` names parts that may differ: "shape" (the number of axes may not), "chunks",
-    "codecs", "fill_value", "keys", "attributes", and "members" (there may be further ones). JSON
-    Schema knows one kind of numbers: where a document has 1, it accepts 1.0 too. Raises UsageError for
-    another word.
+    `leave_open` names parts that may differ: "shape" (with the same number of axes), "chunks", "codecs",
+    "fill_value", "keys", "attributes", and "members" (others may be added). JSON Schema has a single number
+    type: for 1 in a document, it accepts 1.0 too. Raises UsageError for another word.
     """
     unknown = sorted(set(leave_open) - set(OPEN))
     if unknown:
@@ -167,5 +166,5 @@ _OPENED: Final[dict[str, Callable[[JSON], JSON]]] = {
 
 
 def parts(texts: Iterable[str]) -> tuple[str, ...]:
-    """Words as they are given on a command line, commas between or not."""
+    """Words from a command line, with or without commas between them."""
     return tuple(dict.fromkeys(word for text in texts for word in text.split(",") if word))

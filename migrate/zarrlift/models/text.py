@@ -1,7 +1,7 @@
-"""A model as text: one member of metadata a line, nodes indented below each other.
+"""A model as text: one member of metadata per line, nodes indented below their parents.
 
-The standard library indents in Python, ten times slower than it writes, and recurses; ten
-thousand nodes show it.
+The standard library indents in Python code, ten times slower than it writes, and recurses, which matters for
+ten thousand nodes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ASCII: Final = json.JSONEncoder(allow_nan=False).encode
 
 
 def _text(value: JSON) -> str:
-    """JSON in Unicode; half a surrogate pair, which UTF-8 cannot hold, makes it ASCII."""
+    """JSON in Unicode; ASCII if a lone surrogate, which UTF-8 cannot encode, occurs."""
     text = _UNICODE(value)
     if not text.isascii():
         try:
@@ -30,8 +30,8 @@ def _text(value: JSON) -> str:
 
 
 def lines(model: JSONObject) -> Iterator[str]:
-    """The lines of a model, strict JSON; ValueError where it holds NaN or an infinity."""
-    # (indent, what comes before the node, node, what comes after it), or a line as it is.
+    """The lines of a model as strict JSON; ValueError for NaN or an infinity."""
+    # (indent, text before the node, node, text after it), or a complete line.
     waiting: list[tuple[str, str, JSONObject, str] | str] = [("", "", model, "")]
     while waiting:
         item = waiting.pop()

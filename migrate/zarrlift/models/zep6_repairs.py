@@ -1,8 +1,8 @@
-"""What ZEP 6 shows and Zarr does not allow: read with a note, never written.
+"""Deviations of ZEP 6's examples from Zarr: accepted with a note, never written.
 
-The examples of the draft of 2023 do not agree with its text, with each other, or with the
-specifications (docs/models.md lists what, where, and what becomes of it). A model or schema
-copied from there should work; what this project writes is what the specifications say.
+The examples of the 2023 draft contradict its text, each other and the specifications (docs/models.md lists
+each deviation and its treatment). A model or schema copied from there should work; this project writes what
+the specifications require.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from zarrstack.core.paths import join
 from .zom import MEMBERS
 
 Note = Callable[[str, str, JSON], None]
-"""Told (path, what it is read as, what was found)."""
+"""Receives (path, interpretation, found value)."""
 
 _BYTES_TO_BYTES: Final = frozenset({"blosc", "crc32c", "gzip", "zstd"})
 _CORE_CODECS: Final = _BYTES_TO_BYTES | {"bytes", "sharding_indexed", "transpose"}
 
 
 def mended_text(text: str) -> str:
-    """JSON without commas before a closing bracket, and with the closing brackets that lack at its end."""
+    """JSON text without trailing commas, and with the missing closing brackets at its end."""
     out: list[str] = []
     open_: list[str] = []
     inside = escaped = False
@@ -58,7 +58,7 @@ def mended_text(text: str) -> str:
 
 
 def mended_model(data: JSONObject) -> tuple[JSONObject, tuple[Problem, ...]]:
-    """A model with the slips of ZEP 6 put right, and a note for each; otherwise the same values."""
+    """A model with the errors of ZEP 6 corrected, and a note for each; otherwise the same values."""
     problems: list[Problem] = []
 
     def note(path: str, meaning: str, found: JSON) -> None:
@@ -68,7 +68,7 @@ def mended_model(data: JSONObject) -> tuple[JSONObject, tuple[Problem, ...]]:
         )
 
     root = _rooted(data, note)
-    # The format of a node that does not say its own is its parent's.
+    # A node without a format has its parent's.
     waiting: list[tuple[str, JSONObject, Any]] = [("", root, 3 if "node_type" in root else None)]
     while waiting:
         path, node, above = waiting.pop()
@@ -86,7 +86,7 @@ def mended_model(data: JSONObject) -> tuple[JSONObject, tuple[Problem, ...]]:
 
 
 def _rooted(data: JSONObject, note: Note) -> JSONObject:
-    """The root; a bare `{name: node}`, as the first example has it, becomes its members."""
+    """The root; a bare `{name: node}`, as in the first example, becomes its members."""
     if not data or {"zarr_format", "zarr_version", "node_type", "attributes", MEMBERS} & data.keys():
         return dict(data)
     if not all(isinstance(item, dict) and _is_node(item) for item in data.values()):
@@ -131,7 +131,7 @@ def _mend_v2(path: str, node: JSONObject, note: Note, *, typed: bool) -> None:
         node["filters"] = None
     if not typed:
         return
-    # The Python and TypeScript examples know five of eight members; they are types, not documents.
+    # The Python and TypeScript examples have five of eight members; they are types, not documents.
     for name, value in (("compressor", None), ("fill_value", None), ("order", "C"), ("filters", None)):
         node.setdefault(name, value)
     dtype = node.get("dtype")
@@ -191,10 +191,10 @@ def _endian(data_type: JSON) -> JSONObject:
 
 
 def mended_schema(schema: JSONObject) -> tuple[JSONObject, tuple[Problem, ...]]:
-    """A JSON Schema with the slips of ZEP 6's schema of v2 put right, and a note where that was so.
+    """A JSON Schema with the errors of ZEP 6's v2 schema corrected, and a note if there were any.
 
-    They show in `attributess` among what an array requires, which no array can fulfil beside
-    `additionalProperties: false`; any other schema is given back as it is.
+    That schema is recognized by `attributess` in an array's required members, which no array can satisfy
+    together with `additionalProperties: false`; any other schema is returned unchanged.
     """
     definitions = schema.get("definitions")
     array = definitions.get("Array") if isinstance(definitions, dict) else None

@@ -1,11 +1,10 @@
 """A Zarr Object Model: a hierarchy without its values, as one JSON object.
 
-Source: ZEP 6 (draft of 2023), "Specification of the base Zarr Object Model". A node is the
-metadata of a Zarr array or group with user metadata in `attributes` and nowhere else; a group has
-`members` besides, name -> node. A *flat* model maps paths ("" is the root, names joined by "/")
-to nodes without `members`.
+Source: ZEP 6 (draft of 2023), "Specification of the base Zarr Object Model". A node is the metadata of a Zarr
+array or group with user metadata in `attributes` only; a group also has `members`, name -> node. A *flat*
+model maps paths ("" is the root, names joined by "/") to nodes without `members`.
 
-Nothing here recurses: how deep a model is, its author decides.
+The functions do not recurse, because the depth of a model is not limited by trusted code.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Flat: TypeAlias = dict[str, JSONObject]
 
 
 def format_of(node: Mapping[str, JSON]) -> FormatNumber:
-    """The Zarr format of a model or of one of its nodes; MetadataError for any but 2 and 3."""
+    """The Zarr format of a model or one of its nodes; MetadataError for any but 2 and 3."""
     number = node.get("zarr_format")
     if type(number) is not int or number not in (2, 3):
         found = excerpt(number) if "zarr_format" in node else "none"
@@ -37,17 +36,17 @@ def format_of(node: Mapping[str, JSON]) -> FormatNumber:
 
 
 def is_group(node: Mapping[str, JSON]) -> bool:
-    """Whether a node is a group: in v3 it says so, in v2 an array is what has a shape."""
+    """Whether a node is a group: stated in v3; in v2, a node without a shape."""
     if node.get("zarr_format") == 2:
         return "shape" not in node
     return node.get("node_type") == "group"
 
 
 def in_model(document: Mapping[str, JSON], members: JSONObject | None = None) -> JSONObject:
-    """A node's metadata as it stands in a model; with `members`, which is None for an array.
+    """A node's metadata as part of a model, with its `members` (None for an array).
 
-    A property of the metadata that is called `members` itself gets underscores put before it, as
-    many as it takes to meet no other property (ZEP 6).
+    A property of the metadata that is itself named `members` is prefixed with as many underscores as needed
+    for a unique name (ZEP 6).
     """
     name = MEMBERS
     while name in document:
@@ -59,10 +58,10 @@ def in_model(document: Mapping[str, JSON], members: JSONObject | None = None) ->
 
 
 def in_document(node: Mapping[str, JSON]) -> JSONObject:
-    """A node's metadata without `members`, a renamed property under its own name: undoes `in_model`.
+    """A node's metadata without `members`, with the renamed property restored: the inverse of `in_model`.
 
-    ZEP 6 does not tell a renamed `members` from a property that was called `_members` all along; the
-    longest name of `_members`, `__members`, ... without a gap is taken for the renamed one.
+    ZEP 6 cannot distinguish a renamed `members` from a property originally named `_members`; the longest name
+    of `_members`, `__members`, ... without a gap is taken as the renamed one.
     """
     name, renamed = "_" + MEMBERS, None
     while name in node:
@@ -71,14 +70,14 @@ def in_document(node: Mapping[str, JSON]) -> JSONObject:
 
 
 def is_ambiguous(document: Mapping[str, JSON]) -> bool:
-    """Whether `in_document` gives other metadata back than `in_model` was given."""
+    """Whether `in_document` would not restore the input of `in_model`."""
     if not any(name.startswith("_") and name.lstrip("_") == MEMBERS for name in document):
         return False
     return in_document(in_model(document)) != document
 
 
 def nodes(model: JSONObject) -> Iterator[tuple[str, JSONObject]]:
-    """Path and node, `members` included, of every node of a sound model; parents before children."""
+    """Path and node, including `members`, of every node of a valid model; parents before children."""
     waiting = [("", model)]
     while waiting:
         path, node = waiting.pop()
@@ -94,10 +93,10 @@ def flatten(model: JSONObject) -> Flat:
 
 
 def unflatten(flat: Mapping[str, JSONObject]) -> JSONObject:
-    """The model that a flat form stands for; paths may begin with "/".
+    """The model of a flat form; paths may begin with "/".
 
-    A group that is missing above a node is made, without attributes. MetadataError, with the path,
-    for a node below an array, for names no node may have, and for nothing at all.
+    Missing groups above a node are created without attributes. MetadataError, with the path, for a node below
+    an array, for invalid names, and for an empty form.
     """
     paths = {path.strip("/"): path for path in flat}
     if not paths:
@@ -112,7 +111,7 @@ def unflatten(flat: Mapping[str, JSONObject]) -> JSONObject:
 
 
 def _place(path: str, document: JSONObject, made: dict[str, JSONObject], first: JSONObject) -> None:
-    """Put a node, and the groups above it that are missing, into the tree."""
+    """Insert a node and the missing groups above it into the tree."""
     names = path.split("/") if path else []
     if len(names) > MOST_LEVELS:
         raise _too_deep(path)
@@ -138,16 +137,16 @@ def _adopt(parent: JSONObject, name: str, node: JSONObject, path: str) -> None:
 
 
 def empty_group(number: FormatNumber) -> JSONObject:
-    """The metadata of a group of which nothing is said."""
+    """The metadata of an empty group."""
     if number == 2:
         return {"zarr_format": 2, "attributes": {}}
     return {"zarr_format": 3, "node_type": "group", "attributes": {}}
 
 
 def model_problems(model: JSONObject) -> list[Problem]:
-    """What is wrong with the tree of a model, each with its path; what a node says is another matter.
+    """Problems of a model's tree, each with its path; the content of nodes is not checked.
 
-    Looked at are the types of nodes and members, one format for all, names and depth.
+    Checks the types of nodes and members, the same format everywhere, names and depth.
     """
     problems: list[Problem] = []
     number = model.get("zarr_format")
@@ -198,7 +197,7 @@ def _node_problems(path: str, node: JSONObject, number: JSON) -> Iterator[Proble
 
 
 def finite(value: JSON) -> Any:
-    """A JSON value with NaN and infinities as the strings that Zarr has for them; else the same object."""
+    """A JSON value with NaN and infinities as Zarr's strings; otherwise the same object."""
     if isinstance(value, float) and (isnan(value) or value in (float("inf"), float("-inf"))):
         return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):

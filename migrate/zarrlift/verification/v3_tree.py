@@ -34,7 +34,7 @@ class FoundNode:
     document: JSONObject
     attributes: JSONObject
     metadata: ArrayV3Metadata | None = None
-    """1.6 and 3.4.2). `wanted` tells whether the root must have it; None for either."""
+    """Metadata of an array; None for a group."""
     problems: tuple[Problem, ...] = ()
     """Problems that prevent a comparison."""
 
@@ -147,7 +147,8 @@ def _check_group(document: JSONObject) -> None:
 def consolidated_problems(nodes: dict[str, FoundNode], *, wanted: bool | None) -> list[Problem]:
     """Differences between consolidated metadata and the nodes' own documents.
 
-    The form is zarr-python's: `consolidated_metadata.metadata` of a group, relative path -> document (zarr
+    The form is zarr-python's (3.1.6 and 3.4.2): `consolidated_metadata.metadata` of a group, relative path ->
+    document. `wanted` tells whether the root must have it; None for either.
     """
     problems = []
     root = nodes.get("")

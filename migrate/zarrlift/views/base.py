@@ -146,8 +146,7 @@ class HierarchyView(Unwritable, Generic[H]):
 def _span(part: ByteRequest | None, most: int) -> tuple[int, int] | None:
     """(start, stop) within an object, for `Soon.parts`; None if the whole object must be read.
 
-    None also for a suffix range of an object of unknown length, or if the object's size must be checked
-    against its bound.
+    None for a request without a length, or with one above the object's bound `most`.
     """
     match part:
         case RangeByteRequest(start, stop) if start < stop <= start + most:

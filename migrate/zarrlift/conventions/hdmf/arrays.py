@@ -1,7 +1,7 @@
-"""Datasets of hdmf-zarr: how their objects are to be read, and whether they mean what they say.
+"""Datasets of hdmf-zarr: how their objects are decoded, and whether the content matches the metadata.
 
-An array of numbers stays as it is described. Arrays of objects are small, and looked through whole
-while planning: a reference that leads nowhere is told before anything is written.
+Arrays of numbers are unchanged. Arrays of objects are small and are read completely during planning: a broken
+reference is reported before anything is written.
 """
 
 from __future__ import annotations
@@ -35,22 +35,24 @@ from .references import Places
 
 _CODEC: Final = "hdmf-zarr.objects"
 _OBJECTS: Final = frozenset({"numcodecs.pickle", "numcodecs.json2", "numcodecs.msgpack2", "vlen-bytes"})
-"""Object codecs whose arrays are read in another way than they are described."""
+"""Object codecs whose arrays are decoded differently from their description."""
 _STRUCT: Final = "a struct with object fields has no v3 data type"
-"""What the reader says of arrays that hdmf-zarr writes all the time."""
+"""The reader's refusal for arrays that hdmf-zarr commonly writes."""
 _MOST_ITEMS: Final = 1 << 24
-"""Items of one chunk of objects; a pickle of so many takes the memory a chunk may take (1 GiB)."""
+"""Maximum number of items in one chunk of objects; a pickle of this size needs the memory limit of a chunk (1
+GiB).
+"""
 _BATCH: Final = 64
 _TEXT: Final = {"string": "str", "bytes": "str", "fixed_length_utf32": "str"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """What a dataset is on Zarr v3; `layout` is None where it stays as it is described."""
+    """A dataset on Zarr v3; `layout` is None if it is unchanged."""
 
     layout: Layout | None = None
     dtype: str | None = None
-    """What `_DTYPE` says; None for compound data, whose type says it."""
+    """Value of `_DTYPE`; None for compound data, whose type states it."""
     reference_fields: tuple[str, ...] = ()
     references: int = 0
     lifts: tuple[Problem, ...] = ()
@@ -66,13 +68,13 @@ class DatasetReader:
         self._describer = Describer()
 
     def read(self, node: ArrayNode, dtype: JSON) -> Dataset:
-        """What the dataset at a node is, whose `zarr_dtype` is `dtype`."""
+        """The dataset at a node with this `zarr_dtype`."""
         layout = node.layout
         lifts: tuple[Problem, ...] = ()
         if layout is None:
             layout, lifts = self._struct_of_objects(node)
         if layout is None:
-            return Dataset()  # the reader says why
+            return Dataset()  # the reader reports the reason
         middle = layout.chain.codecs[layout.chain.middle].name
         scalar = dtype == "scalar"
         if scalar and layout.shape == (1,) and layout.chunk_shape == (1,):
@@ -133,14 +135,14 @@ class DatasetReader:
                 look.tell(key, f"{error.problem.message}, at {place}", error.problem.found)
         pickled = layout.chain.codecs[layout.chain.middle].name == "numcodecs.pickle"
         if others and not pickled:
-            # Objects of some other kind: the recipe says what becomes of those, as in any archive.
+            # Other kinds of objects: the recipe determines their conversion, as in any archive.
             return Dataset(layout=None if layout is node.layout else layout, dtype="str")
         return self._read_as(node, layout, DataType("string"), {"values": "text"}, look, Dataset(dtype="str"))
 
     # ----- layouts
 
     def _struct_of_objects(self, node: ArrayNode) -> tuple[Layout | None, tuple[Problem, ...]]:
-        """How an array lies that the reader refused for its struct with objects; and that refusal."""
+        """The layout of an array that the reader refused for its struct with objects; and that refusal."""
         lifts = tuple(problem for problem in node.problems if problem.message == _STRUCT)
         others = [p for p in node.problems if p.severity == "refusal" and p not in lifts]
         if not lifts or others:
@@ -170,7 +172,7 @@ class DatasetReader:
         look: Look,
         found: Dataset,
     ) -> Dataset:
-        """The dataset, read by the codec that knows what its objects mean."""
+        """The dataset, decoded by the codec that interprets its objects."""
         if not self._may_rewrite(node):
             look.add(
                 problem_at(
@@ -198,12 +200,12 @@ class DatasetReader:
         key = node.documents[0].key if node.documents else None
         return Dataset(problems=(problem_at(node, key, message, excerpt(dtype)),))
 
-    # ----- what is in them
+    # ----- content
 
     def _items(
         self, node: ArrayNode, layout: Layout, look: Look
     ) -> Iterator[tuple[str, tuple[int, ...], Any]]:
-        """(key, place in the array, item) of every item that is within the array and was written."""
+        """(key, location in the array, item) of every written item within the array."""
         if np.prod(layout.chunk_shape, dtype=object) > _MOST_ITEMS:
             look.tell(None, "a chunk of objects is too large", str(list(layout.chunk_shape)))
             return
@@ -239,7 +241,7 @@ def _within(
 
 
 def _with_codec(layout: Layout, configuration: JSONObject) -> Layout:
-    """The layout with the codec of its objects wrapped in the one that knows what they mean."""
+    """The layout with the object codec wrapped in the codec that interprets the objects."""
     codecs = list(layout.chain.codecs)
     middle = layout.chain.middle
     codecs[middle] = CodecSpec(_CODEC, {"codec": codecs[middle].to_json(), **configuration})
@@ -247,7 +249,7 @@ def _with_codec(layout: Layout, configuration: JSONObject) -> Layout:
 
 
 def _dtype_of(dtype: JSON, data_type: DataType) -> str | None:
-    """What `_DTYPE` says of an array that stays as it is described."""
+    """Value of `_DTYPE` for an unchanged array."""
     if isinstance(dtype, list) or dtype is None:
         return None
     if data_type.name in _TEXT:

@@ -1,9 +1,9 @@
-"""hdmf-zarr and NWB: links, references, and what datasets hold.
+"""hdmf-zarr and NWB: links, references, and the content of datasets.
 
-What hdmf-zarr 0.11 to 0.13 wrote on Zarr v2 becomes what 0.14 writes on Zarr v3, and nothing else
-changes: numbers and text move as they lie. Facts: the storage page of hdmf-zarr 0.13
-(https://hdmf-zarr.readthedocs.io/en/stable/storage.html) and `hdmf_zarr/backend.py` of 0.11.3,
-0.12.0, 0.13.0 and 0.14.0; the result is what 0.14.0 was seen to write of the same content.
+The form that hdmf-zarr 0.11 to 0.13 wrote on Zarr v2 is converted to that of 0.14 on Zarr v3; nothing else
+changes: numbers and text are copied unchanged. Sources: the storage page of hdmf-zarr 0.13
+(https://hdmf-zarr.readthedocs.io/en/stable/storage.html) and `hdmf_zarr/backend.py` of 0.11.3, 0.12.0, 0.13.0
+and 0.14.0; the result was compared with what 0.14.0 writes for the same content.
 
     old                                         new
     zarr_link of a group                        _LINKS
@@ -13,8 +13,8 @@ changes: numbers and text move as they lie. Facts: the storage page of hdmf-zarr
     zarr_dtype: scalar, an array of one item    an array without dimensions
     zarr_dtype: a name                          _DTYPE
 
-A file whose links or references are broken is kept back whole: hdmf-zarr opens no such file, and
-half of one is none.
+A file with broken links or references is refused as a whole, because hdmf-zarr cannot open such a file or an
+incomplete one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Hdmf(Convention):
     exclusive: ClassVar[bool] = True
 
     def recognise(self, view: View) -> Recognised | None:
-        """A Zarr v2 archive in which some dataset or group bears one of hdmf-zarr's attributes."""
+        """Recognize a Zarr v2 archive in which a dataset or group has one of hdmf-zarr's attributes."""
         if view.archive.format != "zarr2" or not any(map(_speaks, view.archive.nodes)):
             return None
         return _File(view).account()
@@ -58,22 +58,22 @@ def _speaks(node: Node) -> bool:
 
 
 class _File:
-    """One file while it is looked at."""
+    """The analysis of one file."""
 
     def __init__(self, view: View) -> None:
-        from .references import Places  # this and the like: only for files that are hdmf-zarr's
+        from .references import Places  # this and the like: only for files of hdmf-zarr
 
         self.view = view
         self.places = Places(view)
         self.problems: list[Problem] = []
         self.changes: dict[str, Change] = {}
         self.ways: dict[str, list[str]] = {}
-        """Path -> paths of what its links and attributes lead to, within the file."""
+        """Path -> paths of the targets of its links and attributes within the file."""
         self.links = self.references = self.datasets = 0
         self.specifications = self._specifications()
 
     def account(self) -> Recognised:
-        """What becomes of every node, and what is wrong."""
+        """The changes and problems of all nodes."""
         from .arrays import DatasetReader
         from .cycles import circles
 
@@ -162,7 +162,7 @@ class _File:
         )
 
     def _attributes(self, node: Node) -> tuple[dict[str, JSON], list[str]]:
-        """The attributes with references as 0.14 writes them, and the places whose values are gone."""
+        """The attributes with references in the form of 0.14, and the locations whose values are absent."""
         result: dict[str, JSON] = {}
         replaced: list[str] = []
         for name, value in node.attributes.items():
@@ -185,7 +185,7 @@ class _File:
         return result, replaced
 
     def _links(self, node: GroupNode, replaced: list[str]) -> list[JSON]:
-        """The links of a group, checked."""
+        """The checked links of a group."""
         links = node.attributes[LINKS]
         if not isinstance(links, list):
             self._refuse(node.path, f"{LINKS} is no list of links", found=excerpt(links))
@@ -212,20 +212,20 @@ class _File:
 
 
 def _gone(value: Mapping[str, JSON], result: JSON) -> list[str]:
-    """The members of an attribute's reference that are not found again."""
+    """The members of an attribute's reference that are absent from the result."""
     kept = result["_REFERENCE"]
     return [key for key, item in value["value"].items() if key not in kept or kept[key] != item]
 
 
 def _stated(dataset: Dataset) -> dict[str, JSON]:
-    """What 0.14 states beside a dataset of this kind."""
+    """The attributes that 0.14 adds to a dataset of this kind."""
     if dataset.reference_fields:
         return {"_REFERENCE_FIELDS": list(dataset.reference_fields)}
     return {} if dataset.dtype is None else {"_DTYPE": dataset.dtype}
 
 
 def _names(labels: JSON, dataset: Dataset, node: ArrayNode) -> tuple[str | None, ...] | None:
-    """Dimension names for other readers; hdmf-zarr 0.14 goes on reading the attribute, which stays."""
+    """Dimension names for other readers; hdmf-zarr 0.14 still reads the attribute, which is kept."""
     layout = dataset.layout or node.layout
     if layout is None or not isinstance(labels, list) or len(labels) != len(layout.shape) or not labels:
         return None

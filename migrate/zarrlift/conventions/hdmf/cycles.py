@@ -1,8 +1,8 @@
-"""Links and references that go in a circle.
+"""Detects cycles of links and references.
 
-hdmf-zarr reads a group with all below it before it knows it, and follows links and references of
-attributes on the way (0.11 to 0.14, `ZarrIO.__read_group`): what leads back to a group that is still
-being read never ends.
+hdmf-zarr reads a group with everything below it before it registers the group, and follows links and
+attribute references in the process (0.11 to 0.14, `ZarrIO.__read_group`): a path back to a group that is
+still being read results in endless recursion.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..base import View
 
 
 def circles(view: View, ways: Mapping[str, Sequence[str]], without: str | None) -> Iterator[tuple[str, str]]:
-    """(node whose link or reference closes it, the circle in words) of each circle that is met.
+    """(node whose link or reference closes the cycle, the cycle as text) for each cycle found.
 
     `ways` are the links and references by node; `without` is a group that is not read.
     """
@@ -51,6 +51,6 @@ def circles(view: View, ways: Mapping[str, Sequence[str]], without: str | None) 
 
 
 def _closer(circle: Sequence[str], ways: Mapping[str, Sequence[str]]) -> str:
-    """The node of the last step that is a link or a reference: mere nesting closes no circle."""
+    """The node of the last step that is a link or reference, since nesting alone closes no cycle."""
     pairs = list(pairwise(circle))
     return next(before for before, after in reversed(pairs) if after in ways.get(before, ()))

@@ -1,8 +1,8 @@
-"""The fields of compound datasets whose rows are objects: what each holds, and what it becomes.
+"""The fields of compound datasets with object rows, and their conversion.
 
-Facts: hdmf-zarr 0.11 to 0.13, `ZarrIO.write_dataset`: `zarr_dtype` is a list of {name, dtype}, where
-"object" is a reference and numbers have numpy's or Python's names. 0.14 stores text and paths as
-fixed-size text of 512 characters or more (`COMPOUND_DTYPE_MIN_STRING_LENGTH`).
+Sources: hdmf-zarr 0.11 to 0.13, `ZarrIO.write_dataset`: `zarr_dtype` is a list of {name, dtype}, in which
+"object" is a reference and numbers have numpy's or Python's names. 0.14 stores text and paths as fixed-size
+text of 512 characters or more (`COMPOUND_DTYPE_MIN_STRING_LENGTH`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zarrstack.core.errors import CastError, ZarrstackError
 from zarrstack.core.json_text import JSON, excerpt
 
 _SHORTEST: Final = 512
-"""Characters of a text field, at least."""
+"""Minimum number of characters of a text field."""
 _TEXTS: Final = frozenset(
     {"str", "str_", "bytes", "bytes_", "string_", "text", "utf", "utf8", "utf-8", "ascii"}
 )
@@ -32,24 +32,24 @@ _WIDER: Final = {"b": "bool", "i": "int64", "u": "uint64", "f": "float64"}
 
 
 class Fields:
-    """The fields of one dataset, while its rows are looked at."""
+    """The fields of one dataset, updated as its rows are read."""
 
     def __init__(
         self, names: tuple[str, ...], kinds: tuple[str, ...], types: list[np.dtype[Any] | None]
     ) -> None:
         self.names = names
         self.kinds = kinds
-        """Of each field: "value", "text" or "reference"."""
+        """Kind of each field: "value", "text" or "reference"."""
         self._types = types
         self._widths = [_SHORTEST] * len(names)
 
     @property
     def references(self) -> tuple[str, ...]:
-        """The names of the fields that hold references."""
+        """The names of the fields that contain references."""
         return tuple(name for name, kind in zip(self.names, self.kinds, strict=True) if kind == "reference")
 
     def look(self, row: tuple[Any, ...]) -> Iterator[Any]:
-        """Take a row's widths and numbers into account; its references. CastError where it does not fit."""
+        """Update widths and number types from a row; yields its references. CastError for an invalid row."""
         if len(row) != len(self.kinds):
             raise CastError("a row has another number of fields", found=str(len(row)))
         for place, (value, kind) in enumerate(zip(row, self.kinds, strict=True)):
@@ -69,13 +69,13 @@ class Fields:
         try:
             number(value, dtype)
         except CastError:
-            # A row that was a plain tuple may hold more than zarr_dtype says.
+            # A row stored as a plain tuple may exceed the types in zarr_dtype.
             wider = np.dtype(_WIDER[dtype.kind])
             number(value, wider)
             self._types[place] = wider
 
     def data_type(self) -> DataType:
-        """The struct that holds every row that was looked at."""
+        """The struct that can hold every row read so far."""
         members = [
             (name, f"<U{width}") if dtype is None else (name, dtype)
             for name, dtype, width in zip(self.names, self._types, self._widths, strict=True)
@@ -84,9 +84,9 @@ class Fields:
 
 
 def fields_from(dtype: list[JSON], stored: JSON) -> Fields | str:
-    """The fields that `zarr_dtype` lists; what is wrong with it, in words, where it makes no sense.
+    """The fields in `zarr_dtype`, or a text that describes why it is invalid.
 
-    `stored` is the `dtype` of `.zarray` where that is a struct: its numbers are the ones stored.
+    `stored` is the `dtype` of `.zarray` if that is a struct: the numbers then have these types.
     """
     names, kinds = [], []
     types: list[np.dtype[Any] | None] = []

@@ -1,4 +1,4 @@
-"""What is found while the items of one dataset of hdmf-zarr are looked at, one by one."""
+"""Collects the findings in the items of one hdmf-zarr dataset."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .references import Places
 _ADVICE: Final = "Mend the file, leave that node out, or use --conventions none to migrate it as plain data."
 _MOST_TOLD: Final = 10
 _MOST_SOURCES: Final = 100
-"""Ways to write the file's own name; they are carried in the plan."""
+"""Maximum number of spellings of the file's own name, which are stored in the plan."""
 
 
 class Look:
-    """Problems, of which the first few are kept, and the references that were followed."""
+    """The first problems of a dataset, and the references that were followed."""
 
     def __init__(self, node: ArrayNode, places: Places) -> None:
         self._node = node
@@ -26,10 +26,10 @@ class Look:
         self._count = 0
         self.references = 0
         self.own: dict[str, None] = {".": None}
-        """Sources of references that mean the file itself."""
+        """Sources of references to the file itself."""
 
     def follow(self, key: str, place: tuple[int, ...], item: Any) -> None:
-        """Look where a reference leads."""
+        """Check the target of a reference."""
         self.references += 1
         target = self._places.reference(item)
         if target.problem is not None:
@@ -41,17 +41,17 @@ class Look:
                 self.own[source] = None
 
     def tell(self, key: str | None, message: str, found: str | None) -> None:
-        """Take a refusal of the dataset."""
+        """Add a refusal of the dataset."""
         self.add(problem_at(self._node, key, message, found))
 
     def add(self, problem: Problem) -> None:
-        """Take a problem."""
+        """Add a problem."""
         self._count += 1
         if len(self._first) < _MOST_TOLD:
             self._first.append(problem)
 
     def problems(self) -> tuple[Problem, ...]:
-        """The first few, and how many more there are."""
+        """The first problems, and the number of further ones."""
         more = self._count - len(self._first)
         if not more:
             return tuple(self._first)

@@ -1,8 +1,8 @@
-"""What links and references of hdmf-zarr lead to: in the file itself, or in another one.
+"""Resolves links and references of hdmf-zarr, within the file or to other files.
 
-Facts: hdmf-zarr 0.11 to 0.13, `ZarrIO.resolve_ref` and `_create_ref`. A source is relative to the
-file that names it, "." being that file; a path is one from the root of its file. Only links lead to
-other files: references were always written with ".".
+Sources: hdmf-zarr 0.11 to 0.13, `ZarrIO.resolve_ref` and `_create_ref`. A source is relative to the file that
+contains it, "." being that file; a path is relative to the root of its file. Only links refer to other files:
+references were always written with ".".
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ _DOCUMENTS: Final = (".zgroup", ".zarray", "zarr.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where something leads; `problem` says why it leads nowhere."""
+    """The target of a link or reference; `problem` is the reason if it is broken."""
 
     path: str = ""
-    """In its file, without the first "/"."""
+    """Path in its file, without the leading "/"."""
     source: str = "."
     own: bool = True
-    """Whether that file is this one."""
+    """Whether the target is in the same file."""
     problem: str | None = None
 
 
 class Places:
-    """The nodes of a file, and the files beside it as far as they can be seen."""
+    """The nodes of a file, and the files next to it as far as they are visible."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         root = view.storage.root if isinstance(view.storage, LocalStorage) else None
         self._root = None if root is None else os.path.abspath(root)
         self._files: dict[str, str] = {}
-        """Source of another file -> the first group whose link names it."""
+        """Source of another file -> the first group with a link to it."""
 
     def is_own(self, source: JSON) -> bool:
-        """Whether a source means the file itself.
+        """Whether a source is the file itself.
 
-        Before 0.11 it may be the file's own path, relative to the folder it is in.
+        Before 0.11 it may be the file's own path, relative to its folder.
         """
         if source in (None, "", "."):
             return True
@@ -56,7 +56,7 @@ class Places:
         return any(os.path.normpath(place) == self._root for place in here)
 
     def reference(self, item: JSON) -> Target:
-        """Where a reference of a dataset or an attribute leads."""
+        """The target of a reference in a dataset or an attribute."""
         if not isinstance(item, dict) or not isinstance(item.get("path", ""), str | None):
             return Target(problem="no reference")
         if "region" in item:
@@ -66,7 +66,7 @@ class Places:
         return self._within(item.get("path"))
 
     def attribute(self, value: dict[str, JSON]) -> Target:
-        """Where the reference in an attribute leads."""
+        """The target of the reference in an attribute."""
         if value["zarr_dtype"] == "region":
             return Target(problem="a reference to a region, which hdmf-zarr never came to read")
         if value["zarr_dtype"] != "object" or not isinstance(value.get("value"), dict):
@@ -74,7 +74,7 @@ class Places:
         return self.reference(value["value"])
 
     def link(self, group: str, link: JSON) -> Target:
-        """Where a link of a group leads."""
+        """The target of a link in a group."""
         if not isinstance(link, dict) or not all(isinstance(link.get(key), str) for key in ("name", "path")):
             return Target(problem="no link: name and path are missing")
         source = link.get("source")
@@ -96,9 +96,9 @@ class Places:
         return Target(path=name)
 
     def _outside(self, source: str, path: str) -> str | None:
-        """What is wrong with a link to another file, as far as that can be seen from here."""
+        """The visible problem of a link to another file, if any."""
         if self._root is None or "://" in source:
-            return None  # told once for each file
+            return None  # reported once per file
         if ".." in path.split("/"):
             return "a path that leads out of its file"
         place = Path(os.path.normpath(os.path.join(self._root, source)))
@@ -109,7 +109,7 @@ class Places:
         return None
 
     def told(self) -> list[Problem]:
-        """What there is to say about other files: links keep their sources, so these must come along."""
+        """Problems with other files: links keep their sources, so these files must be migrated as well."""
         told = []
         for source, group in self._files.items():
             checked = self._root is not None and "://" not in source
@@ -128,5 +128,5 @@ class Places:
 
 
 def _clean(path: str) -> str:
-    """A path from a file's root as nodes have it."""
+    """A path from a file's root in the form of node paths."""
     return "/".join(name for name in path.split("/") if name)

@@ -1,8 +1,8 @@
-"""What programs lay on N5: names of axes, and pyramids of scales, which become OME-Zarr if asked for.
+"""Axis names and multiscale pyramids on N5, converted to OME-Zarr on request.
 
-The originals stay as they are; see `pyramids` for who writes what. OME-Zarr 0.5:
-https://ngff.openmicroscopy.org/0.5/index.html (multiscales: an image's levels, their axes, and a scale
-and a translation each, in the order of the array's axes).
+The original attributes are kept; `pyramids` documents which program writes what. OME-Zarr 0.5:
+https://ngff.openmicroscopy.org/0.5/index.html (multiscales: an image's levels, their axes, and a scale and a
+translation each, in the order of the array's axes).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _UNITS: Final[Mapping[str, str]] = {
     "cm": "centimeter",
     "m": "meter",
 }
-"""Short names that are seen -> what OME-Zarr 0.5 asks for (UDUNITS-2)."""
+"""Abbreviations in use -> the names that OME-Zarr 0.5 requires (UDUNITS-2)."""
 _NO_UNIT: Final = frozenset({"", "pixel", "pixels", "px", "voxel"})
 
 
 @dataclass(slots=True)
 class _Account:
-    """What is gathered on the way."""
+    """The results collected so far."""
 
     changes: dict[str, Change] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -55,10 +55,10 @@ class N5(Convention):
     name: ClassVar[str] = "n5"
 
     def recognise(self, view: View) -> Recognised | None:
-        """Groups whose levels lie in s0, s1, ..., and arrays that name their axes."""
+        """Recognize groups whose levels are s0, s1, ..., and arrays that name their axes."""
         if view.archive.format != "n5":
             return None
-        from .ome import recognise_in_n5  # only for archives that are N5
+        from .ome import recognise_in_n5  # only for N5 archives
 
         ngff = recognise_in_n5(view)
         account = _Account(changes=dict(ngff.changes), problems=list(ngff.problems))
@@ -85,10 +85,10 @@ class N5(Convention):
 
 
 def _array(node: ArrayNode, account: _Account) -> None:
-    """An array outside every pyramid, if it names its axes."""
+    """Add an array outside of pyramids, if it names its axes."""
     if node.layout is None or not isinstance(node.layout.frame, N5Blocks) or "axes" not in node.attributes:
         return
-    from .pyramids import axis_names  # only for archives that are N5
+    from .pyramids import axis_names  # only for N5 archives
 
     names = axis_names(node.attributes["axes"], len(node.layout.shape))
     if names is None:
@@ -132,7 +132,7 @@ def _told(path: str, message: str, found: JSON) -> Problem:
 
 
 def _image(path: str, pyramid: Pyramid) -> JSONObject:
-    """The attribute `ome` of an image's group."""
+    """The `ome` attribute of an image's group."""
     axes = [_axis(*axis) for axis in zip(pyramid.axes, pyramid.units, strict=True)]
     return {
         "version": "0.5",

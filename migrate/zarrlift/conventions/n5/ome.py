@@ -1,10 +1,10 @@
-"""OME-NGFF metadata inside N5, in the order of axes in which the arrays are shown.
+"""OME-NGFF metadata inside N5, in the axis order in which the arrays are presented.
 
-OME-NGFF lists axes, scales and translations in the order of Zarr's dimensions. Inside N5, n5-universe 1
-and 2 (Fiji) and programs over zarr-python's N5Store, which shows (z, y, x), write that order; n5-universe 3
-writes N5's own, (x, y, z) (https://github.com/saalfeldlab/n5-universe, `OmeNgffMetadataParser`: 2.3.0
-reverses in any container, 3.0.2 in Zarr alone). All of them store x fastest, so the place of x among the
-names of the axes says which order it is.
+OME-NGFF lists axes, scales and translations in the order of Zarr's dimensions. Inside N5, n5-universe 1 and 2
+(Fiji) and programs using zarr-python's N5Store, which presents (z, y, x), write that order; n5-universe 3
+writes N5's own order, (x, y, z) (https://github.com/saalfeldlab/n5-universe, `OmeNgffMetadataParser`: 2.3.0
+reverses in any container, 3.0.2 in Zarr only). All of them store x fastest, so the position of x in the axis
+names determines the order.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ..ome.images import image_problems, version_of
 _IMAGES: Final = "multiscales"
 _TRANSFORMS: Final = "coordinateTransformations"
 _RANKS: Final = {"time": 0, "space": 2}
-"""Types of axes in the order that OME-NGFF asks for; a channel or another stands between."""
+"""Types of axes in the order that OME-NGFF requires; channels and other types come in between."""
 _ORDERED: Final = "x first or last; in the order of the arrays time, then channels, then space"
 _ASK: Final = "--multiscale ome makes it OME-Zarr 0.5, with axes in the order of the arrays."
 
 
 def recognise_in_n5(view: View) -> Recognised:
-    """OME-NGFF 0.4 becomes 0.5 where `--multiscale ome` asks for it; else a note says that it stays."""
+    """Convert OME-NGFF 0.4 to 0.5 if `--multiscale ome` is given; otherwise note that it is kept."""
     problems: list[Problem] = []
     changes: dict[str, Change] = {}
     nodes = [_turned_node(view, node, problems) for node in view.archive.nodes]
@@ -46,7 +46,7 @@ def recognise_in_n5(view: View) -> Recognised:
 
 
 def _turned_node(view: View, node: Node, problems: list[Problem]) -> Node:
-    """A group with its OME-NGFF 0.4 in the order of its arrays; without `multiscales` that stay."""
+    """A group with its OME-NGFF 0.4 in the order of its arrays; without `multiscales` that are kept."""
     if not isinstance(node, GroupNode) or not isinstance(images := node.attributes.get(_IMAGES), list):
         return node
     if _is_ngff(images):
@@ -59,7 +59,7 @@ def _turned_node(view: View, node: Node, problems: list[Problem]) -> Node:
 
 
 def _turned_block(view: View, node: GroupNode, problems: list[Problem]) -> Iterator[tuple[str, Change]]:
-    """A group with OME-Zarr 0.5 in the order of its arrays, if it has another."""
+    """A group with OME-Zarr 0.5 in the order of its arrays, if the order differs."""
     block = node.attributes[BLOCK]
     images = block.get(_IMAGES)
     if block.get("version") != VERSION or not isinstance(images, list) or _reordered(view, images) == images:
@@ -70,7 +70,7 @@ def _turned_block(view: View, node: GroupNode, problems: list[Problem]) -> Itera
 
 
 def _is_ngff(images: list[JSON]) -> bool:
-    """Whether `multiscales` is of OME-NGFF 0.4: COSEM uses the word too, and states no version."""
+    """Whether `multiscales` is OME-NGFF 0.4: COSEM uses the same name, without a version."""
     return (
         any(isinstance(image, dict) and "axes" in image for image in images)
         and version_of(_IMAGES, images) == FROM
@@ -80,7 +80,7 @@ def _is_ngff(images: list[JSON]) -> bool:
 def _turned(
     view: View, node: GroupNode, images: list[JSON], what: str, problems: list[Problem]
 ) -> list[JSON] | None:
-    """The images in the order of their arrays; None, with a note, where they stay as they are."""
+    """The images in the order of their arrays; None, with a note, if they are kept unchanged."""
     turned = _reordered(view, images)
     if view.recipe.for_array(node.path).multiscale == BLOCK and turned is not None:
         return turned
@@ -99,7 +99,7 @@ def _turned(
 
 
 def _reordered(view: View, images: list[JSON]) -> list[JSON] | None:
-    """The images in the order of their arrays; None where that cannot be told or said."""
+    """The images in the order of their arrays; None if that order is unknown or cannot be expressed."""
     frames = (node.layout.frame for node in view.archive.nodes if isinstance(node, ArrayNode) and node.layout)
     shown = next((frame.axes for frame in frames if isinstance(frame, N5Blocks)), None)
     result = []
@@ -124,7 +124,7 @@ def _names_of(image: JSON) -> JSON:
 
 
 def _order_of(image: JSON) -> Axes | None:
-    """Whether an image's axes are in N5's order ("kept") or in that of Zarr; None where x is at no end."""
+    """Whether an image's axes are in N5's order ("kept") or Zarr's; None if x is at neither end."""
     axes = image.get("axes") if isinstance(image, dict) else None
     if not isinstance(axes, list) or not axes or not all(isinstance(axis, dict) for axis in axes):
         return None
@@ -133,7 +133,7 @@ def _order_of(image: JSON) -> Axes | None:
 
 
 def _reversed(image: JSONObject) -> JSONObject | None:
-    """An image in the other order of axes; None where OME-NGFF has no form for that."""
+    """An image with reversed axis order; None if OME-NGFF does not allow it."""
     axes = image["axes"][::-1]
     ranks = [_RANKS.get(axis.get("type"), 1) for axis in axes]
     datasets = image.get("datasets")
@@ -146,7 +146,7 @@ def _reversed(image: JSONObject) -> JSONObject | None:
 
 
 def _with_turned_vectors(value: JSON) -> JSON:
-    """An image or a level with its scales and translations reversed; None where one is stored elsewhere."""
+    """An image or level with reversed scales and translations; None if one is stored elsewhere."""
     transforms = value.get(_TRANSFORMS) if isinstance(value, dict) else None
     if not isinstance(transforms, list):
         return value

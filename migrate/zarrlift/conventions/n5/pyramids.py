@@ -1,12 +1,12 @@
-"""Pyramids of scales on N5, by who wrote them: levels in `s0`, `s1`, ... below one group.
+"""Multiscale pyramids on N5, by the program that wrote them: levels `s0`, `s1`, ... in one group.
 
-In each the voxels of a level are the full resolution's, averaged over a factor per axis: the scale
-is the resolution times the factor, and the centre of the first voxel lies (factor - 1) / 2 of the
-full resolution's voxels further on. Everything is in N5's order of axes, (x, y, z), unless it is said.
+In all of them, the voxels of a level are averages of full-resolution voxels over a factor per axis: the scale
+is the resolution times the factor, and the centre of the first voxel is shifted by (factor - 1) / 2
+full-resolution voxels. Everything is in N5's axis order, (x, y, z), unless stated otherwise.
 
 - COSEM (https://github.com/janelia-cosem/schemas/blob/master/multiscale.md): `transform` on each level,
-  or in the group's `multiscales`, has the names of axes, scale, translation and units itself, in C
-  order (`ordering`: "C" unless it says "F").
+  or in the group's `multiscales`, contains the axis names, scale, translation and units, in C order
+  (`ordering`: "C" unless it is "F").
 - n5-viewer (https://github.com/saalfeldlab/n5-viewer; parsed by n5-universe 1.x,
   `N5SingleScaleMetadataParser`): `pixelResolution` of the full resolution, on levels or above them, a
   list or `{"dimensions", "unit"}`; `downsamplingFactors` on levels, or the group's `scales`; else
@@ -47,33 +47,33 @@ class Level:
     scale: Numbers
     """Size of a voxel along each axis, in the pyramid's units and N5's order."""
     translation: Numbers
-    """Where the centre of the first voxel lies."""
+    """Position of the centre of the first voxel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pyramid:
-    """An image in several scales, everything in N5's order of axes."""
+    """A multiscale image, with everything in N5's axis order."""
 
     axes: tuple[str, ...]
     units: tuple[str, ...]
-    """As they are written; "" where none is."""
+    """Units as written; "" if absent."""
     levels: tuple[Level, ...]
     reversed: bool
-    """Whether the arrays are shown with their axes reversed."""
+    """Whether the arrays are presented with reversed axes."""
     name: str | None = None
     refused: tuple[str, ...] = ()
     """Levels that cannot be migrated."""
 
     def shown(self, items: tuple[T, ...]) -> tuple[T, ...]:
-        """Items, one per axis, in the order in which the arrays are shown."""
+        """Items, one per axis, in the axis order in which the arrays are presented."""
         return items[::-1] if self.reversed else items
 
 
 def axis_names(value: JSON, ndim: int) -> tuple[str | None, ...] | None:
-    """The names of axes that an attribute `axes` gives in N5's order; None if it gives none.
+    """The axis names in an attribute `axes` in N5's order; None if there are none.
 
-    Empty names are none. ["z", "y", "x"] is not taken: with zarr-python's N5Store it means the order
-    that it shows, and nobody stores z fastest.
+    Empty names do not count. ["z", "y", "x"] is ignored: written through zarr-python's N5Store it is the
+    presented order, and z is never stored fastest.
     """
     if not isinstance(value, list) or len(value) != ndim or any(type(name) is not str for name in value):
         return None
@@ -88,7 +88,7 @@ def axis_names(value: JSON, ndim: int) -> tuple[str | None, ...] | None:
 
 
 def pyramid_of(view: View, group: GroupNode) -> Pyramid | None:
-    """The pyramid whose levels are a group's children; None where nobody says that they are one."""
+    """The pyramid whose levels are a group's children; None if no metadata declares one."""
     found = {int(match[1]): name for name in view.children(group.path) if (match := _LEVEL.fullmatch(name))}
     nodes = [view.array(join(group.path, name)) for _, name in sorted(found.items())]
     arrays = [node for node in nodes if node is not None]
@@ -178,7 +178,7 @@ def _texts(value: JSON, ndim: int) -> tuple[str, ...] | None:
     return None
 
 
-# ----- a resolution, and a factor per level
+# ----- a resolution and a factor per level
 
 
 def _factored(
@@ -221,7 +221,7 @@ def _parents(view: View, path: str) -> list[GroupNode]:
 
 
 def _resolution(places: Sequence[Mapping[str, JSON]], ndim: int) -> tuple[Numbers | None, str]:
-    """The full resolution's size of a voxel, and its unit, from the nearest place that says them."""
+    """The voxel size of the full resolution and its unit, from the nearest metadata that contains them."""
     for attributes in places:
         value = attributes.get("pixelResolution", attributes.get("resolution"))
         unit = ""
@@ -236,7 +236,7 @@ def _resolution(places: Sequence[Mapping[str, JSON]], ndim: int) -> tuple[Number
 def _factor(
     node: ArrayNode, number: int, group: Mapping[str, JSON], setup: Mapping[str, JSON], ndim: int
 ) -> Numbers | None:
-    """The factor of a level, where anybody says it."""
+    """The factor of a level, if any metadata contains it."""
     lists = (group.get("scales"), group.get("downsamplingFactors"), setup.get("downsamplingFactors"))
     values = [node.attributes.get("downsamplingFactors")]
     values += [items[number] for items in lists if isinstance(items, list) and number < len(items)]

@@ -1,12 +1,12 @@
-"""OME-NGFF 0.4 on Zarr v2 becomes OME-Zarr 0.5 on Zarr v3.
+"""Converts OME-NGFF 0.4 on Zarr v2 to OME-Zarr 0.5 on Zarr v3.
 
-0.5 is 0.4 with its metadata under the attribute `ome`, which alone has a `version`, and with each
-level's `dimension_names` equal to the names of the axes; that is all that changes.
+Version 0.5 is 0.4 with its metadata under the attribute `ome`, which alone has a `version`, and with each
+level's `dimension_names` equal to the axis names; nothing else differs.
 https://ngff.openmicroscopy.org/0.4/index.html, https://ngff.openmicroscopy.org/0.5/index.html
 
-What is of 0.1 to 0.3 stays as it is: those versions have other axes, and no 0.5 form. So do the
-rasters of SpatialData, which goes by a version of its own: it looks for 0.4 in whatever its 0.1
-containers hold, on Zarr v3 too (spatialdata 0.8.0, `_io/io_zarr.py`, `get_raster_format_for_read`).
+Metadata of 0.1 to 0.3 is kept: those versions have other axes and no 0.5 form. The rasters of SpatialData are
+kept as well, because it has its own version and expects 0.4 in its 0.1 containers, on Zarr v3 too
+(spatialdata 0.8.0, `_io/io_zarr.py`, `get_raster_format_for_read`).
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ _NOT_EMPTY: Final[Mapping[str, tuple[str, ...]]] = {
     "multiscales": ("coordinateTransformations",),
     "image-label": ("colors", "properties"),
 }
-"""Optional lists that the schema of 0.5 does not accept without an item; Java's writers leave the first."""
+"""Optional lists that the schema of 0.5 forbids to be empty; Java writers leave the first one empty."""
 _SPATIALDATA: Final = "spatialdata_attrs"
 _PLAIN: Final = "--conventions none, or a recipe's `conventions` for this path, migrates it as plain data."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """OME's groups by path, told apart by what they must become."""
+    """OME groups by path, classified by their conversion."""
 
     lifted: Mapping[str, tuple[str, ...]]
     """Path -> the attributes that move."""
     older: Mapping[str, str]
-    """Path -> a version that stays as it is, and whose."""
+    """Path -> the version that is kept, and its origin."""
 
 
 @dataclass(slots=True)
 class _Account:
-    """What is gathered on the way."""
+    """The results collected so far."""
 
     changes: dict[str, Change] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
@@ -62,12 +62,12 @@ class Ome(Convention):
     name: ClassVar[str] = "ome"
 
     def recognise(self, view: View) -> Recognised | None:
-        """Groups that bear OME's attributes."""
-        return None if view.archive.format == "n5" else recognise_ngff(view)  # `n5` asks for N5's
+        """Recognize groups with OME attributes."""
+        return None if view.archive.format == "n5" else recognise_ngff(view)  # handled by `n5`
 
 
 def recognise_ngff(view: View) -> Recognised | None:
-    """What OME-NGFF 0.4 becomes, with every axis in the order of the arrays."""
+    """The conversion of OME-NGFF 0.4, with all axes in the order of the arrays."""
     found = _find(view)
     if not found.lifted and not found.older:
         return None
@@ -99,11 +99,14 @@ def recognise_ngff(view: View) -> Recognised | None:
     )
 
 
-# ----- which groups
+# ----- selection of groups
 
 
 def _find(view: View) -> _Found:
-    """Images, plates and wells say what they are; labels, layouts and series follow what is below them."""
+    """Find OME groups.
+
+    Images, plates and wells describe themselves; groups that list others are classified by their members.
+    """
     lifted: dict[str, tuple[str, ...]] = {}
     older: dict[str, str] = {}
     groups = [node for node in view.archive.nodes if isinstance(node, GroupNode) and node.attributes]
@@ -135,7 +138,7 @@ def _find(view: View) -> _Found:
 
 
 def _is(key: str, value: JSON) -> bool:
-    """Whether an attribute can be OME's at all: others use these words too."""
+    """Whether an attribute can be OME's; other applications use the same names."""
     if key == "multiscales":
         return isinstance(value, list) and any(
             isinstance(item, dict) and "datasets" in item for item in value
@@ -152,7 +155,7 @@ def _is_names(value: JSON) -> bool:
 
 
 def _leads(node: GroupNode, lifted: Mapping[str, tuple[str, ...]], older: Mapping[str, str]) -> bool:
-    """Whether a group that only lists others leads to images that are lifted, and to none that stay."""
+    """Whether a group that only lists others refers to converted images and to no kept ones."""
     lead = prefix_of(node.path)
     if _is_labels(node):
         below = [lead + name for name in node.attributes["labels"]]
@@ -175,11 +178,11 @@ def _kinds(keys: tuple[str, ...]) -> Iterator[str]:
             yield word
 
 
-# ----- what becomes of them
+# ----- conversion
 
 
 def _lift(attributes: Mapping[str, JSON], keys: tuple[str, ...]) -> Change:
-    """OME's attributes under `ome` as 0.5 has them; the others as and where they were."""
+    """OME attributes under `ome` in the form of 0.5; all others unchanged."""
     block: JSONObject = {"version": VERSION}
     replaced: list[str] = []
     for key in keys:
@@ -189,7 +192,7 @@ def _lift(attributes: Mapping[str, JSON], keys: tuple[str, ...]) -> Change:
 
 
 def _updated(value: JSON, place: str, replaced: list[str]) -> JSON:
-    """An attribute or an entry of it without its own version and without empty lists that 0.5 forbids."""
+    """An attribute or entry without its own version and without empty lists that 0.5 forbids."""
     if isinstance(value, list):
         return [
             _updated(item, f"{place}/{index}", replaced) if isinstance(item, dict) else item
@@ -213,7 +216,7 @@ def _left_out(path: str, change: Change) -> Iterator[Problem]:
 
 
 def _name_axes(view: View, path: str, attributes: Mapping[str, JSON], account: _Account) -> None:
-    """Dimension names from axes, for levels that have none; a warning where they have others."""
+    """Set dimension names from axes for levels without names; warn if they have different ones."""
     for image in attributes.get("multiscales", ()):
         names = tuple(axis["name"] for axis in image["axes"])
         for dataset in image["datasets"]:
@@ -241,7 +244,7 @@ def _join(group: str, path: str) -> str:
     return f"{group}/{path}".strip("/")
 
 
-# ----- what there is to say
+# ----- problems
 
 
 def _older(path: str, version: str) -> Problem:
@@ -258,7 +261,7 @@ def _older(path: str, version: str) -> Problem:
 
 
 def _told(view: View, node: GroupNode, keys: tuple[str, ...]) -> Iterator[Problem]:
-    """What in a group's metadata contradicts the archive; refusals where an image would be broken."""
+    """Contradictions between a group's metadata and the archive; refusals for broken images."""
     if BLOCK in node.attributes:
         yield _refusal(
             node.path, f"there is an attribute {BLOCK!r} beside metadata of {FROM}", None, "one of the two"

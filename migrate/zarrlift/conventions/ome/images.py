@@ -1,4 +1,4 @@
-"""An OME-NGFF image's metadata against its arrays, and which version metadata is of.
+"""Checks an OME-NGFF image's metadata against its arrays, and detects the version of metadata.
 
 https://ngff.openmicroscopy.org/0.4/index.html#multiscale-md
 """
@@ -13,11 +13,11 @@ from zarrstack.core.json_text import JSON, excerpt
 from ..base import View
 
 Finding: TypeAlias = tuple[str, str, str | None, str | None, bool]
-"""(place, what is wrong, found, expected, whether the image would be broken)."""
+"""(location, problem, found, expected, whether the image would be broken)."""
 
 
 def version_of(key: str, value: Any) -> str:
-    """The version that metadata states, or that its form tells: it need not be stated (0.4, "SHOULD").
+    """The version in metadata, or inferred from its form: the version is optional (0.4, "SHOULD").
 
     Axes are objects from 0.4 on, strings in 0.3, absent before; wells have `rowIndex` from 0.4 on.
     """
@@ -36,11 +36,11 @@ def version_of(key: str, value: Any) -> str:
         return (
             "0.4" if any(isinstance(well, dict) and "rowIndex" in well for well in wells) else "0.3 or older"
         )
-    return "0.4"  # a well, which has been the same since 0.1
+    return "0.4"  # a well, unchanged since 0.1
 
 
 def image_problems(view: View, path: str, attributes: Mapping[str, JSON]) -> Iterator[Finding]:
-    """What in `multiscales` contradicts itself or the arrays it names."""
+    """Contradictions within `multiscales`, or with the arrays it names."""
     for index, image in enumerate(attributes["multiscales"]):
         place = f"multiscales/{index}"
         if not isinstance(image, dict):
@@ -69,7 +69,7 @@ def _axes(axes: JSON) -> list[str] | None:
 
 
 def _level(view: View, path: str, place: str, dataset: Any, ndim: int) -> Iterator[Finding]:
-    """One dataset against its array."""
+    """Check one dataset against its array."""
     name = dataset.get("path") if isinstance(dataset, dict) else None
     if not isinstance(name, str):
         yield place, "a level has no path", excerpt(dataset), None, True
