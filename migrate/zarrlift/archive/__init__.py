@@ -1,1 +1,1 @@
-"""What an archive holds, in Zarr v3 terms: nodes, layouts, the inventory of chunks."""
+"""Archives in Zarr v3 terms: nodes, layouts, and the inventory of chunks."""

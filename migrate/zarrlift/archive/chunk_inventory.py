@@ -1,7 +1,7 @@
-"""Which chunks of an array are there: one listing instead of one look per possible chunk.
+"""Finds the chunks of an array with one listing instead of one request per possible chunk.
 
-10^9 possible chunks of which 10^4 are present must cost 10^4. Only a store that cannot
-list is walked by its grid.
+For 10^9 possible chunks of which 10^4 exist, the cost must be that of 10^4. Only a store that cannot list is
+searched by its grid.
 """
 
 from __future__ import annotations
@@ -28,56 +28,57 @@ from .nodes import Layout
 Indexes: TypeAlias = npt.NDArray[np.int64]
 
 UNLISTED: Final = "unlisted"
-"""The fingerprint where a store cannot list."""
+"""Fingerprint for a store that cannot list."""
 _MOST_CHUNKS: Final = 2**63 - 1
 _MOST_WALKED: Final = 10**8
-"""Largest grid that is walked chunk by chunk where a store cannot list."""
+"""Maximum grid size searched chunk by chunk in a store that cannot list."""
 _MOST_TASK_CHUNKS: Final = 1024
 _LEAST_TASK: Final = 4 << 20
 _MOST_TASK: Final = 64 << 20
-"""Bytes that a task reads."""
+"""Maximum number of bytes read by a task."""
 _LAST: Final = 8
-"""How many tasks of an array are cut once more, where it has twice as many or more."""
+"""Number of tasks at the end of an array that are split further, if it has at least twice as many."""
 _PARTS: Final = 4
-"""Into how many parts, if they have as many chunks."""
+"""Number of parts of a split task, if it has as many chunks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The chunks of one array that are present."""
+    """The existing chunks of one array."""
 
     indexes: Indexes
     """Linear indexes in the grid of stored objects, ascending."""
     sizes: Indexes | None
-    """Stored bytes of each chunk; None where the store does not tell."""
+    """Stored bytes of each chunk; None if the store does not provide them."""
     certain: bool
-    """False where the store cannot list: every chunk of the grid stands here, present or not."""
+    """False if the store cannot list; the inventory then contains every chunk of the grid."""
     fingerprint: str
-    """Digest of indexes, sizes and versions; differs when the source has changed."""
+    """Digest of indexes, sizes and versions; differs if the source has changed."""
     versions: Indexes | None = None
-    """A number for each chunk that is another one once it is written again: the nanoseconds of its
-    modification where it is a file, else a digest of its ETag or time; None where the store does not tell."""
+    """A number for each chunk that changes when it is rewritten: the modification time of a file in
+    nanoseconds, else a digest of the object's ETag or time; None if the store provides neither.
+    """
     strays: tuple[str, ...] = ()
-    """The first few names that belong to no chunk of this array."""
+    """The first names that belong to no chunk of this array."""
     stray_count: int = 0
     bad_links: tuple[tuple[str, str], ...] = ()
-    """(key, target) of links that lead out of the archive, or nowhere."""
+    """(key, target) of links that are broken or leave the archive."""
     no_files: tuple[tuple[str, str], ...] = ()
-    """(key, what is there) where no file stands in the place of a chunk."""
+    """(key, type) of entries named like chunks that are not regular files."""
 
     total_bytes: int | None = None
-    """Stored bytes in all, or None if unknown."""
+    """Total of stored bytes, or None if unknown."""
 
     @property
     def notices_rewriting(self) -> bool:
-        """Whether a chunk that is written again gives another fingerprint."""
+        """Whether the fingerprint changes if a chunk is rewritten."""
         return self.versions is not None or (self.certain and not len(self.indexes))
 
 
 NOT_LISTED: Final = Inventory(
     indexes=np.empty(0, dtype=np.int64), sizes=None, certain=False, fingerprint="not listed"
 )
-"""What stands for an inventory where nobody looked for chunks."""
+"""Placeholder for an inventory that was not taken."""
 
 
 def take_inventory(
@@ -88,10 +89,10 @@ def take_inventory(
     children: frozenset[str] = frozenset(),
     follow_links: bool = False,
 ) -> Inventory:
-    """The chunks of the array at `path` that are present in `storage`.
+    """The chunks of the array at `path` that exist in `storage`.
 
-    `children` are names below the array that belong to other nodes and are passed over.
-    Raises UnsupportedError for a grid of more than 2^63 chunks, StorageError.
+    `children` are names below the array that belong to other nodes and are skipped. Raises UnsupportedError
+    for a grid of more than 2^63 chunks, StorageError.
     """
     try:
         require_countable(layout)
@@ -111,7 +112,7 @@ def take_inventory(
 
 
 def require_countable(layout: Layout) -> None:
-    """UnsupportedError for a grid of more than 2^63 objects."""
+    """Raise UnsupportedError for a grid of more than 2^63 objects."""
     total = layout.objects.total
     if total > _MOST_CHUNKS:
         raise UnsupportedError("the chunk grid is too large to count", found=f"{total} chunks")
@@ -119,7 +120,7 @@ def require_countable(layout: Layout) -> None:
 
 @cache
 def nothing_there() -> Inventory:
-    """What listing gives for a local array without a chunk."""
+    """The inventory of a local array without chunks."""
     return _inventory(Found())
 
 
@@ -157,16 +158,16 @@ def _found(
     prefix = layout.prefix(path)
     found = storage.list_objects(prefix, lambda: _Listed(layout, prefix, METADATA | children)).found
     if not found.versioned and storage.beneath is not None:
-        # Layers say which chunks there are, and what they stand over says the rest.
+        # The layers determine which chunks exist; the storage below provides the rest.
         below = _found(storage.beneath, path, layout, children, follow_links=follow_links)
         _complete(found, below)
-        # What is no file is not listed through layers, and would be taken for a missing chunk.
+        # Entries that are not regular files are not listed through layers and would appear as missing chunks.
         found.no_files, found.bad_links = below.no_files, below.bad_links
     return found
 
 
 def _complete(found: Found, below: Found) -> None:
-    """Take sizes and versions from another listing, if that has all of the chunks."""
+    """Add sizes and versions from another listing, if it contains all chunks."""
     if not (len(below.indexes) and below.sized and below.versioned):
         return
     wanted, known = np.array(found.indexes, np.int64), np.array(below.indexes, np.int64)
@@ -179,7 +180,7 @@ def _complete(found: Found, below: Found) -> None:
 
 
 class _Listed:
-    """Takes the chunks of an array out of the listing of a store."""
+    """Collects the chunks of an array from the listing of a store."""
 
     def __init__(self, layout: Layout, prefix: str, passed_over: frozenset[str]) -> None:
         self.found = Found()
@@ -203,15 +204,15 @@ class _Listed:
 
 
 def task_bytes(total: int) -> int:
-    """What a task reads of an array of `total` stored bytes: some sixty tasks, within bounds."""
+    """Bytes to read per task, for an array of `total` stored bytes: about sixty tasks, within bounds."""
     return min(_MOST_TASK, max(total // 64, _LEAST_TASK))
 
 
 def task_bounds(inventory: Inventory) -> tuple[int, ...]:
-    """Cut the present chunks into tasks: `bounds[k] <= linear index < bounds[k + 1]`.
+    """Divide the existing chunks into tasks: `bounds[k] <= linear index < bounds[k + 1]`.
 
-    Aims at some sixty tasks, so that a killed job loses little, within a bound of chunks and
-    of bytes each. The last ones are smaller, so that workers finish together. Empty for an
+    Aims at about sixty tasks, so that a killed job loses little work, with a limit on the chunks and the
+    bytes of each. The last tasks are smaller, so that workers finish at about the same time. Empty for an
     array without chunks.
     """
     count = len(inventory.indexes)
@@ -223,7 +224,7 @@ def task_bounds(inventory: Inventory) -> tuple[int, ...]:
         starts = np.arange(0, count, step)
     else:
         room = task_bytes(total)
-        # What a chunk takes of a task, by bytes or as one of `step`, in parts of room * step.
+        # The share of a chunk in a task, by bytes or as one of `step` chunks, in units of room * step.
         taken = np.maximum(inventory.sizes * float(step), float(room))
         bins = (np.cumsum(taken) - taken) // (float(room) * step)
         starts = np.flatnonzero(np.diff(bins, prepend=-1))
@@ -232,9 +233,9 @@ def task_bounds(inventory: Inventory) -> tuple[int, ...]:
 
 
 def _tapered(starts: Indexes, count: int) -> Indexes:
-    """The first of each task's chunks, `count` in all, with the last tasks of many cut into parts.
+    """The index of each task's first chunk, for `count` tasks, the last of which are split further.
 
-    Whoever is done first waits for the others, with two workers half a task on average.
+    A worker without tasks waits for the others; with two workers, for half a task on average.
     """
     if len(starts) < 2 * _LAST:
         return starts

@@ -1,4 +1,4 @@
-"""Stored objects of an array, whole, with whatever frame is around payloads: decoders and largest sizes."""
+"""Decoders and size limits for an array's stored objects, including any frame around the payloads."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class ObjectDecoder(Protocol):
-    """What decodes stored objects of one array."""
+    """Decodes the stored objects of one array."""
 
     def decode(self, data: Buffer) -> np.ndarray[Any, Any]:
-        """An array of the layout's `object_shape`; ChunkError for whatever is wrong with the object."""
+        """An array of the layout's `object_shape`; ChunkError for an invalid object."""
 
 
 def object_decoder(layout: Layout, *, allow_pickle: bool = False) -> ObjectDecoder:
-    """The decoder of a layout's objects; MetadataError and UnsupportedError as codecs raise them."""
+    """The decoder of a layout's objects; raises the codecs' MetadataError and UnsupportedError."""
     frame = layout.frame
     if isinstance(frame, N5Blocks):
         return BlockPipeline(layout.chain, layout.chunk_shape, layout.data_type, frame.axes)
@@ -47,12 +47,12 @@ def object_decoder(layout: Layout, *, allow_pickle: bool = False) -> ObjectDecod
 
 
 def object_bound(layout: Layout) -> Bound:
-    """What is read of a stored object of an array at most."""
+    """The maximum size of a stored object of an array."""
     return _object_bound(layout.chain, layout.chunk_shape, layout.data_type, layout.frame)
 
 
 def most_in_leaf(layout: Layout) -> int:
-    """Bytes that the payload of a leaf may have."""
+    """Maximum size of a leaf's payload in bytes."""
     return _most_in_leaf(layout.chain, layout.chunk_shape, layout.data_type)
 
 
@@ -72,5 +72,5 @@ def _object_bound(
 def _most_in_leaf(chain: Chain, chunk_shape: tuple[int, ...], data_type: DataType) -> int:
     try:
         return Pipeline(chain, chunk_shape, data_type, allow_pickle=True).most_stored
-    except ZarrstackError:  # a chain that decodes nothing, as is said where it is compiled to do so
+    except ZarrstackError:  # a chain that cannot decode, which is reported when it is compiled
         return OBJECT_LIMIT

@@ -1,4 +1,4 @@
-"""A layout as JSON, as it stands in saved plans."""
+"""Layouts as JSON, as stored in plans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .nodes import Layout
 
 
 def layout_to_json(layout: Layout) -> JSONObject:
-    """A layout without loss; the chain stays in normal form, unlike in `zarr.json`."""
+    """A layout, complete; the chain is in normal form, unlike in `zarr.json`."""
     return {
         "shape": list(layout.shape),
         "data_type": layout.data_type.to_json(),
@@ -28,7 +28,7 @@ def layout_to_json(layout: Layout) -> JSONObject:
 
 
 def layout_from_json(data: JSONObject) -> Layout:
-    """The inverse of `layout_to_json`."""
+    """Inverse of `layout_to_json`."""
     names = data["dimension_names"]
     return Layout(
         shape=tuple(data["shape"]),

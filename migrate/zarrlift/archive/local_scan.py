@@ -1,4 +1,4 @@
-"""Listing the chunks of a local array: names, sizes and times in one pass over its directories."""
+"""Lists the chunks of a local array: names, sizes and times in one pass over its directories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .nodes import Layout
 METADATA: Final = frozenset(
     {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
 )
-"""Names beside chunks that are no chunks, of all formats."""
+"""Names next to chunks that are not chunks, in all formats."""
 _STRAYS_NAMED: Final = 5
 _NO_FILES_NAMED: Final = 20
 
@@ -31,23 +31,23 @@ Decoder: TypeAlias = Callable[[str], tuple[int, ...] | None]
 
 
 class Found:
-    """Chunks as they are seen, in compact arrays, since there may be millions."""
+    """Listed chunks in compact arrays, since there may be millions."""
 
     def __init__(self) -> None:
         self.indexes = array("q")
         self.sizes = array("q")
         self.versions = array("q")
-        """Of files, the nanoseconds of their modification."""
+        """For files, modification times in nanoseconds."""
         self.sized = True
         self.versioned = True
-        """Whether the size, and the version, of every chunk is known."""
+        """Whether the size and the version of every chunk are known."""
         self.strays: list[str] = []
         self.stray_count = 0
         self.bad_links: list[tuple[str, str]] = []
         self.no_files: list[tuple[str, str]] = []
 
     def add(self, index: int, size: int | None, version: int | None) -> None:
-        """A chunk of which a listing tells, or does not tell, size and version."""
+        """Add a chunk, with its size and version if the listing provides them."""
         self.indexes.append(index)
         self.sizes.append(size or 0)
         self.versions.append(version or 0)
@@ -55,7 +55,7 @@ class Found:
         self.versioned &= version is not None
 
     def stray(self, name: str) -> None:
-        """A name that belongs to no chunk; the first few are kept."""
+        """Add a name that belongs to no chunk; only the first ones are kept."""
         self.stray_count += 1
         if len(self.strays) < _STRAYS_NAMED:
             self.strays.append(name)
@@ -64,10 +64,10 @@ class Found:
 def scan(
     storage: LocalStorage, path: str, layout: Layout, *, children: frozenset[str], follow_links: bool
 ) -> Found:
-    """The chunks of the array at `path`; nothing where its directory is absent.
+    """The chunks of the array at `path`; empty if its directory is absent.
 
-    Raises StorageError for whatever else goes wrong: a listing that fails midway says
-    nothing about the chunks it did not reach.
+    Raises StorageError for any other error: after an incomplete listing, nothing is known about the remaining
+    chunks.
     """
     return _Scan(storage, path, layout, children, follow_links).found
 
@@ -104,7 +104,7 @@ class _Scan:
             raise storage_error("cannot list", self.prefix, error).at(node=path) from error
 
     def _flat(self, directory: str, decode: Decoder) -> None:
-        """Keys without a slash: one directory holds them all."""
+        """Scan keys without a slash, which are all in one directory."""
         with os.scandir(directory) as entries:
             for entry in entries:
                 position = decode(entry.name)
@@ -115,7 +115,7 @@ class _Scan:
                     self.found.stray(entry.name)
 
     def _index(self, position: tuple[int, ...]) -> int | None:
-        """`Grid.index`, with the counts at hand."""
+        """`Grid.index` with precomputed counts."""
         index = 0
         for number, count in zip(position, self.counts, strict=True):
             if number >= count:
@@ -124,9 +124,9 @@ class _Scan:
         return index
 
     def _deep(self, directory: str, level: int, base: int, prefix: str) -> None:
-        """Keys with slashes: a level of directories for each axis, files at the last.
+        """Scan keys with slashes: one directory level per axis, files at the last level.
 
-        `base` is the linear index of what the levels above say.
+        `base` is the linear index of the coordinates in the levels above.
         """
         axis = self.axes[level]
         count, stride = self.counts[axis], prod(self.counts[axis + 1 :])
@@ -161,12 +161,15 @@ class _Scan:
         self.found.versions.append(facts.st_mtime_ns)
 
     def _no_file(self, name: str, what: str) -> None:
-        """Keep what stands where a chunk belongs: taken for a missing chunk, it would read as fill values."""
+        """Record an entry named like a chunk that is not a file.
+
+        As a missing chunk it would read as fill values.
+        """
         if len(self.found.no_files) < _NO_FILES_NAMED:
             self.found.no_files.append((self.prefix + name, what))
 
     def _leads_away(self, entry: os.DirEntry[str], name: str) -> bool:
-        """Whether a link leaves the root (unless that is meant), or leads nowhere."""
+        """Whether a link leaves the root (unless allowed) or is broken."""
         target = os.path.realpath(entry.path)
         leaves = self.storage.leaves_root(target) and not self.follow_links
         if leaves or not os.path.exists(target):
@@ -176,9 +179,9 @@ class _Scan:
 
 
 def chunk_directories(storage: Storage, path: str, layout: Layout) -> Iterator[str]:
-    """The directories that hold the chunks of a local array, and those above them from the array's on.
+    """The directories with the chunks of a local array, and those above them up to the array's own.
 
-    The last level is not looked into: however many chunks there are, their directories are few. OSError.
+    The last level is not listed: even with many chunks, there are few directories. OSError.
     """
     top = layout.prefix(path).rstrip("/")
     yield top
@@ -196,27 +199,27 @@ def chunk_directories(storage: Storage, path: str, layout: Layout) -> Iterator[s
 
 
 def _number(text: str) -> int | None:
-    """A chunk coordinate as it is written in keys, or None."""
+    """A chunk coordinate from a key, or None if it is not in canonical form."""
     if text.isascii() and text.isdigit() and (text[0] != "0" or text == "0"):
         return int(text)
     return None
 
 
 def _head(keys: ChunkKeys) -> tuple[str, str]:
-    """Of keys in several levels: the directory above them all, and what the first name begins with."""
+    """For keys with several levels: the directory above them all, and the prefix of the first name."""
     if isinstance(keys, DraftKeys):
         return "", "c"
     return ("c/" if isinstance(keys, KeyEncoding) and keys.name == "default" else ""), ""
 
 
 def _axes(keys: ChunkKeys, ndim: int) -> tuple[int, ...]:
-    """The axis that each level of directories counts."""
+    """The axis of each directory level."""
     axes = tuple(range(ndim))
     return axes[::-1] if isinstance(keys, N5Keys) and keys.axes == "reversed" else axes
 
 
 def _decoder(keys: ChunkKeys, ndim: int) -> Decoder:
-    """`keys.coordinates`; faster for the dotted keys of Zarr v2, the most common ones."""
+    """`keys.coordinates`, optimized for the dotted keys of Zarr v2, the most common ones."""
     if not isinstance(keys, KeyEncoding) or keys.name != "v2" or keys.separator != "." or ndim == 0:
         return lambda name: keys.coordinates(name, ndim)
 

@@ -1,8 +1,7 @@
-"""What a reader returns: an archive described in Zarr v3 terms.
+"""The description of an archive by a reader, in Zarr v3 terms.
 
-A reader converts nothing. It describes what lies in storage, so that source and
-destination are the same kind of thing and the route falls out of comparing them.
-Everything here is frozen, picklable data.
+A reader converts nothing. It describes the stored form, so that source and destination have the same
+representation and the route results from their comparison. Everything here is frozen, picklable data.
 """
 
 from __future__ import annotations
@@ -23,27 +22,27 @@ from zarrstack.core.paths import prefix_of
 Format: TypeAlias = Literal["zarr1", "zarr2", "zarr3", "zarr3-draft", "n5"]
 
 _ITEM: Final = 64
-"""Bytes of an item of variable length, roughly."""
+"""Estimated bytes of an item of variable length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How the values of one array lie in storage, in Zarr v3 terms."""
+    """How the values of one array are stored, in Zarr v3 terms."""
 
     shape: tuple[int, ...]
     data_type: DataType
     fill_value: JSON
-    """In the v3 JSON form of the data type."""
+    """Fill value in the v3 JSON form of the data type."""
     chunk_shape: tuple[int, ...]
     """Shape of a leaf chunk, in elements."""
     chain: Chain
-    """From the array to the stored bytes of a leaf; in normal form."""
+    """Codec chain from the array to the stored bytes of a leaf; in normal form."""
     keys: ChunkKeys
-    """How objects are named, from their place in the grid of objects."""
+    """Encoding of object keys from positions in the grid of objects."""
     frame: Frame | None = None
-    """What stands around the payloads in an object; None: an object is the payload of one leaf."""
+    """Structure around the payloads in an object; None if an object is the payload of one leaf."""
     root: str | None = None
-    """Where the objects lie, if not below the array's own path (`data/root/a/b` in the 2022 draft)."""
+    """Location of the objects if not below the array's own path (`data/root/a/b` in the 2022 draft)."""
     dimension_names: tuple[str | None, ...] | None = None
 
     @property
@@ -53,7 +52,7 @@ class Layout:
 
     @property
     def object_shape(self) -> tuple[int, ...]:
-        """Shape of what one stored object holds, in elements: a leaf chunk, or a shard."""
+        """Shape of one stored object in elements: a leaf chunk or a shard."""
         if not isinstance(self.frame, Shards):
             return self.chunk_shape
         counts = self.frame.chunks_per_shard
@@ -61,7 +60,7 @@ class Layout:
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of a value; a guess where their length varies."""
+        """Bytes of a value; an estimate for variable length."""
         return self.data_type.itemsize or _ITEM
 
     @property
@@ -70,7 +69,7 @@ class Layout:
         return Grid(self.shape, self.object_shape)
 
     def prefix(self, path: str) -> str:
-        """What the keys of its objects begin with, for the array at `path`: "" or a place and "/"."""
+        """Key prefix of the objects of the array at `path`: "" or a path with "/" at its end."""
         place = path if self.root is None else self.root
         return prefix_of(place)
 
@@ -81,19 +80,19 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A metadata document as it lies in the source."""
+    """A metadata document of the source."""
 
     key: str
-    """Relative to the archive's root, such as `a/b/.zarray`."""
+    """Key relative to the archive's root, such as `a/b/.zarray`."""
     content: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupNode:
-    """A group: attributes and children; `implicit` if nothing but its children says it exists."""
+    """A group: attributes and children; `implicit` if it has no document."""
 
     path: str
-    """"" for the root, else names joined by "/"."""
+    """"" for the root, otherwise names joined by "/"."""
     attributes: Mapping[str, JSON] = field(default_factory=dict)
     documents: tuple[Document, ...] = ()
     implicit: bool = False
@@ -101,29 +100,29 @@ class GroupNode:
 
     @property
     def refused(self) -> bool:
-        """Whether a problem keeps this node back."""
+        """Whether a problem excludes this node."""
         return any_refusal(self.problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayNode:
-    """An array; `layout` is None exactly where a problem refuses it."""
+    """An array; `layout` is None if and only if a problem refuses it."""
 
     path: str
     attributes: Mapping[str, JSON] = field(default_factory=dict)
     layout: Layout | None = None
     fill_is_null: bool = False
-    """The source defines no fill value (`null`): what missing chunks hold is undefined."""
+    """Whether the source's fill value is `null`, so that the values of missing chunks are undefined."""
     documents: tuple[Document, ...] = ()
     extra: JSONObject = field(default_factory=dict)
-    """Unknown members of the source's array document, kept so that nothing is lost."""
+    """Unknown members of the source's array document, preserved in the result."""
     problems: tuple[Problem, ...] = ()
     bare: bool = False
-    """Nothing but documents was seen in its directory, so that there is no chunk to look for."""
+    """Whether its directory contains only documents, so that no listing of chunks is needed."""
 
     @property
     def refused(self) -> bool:
-        """Whether a problem keeps this node back."""
+        """Whether a problem excludes this node."""
         return self.layout is None or any_refusal(self.problems)
 
 
@@ -132,34 +131,34 @@ Node: TypeAlias = GroupNode | ArrayNode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenConvention:
-    """A convention of an application that was recognised."""
+    """A recognized convention of an application."""
 
     name: str
     summary: str
-    """What of it was seen: "2 images, 1 plate"."""
+    """Summary of what was recognized: "2 images, 1 plate"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Archive:
-    """A tree of nodes and what was found on the way."""
+    """A tree of nodes, with problems."""
 
     url: str
     format: Format
     nodes: tuple[Node, ...]
-    """Sorted by path; the root is first, and every parent is there (implicit groups too)."""
+    """Sorted by path; the root comes first, and every parent is included (implicit groups too)."""
     consolidated: bool = False
     """Whether the source had consolidated metadata."""
     documents: tuple[Document, ...] = ()
     """Documents that belong to no node, such as `.zmetadata`."""
     problems: tuple[Problem, ...] = ()
-    """Problems of the archive as a whole; those of a node are with the node."""
+    """Problems of the archive as a whole; those of a node are in the node."""
     conventions: tuple[SeenConvention, ...] = ()
-    """What applications laid on top; filled in by `inspect`, not by readers."""
+    """Recognized conventions; set by `inspect`, not by readers."""
 
     def __repr__(self) -> str:
         counts = f"{len(self.nodes)} nodes, {len(self.all_problems())} problems"
         return f"<Archive {self.url!r} ({self.format}): {counts}>"
 
     def all_problems(self) -> tuple[Problem, ...]:
-        """Every problem, the archive's first, then by node."""
+        """All problems, the archive's first, then by node."""
         return (*self.problems, *(p for node in self.nodes for p in node.problems))

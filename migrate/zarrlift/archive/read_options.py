@@ -1,4 +1,4 @@
-"""How an archive is to be read, where its documents leave that open."""
+"""Options for reading an archive, for cases that its documents leave open."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ AXES: Final[tuple[Axes, ...]] = ("reversed", "kept")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a reader is told besides the storage; a job keeps it, so that every run reads alike."""
+    """Options of a reader; a job stores them, so that all its runs read in the same way."""
 
     follow_links: bool = False
-    """Whether symbolic links may lead out of the archive."""
+    """Whether symbolic links to targets outside the archive are followed."""
     axes: Axes = "reversed"
-    """The axis order that N5 arrays are given: (z, y, x), or (x, y, z) as N5's documents have it."""
+    """Axis order presented for N5 arrays: "reversed" is (z, y, x), "kept" (x, y, z) as in N5's documents."""
     allow_fallback: bool = False
     """Whether arrays of the 2022 draft may be read by their `fallback` data type."""
     max_document_size: int = DOCUMENT.most
-    """Bytes of a metadata document at most."""
+    """Maximum size of a metadata document in bytes."""
 
     @property
     def document_bound(self) -> Bound:
-        """What is read of a metadata document."""
+        """The size limit of a metadata document."""
         return Bound(self.max_document_size, "document")
 
     @classmethod
@@ -43,9 +43,9 @@ class ReadOptions:
         max_document_size: int | None = None,
         in_place: bool = False,
     ) -> Self:
-        """What was asked for; `axes` not given is "reversed" for copies, "kept" in place.
+        """Options from arguments; `axes=None` is "reversed" for copies, "kept" in place.
 
-        In place the codec for N5's blocks transposes them already, so their axes cannot be reversed.
+        In place, the codec for N5's blocks already transposes them, so their axes cannot be reversed.
         """
         order = ("kept" if in_place else "reversed") if axes is None else axes
         if order not in AXES:
@@ -58,7 +58,7 @@ class ReadOptions:
         )
 
     def to_json(self) -> JSONObject:
-        """Without loss."""
+        """The options as JSON."""
         return {
             "follow_links": self.follow_links,
             "axes": self.axes,
@@ -68,5 +68,5 @@ class ReadOptions:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """The inverse of `to_json`; other members are passed over, and missing ones have their defaults."""
+        """Inverse of `to_json`; unknown members are ignored, missing ones have their defaults."""
         return cls(**{name: data[name] for name in cls.__slots__ if name in data})

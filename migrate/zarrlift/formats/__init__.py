@@ -1,1 +1,1 @@
-"""Source formats: one module or folder each describes an archive as `Archive`."""
+"""Readers of source formats, one module or folder each; they describe an archive as `Archive`."""

@@ -1,4 +1,4 @@
-"""Readers: one module per source format, each of which describes an archive as `Archive`."""
+"""Describes an archive with the reader of its format."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def describe(
     format: Format | None = None,
     options: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
 ) -> Archive:
-    """The archive that lies in a place, its format found out unless `format` names it.
+    """The archive in a storage; its format is detected unless `format` is given.
 
-    The storage keeps the limit of `options` for documents.
+    The storage applies the size limit of `options` to documents.
 
-    Raises UsageError where there is none, or where its format is not one that is read; problems
-    of nodes are with the nodes.
+    Raises UsageError if there is no archive, or if its format is not supported; problems of nodes are in the
+    nodes.
     """
     from importlib import import_module
 
@@ -41,9 +41,9 @@ def describe(
 
 
 def read_alike(format: Format, first: ReadOptions, second: ReadOptions) -> bool:
-    """Whether two sets of options mean the same to a format: those that only others take do not count.
+    """Whether two sets of options are equivalent for a format: options for other formats do not count.
 
-    Which links are followed is left to each run: what is found is compared on its own.
+    Links are excluded, because each run compares what they lead to.
     """
     from .detect import READERS
 

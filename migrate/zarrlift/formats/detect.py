@@ -1,4 +1,4 @@
-"""Which format lies in a place: looked up by the documents at its root, or below an implicit one."""
+"""Detects the format of an archive from the documents at its root, or below an implicit root."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from .tree.documents import documents_at, parse_object
 
 _V3: Final = "zarr.json"
 _MOST_LISTED: Final = 1000
-"""Directories that are looked into for the first node below an implicit root."""
+"""Maximum number of directories searched for the first node below an implicit root."""
 _AT_ONCE: Final = 100
-"""Places whose documents are asked for together."""
+"""Number of places whose documents are requested together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """A document that gives a format away."""
+    """A document that identifies a format."""
 
     format: Format
     key: str
     what: str
-    """The format's name for people."""
+    """Name of the format for people."""
     told_by: Callable[[Mapping[str, Any] | None], bool]
-    """Given the document, or None if it is no JSON object: whether it is one of this format."""
+    """Whether a document, or None if it is not a JSON object, is one of this format."""
     certain: bool = True
-    """False where the document's name is one that anything may have."""
+    """False if other programs use the document's name too."""
 
 
 def _always(_: Mapping[str, Any] | None) -> bool:
@@ -57,7 +57,7 @@ def _is_v1(data: Mapping[str, Any] | None) -> bool:
 
 
 def is_n5(data: Mapping[str, Any] | None) -> bool:
-    """Whether an `attributes.json` is N5's: a root, or a dataset (https://github.com/saalfeldlab/n5)."""
+    """Whether an `attributes.json` is N5's: a root or a dataset (https://github.com/saalfeldlab/n5)."""
     if data is None or "n5" in data:
         return data is not None
     from zarrstack.core.n5.dataset import is_dataset
@@ -80,18 +80,17 @@ MARKERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who describes archives of a format: a module of this package with
+    """The reader of a format: a module of this package with
 
         def read(storage, *, follow_links: bool, only: bool, ...) -> Archive
 
-    where `only` says that this format was asked for, so that other formats' documents beside its
-    own are passed over.
+    If `only` is set, this format was requested, and documents of other formats next to its own are ignored.
     """
 
     module: str
-    """Imported once it is needed."""
+    """Imported on first use."""
     options: tuple[str, ...] = ()
-    """Further fields of `ReadOptions` that `read` takes, by the same names."""
+    """Further fields of `ReadOptions` that `read` takes under the same names."""
 
 
 READERS: Final[Mapping[Format, Reader]] = {
@@ -102,23 +101,23 @@ READERS: Final[Mapping[Format, Reader]] = {
     "zarr3-draft": Reader("zarr_v3_draft.reader", options=("allow_fallback",)),
 }
 Seen: TypeAlias = dict[str, list[Marker]]
-"""Markers by the path of the node that has them."""
+"""Markers by the path of their node."""
 _KEYS: Final = tuple(dict.fromkeys(marker.key for marker in MARKERS))
 
 
 def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = False) -> Format:
-    """The format of the archive in a place; `format` decides where there are two.
+    """The format of the archive in a storage; `format` selects one if two are present.
 
-    `beside_v3` says that it was migrated in place: v3 metadata beside that of another format is
-    passed over.
+    With `beside_v3`, the archive was migrated in place: v3 metadata next to that of another format is
+    ignored.
 
-    Raises UsageError where nothing is found (and says what was looked for and what was seen
-    instead), where another format than `format` is found, and where two are found and `format` does
-    not decide; MetadataError where there is nothing but a `zarr.json` that says no format.
+    Raises UsageError if nothing is found (with what was searched for and what was found instead), if a format
+    other than `format` is found, or if two are found without `format`; MetadataError if there is only a
+    `zarr.json` without a valid format.
     """
     seen = _look(storage, format, beside_v3=beside_v3)
     if format in (None, _DRAFT.format) and all(path.split("/")[0] == "meta" for path in seen):
-        # Nothing, or consolidated metadata of the draft, which bears the name of Zarr v2's.
+        # Nothing, or consolidated metadata of the draft, which has the same name as that of Zarr v2.
         from .zarr_v3_draft.entry_point import without_entry
 
         if without_entry(storage) is not None:
@@ -136,7 +135,7 @@ def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = 
                 f"no {format} archive is here", found=_found(storage, seen), expected=_documents(format)
             )
         formats = (format,)
-    # A format that every node has is that of the archive; its reader names the nodes with another one's.
+    # A format present at every node is the archive's; its reader reports nodes that have another one too.
     everywhere = [name for name in formats if all(name in _formats(markers) for markers in seen.values())]
     if len(everywhere) == 1:
         formats = (everywhere[0],)
@@ -150,10 +149,10 @@ def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = 
 
 
 def _look(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:
-    """The markers of the root; below an implicit root, those of the nodes nearest to it, by path.
+    """The markers of the root; for an implicit root, those of the nearest nodes, by path.
 
-    Where one format is meant (or, beside v3, any other), nodes that have only others are passed
-    over, and given where there is nothing else.
+    If one format is requested (or, beside v3, any other), nodes with other formats only are used only if
+    there are no others.
     """
 
     def meant(marker: Marker) -> bool:
@@ -176,14 +175,14 @@ def _look(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:
             join(path, entry.name)
             for path, entries in zip(level, storage.list_dirs(level), strict=True)
             for entry in sorted(entries, key=lambda entry: entry.name)
-            # A link may lead anywhere, back here too; whoever walks judges it.
+            # A link may lead anywhere, also back to this directory; the walk decides about links.
             if entry.is_dir and entry.link is None and entry.name not in ("", ".", "..")
         ]
     return others
 
 
 def _at(storage: Storage, paths: list[str]) -> Seen:
-    """The markers at some places; places without any are left out."""
+    """The markers at some places; places without markers are omitted."""
     keys = [(path, join(path, key)) for path in paths for key in _KEYS]
     contents = documents_at(storage, [key for _, key in keys])
     found = {key: content for (_, key), content in zip(keys, contents, strict=True) if content is not None}
@@ -194,7 +193,7 @@ def _at(storage: Storage, paths: list[str]) -> Seen:
             for marker in MARKERS
             if (key := join(path, marker.key)) in found and _tells(marker, found[key], key)
         ]
-        # What holds nothing tells a format by its name, where nothing else does.
+        # A document without content identifies a format by its name, if nothing else does.
         telling = [marker for marker in markers if marker.told_by is _always or found[join(path, marker.key)]]
         if markers:
             seen[path] = telling or markers
@@ -216,9 +215,9 @@ def _formats(markers: list[Marker]) -> set[Format]:
 
 
 def _check_v3(storage: Storage, seen: Seen) -> None:
-    """MetadataError where the root's `zarr.json` is one of Zarr v3 as little as of its draft.
+    """Raise MetadataError if the root's `zarr.json` belongs neither to Zarr v3 nor to its draft.
 
-    Not where nodes with a `zarr.json` lie below: those are Zarr v3's, and can be read without it.
+    If there are nodes with a `zarr.json` below, these are Zarr v3 and can be read without it.
     """
     if "" not in seen:
         return
@@ -232,7 +231,7 @@ def _check_v3(storage: Storage, seen: Seen) -> None:
 
 
 def _check_root(content: bytes) -> None:
-    """MetadataError where a `zarr.json` is no document of Zarr v3."""
+    """Raise MetadataError if a `zarr.json` is not a Zarr v3 document."""
     data = parse_object(content, _V3)
     if type(data.get("zarr_format")) is not int:
         found = excerpt(data["zarr_format"]) if "zarr_format" in data else "none"
@@ -244,7 +243,7 @@ def _check_root(content: bytes) -> None:
 
 
 def _found(storage: Storage, seen: Seen) -> str:
-    """What was seen, each marker once, with the first key that has it."""
+    """The markers found, each once, with its first key."""
     keys: dict[Marker, str] = {}
     for path, markers in seen.items():
         for marker in markers:

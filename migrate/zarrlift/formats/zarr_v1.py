@@ -1,18 +1,18 @@
-"""A Zarr v1 archive as `Archive`: arrays in directories, and nothing else.
+"""Reads a Zarr v1 archive as `Archive`: arrays in directories, and nothing else.
 
-Specification: https://zarr.readthedocs.io/en/stable/spec/v1.html ("Metadata", "Chunks",
-"Attributes"). What zarr 1.0.0 and 1.1.0 do (observed):
+Specification: https://zarr.readthedocs.io/en/stable/spec/v1.html ("Metadata", "Chunks", "Attributes").
+Behaviour of zarr 1.0.0 and 1.1.0 (observed):
 
-- There are no groups; they came with v2. A directory that holds arrays is an implicit group.
-- With order F, chunks under zlib, bz2, lzma and none lie in C order all the same: the compressors
-  take `array.tobytes()`. Only blosc is handed the memory as it is. zarr 2's `migrate_1to2` and
-  the specification do not know that.
+- There are no groups; v2 introduced them. A directory that contains arrays is an implicit group.
+- With order F, chunks compressed by zlib, bz2, lzma or none are nevertheless in C order: these
+  compressors take `array.tobytes()`. Only blosc receives the memory unchanged. zarr 2's `migrate_1to2`
+  and the specification do not account for this.
 - `compression="gzip"` is zlib, and stored under that name.
-- Fill values stand in JSON as Python writes them: bare NaN and Infinity, text for `S` and `U` as it
-  is (never base64, which v2 would read it as), a list for a struct.
+- Fill values are in JSON as Python writes them: bare NaN and Infinity, plain text for `S` and `U`
+  (never base64, which v2 expects), a list for a struct.
 
-An array's document is put in Zarr v2's terms and described by v2's describer: what is left of the
-two formats' differences is the compressor's form and the places of documents.
+An array's document is converted to Zarr v2 terms and described by v2's describer; the remaining differences
+between the two formats are the compressor's form and the names of documents.
 """
 
 from __future__ import annotations
@@ -49,27 +49,27 @@ from .zarr_v2.deviations import specified_fill
 ARRAY: Final = "meta"
 ATTRIBUTES: Final = "attrs"
 _BEFORE: Final = "__zmeta__"
-"""Where zarr 0.x kept an array's metadata: as a pickle, which is not read."""
+"""Document in which zarr 0.x stored an array's metadata: a pickle, which is not read."""
 _OTHERS: Final[Mapping[str, Format]] = {".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"}
-"""Where other formats keep metadata."""
+"""Metadata documents of other formats."""
 _MEMBERS: Final = frozenset(
     {"zarr_format", "shape", "chunks", "dtype", "compression", "compression_opts", "fill_value", "order"}
 )
 _REALLY_F: Final = frozenset({"blosc"})
-"""Compressions whose chunks lie in the order that `order` says."""
+"""Compressions whose chunks really have the order given by `order`."""
 _RAW: Final = 3
-"""The number of lzma's raw format (Python's `lzma.FORMAT_RAW`), whose stream does not name its filters."""
+"""The number of lzma's raw format (Python's `lzma.FORMAT_RAW`), whose stream does not contain its filters."""
 _NATIVE: Final = Native(format="zarr1", archive="a Zarr v1 archive", documents=(ARRAY,))
 
 
 def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
     """Describe the archive.
 
-    `only` says that Zarr v1 was asked for: other formats' documents beside v1's are then passed over
-    instead of refused. `follow_links` lets links lead out of the archive.
+    With `only`, Zarr v1 was requested: documents of other formats next to v1's are ignored instead of
+    refused. `follow_links` allows links to leave the archive.
 
-    Raises UsageError where there is no v1 archive, StorageError where the root cannot be read;
-    everything else is a problem of the archive or of a node.
+    Raises UsageError if there is no v1 archive, StorageError if the root cannot be read; all other errors are
+    problems of the archive or of a node.
     """
     names = (ARRAY, ATTRIBUTES, _BEFORE, *_OTHERS)
     if storage.can_list:
@@ -86,10 +86,10 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
 
 
 def in_v2_terms(document: Mapping[str, JSON]) -> JSONObject:
-    """A `meta` document as the `.zarray` that says the same of the same chunks.
+    """The `.zarray` that is equivalent to a `meta` document, for the same chunks.
 
-    Members that are missing stay missing, for v2's strict reading to name. Raises MetadataError and
-    UnsupportedError, with what was found, for a compression that makes no sense or is not known.
+    Missing members remain missing and are reported by v2's strict reading. Raises MetadataError and
+    UnsupportedError, with what was found, for an invalid or unknown compression.
     """
     compression = document.get("compression")
     result: JSONObject = {
@@ -142,13 +142,13 @@ def _compressor(document: Mapping[str, JSON]) -> JSONObject | None:
         raise MetadataError(f"unknown compression_opts of {name}", found=excerpt(unknown))
     result = {"id": name, **defaults, **(options or {})}
     if name == "lzma" and result["format"] != _RAW and isinstance(result["filters"], list):
-        # The stream names its filters itself, and numcodecs would not decode it if they were said.
+        # The stream contains its filters, and numcodecs cannot decode it if they are given.
         result["filters"] = None
     return result
 
 
 def _fill(fill: JSON, data: JSON) -> JSON:
-    """A fill value in v2's form, where v2 would take it for something else."""
+    """A fill value in v2's form, if v2 would misread the v1 form."""
     if not isinstance(fill, str | list):
         return fill
     try:
@@ -157,7 +157,7 @@ def _fill(fill: JSON, data: JSON) -> JSON:
             return base64.b64encode(fill.encode("ascii")).decode("ascii") if dtype.kind == "S" else fill
         return specified_fill(v2_fill_to_scalar(_by_name(fill, dtype), dtype), dtype) if dtype.names else fill
     except (ZarrstackError, UnicodeEncodeError, RecursionError):
-        # v2's describer says what is wrong with the type, or with the value.
+        # v2's describer reports the problem of the type or the value.
         return fill
 
 
@@ -169,7 +169,7 @@ def _by_name(fill: JSON, dtype: Any) -> JSON:
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """Turns places into nodes, and keeps what concerns the archive as a whole."""
+    """Converts directories to nodes, and collects problems of the archive as a whole."""
 
     storage: Storage
     only: bool
@@ -178,7 +178,7 @@ class _Reader:
     describer: Describer = field(default_factory=Describer)
 
     def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
-        """Every node, sorted, implicit groups too."""
+        """All nodes, sorted, including implicit groups."""
         nodes: dict[str, Node] = {}
         for path, place in found.items():
             if ARRAY in place.documents or _BEFORE in place.documents:
@@ -230,7 +230,7 @@ class _Reader:
     def _describe(
         self, document: JSONObject, key: str, problems: list[Problem]
     ) -> tuple[Layout | None, bool, JSONObject]:
-        """Layout, whether the fill value is null, and members that are not known."""
+        """Layout, whether the fill value is null, and unknown members."""
         version = document.get("zarr_format")
         if type(version) is not int or version != 1:
             found = excerpt(version) if "zarr_format" in document else "none"
@@ -239,7 +239,7 @@ class _Reader:
             )
             return None, False, {}
         if missing := sorted({"fill_value", "order"} - document.keys()):
-            # v2's describer would take them for what some v2 writers leave out.
+            # v2's describer would treat them as omissions of some v2 writers.
             problems.append(Problem(kind="metadata", message=f"{', '.join(missing)} is missing", key=key))
         try:
             facts = self.describer.describe(in_v2_terms(document))
@@ -248,7 +248,7 @@ class _Reader:
             return None, False, {}
         problems.extend(problem.at(key=key) for problem in facts.problems)
         if facts.shape == ():
-            # zarr 1.1.0 makes such an array, and cannot store its chunk under the key "".
+            # zarr 1.1.0 creates such an array, but cannot store its chunk under the key "".
             message = "Zarr v1 has no key for the chunk of an array without axes"
             problems.append(Problem(kind="metadata", severity="note", message=message, key=key))
         return facts.layout(KeyEncoding("v2", ".")), facts.fill_is_null, facts.extra

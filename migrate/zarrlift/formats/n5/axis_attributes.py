@@ -1,7 +1,7 @@
-"""Attributes of N5 nodes that say something per axis, in the order of N5's axes: x, y, z.
+"""Attributes of N5 nodes with one entry per axis, in N5's axis order: x, y, z.
 
-They stay as they are whichever way the array's axes are shown: nobody can turn them blindly, since
-some name the order they are in, and others are read by programs that know it
+They are unchanged for either axis order of the arrays. They cannot be reversed in general, because some state
+their own order, and others are read by programs that expect it
 (https://github.com/constantinpape/z5/issues/44). The plan lists them.
 """
 
@@ -18,16 +18,16 @@ from ...archive.read_options import Axes
 _OF_GROUPS: Final = frozenset(
     {"axes", "downsamplingFactors", "offset", "pixelResolution", "resolution", "scales", "translate", "units"}
 )
-"""COSEM, n5-viewer, Paintera and BigDataViewer write these on groups."""
+"""Attributes that COSEM, n5-viewer, Paintera and BigDataViewer write on groups."""
 _SAYS_ITS_ORDER: Final = frozenset({"multiscales", "ome", "transform", "_ARRAY_DIMENSIONS"})
-"""Attributes with an order of axes of their own: OME-NGFF, COSEM's `transform` and xarray's names."""
+"""Attributes that state their own axis order: OME-NGFF, COSEM's `transform` and xarray's names."""
 
 
 def axes_note(attributes: Mapping[str, JSON], axes: Axes, ndim: int | None = None) -> Iterator[Problem]:
-    """A note that names the attributes whose order of axes is no longer the array's.
+    """A note with the attributes whose axis order differs from the array's.
 
-    `ndim` is the number of axes of an array, None for a group. With one axis, and with axes kept,
-    there is nothing to say.
+    `ndim` is the number of axes of an array, None for a group. There is no note for one axis, or if axes are
+    kept.
     """
     if axes == "kept" or ndim in (0, 1):
         return
@@ -48,7 +48,7 @@ def axes_note(attributes: Mapping[str, JSON], axes: Axes, ndim: int | None = Non
 
 
 def _per_axis(value: JSON, ndim: int) -> bool:
-    """Whether a value, or a member of it, is a list with a number or a name per axis."""
+    """Whether a value, or a member of it, is a list with one number or name per axis."""
     if isinstance(value, dict):
         return any(_per_axis(item, ndim) for item in value.values() if isinstance(item, list))
     if not isinstance(value, list) or not value:

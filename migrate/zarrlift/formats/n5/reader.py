@@ -1,14 +1,14 @@
-"""An N5 container, from any storage, as `Archive`.
+"""Reads an N5 container from any storage as `Archive`.
 
-Specification: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification,
-version 4.0.0. What its writers do (seen in the Java library 1.5 to 4.0, z5py 3.0, zarr-python 2,
+Specification: https://github.com/saalfeldlab/n5/blob/master/README.md#file-system-specification, version
+4.0.0. Behaviour of its writers (observed with the Java library 1.5 to 4.0, z5py 3.0, zarr-python 2,
 tensorstore):
 
-- Every directory is a group, and says so nowhere: `attributes.json` is there if it has attributes.
-- A dataset is told from a group by the members of that document (`is_dataset`).
-- Java lets datasets lie below datasets, whose blocks are then their siblings. No array of Zarr v3
-  has children, so the inner ones are refused by name.
-- The root says the version of the specification; zarr-python says it in every group.
+- Every directory is a group, without a marker: `attributes.json` exists only if it has attributes.
+- A dataset differs from a group by the members of that document (`is_dataset`).
+- Java allows datasets below datasets, next to the outer one's blocks. An array of Zarr v3 has no
+  children, so the inner ones are refused.
+- The root states the version of the specification; zarr-python states it in every group.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ from .axis_attributes import axes_note
 
 DOCUMENT: Final = "attributes.json"
 _OTHERS: Final[Mapping[str, Format]] = {".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"}
-"""Where other formats keep metadata."""
+"""Metadata documents of other formats."""
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 _NATIVE: Final = Native(format="n5", archive="an N5 archive", documents=(DOCUMENT,))
 _KNOWN: Final = frozenset({DOCUMENT, *_OTHERS, ".zattrs"})
-"""Files that are no strays."""
+"""Files that are not strays."""
 
 
 def read(
     storage: Storage, *, follow_links: bool = False, only: bool = False, axes: Axes = "reversed"
 ) -> Archive:
-    """Describe the archive, its arrays with their axes in the order asked for.
+    """Describe the archive, with the axes of its arrays in the requested order.
 
-    `only` says that N5 was asked for: other formats' documents beside its own are then passed over
-    instead of refused. `follow_links` lets links lead out of the archive.
+    With `only`, N5 was requested: documents of other formats next to its own are ignored instead of refused.
+    `follow_links` allows links to leave the archive.
 
-    Raises UsageError where there is no N5 archive, StorageError where the root cannot be read;
-    everything else is a problem of the archive or of a node.
+    Raises UsageError if there is no N5 archive, StorageError if the root cannot be read; all other errors are
+    problems of the archive or of a node.
     """
     reader = _Reader(storage=storage, only=only, axes=axes)
     names = (DOCUMENT, *_OTHERS)
@@ -84,7 +84,7 @@ def read(
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """Turns places into nodes, and keeps what concerns the archive as a whole."""
+    """Converts directories to nodes, and collects problems of the archive as a whole."""
 
     storage: Storage
     only: bool
@@ -97,12 +97,12 @@ class _Reader:
         self._described = Remembered(self._describe)
 
     def is_dataset(self, place: Found) -> bool:
-        """Whether a place is a dataset, by its document; False if that cannot be read."""
+        """Whether a directory is a dataset, by its document; False if that cannot be read."""
         data = self._parse(place)
         return isinstance(data, dict) and is_dataset(data)
 
     def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
-        """Every node, sorted."""
+        """All nodes, sorted."""
         nodes: dict[str, Node] = {}
         for path, place in found.items():
             if self.is_dataset(place) or self._was_dataset(place, found):
@@ -125,7 +125,7 @@ class _Reader:
     # ----- arrays
 
     def _was_dataset(self, place: Found, found: Mapping[str, Found]) -> bool:
-        """Whether a place whose document cannot be read was a dataset: it has blocks, or nothing, below."""
+        """Whether a directory with an unreadable document was a dataset: it contains blocks, or nothing."""
         if not isinstance(self._parse(place), Problem) or not place.path:
             return False
         inner = [path for path in found if path.startswith(f"{place.path}/")]
@@ -163,10 +163,10 @@ class _Reader:
         return user_attributes(data), layout, tuple(told)
 
     def _inside(self, node: ArrayNode, inner: Sequence[str] | None) -> Iterator[Problem]:
-        """What lies in an array's own directory and is a node all the same: v3 has no place for it.
+        """Refusals for nodes inside an array's own directory, which v3 does not allow.
 
-        Directories in the place of a row of blocks are not looked into: what is in them and is no
-        block is told when the blocks are listed. Local archives only, for elsewhere all is told so.
+        Directories at the place of a row of blocks are not searched: entries in them that are not blocks are
+        reported when the blocks are listed. Local archives only; elsewhere all are reported then.
         """
         if not isinstance(self.storage, LocalStorage):
             return
@@ -217,13 +217,13 @@ class _Reader:
     # ----- both
 
     def _parse(self, place: Found) -> JSONObject | Problem | None:
-        """The document of a place, a refusal, or None where there is none."""
+        """The document of a directory, a refusal, or None if it has none."""
         if DOCUMENT not in place.documents:
             return None
         return self.documents.read(place.documents[DOCUMENT], join(place.path, DOCUMENT))
 
     def _version(self, place: Found) -> Iterator[Problem]:
-        """What is to be said of the version; it counts at the root, and elsewhere is a copy of it."""
+        """Problems of the version, which is significant at the root; elsewhere it is a copy."""
         data = self._parse(place)
         if place.path or not isinstance(data, dict) or (problem := version_problem(data)) is None:
             return
@@ -246,7 +246,7 @@ def _layout(dataset: N5Dataset, axes: Axes) -> Layout:
 
 
 def _below_array(path: str, nodes: Mapping[str, Node]) -> bool:
-    """Whether a path lies in an array's own directory."""
+    """Whether a path is inside an array's own directory."""
     return any(isinstance(nodes.get(above), ArrayNode) for above in parents(path))
 
 

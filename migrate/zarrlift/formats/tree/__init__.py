@@ -1,1 +1,1 @@
-"""What all formats share: directories, metadata documents, the walk of a hierarchy."""
+"""Shared by all formats: directories, metadata documents, the walk of a hierarchy."""

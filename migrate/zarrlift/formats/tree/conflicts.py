@@ -1,6 +1,6 @@
-"""What cannot all be true of a hierarchy: two formats in one place, nodes in arrays, chunks of no array.
+"""Contradictions in a hierarchy: two formats in one place, nodes inside arrays, chunks without an array.
 
-Whichever is right, values might be lost; so the nodes concerned are refused by name.
+Any resolution could lose values, so the nodes concerned are refused.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .walk import Found, inside
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Native:
-    """The format of an archive, against which another one's documents in it are held."""
+    """The format of an archive, for the detection of documents of other formats."""
 
     format: Format
     archive: str
-    """For people, with its article: "a Zarr v2 archive"."""
+    """Name of such an archive with its article, for people: "a Zarr v2 archive"."""
     documents: tuple[str, ...]
-    """Names of the documents that make a node of it."""
+    """Names of the documents that define a node."""
 
     def foreign(self, place: Found, others: Mapping[str, Format]) -> Iterator[Problem]:
         """A refusal for each document of another format; `others` are their names."""
@@ -49,9 +49,9 @@ class Native:
 def nodes_in_arrays(
     storage: Storage, arrays: Iterable[str], documents: Sequence[str], found: Mapping[str, Found]
 ) -> Iterator[Problem]:
-    """A refusal for each node in an array's own directory, and for each of those that cannot be listed.
+    """A refusal for each node inside an array's directory, and for each array that cannot be listed.
 
-    An array has no children; what lies in one all the same is not left behind unsaid.
+    An array has no children; nodes inside it must not be omitted silently.
     """
     for path in arrays:
         place = found.get(path)
@@ -67,13 +67,13 @@ def nodes_in_arrays(
 
 
 def node_in_array(path: str, key: str | None, array: str) -> Problem:
-    """A refusal of a node, with its document's key, that lies below an array."""
+    """The refusal of a node below an array, with its document's key."""
     message = "a node lies inside an array"
     return Problem(kind="metadata", message=message, node=path, key=key, found=f"/{array} is an array")
 
 
 def chunks_alone(path: str, key: str, document: str, *, called: str = "chunks") -> Problem:
-    """Chunks say that an array was there; without its document its values are lost on us."""
+    """The refusal for chunks without an array's document, whose values cannot be decoded."""
     return Problem(
         kind="metadata",
         message=f"{called} without an array",

@@ -1,8 +1,8 @@
 """`.zmetadata`: a copy of an archive's documents in one, as zarr-python 2 and 3 write it.
 
-There is no specification; `{"zarr_consolidated_format": 1, "metadata": {key: document}}` is
-what zarr-python 2.2 to 3.4 write. The files win over it. It is all there is to go by where a
-store cannot list.
+There is no specification; `{"zarr_consolidated_format": 1, "metadata": {key: document}}` is the form that
+zarr-python 2.2 to 3.4 write. The files have priority over it. In a store that cannot list, it is the only
+source of node names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .documents import parse_object
 KEY: Final = ".zmetadata"
 _NAMES: Final = frozenset({".zarray", ".zgroup", ".zattrs"})
 _MOST_NAMED: Final = 100
-"""Entries with one fault, and differences, that are reported one by one: a document may hold millions."""
+"""Number of entries with the same fault, and of differences, reported individually: there may be millions."""
 
 _LEADING_OUT: Final = "consolidated metadata has a key that leads out of the archive"
 _NO_PLACE: Final = "consolidated metadata has a key that is no place in an archive"
@@ -33,7 +33,7 @@ _FAULTS: Final[Mapping[str, tuple[str, Severity]]] = {
     _NO_DOCUMENT: ("consolidated", "note"),
     _NO_OBJECT: ("consolidated", "warning"),
 }
-"""What is wrong with an entry -> kind and severity of its problem."""
+"""Fault of an entry -> kind and severity of its problem."""
 
 
 def _is_document(key: str) -> bool:
@@ -47,10 +47,9 @@ def _node_of(key: str) -> str:
 def entries(
     content: bytes, own: str = KEY, *, is_document: Callable[[str], bool] = _is_document
 ) -> tuple[dict[str, JSONObject], list[Problem]]:
-    """Key -> document, and a refusal for each key that is no place in an archive.
+    """Key -> document, and a refusal for each key that is not a valid path in an archive.
 
-    `own` is the key of the consolidated metadata. Raises MetadataError where the document itself
-    is not what it should be.
+    `own` is the key of the consolidated metadata. Raises MetadataError if the document itself is invalid.
     """
     data = parse_object(content, own, consolidated=True)
     version, metadata = data.get("zarr_consolidated_format"), data.get("metadata")
@@ -77,7 +76,7 @@ def entries(
 
 
 class Faults:
-    """Problems of the entries of one document: the first of each message, and how many more there are."""
+    """Problems of one document's entries: the first ones of each message, and the number of further ones."""
 
     def __init__(self, own: str) -> None:
         self._own = own
@@ -85,16 +84,16 @@ class Faults:
         self._named: list[Problem] = []
 
     def named(self, message: str) -> bool:
-        """Count one more; whether it is reported by itself."""
+        """Count a problem; returns whether it is to be reported individually."""
         self._counts[message] += 1
         return self._counts[message] <= _MOST_NAMED
 
     def add(self, problem: Problem) -> None:
-        """Report one."""
+        """Report a problem."""
         self._named.append(problem)
 
     def problems(self) -> list[Problem]:
-        """Those that were reported, then the others by their number."""
+        """The reported problems, then the number of others."""
         first = {problem.message: problem for problem in reversed(self._named)}
         return self._named + [
             replace(first[message], message=f"{count - _MOST_NAMED} more times: {message}", found=None)
@@ -115,7 +114,7 @@ def _fault(key: str, document: JSON, is_document: Callable[[str], bool]) -> str 
 
 
 def _repaired(key: str, document: JSONObject) -> JSONObject:
-    # zarr-python 3.x writes the metadata below a group into its entry once more.
+    # zarr-python 3.x repeats the metadata below a group in the group's entry.
     if key.endswith("/.zgroup") and "consolidated_metadata" in document:
         return {name: value for name, value in document.items() if name != "consolidated_metadata"}
     return document
@@ -129,10 +128,10 @@ def differences(
     *,
     node_of: Callable[[str], str | None] = _node_of,
 ) -> list[Problem]:
-    """A warning for each key that the two do not have alike; the files are what counts.
+    """A warning for each key whose documents differ; the files have priority.
 
-    `unread` are files that are there but could not be read; they are refused elsewhere. No
-    `.zattrs` and an empty one are the same.
+    `unread` are existing files that cannot be read; they are refused elsewhere. An empty `.zattrs` equals a
+    missing one.
     """
     differing = _differences(consolidated, files, unread)
     found = [
@@ -155,7 +154,7 @@ def differences(
 
 
 _Difference: TypeAlias = tuple[str, JSONObject | None, JSONObject | None, str]
-"""Key, the document, what consolidated metadata has for it, and how they differ."""
+"""Key, the document, its consolidated form, and their difference."""
 
 
 def _differences(

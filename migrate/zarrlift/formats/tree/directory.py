@@ -1,7 +1,7 @@
-"""One directory of a local archive, listed once, for all who ask something of it.
+"""The listing of one directory of a local archive, taken once for several purposes.
 
-The walk asks for documents and directories, the separator for names of chunks, the hunt for nodes
-inside arrays for directories again, the plan whether there is any chunk at all.
+The walk needs documents and directories, separator detection the names of chunks, the search for nodes inside
+arrays the directories, and the plan whether there is any chunk at all.
 """
 
 from __future__ import annotations
@@ -16,33 +16,37 @@ from ...storage.base import Entry
 from ...storage.local.storage import LocalStorage
 
 CHUNK: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
-"""What chunks in Zarr v2 are called, and directories of chunks."""
+"""Names of Zarr v2 chunks and of directories of chunks."""
 _NUMBER: Final = re.compile(r"[0-9]+")
 _DIGITS: Final = frozenset("0123456789")
 _ROW: Final = -1
 _FEW: Final = 64
-"""Files called like chunks that are looked at one by one; an array may have millions."""
+"""Maximum number of files named like chunks that are examined; an array may have millions."""
 
 
 @dataclass(slots=True)
 class Look:
-    """What is in a directory."""
+    """The content of a directory."""
 
     directories: list[str] = field(default_factory=list)
-    """Names of directories that are no links, in the system's order."""
+    """Names of directories that are not links, in the system's order."""
     links: dict[str, Entry] = field(default_factory=dict)
-    """By name; links to files and to nowhere too."""
+    """Links by name, including links to files and broken ones."""
     files: list[str] = field(default_factory=list)
-    """Names of files that are not called like a chunk."""
+    """Names of files that are not named like chunks."""
     chunk: str | None = None
-    """The first by name of the files that are."""
+    """The first name, in sorted order, of a file named like a chunk."""
     shown: dict[int, Entry] = field(default_factory=dict)
-    """What tells how chunk keys are made: the first name with so many dots, the first of a row of chunks."""
+    """Entries that show the form of chunk keys: the first name with each number of dots, the first row of
+    chunks.
+    """
     many: bool = False
-    """More files are called like chunks than were looked at: `chunk`, `files` and `shown` are not whole."""
+    """Whether there are more files named like chunks than examined: `chunk`, `files` and `shown` are
+    incomplete.
+    """
 
     def entries(self) -> Iterator[Entry]:
-        """What lies here, but of the files that are called like chunks only the first by name."""
+        """The content, with only the first of the files named like chunks."""
         yield from (Entry(name, is_dir=True) for name in self.directories)
         yield from self.links.values()
         yield from (Entry(name, is_dir=False) for name in self.files)
@@ -50,14 +54,14 @@ class Look:
             yield Entry(self.chunk, is_dir=False)
 
     def show(self, entry: Entry) -> None:
-        """Keep the first of its kind, if it is called like a chunk or a row of them."""
+        """Keep an entry if it is the first of its kind named like a chunk or a row of chunks."""
         form, kind = (_NUMBER, _ROW) if entry.is_dir else (CHUNK, entry.name.count("."))
         if kind not in self.shown and form.fullmatch(entry.name):
             self.shown[kind] = entry
 
 
 def look(storage: LocalStorage, path: str) -> Look | None:
-    """What is in the directory of a node; None where it cannot be listed, whatever the reason."""
+    """The content of a node's directory; None if it cannot be listed for any reason."""
     seen = Look()
     numbered = 0
     try:

@@ -1,7 +1,7 @@
-"""Metadata documents: reading them, and their bytes -> a JSON object, or one clear error.
+"""Reads and parses metadata documents: bytes -> a JSON object, or one clear error.
 
-Bare `NaN`, `Infinity` and `-Infinity` are read as floats: every Python writer of the
-formats here may have written them, and the plan says what becomes of them.
+Bare `NaN`, `Infinity` and `-Infinity` are read as floats: any Python writer of these formats may have written
+them, and the plan reports their conversion.
 """
 
 from __future__ import annotations
@@ -23,39 +23,42 @@ from ...storage.local.storage import LocalStorage
 
 _EXPECTED = "a JSON object in UTF-8"
 MOST_LEVELS: Final = 100
-"""What is deeper can be read by one version of Python and not written by the next."""
+"""Maximum nesting: a deeper document may be readable with one version of Python but not writable with the
+next.
+"""
 _TAKEN: Final = {b"{": 72, b"[": 64, b",": 200, b'"': 14, b":": 60}
-"""Bytes of memory that these marks stand for, roughly: an empty object and its place in a list, an empty
-list, a number and its copies (attributes are carried over), half a text (names of members are kept once), a
-member's place in an object."""
+"""Approximate bytes of memory per occurrence of a character: an empty object and its place in a list, an
+empty list, a number and its copies (attributes are copied), half a text (names of members are shared), a
+member's place in an object.
+"""
 _LARGEST: Final = max(_TAKEN.values())
 _LEAST_ROOM: Final = 1 << 30
 _ROOM: Final = 16
-"""Bytes of memory that a document may take: so many times its length, and for any of up to 64 MB as many
-as for one of 64 MB."""
+"""Memory limit of a document as a multiple of its length; documents of up to 64 MB have the limit of 64 MB.
+"""
 _CONSOLIDATED: Final = 3
-"""How many times as much where nothing is copied."""
+"""Factor of the limit for documents that are not copied."""
 _MOST_ALIKE: Final = 1024
 _SMALL: Final = 8192
-"""Documents that are kept to be found again, and bytes of the largest of them."""
+"""Number of parsed documents cached, and maximum size of each in bytes."""
 
 
 def parse_object(
     content: bytes, key: str, *, most_levels: int = MOST_LEVELS, consolidated: bool = False
 ) -> JSONObject:
-    """The JSON object that `content`, the document at `key`, holds.
+    """Parse the document `content` at `key`, a JSON object.
 
-    One that is `consolidated` holds many documents, of which each is carried over by itself.
+    A `consolidated` document contains many documents, which are copied one by one.
 
-    Raises MetadataError, with the key and what was found: nothing, a byte order mark, bytes that
-    are no UTF-8, text that is no JSON, a member that is there twice (readers differ in which one
-    they take), nesting or numbers beyond what Python reads, or something that is no object.
+    Raises MetadataError, with the key and what was found: an empty document, a byte order mark, invalid
+    UTF-8, invalid JSON, a duplicate member (readers differ in which one they take), nesting or numbers beyond
+    Python's limits, or a value that is not an object.
     """
     if not content.strip():
         found = "an empty file" if not content else "only white space"
         raise MetadataError("the document is empty", key=key, found=found, expected=_EXPECTED)
     if content.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        # https://www.rfc-editor.org/rfc/rfc8259#section-8.1: none may be added.
+        # https://www.rfc-editor.org/rfc/rfc8259#section-8.1 forbids adding one.
         raise MetadataError("the document begins with a byte order mark", key=key, expected=_EXPECTED)
     _require_room(content, key, _CONSOLIDATED if consolidated else 1)
     try:
@@ -78,7 +81,7 @@ def parse_object(
         found = f"{len(content)} bytes"
         raise MetadataError("not enough memory for the document", key=key, found=found) from error
     except ValueError as error:
-        # Python limits the digits of an integer it reads.
+        # Python limits the digits of integers.
         raise MetadataError("the document cannot be read", key=key, found=str(error)) from error
     if content.count(b"{") + content.count(b"[") > most_levels and levels(data) > most_levels:
         raise _too_deep(key, most_levels)
@@ -90,9 +93,9 @@ def parse_object(
 
 
 def _require_room(content: bytes, key: str, times: int) -> None:
-    """MetadataError for a document whose values would take more memory than one may.
+    """Raise MetadataError for a document whose values would exceed the memory limit.
 
-    Counted by the bytes that begin a value, then, where those are many, outside of texts only.
+    Counts the characters that start a value; if there are many, only those outside of strings.
     """
     room = max(_LEAST_ROOM, len(content) * _ROOM) * times
     if len(content) * _LARGEST <= room:
@@ -111,12 +114,12 @@ def _require_room(content: bytes, key: str, times: int) -> None:
 
 
 def _need(content: bytes) -> int:
-    """Bytes of memory of the values in a document, roughly (CPython 3.11 to 3.13)."""
+    """Approximate memory in bytes of a document's values (CPython 3.11 to 3.13)."""
     return sum(content.count(mark) * size for mark, size in _TAKEN.items())
 
 
 def _outside_texts(content: bytes) -> bytes:
-    """A document without what is between quotes."""
+    """A document without the content of strings."""
     plain = content.replace(b"\\\\", b"").replace(b'\\"', b"")
     octets = np.frombuffer(plain, np.uint8)
     within = np.logical_xor.accumulate(octets == ord('"'))
@@ -124,20 +127,20 @@ def _outside_texts(content: bytes) -> bytes:
 
 
 class Documents:
-    """The documents of an archive as they are read, each once.
+    """The documents of an archive, each parsed once.
 
-    Those of equal content are one object: what is made of one of them is made for all.
+    Documents with equal content are one object, so work on one of them serves all.
     """
 
     def __init__(self) -> None:
         self._alike: dict[bytes, JSONObject] = {}
         self.parsed: dict[str, JSONObject] = {}
-        """By key."""
+        """Parsed documents by key."""
         self.unread: dict[str, Problem] = {}
-        """By key: why it cannot be read."""
+        """Reasons for unreadable documents, by key."""
 
     def read(self, content: bytes, key: str) -> JSONObject | Problem:
-        """What a document holds, or what is wrong with it."""
+        """The content of a document, or its problem."""
         known = self.parsed.get(key, self.unread.get(key))
         if known is not None:
             return known
@@ -156,7 +159,7 @@ class Documents:
         return result
 
     def take(self, content: bytes, key: str, problems: list[Problem]) -> JSONObject | None:
-        """What a document holds; None, with a problem more, where it cannot be read."""
+        """The content of a document; None, after adding a problem, if it is unreadable."""
         data = self.read(content, key)
         if isinstance(data, Problem):
             problems.append(data)
@@ -165,18 +168,18 @@ class Documents:
 
 
 def read_each(storage: Storage, keys: Sequence[str]) -> Sequence[bytes | StorageError | None]:
-    """The contents of some keys, None for what is not there; one that cannot be read hides no other."""
+    """The content of each key, None if missing, or its error; one error does not affect the others."""
     try:
-        # Locally they were listed, mostly, and are there.
+        # Local documents are mostly known to exist from a listing.
         return storage.get_many(keys) if isinstance(storage, LocalStorage) else storage.find_many(keys)
     except StorageError:
         return [_get(storage, key) for key in keys]
 
 
 def documents_at(storage: Storage, keys: Sequence[str]) -> list[bytes | None]:
-    """The contents of some keys; nothing for what is there and cannot be a document, which `walk` refuses.
+    """The content of each key; None for entries that cannot be documents, which `walk` refuses.
 
-    StorageError where it may be one and cannot be read.
+    StorageError if an entry may be a document and cannot be read.
     """
     try:
         return storage.get_many(keys)
@@ -216,7 +219,7 @@ def _too_deep(key: str, most_levels: int) -> MetadataError:
 
 
 def levels(data: JSON) -> int:
-    """How many objects and lists lie in one another; without recursion, which is what it guards."""
+    """Nesting depth of objects and lists; not recursive, because it guards against deep recursion."""
     depth = 0
     level = [data]
     while level := [
@@ -238,5 +241,5 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-# Made once: `json.loads` would make one per document.
+# Created once: `json.loads` would create one per document.
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_unique)

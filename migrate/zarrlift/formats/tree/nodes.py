@@ -1,4 +1,4 @@
-"""From places to nodes: problems get their place, and groups that only their children show are added."""
+"""Completes nodes: adds locations to problems, and implicit groups."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .walk import Found, name_problems
 
 
 def placed(problems: Iterable[Problem], path: str, document: str | None) -> tuple[Problem, ...]:
-    """Problems with their node; a refusal about no key in particular is about the node's document."""
+    """Problems with their node; a refusal without a key gets that of the node's document."""
     return tuple(
         problem.at(node=path, key=document if problem.severity == "refusal" else None) for problem in problems
     )
 
 
 def refuse(nodes: dict[str, Node], problem: Problem) -> None:
-    """Keep back the node that a refusal names; where it is not known yet, as an array.
+    """Refuse the node named by a problem; an unknown node is added as an array.
 
-    There is no telling what it is; an array holds values, which must not be lost unsaid.
+    Its type is unknown, but an array contains values, which must not be lost silently.
     """
     path = problem.node or ""
     node = nodes.get(path)
@@ -35,7 +35,7 @@ def refuse(nodes: dict[str, Node], problem: Problem) -> None:
 
 
 def add_groups(nodes: dict[str, Node], found: Mapping[str, Found]) -> None:
-    """Add the groups above nodes that have no document, with what is to be said of their names."""
+    """Add the implicit groups above nodes, with problems of their names."""
     for path in list(nodes):
         for above in parents(path):
             if above not in nodes:

@@ -1,4 +1,4 @@
-"""Files in an archive that belong to no node: what is said of them, and which are not worth a word."""
+"""Files in an archive that belong to no node, and which of them to report."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ...storage.base import CLAIM
 from .walk import Found
 
 _NAMED: Final = 20
-"""Files that are told one by one."""
+"""Number of files reported individually."""
 _LITTER: Final = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})
 
 
 def is_litter(name: str) -> bool:
-    """Whether file managers leave a file of this name everywhere, or a job does while it runs.
+    """Whether a name is that of files left by file managers, or by a running job.
 
     `._*` are macOS's (RFC 1740).
     """
@@ -26,13 +26,13 @@ def is_litter(name: str) -> bool:
 
 
 def strays(found: Mapping[str, Found], nodes: Mapping[str, Node], known: Collection[str]) -> Iterator[str]:
-    """Keys of files outside arrays that belong to no node; a chunk in a group's place is one.
+    """Keys of files outside arrays that belong to no node, including chunks in a group's directory.
 
-    `known` are names that a reader has looked at, or knows to be of no use.
+    `known` are names that a reader has processed or ignores.
     """
     for path, place in found.items():
         if isinstance(nearest(path, nodes), ArrayNode):
-            continue  # listed because its document is lost, for which it is refused
+            continue  # listed because its document is unreadable, for which it is refused
         chunks = (place.chunk,) if place.chunk and path in nodes else ()
         for name in (*place.files, *chunks):
             if name not in known and not is_litter(name):
@@ -40,7 +40,7 @@ def strays(found: Mapping[str, Found], nodes: Mapping[str, Node], known: Collect
 
 
 def stray_notes(keys: Sequence[str]) -> list[Problem]:
-    """A note for each of the first files that belong to no node, and one for the rest."""
+    """A note for each of the first files without a node, and one for the rest."""
     message = "a file that belongs to no node stays behind"
     notes = [Problem(kind="stray", severity="note", message=message, key=key) for key in keys[:_NAMED]]
     if len(keys) > _NAMED:

@@ -1,4 +1,4 @@
-"""Archives in places that cannot list: what is there is asked for by name."""
+"""Archives in stores that cannot list: documents are requested by name."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .walk import Found
 
 
 def root_alone(storage: Storage, documents: Sequence[str]) -> Found:
-    """What there is to see at first: the documents at the root."""
+    """The documents at the root."""
     contents = zip(documents, storage.get_many(documents), strict=True)
     return Found(path="", documents={name: content for name, content in contents if content is not None})
 
 
 def unlisted_advice(storage: Storage) -> str:
-    """What to do where no document names the nodes."""
+    """Advice for archives in which no document names the nodes."""
     return (
         f"{storage.url} cannot be listed, and nothing else names its nodes: consolidate its metadata"
         " (zarr.consolidate_metadata), name one node by its own URL, or copy the archive to a place that"

@@ -1,9 +1,8 @@
-"""The hierarchy of an archive whose nodes are directories that hold documents.
+"""Walks the hierarchy of an archive whose nodes are directories with documents.
 
-Level by level, so that a remote store answers a whole level at once. There documents are asked
-for by name; only directories that hold no array are listed, so that chunks are never
-looked at one by one. A local directory is listed first, once, which costs less than asking
-for what is not there.
+The walk proceeds level by level, so that requests to a remote store are concurrent. Remote documents are
+requested by name, and only directories without an array are listed, so that chunks are never requested one by
+one. A local directory is listed first, once, which is cheaper than requests for missing documents.
 """
 
 from __future__ import annotations
@@ -25,58 +24,58 @@ from .directory import CHUNK, Look, look
 from .documents import read_each
 
 MOST_LEVELS: Final = 256
-"""Groups inside groups; real archives have ten. Paths that are longer than systems take end here too."""
+"""Maximum depth of groups; real archives have about ten. Also limits paths too long for the system."""
 _PASSED_OVER: Final = frozenset({".git", ".ipynb_checkpoints", "__MACOSX", ".Trashes", ".fseventsd"})
-"""Directories that other programs leave; no node has such a name."""
+"""Directories left by other programs; no node has such a name."""
 _MOST_KEPT: Final = 64
-"""Names of directories in an array's own that are kept until they are asked for."""
+"""Maximum number of names of directories inside an array's own that are kept."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Found:
-    """One directory: what is known of a node before its documents are read."""
+    """A directory, as known before its documents are parsed."""
 
     path: str
     documents: dict[str, bytes] = field(default_factory=dict)
-    """Name -> content, of the names that were asked for and are there."""
+    """Name -> content of the requested documents that exist."""
     problems: list[Problem] = field(default_factory=list)
-    """Names, links and what storage refused."""
+    """Problems with names, links and storage."""
     chunk: str | None = None
-    """A name in it that looks like a chunk's; None where it was not listed."""
+    """A name in it that looks like a chunk's; None if it was not listed."""
     files: tuple[str, ...] = ()
-    """Other files in it; empty where it was not listed."""
+    """Other files in it; empty if it was not listed."""
     real: str = ""
-    """Where it really lies, in a local archive."""
+    """Resolved path, in a local archive."""
     above: tuple[str, ...] = ()
-    """Where the directories above it really lie."""
+    """Resolved paths of the directories above it."""
     plain: bool = False
-    """Every name on the way to it is known to be a good one."""
+    """Whether all names in its path are known to be valid."""
     look: Look | None = None
-    """All that is in it, until the walk goes on; None where it was not listed."""
+    """Complete content, until the walk continues; None if it was not listed."""
     inner: tuple[str, ...] | None = None
-    """Of an array: names of the directories in its own; None where they were not listed, or are many."""
+    """For an array: names of the directories in its own; None if not listed, or if there are many."""
     shown: tuple[Entry, ...] | None = None
-    """Of an array: what tells how its chunk keys are made; None as above."""
+    """For an array: entries that show the form of its chunk keys; None as above."""
     bare: bool = False
-    """Of an array: nothing but documents lies in its directory."""
+    """For an array: whether its directory contains only documents."""
 
     @property
     def refused(self) -> bool:
-        """Whether a problem keeps it back."""
+        """Whether a problem excludes it."""
         return any_refusal(self.problems)
 
     def first(self, names: Sequence[str]) -> str | None:
-        """The first of some documents that is here."""
+        """The first of some document names that exists here."""
         return next((name for name in names if name in self.documents), None)
 
     def key_of(self, *names: str) -> str | None:
-        """The key of the first of some documents that is here."""
+        """The key of the first of some documents that exists here."""
         name = self.first(names)
         return None if name is None else join(self.path, name)
 
 
 def passed_over(name: str) -> bool:
-    """Whether a directory of that name is another program's, or an interrupted job's own."""
+    """Whether a directory of that name belongs to another program or to an interrupted job."""
     return name in _PASSED_OVER or is_own(name)
 
 
@@ -87,10 +86,10 @@ def walk(
     leaves: frozenset[str] | Callable[[Found], bool],
     follow_links: bool = False,
 ) -> dict[str, Found]:
-    """Every directory, by path, parents before children; "" is the root.
+    """Every directory by path, parents before children; "" is the root.
 
-    `documents` are asked for in each; one that holds a document named in `leaves`, or of which
-    `leaves` says so, is an array, and nothing below it is looked at.
+    `documents` are requested in each. A directory with a document named in `leaves`, or for which `leaves`
+    returns true, is an array; directories below it are not visited.
     """
     found: dict[str, Found] = {}
     real = storage.real if isinstance(storage, LocalStorage) else ""
@@ -110,7 +109,7 @@ def walk(
         below: list[Found] = []
         for place, entries in zip(inner, _list(storage, inner), strict=True):
             below.extend(_children(storage, place, entries, follow_links=follow_links))
-        # What a problem keeps from being looked into is still a node, to be refused by name.
+        # A directory that cannot be entered because of a problem is still a node, to be refused.
         found.update((place.path, place) for place in below if place.problems and _closed(place))
         level = [place for place in below if not _closed(place)]
     return found
@@ -121,7 +120,7 @@ def _is_leaf(place: Found, leaves: frozenset[str] | Callable[[Found], bool]) -> 
 
 
 def _keep(place: Found, documents: Sequence[str]) -> None:
-    """Keep of an array's directory what is asked for later, and no name of a chunk but a few."""
+    """Reduce the listing of an array's directory to what is needed later, with a few chunk names only."""
     seen, place.look = place.look, None
     if seen is None:
         return
@@ -135,10 +134,10 @@ def _keep(place: Found, documents: Sequence[str]) -> None:
 
 
 def bad_name(name: str) -> str | None:
-    """What is wrong with a name for a node, or None.
+    """The problem of a node name, or None.
 
-    https://zarr-specs.readthedocs.io/en/latest/v3/core/#node-names forbids empty names and those
-    of periods only; `zarr.json` could not hold a document of its own.
+    https://zarr-specs.readthedocs.io/en/latest/v3/core/#node-names forbids empty names and names consisting
+    of periods; a node named `zarr.json` would collide with its parent's document.
     """
     if not name:
         return "a node has an empty name"
@@ -156,7 +155,7 @@ def bad_name(name: str) -> str | None:
 
 
 def name_problems(path: str) -> list[Problem]:
-    """What is to say about the last name of a path, and about those above it that keep it back."""
+    """Problems of the last name of a path, and refusals for the names above it."""
     *above, name = path.split("/")
     if len(above) >= MOST_LEVELS:
         message = f"a node lies more than {MOST_LEVELS} levels deep"
@@ -180,10 +179,10 @@ def name_problems(path: str) -> list[Problem]:
 def inside(
     storage: Storage, path: str, documents: Sequence[str], inner: Sequence[str] | None = None
 ) -> list[str]:
-    """Keys of documents in the directories of an array's own, one each: nodes where none may be.
+    """Keys of documents in subdirectories of an array's own, one each: nodes at invalid locations.
 
-    `inner` are the names of those directories, where they are known. Local archives only; elsewhere
-    they show as strays when the array's chunks are listed.
+    `inner` are the names of these directories, if known. Local archives only; elsewhere they appear as strays
+    when the array's chunks are listed.
     """
     if not isinstance(storage, LocalStorage):
         return []
@@ -201,7 +200,7 @@ def inside(
 
 
 def chunk_root(path: str, found: dict[str, Found]) -> str:
-    """The array that a directory with chunks in it belongs to: numbers at its end are nested keys."""
+    """The array to which a directory with chunks belongs: trailing numbers are nested keys."""
     while True:
         above, _, name = path.rpartition("/")
         if not above or not CHUNK.fullmatch(name) or found[above].documents:
@@ -210,7 +209,7 @@ def chunk_root(path: str, found: dict[str, Found]) -> str:
 
 
 def _closed(place: Found) -> bool:
-    """Whether a place is not to be looked into: where it leads is not below its parent."""
+    """Whether a directory must not be entered, because it resolves to a place outside its parent."""
     if place.path.rpartition("/")[2] in ("", ".", "..") and place.above:
         return True
     if place.path.count("/") >= MOST_LEVELS:
@@ -239,18 +238,18 @@ def _read_documents(
 
 
 def _to_ask(place: Found, names: Sequence[str]) -> Sequence[str]:
-    """The documents that have to be asked for: all but those that a listing says are not there."""
+    """The documents to request: all except those that a listing shows to be missing."""
     seen = place.look
     return names if seen is None else [name for name in names if name in seen.files or name in seen.links]
 
 
 def _directories_for_documents(storage: Storage, place: Found, names: Sequence[str]) -> Iterator[Problem]:
-    """A refusal for each directory in the place of a document that nothing else is called like."""
+    """A refusal for each directory with a document's name that is used for nothing else."""
     directories: Sequence[str] = ()
     if place.look is not None:
         directories = place.look.directories
     elif isinstance(storage, LocalStorage):
-        with contextlib.suppress(StorageError):  # which is told where the walk goes on
+        with contextlib.suppress(StorageError):  # reported where the walk continues
             directories = storage.directories(place.path)
     for name in directories:
         if name == names[0] or (name in names and name.startswith(".")):
@@ -266,7 +265,7 @@ def _directories_for_documents(storage: Storage, place: Found, names: Sequence[s
 
 
 def _link(storage: Storage, place: Found, name: str, key: str) -> str | None:
-    """Where a document of a local archive leads if it is a link."""
+    """The target of a document of a local archive that is a link."""
     if place.look is None:
         return storage.link(key) if isinstance(storage, LocalStorage) else None
     link = place.look.links.get(name)
@@ -274,7 +273,7 @@ def _link(storage: Storage, place: Found, name: str, key: str) -> str | None:
 
 
 def _list(storage: Storage, places: Sequence[Found]) -> list[list[Entry]]:
-    """What lies in some places, of files that look like chunks at least the first by name."""
+    """The entries of some directories; of files named like chunks, at least the first."""
     listings = []
     rest = []
     for place in places:
@@ -304,7 +303,7 @@ def _list_anew(storage: Storage, places: Sequence[Found]) -> list[list[Entry]]:
 
 
 def _children(storage: Storage, place: Found, entries: Sequence[Entry], *, follow_links: bool) -> list[Found]:
-    """The directories in a directory; what else is in it is kept with `place`."""
+    """The subdirectories of a directory; its other entries are stored in `place`."""
     children = []
     files = []
     for entry in sorted(entries, key=lambda entry: entry.name):
@@ -325,7 +324,7 @@ def _children(storage: Storage, place: Found, entries: Sequence[Entry], *, follo
 
 def _child(storage: Storage, place: Found, entry: Entry, *, follow_links: bool) -> Found:
     path, name = join(place.path, entry.name), entry.name
-    # What Python takes for a name, below other such names, has nothing wrong with it.
+    # A Python identifier below other identifiers is a valid name.
     plain = (
         place.plain and name.isidentifier() and not name.startswith("__") and len(place.above) < MOST_LEVELS
     )
@@ -343,14 +342,14 @@ def _child(storage: Storage, place: Found, entry: Entry, *, follow_links: bool) 
 
 
 def leading_away(path: str | None, key: str | None, target: str) -> Problem:
-    """What is said of a link that is not to be followed: to what is not there, or to what lies elsewhere."""
+    """The problem of a link that is not followed: broken, or to a target elsewhere."""
     if os.path.exists(target):
         return leading_out(path, key, target)
     return leading_nowhere(path, target).at(key=key)
 
 
 def leading_nowhere(path: str | None, target: str) -> Problem:
-    """What is said of a link to what is not there; following it would be of no use."""
+    """The problem of a broken link, which cannot be followed."""
     return Problem(
         kind="link",
         message="a link leads nowhere",
@@ -361,13 +360,13 @@ def leading_nowhere(path: str | None, target: str) -> Problem:
 
 
 def leading_back(path: str | None, target: str) -> Problem:
-    """What is said of a link to a directory above it."""
+    """The problem of a link to a directory above it."""
     message = "a link leads back to where it is reached from"
     return Problem(kind="link", message=message, node=path, found=target)
 
 
 def leading_out(path: str | None, key: str | None, target: str | None) -> Problem:
-    """What is said of a link to what lies elsewhere."""
+    """The problem of a link to a target outside the archive."""
     return Problem(
         kind="link",
         message="a link leads out of the archive",
@@ -379,7 +378,7 @@ def leading_out(path: str | None, key: str | None, target: str | None) -> Proble
 
 
 def warn_of_case(children: Sequence[Found]) -> None:
-    """Add a warning to siblings whose names are one to some file systems."""
+    """Add a warning to siblings whose names are equal on case-insensitive file systems."""
     seen: dict[str, str] = {}
     for child in children:
         other = seen.setdefault(child.path.casefold(), child.path)

@@ -1,1 +1,1 @@
-"""Zarr v2, with the deviations of known writers."""
+"""Zarr v2, including the deviations of known writers."""

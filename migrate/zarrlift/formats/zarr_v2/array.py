@@ -1,4 +1,4 @@
-"""One `.zarray` and its `.zattrs` -> what `Layout` needs, with every problem of the two.
+"""Describes a `.zarray` and its `.zattrs` for `Layout`, with all their problems.
 
 Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata.
 """
@@ -34,16 +34,16 @@ MEMBERS: Final = frozenset(
     }
 )
 _MOST_ELEMENTS: Final = 2**63 - 1
-"""Linear indexes are 64 bits wide, here and in numpy."""
+"""Linear indexes are 64-bit integers, here and in numpy."""
 _MOST_ITEM_BYTES: Final = 2**24
-"""Bytes per element; real ones have thousands at most."""
+"""Maximum bytes per element; real arrays have thousands at most."""
 _MOST_AXES: Final = 32
-"""What numpy 1 can index; zarr-python 2 ran on no other."""
+"""The limit of numpy 1, the only one that zarr-python 2 supported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """What a `.zarray` says; layout members are None where a problem keeps them from being known."""
+    """The content of a `.zarray`; layout members are None if a problem makes them unknown."""
 
     shape: tuple[int, ...] | None = None
     chunk_shape: tuple[int, ...] | None = None
@@ -52,17 +52,17 @@ class Described:
     fill_is_null: bool = False
     chain: Chain | None = None
     separator: Separator | None = None
-    """As declared; None where the document does not say."""
+    """Declared separator; None if absent."""
     extra: JSONObject
     problems: tuple[Problem, ...] = ()
 
     @property
     def refused(self) -> bool:
-        """Whether a problem keeps the array back."""
+        """Whether a problem excludes the array."""
         return any_refusal(self.problems)
 
     def layout(self, keys: ChunkKeys) -> Layout | None:
-        """How the values lie under keys of this kind; None where that cannot be known."""
+        """The layout with these chunk keys; None if it is unknown."""
         if self.shape is None or self.chunk_shape is None or self.data_type is None or self.chain is None:
             return None
         return Layout(
@@ -76,16 +76,16 @@ class Described:
 
 
 class Describer:
-    """Describes `.zarray` documents; equal ones (but for shape and chunks) are read once."""
+    """Describes `.zarray` documents; documents that differ only in shape and chunks are parsed once."""
 
     def __init__(self) -> None:
         self._known: dict[str, Described] = {}
 
     def describe(self, document: JSONObject) -> Described:
-        """What a document says; its problems have no node or key yet."""
+        """The content of a document; its problems have no node or key yet."""
         shape, chunks, problems = _grid(document)
         ndim = None if shape is None else len(shape)
-        # The rows of the table see only whether an axis is empty and its chunk too.
+        # The deviations only need to know whether an axis and its chunk are empty.
         empty = [(n == 0, c == 0) for n, c in zip(shape or (), chunks or (), strict=False)]
         rest = {name: value for name, value in document.items() if name not in ("shape", "chunks")}
         key = f"{ndim} {empty} {canonical(rest)}"
@@ -138,7 +138,7 @@ def _lengths(document: JSONObject, name: str, problems: list[Problem]) -> tuple[
             _problem(f"{name} has too many axes", found=str(len(value)), expected=f"{_MOST_AXES} at most")
         )
         return None
-    # A length of 0 makes a product of 0, whatever the others are.
+    # A length of 0 makes the product 0, regardless of the others.
     if max(value, default=0) > _MOST_ELEMENTS or math.prod(n or 1 for n in value) > _MOST_ELEMENTS:
         problems.append(
             _problem(f"{name} has too many elements", found=excerpt(value), expected="fewer than 2^63")
@@ -151,7 +151,7 @@ def _lengths(document: JSONObject, name: str, problems: list[Problem]) -> tuple[
 
 
 def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
-    """A document without its shape and chunks."""
+    """Describe a document without its shape and chunks."""
     problems: list[Problem] = []
     extra = {name: value for name, value in rest.items() if name not in MEMBERS and name not in NETCDF}
     if extra:
@@ -167,7 +167,7 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
     dtype = _dtype(core, problems)
     document, more = undo(core, dtype, DEVIATIONS)
     problems.extend(row.problem for row in (*rows, *more))
-    # Shape and chunks are judged elsewhere, so that equal documents are equal here.
+    # Shape and chunks are checked elsewhere, so that equal documents are equal here.
     document = {**document, "shape": [1] * (ndim or 0), "chunks": [1] * (ndim or 0)}
     strict = [] if plainly_right(document) else strict_problems(document, known_dtype=dtype is not None)
     problems.extend(strict)
@@ -178,7 +178,7 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
     if strict:
         return described
     if dtype is None:
-        # The codecs can be looked at all the same.
+        # The codecs can still be checked.
         return replace(
             described, problems=(*problems, *(error.problem for error in unknown_codecs(document)))
         )
@@ -223,24 +223,24 @@ def _dtype(document: JSONObject, problems: list[Problem]) -> np.dtype[Any] | Non
     try:
         dtype = parse_v2_dtype(document["dtype"])
         if dtype.itemsize > _MOST_ITEM_BYTES:
-            # A fill value of this size would have to be made, and stand in zarr.json.
+            # A fill value of this size would have to be created and written to zarr.json.
             found, expected = f"{dtype.itemsize} bytes", f"{_MOST_ITEM_BYTES} at most"
             problems.append(_problem("an element is too large", found=found, expected=expected))
             return None
         if not dtype.hasobject and not is_beyond_v3(dtype):
-            # Names what v3 cannot hold; the strict reading would call it malformed.
+            # Names types that v3 does not support; the strict reading would call them malformed.
             DataType.from_numpy(dtype)
         return dtype
     except ZarrstackError as error:
         problems.append(error.problem)
     except (ValueError, TypeError) as error:
-        # numpy itself refuses some combinations, such as sub-arrays of items of no bytes.
+        # numpy refuses some combinations, such as sub-arrays of zero-byte items.
         problems.append(_problem("numpy has no such dtype", found=f"{excerpt(document['dtype'])}: {error}"))
     return None
 
 
 def strict_problems(document: JSONObject, *, known_dtype: bool) -> list[Problem]:
-    """What zarr-metadata finds wrong, each with the member it is in."""
+    """Problems found by zarr-metadata, each with the member concerned."""
     from zarr_metadata.model import read_repaired_node_metadata_v2
 
     shown = dict(document)
@@ -259,10 +259,10 @@ def strict_problems(document: JSONObject, *, known_dtype: bool) -> list[Problem]
 
 
 def _smoothed(dtype: JSON, *, field: bool = False) -> JSON:
-    """The dtype in words that zarr-metadata knows; the core has read it before.
+    """The dtype in terms that zarr-metadata knows; it has already been read by the core.
 
-    Times without unit (`<M8`: a type of its own, which numpy writes so) get one, long doubles
-    become doubles, or in a struct, whose size counts, raw bytes.
+    Times without a unit (`<M8`, a separate type that numpy writes in this way) get one; long doubles become
+    doubles or, in a struct, whose size matters, raw bytes.
     """
     if isinstance(dtype, list):
         return [[item[0], _smoothed(item[1], field=True), *item[2:]] for item in dtype]

@@ -1,8 +1,8 @@
-"""What real writers left in `.zarray` beyond the specification, and what it means.
+"""Deviations of real writers from the `.zarray` specification, and their meaning.
 
-The strict reading comes after this table: a row recognises one oddity of a raw document
-and gives its normal form, which changes no value. What a row touched is noted on the node.
-Everything else stays for the strict reading to refuse.
+They are applied before the strict reading: a row recognizes one deviation in a raw document and produces its
+normal form, which changes no value. Applied rows are noted on the node. The strict reading refuses everything
+else.
 
 Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata.
 """
@@ -28,27 +28,27 @@ Dtype = np.dtype[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deviation:
-    """One oddity."""
+    """One deviation."""
 
     name: str
-    """Stable; tests and notes speak of it."""
+    """Stable name, used by tests and notes."""
     writer: str
-    """Who leaves it, with the version seen where it was seen."""
+    """The writer, with the version if observed."""
     looks: str
     """An excerpt of such a document."""
     means: str
     """The same excerpt in normal form."""
     severity: Severity = "note"
-    """A warning where readers do not agree on the meaning, or where it is a guess."""
+    """A warning if readers disagree on the meaning, or if it is a guess."""
     apply: Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]
-    """Members to set (a new value each) in a document that shows it; empty otherwise.
+    """Members to set in a document with this deviation (a new value each); otherwise empty.
 
-    The dtype is None where it could not be read; such a document is refused anyway.
+    The dtype is None if it could not be read; such a document is refused in any case.
     """
 
     @property
     def problem(self) -> Problem:
-        """What is noted on the node."""
+        """The note on the node."""
         message = f"{self.name}: {self.looks}"
         return Problem(kind="deviation", severity=self.severity, message=message, expected=self.means)
 
@@ -64,14 +64,14 @@ _NAMES: Final = {
     **{f"complex{8 * size}": f"<c{size}" for size in (8, 16)},
 }
 _FILTER_DTYPES: Final = ("dtype", "astype", "encode_dtype", "decode_dtype")
-"""Members of numcodecs' filters that hold data types."""
+"""Members of numcodecs filters that contain data types."""
 _UNORDERED: Final = re.compile(r"=?([biufc])([1-9][0-9]?)|\|([iufc])((?!1$)[1-9][0-9]?)")
 
 
 def undo(
     document: JSONObject, dtype: Dtype | None, rows: Iterable[Deviation]
 ) -> tuple[JSONObject, tuple[Deviation, ...]]:
-    """The document in normal form, and the rows that made it so, in the table's order."""
+    """The document in normal form, and the applied rows in the table's order."""
     applied = []
     for row in rows:
         changes = row.apply(document, dtype)
@@ -81,7 +81,7 @@ def undo(
     return document, tuple(applied)
 
 
-# ----- members that are missing or too many
+# ----- missing or unknown members
 
 
 def _missing(name: str, value: JSON) -> Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]:
@@ -96,7 +96,7 @@ def _format_as_text(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[st
 
 
 def _without(codec: str, member: str) -> Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]:
-    """A row about a member that decoding does not need."""
+    """A row for a member that decoding does not need."""
 
     def shows(item: JSON) -> bool:
         return isinstance(item, dict) and item.get("id") == codec and member in item
@@ -120,7 +120,7 @@ def _zero_chunks(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, 
     shape, chunks = document.get("shape"), document.get("chunks")
     if not isinstance(shape, list) or not isinstance(chunks, list) or len(shape) != len(chunks):
         return {}
-    # `is` and not `==`: True and 0.0 are no lengths, and no oddity of this kind.
+    # `is` rather than `==`: True and 0.0 are neither lengths nor this deviation.
     lengths = [
         1 if c == 0 and n == 0 and type(c) is type(n) is int else c
         for n, c in zip(shape, chunks, strict=True)
@@ -142,7 +142,7 @@ def _ordered_dtype(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str
 
 
 def _ordered_filter(item: JSON) -> JSON:
-    """A filter whose data types, which numcodecs gives to numpy, have a byte order each."""
+    """A filter whose data types, which numcodecs passes to numpy, have a byte order each."""
     if not isinstance(item, dict):
         return item
     return {name: _ordered(value) if name in _FILTER_DTYPES else value for name, value in item.items()}
@@ -165,7 +165,7 @@ def _ordered(dtype: JSON) -> JSON:
 
 
 def _nczarr_text(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
-    # Later versions write ">S1", and "_nczarr_array".
+    # Later versions write ">S1" and "_nczarr_array".
     return {"dtype": "|S1"} if "_NCZARR_ARRAY" in document and document.get("dtype") == "<U1" else {}
 
 
@@ -175,7 +175,7 @@ def _nczarr_text(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, 
 def _fill(
     kinds: str, odd: Callable[[JSON, Dtype], bool]
 ) -> Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]:
-    """A row about the fill value of dtypes of some kinds; the value itself is read by the core."""
+    """A row for the fill value of dtypes of some kinds; the core reads the value itself."""
 
     def apply(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
         if dtype is None or dtype.kind not in kinds or dtype.hasobject or "fill_value" not in document:
@@ -214,7 +214,7 @@ def _cut_text(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str,
 
 
 def specified_fill(scalar: Any, dtype: Dtype) -> JSON:
-    """A scalar as the specification writes it (section "Fill value encoding")."""
+    """A scalar in the form of the specification (section "Fill value encoding")."""
     match dtype.kind:
         case "b":
             return bool(scalar)
@@ -258,7 +258,7 @@ DTYPE_DEVIATIONS: Final = (
         apply=_nczarr_text,
     ),
 )
-"""Rows that apply before the dtype is read."""
+"""Rows applied before the dtype is read."""
 
 FORMAT_AS_TEXT: Final = Deviation(
     name="format-as-text",

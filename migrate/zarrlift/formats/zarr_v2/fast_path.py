@@ -1,11 +1,11 @@
-"""Which `.zarray` documents are right at first sight: those that most writers leave.
+"""Recognizes valid `.zarray` documents of the common form without zarr-metadata.
 
-zarr-metadata, which judges all others, takes longer to load than a small archive to move (90 ms beside
-50 for numpy, Python 3.11). What is taken for right here it takes for right too, which a property test
-holds (`tests/zarrlift/formats/zarr_v2/test_fast_path.py`); what is not known here is no less right for that.
+zarr-metadata, which checks all others, takes longer to load than a small archive takes to move (90 ms,
+against 50 for numpy, Python 3.11). It accepts every document accepted here, as a property test verifies
+(`tests/zarrlift/formats/zarr_v2/test_fast_path.py`); a document not accepted here may still be valid.
 
-Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata; members of codecs as
-numcodecs 0.16 and before write them.
+Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata; members of codecs as written
+by numcodecs 0.16 and before.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CNAMES: Final = frozenset({"blosclz", "lz4", "lz4hc", "zlib", "zstd"})
 
 
 def plainly_right(document: JSONObject) -> bool:
-    """Whether a `.zarray` without a word that needs judging; `shape` and `chunks` are judged elsewhere."""
+    """Whether a `.zarray` is certainly valid; `shape` and `chunks` are checked elsewhere."""
     return (
         _NEEDED <= document.keys() <= _MAY
         and _is(document["zarr_format"], 2, 2)
@@ -42,7 +42,7 @@ def plainly_right(document: JSONObject) -> bool:
 
 
 def _typed(dtype: JSON, filters: JSON, fill: JSON) -> bool:
-    """Whether a dtype, with what makes bytes of its objects, and a fill value of it are beyond doubt."""
+    """Whether a dtype, the codec of its objects if any, and its fill value are certainly valid."""
     if not isinstance(dtype, str):
         return False
     if dtype == _OBJECT:
@@ -57,7 +57,7 @@ def _typed(dtype: JSON, filters: JSON, fill: JSON) -> bool:
 
 
 def _objects(filters: JSON) -> bool:
-    """Whether the filters are one codec of objects, as numcodecs writes it."""
+    """Whether the filters are exactly one object codec, as numcodecs writes it."""
     if not isinstance(filters, list) or len(filters) != 1 or not isinstance(filters[0], dict):
         return False
     members = _OF_OBJECTS.get(str(filters[0].get("id")))
@@ -73,7 +73,7 @@ def _numbers(dtype: str) -> bool:
 
 
 def _fill(fill: JSON, dtype: str) -> bool:
-    """Whether a fill value is one of the dtype, or null."""
+    """Whether a fill value is a value of the dtype, or null."""
     if fill is None:
         return True
     kind, bits = dtype[1], 8 * int(dtype[2:])
@@ -85,8 +85,8 @@ def _fill(fill: JSON, dtype: str) -> bool:
 
 
 def _small(fill: JSON) -> bool:
-    """Whether a number is a float that every floating-point type holds."""
-    return type(fill) is float and isfinite(fill) and abs(fill) < 65504.0  # the largest of 16 bits
+    """Whether a number is a float within the range of every floating-point type."""
+    return type(fill) is float and isfinite(fill) and abs(fill) < 65504.0  # the maximum of 16 bits
 
 
 def _compressor(compressor: JSON) -> bool:
@@ -117,7 +117,7 @@ _COMPRESSORS: Final[Mapping[str, Mapping[str, Callable[[JSON], bool]]]] = {
     "zlib": {"level": _level(0, 9)},
     "zstd": {"level": _level(0, 22), "checksum": lambda value: type(value) is bool},
 }
-"""Name -> its members, and which of their values are beyond doubt."""
+"""Name -> members, each with the test for certainly valid values."""
 _OF_OBJECTS: Final[Mapping[str, frozenset[str]]] = {
     "vlen-utf8": frozenset(),
     "vlen-bytes": frozenset(),
@@ -129,6 +129,6 @@ _OF_OBJECTS: Final[Mapping[str, frozenset[str]]] = {
         }
     ),
 }
-"""Name -> its members; their values are judged where the codec is made."""
+"""Name -> members; their values are checked when the codec is created."""
 _LATER: Final = frozenset({"checksum"})
-"""Members that later versions of numcodecs added."""
+"""Members added by later versions of numcodecs."""

@@ -1,4 +1,4 @@
-"""Fill values of `.zarray` as writers left them beside what the specification says."""
+"""Forms of fill values in `.zarray` that deviate from the specification."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ Dtype = np.dtype[Any]
 
 
 def is_zero(fill: JSON, _: Dtype) -> bool:
-    """The integer 0."""
+    """Whether the fill value is the integer 0."""
     return type(fill) is int and fill == 0
 
 
 def is_float(fill: JSON, _: Dtype) -> bool:
-    """A number with a fraction, or with the look of one."""
+    """Whether the fill value is a float, even with an integral value."""
     return isinstance(fill, float)
 
 
 def is_number(fill: JSON, _: Dtype) -> bool:
-    """A number of either kind."""
+    """Whether the fill value is an integer or a float."""
     return isinstance(fill, int | float) and not isinstance(fill, bool)
 
 
 def is_number_text(fill: JSON, dtype: Dtype) -> bool:
-    """A number as text, which no specified text is."""
+    """Whether the fill value is a number as text, other than the specified texts."""
     specified = ("NaT",) if dtype.kind in "mM" else ("NaN", "Infinity", "-Infinity")
     return isinstance(fill, str) and fill not in specified
 
 
 def is_plain_text(fill: JSON, _: Dtype) -> bool:
-    """Text that is not base64."""
+    """Whether the fill value is text that is not base64."""
     if not isinstance(fill, str):
         return False
     try:
@@ -45,5 +45,5 @@ def is_plain_text(fill: JSON, _: Dtype) -> bool:
 
 
 def is_object(fill: JSON, _: Dtype) -> bool:
-    """A JSON object."""
+    """Whether the fill value is a JSON object."""
     return isinstance(fill, dict)

@@ -1,8 +1,8 @@
-"""Characters of one byte under the name of four: `<U1` as netcdf-c 4.9.0 writes it.
+"""One-byte characters declared as four-byte ones: `<U1` as written by netcdf-c 4.9.0.
 
-In mode `nczarr` it leaves `_NCZARR_ARRAY` beside (see `deviations`), in modes `zarr` and `xarray`
-nothing. But an uncompressed chunk says it by its length: every chunk of an array is as long as every
-other, so one of a byte per item holds no text of four. Seen in netCDF4 1.6.2; 4.9.4 writes `>S1`.
+In mode `nczarr` it also writes `_NCZARR_ARRAY` (see `deviations`), in modes `zarr` and `xarray` nothing. The
+length of an uncompressed chunk is then decisive: all chunks of an array have the same length, and one byte
+per item excludes four-byte characters. Observed with netCDF4 1.6.2; 4.9.4 writes `>S1`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ...storage.base import Storage
 from ..tree.directory import CHUNK
 
 _UCS4: Final = 4
-"""Bytes of a character under `<U1`."""
+"""Bytes of a character in `<U1`."""
 _LOOKED_AT: Final = 4096
-"""Bytes from the start of a chunk."""
+"""Number of bytes read from the start of a chunk."""
 
 
 def shown_by_a_chunk(storage: Storage, path: str, document: JSONObject) -> Problem | None:
-    """A warning if the array at `path` has to be read as `|S1`; None for every other array.
+    """A warning if the array at `path` must be read as `|S1`; None for every other array.
 
-    Only the first stored chunk of uncompressed arrays of `<U1` is looked for: its length, and its first
-    bytes, lest it be a chunk of real `<U1` that was cut to its first quarter.
+    Reads only the length and the first bytes of the first stored chunk of uncompressed `<U1` arrays; the
+    bytes exclude a real `<U1` chunk truncated to a quarter.
     """
     if document.get("dtype") != "<U1" or document.get("compressor") or document.get("filters"):
         return None
@@ -44,7 +44,7 @@ def shown_by_a_chunk(storage: Storage, path: str, document: JSONObject) -> Probl
         if key is None or storage.size(key) != items or _of_four(storage.get_part(key, 0, _LOOKED_AT)):
             return None
     except StorageError:
-        return None  # told where chunks are listed
+        return None  # reported when the chunks are listed
     return Problem(
         kind="deviation",
         severity="warning",
@@ -55,14 +55,14 @@ def shown_by_a_chunk(storage: Storage, path: str, document: JSONObject) -> Probl
 
 
 def _of_four(data: bytes | None) -> bool:
-    """Whether bytes look like ASCII in four bytes each: several fourth ones are set, and no other."""
+    """Whether bytes look like four-byte ASCII: of each four, only the lowest byte is ever set."""
     if data is None:
         return False
     return len(data[::_UCS4].replace(b"\0", b"")) > 1 and not any(any(data[at::_UCS4]) for at in (1, 2, 3))
 
 
 def _first_key(storage: Storage, path: str, ndim: int) -> str | None:
-    """The key of a stored chunk; None where there is none."""
+    """The key of a stored chunk; None if there is none."""
     if not storage.can_list:
         zeros = ["0"] * (ndim or 1)
         keys = [join(path, mark.join(zeros)) for mark in (".", "/")]

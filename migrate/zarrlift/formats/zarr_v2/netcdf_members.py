@@ -1,10 +1,10 @@
-"""netcdf-c's metadata inside `.zgroup` and `.zarray`, as the attributes that netcdf-c writes today.
+"""Converts netcdf-c's metadata in `.zgroup` and `.zarray` to the attributes that netcdf-c writes today.
 
-NCZarr 2.0 keeps dimensions (used or not), the members of groups and each variable's references to
-dimensions in members that the Zarr v2 specification does not define: in upper case 4.9.0, in lower
-case 4.9.1 and 4.9.2. Since 4.9.3 they are attributes, whose members have longer names; netcdf-c 4.10.1
-reads either, the attribute first (https://github.com/Unidata/netcdf-c/pull/2936, `libnczarr/zsync.c`,
-`getnczarrkey`, `dictgetalt`). Zarr v3 has a place for attributes alone.
+NCZarr 2.0 stores dimensions (used or not), the members of groups and each variable's references to dimensions
+in members that the Zarr v2 specification does not define: in upper case in 4.9.0, in lower case in 4.9.1 and
+4.9.2. Since 4.9.3 they are attributes, whose members have longer names; netcdf-c 4.10.1 reads either, the
+attribute first (https://github.com/Unidata/netcdf-c/pull/2936, `libnczarr/zsync.c`, `getnczarrkey`,
+`dictgetalt`). Zarr v3 only allows attributes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RENAMED: Final = {"dims": "dimensions", "vars": "arrays", "dimrefs": "dimension
 def with_netcdf_members(
     attributes: JSONObject, document: JSONObject, key: str, problems: list[Problem]
 ) -> JSONObject:
-    """The attributes of a node with what netcdf-c keeps in its other document, at `key`."""
+    """The attributes of a node with netcdf-c's members of its other document, at `key`."""
     if MEMBERS.isdisjoint(document):
         return attributes
     result = dict(attributes)
@@ -55,7 +55,7 @@ def with_netcdf_members(
 
 
 def _renamed(value: JSON) -> JSON:
-    """The value with the names of its members that netcdf-c writes today."""
+    """The value with its members renamed to the names that netcdf-c writes today."""
     if not isinstance(value, dict):
         return value
     pairs = ((_RENAMED.get(name, name), name) for name in value)

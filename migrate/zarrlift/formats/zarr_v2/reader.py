@@ -1,7 +1,7 @@
-"""A Zarr v2 archive, from any storage, as `Archive`.
+"""Reads a Zarr v2 archive from any storage as `Archive`.
 
-Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. Every problem of the
-whole archive comes at once; a node that cannot be described never stops the others.
+Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html. All problems of the archive are
+reported together; a node that cannot be described does not affect the others.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ ATTRIBUTES: Final = ".zattrs"
 _V3: Final = "zarr.json"
 _N5: Final = "attributes.json"
 _OTHERS: Final[Mapping[str, Format]] = {_V3: "zarr3", _N5: "n5"}
-"""Where other formats keep metadata; the second is a name that anything may have."""
+"""Metadata documents of other formats; other programs use the second name too."""
 _NATIVE: Final = Native(format="zarr2", archive="a Zarr v2 archive", documents=(ARRAY, GROUP))
 _KNOWN: Final = frozenset({ARRAY, GROUP, ATTRIBUTES, _V3, consolidated.KEY})
-"""Files that are no strays."""
+"""Files that are not strays."""
 _FLAT: Final = KeyEncoding("v2", ".")
 _NESTED: Final = KeyEncoding("v2", "/")
 
@@ -61,11 +61,11 @@ _NOTHING_ELSE: Final = Problem(
 def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
     """Describe the archive.
 
-    `only` says that Zarr v2 was asked for: a `zarr.json` beside v2 documents is then passed over
-    instead of refused. `follow_links` lets links lead out of the archive.
+    With `only`, Zarr v2 was requested: a `zarr.json` next to v2 documents is ignored instead of refused.
+    `follow_links` allows links to leave the archive.
 
-    Raises UsageError where there is no v2 archive or its nodes cannot be found, StorageError where
-    the root cannot be read; everything else is a problem of the archive or of a node.
+    Raises UsageError if there is no v2 archive or its nodes cannot be found, StorageError if the root cannot
+    be read; all other errors are problems of the archive or of a node.
     """
     content: bytes | None = None
     listed: dict[str, JSONObject] | None = None
@@ -109,14 +109,14 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
 
 
 def _chunks_alone(found: dict[str, Found], names: frozenset[str]) -> bool:
-    """Whether chunks are there and no document of these names, nor anything that kept one from being seen."""
+    """Whether there are chunks, but no document of these names, and no problem that could hide one."""
     places = found.values()
     seen = any(names & place.documents.keys() or place.problems for place in places)
     return not seen and any(place.chunk is not None for place in places)
 
 
 def _unlisted(storage: Storage, listed: dict[str, JSONObject] | None) -> dict[str, Found]:
-    """What there is, over a store that cannot list."""
+    """The directories of an archive in a store that cannot list."""
     if listed is None:
         root = root_alone(storage, (ARRAY, GROUP, ATTRIBUTES))
         if ARRAY not in root.documents:
@@ -136,12 +136,12 @@ def _unlisted(storage: Storage, listed: dict[str, JSONObject] | None) -> dict[st
 
 
 _Array: TypeAlias = tuple[Found, Described, JSONObject, list[Problem]]
-"""An array before its chunk keys have been looked at: place, facts, attributes, problems."""
+"""An array whose chunk keys are not checked yet: directory, content, attributes, problems."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """Turns places into nodes, and keeps what concerns the archive as a whole."""
+    """Converts directories to nodes, and collects problems of the archive as a whole."""
 
     storage: Storage
     only: bool
@@ -151,7 +151,7 @@ class _Reader:
     layout: Remembered[Layout | None] = field(default_factory=lambda: Remembered(Described.layout))
 
     def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
-        """Every node, sorted, implicit groups too."""
+        """All nodes, sorted, including implicit groups."""
         nodes: dict[str, Node] = {}
         arrays: dict[str, _Array] = {}
         for path, place in found.items():
@@ -289,12 +289,12 @@ class _Reader:
 
 
 def _is_node(place: Found) -> bool:
-    """Whether anything but a file of a common name says that a node is here."""
+    """Whether a directory is a node by more than a file with a common name."""
     return bool(place.documents.keys() - {_N5}) or _holds_n5(place)
 
 
 def _holds_n5(place: Found) -> bool:
-    """Whether what has the name of N5's document is one."""
+    """Whether a file with the name of N5's document is one."""
     if _N5 not in place.documents:
         return False
     try:
@@ -330,14 +330,17 @@ def _documents(place: Found) -> tuple[Document, ...]:
 
 
 def _listings(storage: Storage, places: list[Found]) -> Iterable[Iterable[Entry]]:
-    """What the walk saw of local directories, or they lazily, since the first key mostly tells."""
+    """The entries of directories, local ones from the walk.
+
+    Others are listed lazily, because the first key is mostly decisive.
+    """
     if isinstance(storage, LocalStorage):
         return (storage.list_dir(place.path) if place.shown is None else place.shown for place in places)
     return storage.list_dirs([place.path for place in places])
 
 
 def _probed(storage: Storage, path: str, ndim: int) -> list[Entry]:
-    """What the first chunk shows, over a store that cannot list."""
+    """The entries shown by a request for the first chunk, in a store that cannot list."""
     keys = [join(path, mark.join(["0"] * ndim)) for mark in (".", "/")]
     dotted, nested = storage.get_many(keys)
     entries = [Entry(".".join(["0"] * ndim), is_dir=False)] if dotted is not None else []

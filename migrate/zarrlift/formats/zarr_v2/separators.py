@@ -1,7 +1,7 @@
-"""Which separator the chunk keys of a Zarr v2 array have, from what is said and what lies there.
+"""Determines the separator in the chunk keys of a Zarr v2 array, from its document and its keys.
 
-`dimension_separator` came late (zarr-python 2.8): older nested archives do not have it, and
-a reader that takes the default "." sees no chunk at all, that is, fill values only.
+`dimension_separator` was added late (zarr-python 2.8): older nested archives lack it, and a reader that
+assumes the default "." finds no chunks, that is, only fill values.
 https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata
 """
 
@@ -23,12 +23,11 @@ _DOTTED: Final = re.compile(r"[0-9]+(\.[0-9]+)+")
 def separator(
     declared: Separator | None, ndim: int, entries: Iterable[Entry]
 ) -> tuple[Separator, Problem | None]:
-    """The separator, and what is to say about it; `entries` are the array's directory.
+    """The separator, and a problem if any; `entries` are those of the array's directory.
 
-    What is said holds as soon as one key confirms it, or none contradicts it. Where nothing is
-    said, the keys decide. A refusal: keys only of the other kind than said, or, where nothing is
-    said, of both kinds; no reader could be right for sure. Entries are looked at only as far
-    as needed.
+    A declared separator is accepted if one key confirms it, or none contradicts it. Without a declaration,
+    the keys decide. Refused are arrays that have only keys of the other kind than declared or, without a
+    declaration, keys of both kinds, since no reading is certain. Entries are read only as far as needed.
     """
     if ndim < 2:
         return declared or ".", None

@@ -1,8 +1,8 @@
-"""The `zarr.json` of an array -> the array as it lies in storage. Pure; every problem at once.
+"""Describes the `zarr.json` of an array as a layout, with all its problems. Does no I/O.
 
-https://zarr-specs.readthedocs.io/en/latest/v3/core/ ("Array metadata"). Strict: a member that is not
-known is refused unless it says that it need not be understood. Shards are described as a frame
-around inner chunks, so that these can be moved without being decoded.
+https://zarr-specs.readthedocs.io/en/latest/v3/core/ ("Array metadata"). Strict: an unknown member is refused
+unless it states that it need not be understood. Shards are described as a frame around inner chunks, so that
+these can be moved without being decoded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _COMMON: Final = ("zarr_format", "node_type")
 
 @dataclass(slots=True, kw_only=True)
 class Described:
-    """What a document says; `layout` is None where a problem refuses it."""
+    """The content of a document; `layout` is None if a problem refuses it."""
 
     layout: Layout | None = None
     attributes: JSONObject = field(default_factory=dict)
@@ -42,17 +42,17 @@ class Described:
 
 
 class Describer:
-    """Describes arrays; remembers what it has found out about chains, which mostly are alike."""
+    """Describes arrays; caches results for codec chains, which rarely vary."""
 
     def __init__(self) -> None:
         self._chains: dict[str, Problem | None] = {}
 
     def describe(self, document: Mapping[str, JSON]) -> Described:
-        """Nothing is raised for whatever a document holds."""
+        """Describe a document; raises nothing because of its content."""
         found = Described()
         reading = _Reading(document, found.problems)
         transformers = document.get("storage_transformers")
-        # The guard says no more than the field beside it, which is refused below.
+        # The guard adds nothing to the field next to it, which is refused below.
         guard = (GUARD,) if transformers else ()
         found.extra = reading.other((*_COMMON, *_NEEDED, *_OPTIONAL, *guard))
         found.attributes = reading.attempt(lambda: read_attributes(document)) or {}
@@ -91,7 +91,7 @@ class Describer:
         return found
 
     def _wrong(self, chain: Chain, chunk_shape: Shape, data_type: DataType) -> Problem | None:
-        """What the codecs' own readers have against their configurations."""
+        """Problems that the codecs' own readers find in their configurations."""
         key = canonical([chain.to_json(), data_type.to_json(), len(chunk_shape)])
         if key not in self._chains:
             self._chains[key] = None
@@ -103,14 +103,14 @@ class Describer:
 
 
 class _Reading:
-    """One document, and the problems met in it."""
+    """One document and its problems."""
 
     def __init__(self, document: Mapping[str, JSON], problems: list[Problem]) -> None:
         self.document = document
         self.problems = problems
 
     def attempt(self, step: Callable[[], Any]) -> Any:
-        """What a step gives, or None where it fails; the problem is kept."""
+        """The result of a step, or None if it fails; the problem is recorded."""
         try:
             return step()
         except ZarrstackError as error:
@@ -120,11 +120,11 @@ class _Reading:
         return None
 
     def member(self, name: str, read: Callable[[JSON], Any]) -> Any:
-        """A member that is there, read."""
+        """The parsed value of a member that must exist."""
         return self.attempt(lambda: read(self.document[name])) if name in self.document else None
 
     def other(self, known: tuple[str, ...]) -> JSONObject:
-        """Other members; a refusal for those that must be understood, a warning for the rest."""
+        """The other members; a refusal for those that must be understood, a warning for the rest."""
         result = {name: value for name, value in self.document.items() if name not in known}
         for name, value in result.items():
             optional = isinstance(value, dict) and value.get("must_understand") is False
@@ -137,14 +137,14 @@ class _Reading:
 
 
 def group_members(document: Mapping[str, JSON], problems: list[Problem]) -> JSONObject:
-    """The attributes of a group; what is wrong with its document is added to `problems`."""
+    """The attributes of a group; problems of its document are added to `problems`."""
     reading = _Reading(document, problems)
     reading.other((*_COMMON, "attributes", "consolidated_metadata"))
     return reading.attempt(lambda: read_attributes(document)) or {}
 
 
 def read_attributes(document: Mapping[str, JSON]) -> JSONObject:
-    """The `attributes`; none where the member is missing."""
+    """The `attributes`; empty if the member is missing."""
     attributes = document.get("attributes", {})
     if not isinstance(attributes, dict):
         raise MetadataError("attributes are an object", found=excerpt(attributes), expected="{...}")
@@ -175,7 +175,7 @@ def _grid(data: JSON) -> Shape:
 
 
 def _fill(data: JSON, data_type: DataType) -> JSON:
-    """In the form in which this project writes it; MetadataError for no value of the type."""
+    """The fill value in this project's form; MetadataError if it is not a value of the type."""
     return fill_to_json(fill_from_json(data, data_type), data_type)
 
 
@@ -196,10 +196,10 @@ def _names(data: JSON, ndim: int) -> tuple[str | None, ...] | None:
 
 
 def _unframed(chain: Chain, chunks: Shape) -> tuple[Shape, Chain, Shards | None]:
-    """Leaf chunks, their chain, and the shards around them, if there are any.
+    """Leaf chunks, their chain, and the shards around them, if any.
 
-    UnsupportedError for shards that stand inside other codecs, or in shards: they have no place in
-    a layout, whose leaves are read from an object without decoding it.
+    UnsupportedError for shards inside other codecs or inside shards: a layout cannot express them, because
+    its leaves are read from an object without decoding it.
     """
     if chain.codecs[chain.middle].name != SHARDING:
         return chunks, chain, None

@@ -1,8 +1,8 @@
-"""A Zarr v3 archive as `Archive`: to be given other chunks, codecs or shards, in a new place.
+"""Reads a Zarr v3 archive as `Archive`, for a copy with other chunks, codecs or shards.
 
-https://zarr-specs.readthedocs.io/en/latest/v3/core/ . The documents count; consolidated metadata,
-which zarr-python keeps in the document of a group, is compared with them, and is all there is to go
-by where a store cannot list.
+https://zarr-specs.readthedocs.io/en/latest/v3/core/ . The documents have priority; consolidated metadata,
+which zarr-python stores in a group's document, is compared with them. In a store that cannot list, it is the
+only source of node names.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from .array import Describer, group_members
 NAME: Final = "zarr.json"
 _CONSOLIDATED: Final = "consolidated_metadata"
 _OTHERS: Final[Mapping[str, Format]] = {".zarray": "zarr2", ".zgroup": "zarr2"}
-"""Where other formats keep metadata of the same node, as after work in place."""
+"""Metadata documents of other formats for the same node, as after in-place work."""
 _CHUNK: Final = re.compile(r"c(\.[0-9]+)*|[0-9]+(\.[0-9]+)*")
-"""A chunk's file, in either key encoding."""
+"""Name of a chunk's file, in either key encoding."""
 _NATIVE: Final = Native(format="zarr3", archive="a Zarr v3 archive", documents=(NAME,))
 _KNOWN: Final = frozenset({NAME, *_OTHERS, ".zattrs", ".zmetadata"})
-"""Files that are no strays."""
+"""Files that are not strays."""
 
 
 def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
     """Describe the archive.
 
-    `only` says that Zarr v3 was asked for: documents of Zarr v2 beside its own are then passed over
-    instead of refused. `follow_links` lets links lead out of the archive.
+    With `only`, Zarr v3 was requested: documents of Zarr v2 next to its own are ignored instead of refused.
+    `follow_links` allows links to leave the archive.
 
-    Raises UsageError where there is no v3 archive or its nodes cannot be found, StorageError where
-    the root cannot be read; everything else is a problem of the archive or of a node.
+    Raises UsageError if there is no v3 archive or its nodes cannot be found, StorageError if the root cannot
+    be read; all other errors are problems of the archive or of a node.
     """
     reader = _Reader(storage=storage, only=only)
     if storage.can_list:
@@ -67,26 +67,26 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """Turns places into nodes, and keeps what concerns the archive as a whole."""
+    """Converts directories to nodes, and collects problems of the archive as a whole."""
 
     storage: Storage
     only: bool
     consolidated: dict[str, JSONObject] | None = None
-    """Key -> document, of the root's consolidated metadata; None where there is none."""
+    """Key -> document, from the root's consolidated metadata; None if there is none."""
     documents: Documents = field(default_factory=Documents)
     problems: list[Problem] = field(default_factory=list)
     strays: list[Problem] = field(default_factory=list)
     describer: Describer = field(default_factory=Describer)
 
     def is_array(self, place: Found) -> bool:
-        """Whether nothing below a place is a node; for `walk`."""
+        """Whether a directory is an array, so that nothing below it is a node; for `walk`."""
         if NAME not in place.documents:
             return False
         data = self._parse(place)
         return isinstance(data, dict) and data.get("node_type") == "array"
 
     def unlisted(self) -> dict[str, Found]:
-        """What there is, over a store that cannot list."""
+        """The directories of an archive in a store that cannot list."""
         content = self.storage.get(NAME)
         root = Found(path="", documents={} if content is None else {NAME: content})
         found = {"": root}
@@ -108,7 +108,7 @@ class _Reader:
         return found
 
     def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
-        """Every node, sorted, implicit groups too."""
+        """All nodes, sorted, including implicit groups."""
         nodes: dict[str, Node] = {}
         for path, place in found.items():
             if NAME in place.documents:
@@ -133,7 +133,7 @@ class _Reader:
         data = self._parse(place)
         if isinstance(data, Problem):
             problems.append(data)
-            # There is no telling what it is; an array holds values, which must not be lost unsaid.
+            # Its type is unknown, but an array contains values, which must not be lost silently.
             return ArrayNode(path=path, documents=documents, problems=placed(problems, path, key))
         kind = data.get("node_type")
         if type(data.get("zarr_format")) is not int or data["zarr_format"] != 3:
@@ -177,7 +177,7 @@ class _Reader:
     # ----- consolidated metadata
 
     def _list(self, data: JSONObject) -> dict[str, JSONObject] | None:
-        """The documents that the root's consolidated metadata holds, by key; None for none."""
+        """The documents in the root's consolidated metadata, by key; None if there is none."""
         block = data.get(_CONSOLIDATED)
         if block is None:
             # zarr-python 3.0 writes null.
@@ -206,7 +206,7 @@ class _Reader:
         return self.consolidated
 
     def _compare(self, found: dict[str, Found]) -> None:
-        """Warn of consolidated metadata that does not say what the documents say."""
+        """Warn if consolidated metadata differs from the documents."""
         if self.consolidated is None or not self.storage.can_list:
             return
         keys = {join(path, NAME) for path, place in found.items() if path and NAME in place.documents}
@@ -220,10 +220,10 @@ class _Reader:
             )
         )
 
-    # ----- what belongs to no node
+    # ----- files without a node
 
     def _chunks_without_array(self, found: dict[str, Found], nodes: dict[str, Node]) -> None:
-        """Chunks say that an array was there; without its document its values are lost on us."""
+        """Refuse chunks without an array's document, whose values cannot be decoded."""
         for path, place in found.items():
             name = place.chunk or next((name for name in place.files if _CHUNK.fullmatch(name)), None)
             if name is None:
@@ -235,7 +235,7 @@ class _Reader:
 
 
 def _plain(data: JSONObject) -> JSONObject:
-    """A document but for what follows from others, as zarr-python leaves it out or writes it as null."""
+    """A document without derived members, which zarr-python omits or writes as null."""
     return {
         name: value
         for name, value in data.items()

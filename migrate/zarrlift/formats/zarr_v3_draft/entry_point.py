@@ -1,8 +1,8 @@
-"""A hierarchy of the 2022 draft whose entry point is lost: its documents below `meta/` still name themselves.
+"""Reads a hierarchy of the 2022 draft without an entry point, from its documents below `meta/`.
 
-All that the entry point of a hierarchy says is where its documents lie, which they show themselves:
-zarr-python's dialect has `root` in every key, the text's has not. Extensions of a whole hierarchy, which
-it could name too, no writer ever had.
+The entry point only determines where documents are stored, which is visible from the documents: zarr-python's
+dialect has `root` in every key, the specification's does not. It could also declare extensions of the whole
+hierarchy, but no writer ever had any.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..tree.walk import passed_over
 _META: Final = "meta"
 _ENDS: Final = (".array.json", ".group.json", "/array.json", "/group.json")
 _MOST_LISTED: Final = 1000
-"""Directories below `meta/` that are searched for a document."""
+"""Maximum number of directories below `meta/` searched for a document."""
 
 
 def document_below(storage: Storage) -> str | None:
-    """The key of a metadata document of the draft, or None where `meta/` has none. StorageError."""
+    """The key of a metadata document of the draft, or None if `meta/` contains none. StorageError."""
     level = [_META]
     looked = 0
     while level and looked < _MOST_LISTED:
@@ -42,10 +42,10 @@ def document_below(storage: Storage) -> str | None:
 
 
 def without_entry(storage: Storage) -> tuple[Dialect, Problem] | None:
-    """The dialect that the documents show, and a warning that says so; None where there are none.
+    """The dialect of the documents, with a warning; None if there are none.
 
-    The text's dialect has documents outside `meta/root`, or beside it; where all of them lie there, either
-    dialect would find the same arrays, and zarr-python's is what was written.
+    The specification's dialect has documents outside `meta/root`, or next to it. If all are in it, both
+    dialects would find the same arrays, and zarr-python's is the one that was in use.
     """
     if not storage.can_list:
         return None

@@ -1,12 +1,13 @@
-"""An archive in the 2022 draft of Zarr v3 as `Archive`: the text's dialect, and zarr-python 2's.
+"""Reads an archive in the 2022 draft of Zarr v3 as `Archive`, in either dialect.
 
-What documents and keys say is `zarrstack.core.draft_v3.nodes`'s, which names the sources. Here are the
-hierarchy, what contradicts itself in it, and what writers leave beside it (observed):
+The dialects are the specification's and zarr-python 2's. `zarrstack.core.draft_v3.nodes` reads documents and
+keys, and names the sources. This module handles the hierarchy, its contradictions, and additions of writers
+(observed):
 
-- zarr-python 2.13 to 2.18 keeps consolidated metadata below `meta/root/consolidated/` and makes it
-  look like a group, which is no node of anyone's.
-- zarrita of 2020 writes the entry point that zarr-python copied, but names the one chunk of an array
-  without axes `c` where zarr-python says `c0`.
+- zarr-python 2.13 to 2.18 stores consolidated metadata below `meta/root/consolidated/`, which makes it
+  look like a group, but it is not a node.
+- zarrita of 2020 writes the entry point that zarr-python copied, but names the only chunk of an array
+  without axes `c`, where zarr-python has `c0`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from .entry_point import without_entry
 from .tree import META, Tree, documents_named, find_documents, find_lost
 
 _GHOST: Final = "consolidated"
-"""The group that zarr-python 2 makes for consolidated metadata."""
+"""The apparent group created by zarr-python 2 for consolidated metadata."""
 
 
 def read(
@@ -60,13 +61,13 @@ def read(
 ) -> Archive:
     """Describe the archive.
 
-    `allow_fallback` lets arrays of data types that are not known be read by the fallback they name.
-    `follow_links` lets links lead out of the archive. `only`, that this format was asked for, changes
-    nothing: no other format has its documents below `meta/`.
+    `allow_fallback` allows arrays of unknown data types to be read by the fallback they name. `follow_links`
+    allows links to leave the archive. `only` (this format was requested) has no effect: no other format has
+    its documents below `meta/`.
 
-    Raises UsageError where there is neither an entry point nor a document below `meta/`, or its nodes
-    cannot be found; MetadataError and UnsupportedError for an entry point that cannot be read;
-    StorageError where `meta/` cannot be listed. All else is a problem of the archive or of a node.
+    Raises UsageError if there is neither an entry point nor a document below `meta/`, or its nodes cannot be
+    found; MetadataError and UnsupportedError for an unreadable entry point; StorageError if `meta/` cannot be
+    listed. All other errors are problems of the archive or of a node.
     """
     content = storage.get(ENTRY)
     dialect, told = _dialect(storage, content)
@@ -88,7 +89,7 @@ def read(
 
 
 def _dialect(storage: Storage, content: bytes | None) -> tuple[Dialect, Sequence[Problem]]:
-    """How keys are formed, by the entry point or, where it is lost, by the keys themselves."""
+    """The dialect, from the entry point or, if that is missing, from the keys themselves."""
     if content is not None:
         try:
             entry = read_entry(parse_object(content, ENTRY))
@@ -107,25 +108,25 @@ def _dialect(storage: Storage, content: bytes | None) -> tuple[Dialect, Sequence
 
 @dataclass(slots=True, kw_only=True)
 class _Reader:
-    """Turns documents into nodes, and keeps what concerns the archive as a whole."""
+    """Converts documents to nodes, and collects problems of the archive as a whole."""
 
     storage: Storage
     dialect: Dialect
     follow_links: bool
     allow_fallback: bool
     listed: dict[str, JSONObject] | None = None
-    """What consolidated metadata holds; None where there is none, or none that can be read."""
+    """Content of consolidated metadata; None if there is none, or if it is unreadable."""
     read: Documents = field(default_factory=Documents)
     documents: list[Document] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     strays: list[Problem] = field(default_factory=list)
     codecs: dict[str, Problem | None] = field(default_factory=dict)
-    """Codec -> what is wrong with its configuration."""
+    """Codec -> problem of its configuration."""
     links: dict[str, Problem | None] = field(default_factory=dict)
-    """Directory -> what is wrong with it as a link."""
+    """Directory -> its problem as a link."""
 
     def nodes(self) -> tuple[Node, ...]:
-        """Every node, sorted, implicit groups too."""
+        """All nodes, sorted, including implicit groups."""
         tree = self._tree()
         nodes: dict[str, Node] = {}
         for path, place in tree.nodes.items():
@@ -161,7 +162,7 @@ class _Reader:
         return tree
 
     def _list(self, content: bytes) -> dict[str, JSONObject]:
-        """Take in consolidated metadata; MetadataError where it is none."""
+        """Read consolidated metadata; MetadataError if it is invalid."""
         self.listed, problems = consolidated.entries(
             content, CONSOLIDATED, is_document=lambda key: key == ENTRY or self.dialect.node(key) is not None
         )
@@ -170,7 +171,7 @@ class _Reader:
         return self.listed
 
     def _unlisted(self) -> Tree:
-        """What there is, over a store that cannot list."""
+        """The documents of an archive in a store that cannot list."""
         root, there = self.dialect.array_key(""), self.storage.get(CONSOLIDATED)
         if self.dialect.name == "zarr-python" and there is not None:
             listed = self._list(there)
@@ -191,7 +192,7 @@ class _Reader:
         documents = tuple(Document(key=key, content=content) for key, content in place.documents.items())
         array, group = self.dialect.array_key(place.path), self.dialect.group_key(place.path)
         if array not in place.documents and group not in place.documents:
-            # Links and what storage refused: there is no telling what is here.
+            # After problems with links or storage, the type is unknown.
             return GroupNode(path=place.path, implicit=True, problems=placed(problems, place.path, None))
         if array not in place.documents:
             attributes = self._group(place.documents[group], group, problems)
@@ -253,7 +254,7 @@ class _Reader:
         )
 
     def _bad_codecs(self, chain: Chain) -> Iterator[Problem]:
-        """What the codecs' own readers have against their configurations."""
+        """Problems that the codecs' own readers find in their configurations."""
         for spec in chain.codecs[chain.middle + 1 :]:
             text = canonical(spec.to_json())
             if text not in self.codecs:
@@ -268,7 +269,7 @@ class _Reader:
     # ----- the hierarchy
 
     def _drop_ghost(self, tree: Tree, nodes: dict[str, Node]) -> None:
-        """No node of anyone's: the group that is only there for consolidated metadata."""
+        """Remove the apparent group that exists only for consolidated metadata."""
         node = nodes.get(_GHOST)
         has_children = any(path.startswith(f"{_GHOST}/") for path in nodes)
         if (
@@ -280,7 +281,7 @@ class _Reader:
             del nodes[_GHOST]
 
     def _keep_apart(self, path: str, nodes: dict[str, Node]) -> None:
-        """An array has no children; what lies below one all the same is not left behind unsaid."""
+        """Refuse nodes below an array, which has no children; they must not be omitted silently."""
         above = next((a for a in parents(path) if isinstance(nodes.get(a), ArrayNode)), None)
         if above is None:
             return
@@ -290,7 +291,7 @@ class _Reader:
         nodes[path] = ArrayNode(path=path, documents=node.documents, problems=(*node.problems, problem))
 
     def _name_scalars(self, nodes: dict[str, Node]) -> None:
-        """The one chunk of an array without axes is looked for under both names it may have."""
+        """Determine the key of the only chunk of arrays without axes, which has two possible names."""
         for path, node in nodes.items():
             if not isinstance(node, ArrayNode) or node.layout is None or node.layout.shape:
                 continue
@@ -301,22 +302,22 @@ class _Reader:
             try:
                 there = self._names(prefix, (own, other))
             except StorageError:
-                continue  # which whoever lists the chunks says
+                continue  # reported when the chunks are listed
             if own not in there and other in there:
                 layout = replace(node.layout, keys=replace(keys, scalar_key=other))
                 nodes[path] = replace(node, layout=layout)
 
     def _names(self, prefix: str, names: tuple[str, ...]) -> set[str]:
-        """Those of some names below a prefix that are there."""
+        """The names below a prefix that exist."""
         if self.storage.can_list:
             return {entry.name for entry in self.storage.list_dir(prefix[:-1])} & {*names}
         contents = self.storage.get_many([prefix + name for name in names])
         return {name for name, content in zip(names, contents, strict=True) if content is not None}
 
-    # ----- chunks, and what belongs to no node
+    # ----- chunks, and files without a node
 
     def _bad_directory(self, directory: str) -> Problem | None:
-        """What is wrong with the way to an array's chunks, in a local archive: a link that leads away."""
+        """The problem of the path to an array's chunks in a local archive: a link that leaves it."""
         if not isinstance(self.storage, LocalStorage):
             return None
         parts = directory.split("/")
@@ -337,7 +338,7 @@ class _Reader:
         return leading_away(None, place, target)
 
     def _look_at_chunks(self, nodes: dict[str, Node], strays: list[str]) -> None:
-        """Chunks say that an array was there; without its document its values are lost on us."""
+        """Refuse chunks without an array's document, whose values cannot be decoded."""
         groups = [path for path in sorted(nodes) if isinstance(nodes[path], GroupNode)]
         arrays = frozenset(nodes.keys() - {*groups})
         lost, others, in_the_way = find_lost(self.storage, self.dialect, groups, arrays)
@@ -367,7 +368,7 @@ class _Reader:
         self.strays.extend(stray_notes([key for key in named if not is_litter(key.rpartition("/")[2])]))
 
     def _compare(self) -> None:
-        """Consolidated metadata that contradicts the documents; the documents win."""
+        """Warn if consolidated metadata contradicts the documents, which have priority."""
         assert self.listed is not None
 
         def node_of(key: str) -> str | None:

@@ -1,7 +1,7 @@
-"""Where the nodes of a hierarchy of the 2022 draft lie: documents below `meta/`, chunks below `data/`.
+"""Locates the nodes of a 2022 draft hierarchy: documents below `meta/`, chunks below `data/`.
 
-`meta/` is listed once. Of `data/` only the places of groups are, so that chunks are never looked at
-one by one; what lies there and belongs to no node is told.
+`meta/` is listed once. In `data/`, only the directories of groups are listed, so that chunks are never
+visited one by one; entries there that belong to no node are reported.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from ..tree.walk import (
 
 META: Final = "meta"
 _CHUNK: Final = re.compile(r"c([0-9]+(\.[0-9]+)*)?")
-"""The first name of a chunk's key."""
+"""First name of a chunk's key."""
 _APPLE_DOUBLE: Final = b"\x00\x05\x16\x07"
-"""How `._*` files begin, which macOS leaves beside others (RFC 1740)."""
+"""First bytes of `._*` files, which macOS creates next to others (RFC 1740)."""
 _MOST_LOOKED_INTO: Final = 1000
-"""Directories in each place below `data/` without a node that are searched for a chunk."""
+"""Maximum number of directories searched for a chunk, in each directory below `data/` without a node."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Tree:
-    """The documents of a hierarchy, by node, and what is to be told of it as a whole."""
+    """The documents of a hierarchy by node, and the problems of the whole hierarchy."""
 
     nodes: dict[str, Found] = field(default_factory=dict)
-    """By path. `Found.documents` has whole keys here: `meta/root/a.array.json`, not names."""
+    """Nodes by path. `Found.documents` has full keys here: `meta/root/a.array.json`, not names."""
     consolidated: bytes | None = None
     strays: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
 def find_documents(storage: Storage, dialect: Dialect, *, follow_links: bool = False) -> Tree:
-    """Every document below `meta/`, read.
+    """Read every document below `meta/`.
 
-    Raises StorageError where `meta/` itself cannot be listed.
+    Raises StorageError if `meta/` itself cannot be listed.
     """
     tree = Tree()
     if isinstance(storage, LocalStorage):
@@ -76,7 +76,7 @@ def find_documents(storage: Storage, dialect: Dialect, *, follow_links: bool = F
 
 
 def documents_named(dialect: Dialect, documents: dict[str, bytes]) -> Tree:
-    """The same from documents that are at hand, by key, where a store cannot list."""
+    """Build the tree from given documents by key, for a store that cannot list."""
     tree = Tree()
     for key, content in documents.items():
         _sort(tree, dialect, key, content)
@@ -86,7 +86,7 @@ def documents_named(dialect: Dialect, documents: dict[str, bytes]) -> Tree:
 
 
 def _sort(tree: Tree, dialect: Dialect, key: str, content: bytes | StorageError) -> None:
-    """Put a document to its node."""
+    """Add a document to its node."""
     node = dialect.node(key)
     name = key.rpartition("/")[2]
     if name.startswith("._") and isinstance(content, bytes) and content.startswith(_APPLE_DOUBLE):
@@ -114,7 +114,7 @@ def _sort(tree: Tree, dialect: Dialect, key: str, content: bytes | StorageError)
 
 
 def _name_problems(path: str) -> list[Problem]:
-    """What v3 has against a node's path, else a warning for what only the draft has."""
+    """Problems of a node's path in v3, or a warning for a name allowed only in the draft."""
     problems = name_problems(path)
     name = path.rpartition("/")[2]
     if not problems and path and (wrong := bad_node_name(name)) is not None:
@@ -123,7 +123,7 @@ def _name_problems(path: str) -> list[Problem]:
     return problems
 
 
-# ----- local archives, where links may lead anywhere
+# ----- local archives, with links
 
 
 def _local_keys(storage: LocalStorage, dialect: Dialect, tree: Tree, *, follow_links: bool) -> Iterator[str]:
@@ -149,7 +149,7 @@ def _local_keys(storage: LocalStorage, dialect: Dialect, tree: Tree, *, follow_l
             elif not entry.is_dir:
                 yield key
             elif (path := _path_of(dialect, key)) is not None and path.count("/") >= MOST_LEVELS:
-                _keep_back(tree, path)  # whose name says it all
+                _keep_back(tree, path)  # whose name is sufficient
             else:
                 pending.append((key, (*above, real)))
 
@@ -157,7 +157,7 @@ def _local_keys(storage: LocalStorage, dialect: Dialect, tree: Tree, *, follow_l
 def _bad_link(
     storage: LocalStorage, entry: Entry, key: str, above: tuple[str, ...], follow_links: bool
 ) -> Problem | None:
-    """What is wrong with a link that is met among the documents."""
+    """The problem of a link among the documents."""
     if entry.link is None:
         return None
     if not os.path.exists(entry.link):
@@ -178,7 +178,7 @@ def _keep_back(tree: Tree, path: str | None, *problems: Problem) -> None:
 
 
 def _path_of(dialect: Dialect, directory: str) -> str | None:
-    """The node whose children's documents lie in a directory; None for what is above the root's."""
+    """The node whose children's documents are in a directory; None for directories above the root's."""
     root = dialect.below("")[:-1]
     if directory == root:
         return ""
@@ -190,20 +190,20 @@ def _path_of(dialect: Dialect, directory: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Chunks below a path that has no node."""
+    """Chunks below a path without a node."""
 
     path: str
     key: str
-    """One of them."""
+    """One of their keys."""
 
 
 def find_lost(
     storage: Storage, dialect: Dialect, groups: Sequence[str], arrays: frozenset[str]
 ) -> tuple[list[Lost], list[str], list[tuple[str, str]]]:
-    """Chunks without an array, keys that belong to nothing, and files where an array's chunks belong.
+    """Chunks without an array, keys without a node, and files in the place of an array's chunks.
 
-    The last as (path of the array, key). Looked at are the places of groups, and what lies there
-    without a node.
+    The last as (path of the array, key). Searches the directories of groups, and directories in them without
+    a node.
     """
     lost: list[Lost] = []
     strays: list[str] = []
@@ -232,12 +232,12 @@ def _listings(storage: Storage, dialect: Dialect, groups: Sequence[str]) -> list
     try:
         return storage.list_dirs(places)
     except StorageError:
-        # Whoever reads the arrays below is told; nothing is lost in silence by passing over it.
+        # Reading the arrays below reports the error; skipping it here loses nothing silently.
         return [[] for _ in places]
 
 
 def _chunk_below(storage: Storage, directory: str) -> tuple[str, str] | None:
-    """The directory of an array that nobody knows, and a key in it; None where there is no object."""
+    """The directory of an unknown array and a key in it; None if there is no object."""
     pending = [directory]
     inside: str | None = None
     looked = 0
