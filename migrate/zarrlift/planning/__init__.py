@@ -1,1 +1,1 @@
-"""Makes a plan of an archive and a recipe: destinations, routes, regrid boxes, `zarr.json`."""
+"""Makes the plan for an archive and a recipe: destinations, routes, regrid boxes, `zarr.json`."""

@@ -1,4 +1,4 @@
-"""One array's plan. What layout and recipe alone decide is worked out once for all arrays that share them."""
+"""Plans one array; results that depend only on layout and recipe are shared between arrays."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from .routes import Route, route_between
 from .zarr_json import array_head, strict_attributes
 
 _SMALL: Final = 8192
-"""Bytes of a document whose digest is kept: thousands are alike."""
+"""Maximum size in bytes of a document whose digest is cached: thousands are equal."""
 _Notes: TypeAlias = tuple[Problem, ...]
 
 
 def digest(content: bytes) -> str:
-    """The digest by which a metadata document is recognised."""
+    """The digest that identifies a metadata document."""
     return _small_digest(content) if len(content) <= _SMALL else _digest(content)
 
 
@@ -67,7 +67,7 @@ class ArrayPlanner:
         budget: int,
         buffers: int,
     ) -> None:
-        """`budget` and `buffers` are bytes: of the whole process, and of a worker for requests under way."""
+        """`budget` and `buffers` are bytes: of the whole process, and of one worker for pending requests."""
         self.storage = storage
         self.applied = applied
         self.in_place = in_place
@@ -84,17 +84,18 @@ class ArrayPlanner:
     def plan(
         self, node: ArrayNode, recipe: ArrayRecipe, children: frozenset[str]
     ) -> tuple[ArrayPlan, Inventory]:
-        """The plan for an array that is not refused, with its problems, and the listing made for it.
+        """The plan and problems for an array that is not refused, and the listing made for it.
 
-        `children` are names below the array that belong to other nodes. Raises what keeps it back.
+        `children` are names below the array that belong to other nodes. Raises the error that excludes the
+        array.
         """
-        assert node.layout is not None  # refused nodes do not come here
+        assert node.layout is not None  # refused nodes are not planned
         source = node.layout
         change = self.applied.change(node.path)
         problems = [*node.problems, *self.applied.told(node.path)]
         inventory = self._inventory(node, source, children)
         destination, notes = self._destined(node, source, recipe, inventory)
-        # A refusal is about what the array's document says, which is the first of its documents.
+        # A refusal concerns the content of the array's document, which is the first of its documents.
         key = node.documents[0].key if node.documents else None
         problems.extend(placed(notes, node.path, key))
         if change.dimension_names is not None:
@@ -113,7 +114,7 @@ class ArrayPlanner:
         problems.extend(self._chunk_problems(node, source, inventory, route, recipe, key))
         document: JSONObject = {}
         if not any_refusal(problems):
-            # A layout that is refused is the source's, which no document of v3 may be able to say.
+            # The layout of a refused array is the source's, which a v3 document may be unable to express.
             document = {**self._head(destination), "attributes": attributes}
             contents = [legacy.content for legacy in node.documents]
             problems.extend([problem.at(node=node.path) for problem in reader_problems(document, contents)])
@@ -165,7 +166,7 @@ class ArrayPlanner:
         return planned, inventory
 
     def attributes(self, node: Node, change: Change, recipe: ArrayRecipe) -> tuple[JSONObject, _Notes]:
-        """The attributes that a node will have, and what there is to say of them."""
+        """The attributes of a node's result, and notes about them."""
         meant: Mapping[str, JSON] = node.attributes if change.attributes is None else change.attributes
         if recipe.attributes == "keep":
             return dict(meant), ()
@@ -185,7 +186,7 @@ class ArrayPlanner:
     def _destined(
         self, node: ArrayNode, source: Layout, recipe: ArrayRecipe, inventory: Inventory
     ) -> tuple[Layout, _Notes]:
-        """The layout of the result; only shards depend on what a chunk takes stored."""
+        """The layout of the result; only shards depend on the stored size of a chunk."""
         if recipe.shards is None:
             return self._destination(source, recipe, node.fill_is_null)
         leaf_bytes = mean_leaf(source, inventory)
@@ -212,7 +213,7 @@ class ArrayPlanner:
         recipe: ArrayRecipe,
         key: str | None,
     ) -> list[Problem]:
-        """What the chunks themselves say against the array."""
+        """Problems found in the chunks themselves."""
         if not len(inventory.indexes):
             return []
         problems: list[Problem] = []

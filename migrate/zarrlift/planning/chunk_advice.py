@@ -1,4 +1,4 @@
-"""What to do about a chunk that does not decode; whoever decoded it knew no more than its bytes."""
+"""Adds advice to the problem of a chunk that cannot be decoded, from more than the chunk's bytes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _CHARACTERS: Final = (
 )
 _CHARACTER: Final = DataType.from_numpy(np.dtype("S1"))
 _UCS4: Final = 4
-"""Bytes of a character under `<U1`."""
+"""Bytes of a character in `<U1`."""
 
 
 def advised(problem: Problem, source: Storage, layout: Layout) -> Problem:
-    """The problem of an array that failed, with what to do if it is a chunk of the source."""
+    """The problem of a failed array, with advice if it concerns a chunk of the source."""
     told = pointed_out(problem, source)
     if told.kind != "chunk" or told.advice is not None:
         return told
@@ -40,7 +40,7 @@ def advised(problem: Problem, source: Storage, layout: Layout) -> Problem:
 
 
 def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:
-    """Whether an object that is no chunk of `<U1` is one of as many single bytes."""
+    """Whether an object that is not a `<U1` chunk is one of single-byte characters."""
     if key is None or layout.data_type.name != "fixed_length_utf32" or layout.data_type.itemsize != _UCS4:
         return False
     try:
@@ -54,7 +54,7 @@ def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:
 
 
 def pointed_out(problem: Problem, source: Storage) -> Problem:
-    """The problem of a chunk, or, where a pointer of Git LFS or git-annex stands in its place, that."""
+    """The problem of a chunk, or the one of a Git LFS or git-annex pointer stored in its place."""
     if problem.kind != "chunk" or problem.key is None:
         return problem
     try:
@@ -66,7 +66,7 @@ def pointed_out(problem: Problem, source: Storage) -> Problem:
 
 
 def not_fetched(data: bytes) -> ChunkError | None:
-    """The error that says so, where an object is such a pointer."""
+    """The error for an object that is such a pointer; else None."""
     found = pointer(data)
     if found is None:
         return None

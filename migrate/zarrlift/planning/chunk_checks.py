@@ -1,8 +1,8 @@
-"""What chunks themselves must answer before an array is accepted: one look, while planning.
+"""Checks during planning that need the chunks themselves.
 
-Arrays of objects become text only if every value is a str, and nothing but a chunk tells
-what is in it; chunks that are larger than this machine's memory can be neither decoded nor
-verified here. Both are better said in the plan than in the middle of a run.
+Arrays of objects become text only if every value is a str, which only a chunk can show. Chunks larger than
+this machine's memory can be neither decoded nor verified. Both are reported in the plan rather than in the
+middle of a run.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from ..archive.nodes import Layout
 from ..storage.base import Storage
 
 _SHAPED: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
-"""Object codecs that hold values of any kind. Variable-length text and bytes are what they are."""
+"""Object codecs for values of any kind, unlike those of variable-length text and bytes."""
 _BY_ELEMENTS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
-"""Codecs that take whole elements only, of a size of their own."""
+"""Codecs that accept only whole elements, of their own size."""
 _MOST_NAMED: Final = 20
 _TOO_LARGE: Final = "Restore it from a backup, or leave the array out with --exclude."
 _COPIES: Final = 4
-"""How often a chunk stands in memory at times: decoded, encoded and read back, in two threads."""
+"""Maximum number of copies of a chunk in memory: decoded, encoded and read back, in two threads."""
 _OBJECT_BYTES: Final = 64
-"""Bytes of memory of one str or bytes, at least (CPython 3.11: 49 and 33, and the reference)."""
+"""Minimum memory in bytes of one str or bytes (CPython 3.11: 49 and 33, and the reference)."""
 
 
 def object_problem(path: str, storage: Storage, source: Layout, inventory: Inventory) -> Problem | None:
-    """A refusal if the first chunk of an array of objects holds anything but str.
+    """A refusal if the first chunk of an array of objects contains anything except str.
 
-    A chunk that cannot be read or decoded is the run's to report.
+    An unreadable or undecodable chunk is reported by the run.
     """
     if source.chain.codecs[source.chain.middle].name not in _SHAPED or not len(inventory.indexes):
         return None
@@ -66,9 +66,9 @@ def object_problem(path: str, storage: Storage, source: Layout, inventory: Inven
 
 
 def fit_problem(source: Layout, inventory: Inventory) -> Problem | None:
-    """A refusal if there are chunks, and the codecs cannot have made any of the chunk shape.
+    """A refusal if there are chunks, but the codecs cannot have encoded any of the chunk shape.
 
-    Without chunks nothing was ever encoded: the fill value is all there is to read, by anybody.
+    Without chunks nothing was ever encoded, and every reader finds only the fill value.
     """
     if not len(inventory.indexes) or not any(codec.name in _BY_ELEMENTS for codec in source.chain.codecs):
         return None
@@ -82,18 +82,18 @@ def _fit(chain: Chain, chunk_shape: tuple[int, ...], data_type: DataType) -> Pro
     except MetadataError as error:
         advice = "Correct the codec or the chunk shape, or leave the array out with --exclude."
         return replace(error.problem, advice=advice)
-    except ZarrstackError:  # such as pickles, of which others tell
+    except ZarrstackError:  # such as pickles, which are reported elsewhere
         return None
     return None
 
 
 def size_problems(source: Layout, inventory: Inventory) -> Iterator[tuple[str, Problem]]:
-    """(name below the array's prefix, refusal) of the first objects that are larger than a chunk can be."""
+    """(name below the array's prefix, refusal) of the first objects larger than a chunk can be."""
     total, sizes = inventory.total_bytes, inventory.sizes
     if total is None or sizes is None:
         return
     if total <= prod(source.object_shape) * source.item_bytes:
-        return  # none of them alone is more
+        return  # the total is within the limit
     bound = object_bound(source)
     for place in np.flatnonzero(sizes > bound.most)[:_MOST_NAMED].tolist():
         name = source.keys.key(source.objects.coordinates(int(inventory.indexes[place])))
@@ -101,7 +101,7 @@ def size_problems(source: Layout, inventory: Inventory) -> Iterator[tuple[str, P
 
 
 def memory_problem(source: Layout, inventory: Inventory) -> Problem | None:
-    """A refusal if a stored chunk says that it unpacks to more than this machine has memory for."""
+    """A refusal if the decompressed size stated in a stored chunk exceeds this machine's memory."""
     if not len(inventory.indexes):
         return None
     size = prod(source.object_shape) * (source.data_type.itemsize or _OBJECT_BYTES)
@@ -122,18 +122,18 @@ def memory_problem(source: Layout, inventory: Inventory) -> Problem | None:
 
 
 _ALWAYS: Final = 256 << 20
-"""Bytes of a chunk that are never asked about."""
+"""Size of a chunk in bytes that is always accepted."""
 
 
 _TAKEN_FOR: Final = 8 << 30
-"""Bytes that a machine is taken to have if it does not tell."""
+"""Assumed memory in bytes of a machine that does not provide it."""
 
 
 def machine_memory() -> int:
-    """Bytes of memory that a process here may have: of the machine, or of its control group if less."""
+    """Memory available to a process in bytes: the machine's, or its control group's if less."""
     limits = [_TAKEN_FOR]
     if sys.platform != "win32":
-        with contextlib.suppress(ValueError, OSError):  # a Unix that does not tell
+        with contextlib.suppress(ValueError, OSError):  # not provided by some Unix systems
             limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:

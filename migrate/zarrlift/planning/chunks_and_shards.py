@@ -1,4 +1,4 @@
-"""How the objects of a result are cut and named: leaf chunks, shards, keys."""
+"""Determines the grid and the names of a result's objects: leaf chunks, shards, keys."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from ..recipe.recipe import ArrayRecipe
 def placed(
     source: Layout, layout: Layout, recipe: ArrayRecipe, leaf_bytes: float
 ) -> tuple[Layout, list[Problem]]:
-    """The layout of a copy with the chunks, shards and keys it is to have.
+    """The layout of a copy with the requested chunks, shards and keys.
 
-    `leaf_bytes` is what a leaf of the source takes stored, on average. An array with another number of
-    axes than the recipe names keeps what it has, which is noted.
+    `leaf_bytes` is the average stored size of a leaf in the source. An array with another number of axes than
+    the recipe names is unchanged, with a note.
     """
     problems: list[Problem] = []
     if recipe.chunks is not None and (shape := _chunks(recipe.chunks, layout.shape, problems)):
         layout = replace(layout, chunk_shape=shape)
     frame = _frame(source, layout, recipe, leaf_bytes, problems)
     if isinstance(frame, Shards) and frame.index.location == "start":
-        # zarrita.js 0.7.5 looks for the index at the end whatever the document says, and shows fill values.
+        # zarrita.js 0.7.5 always reads the index at the end, whatever the document states, and shows fill
+        # values.
         message = "zarrita.js misreads shards whose index stands at the start"
         problems.append(Problem(kind="readers", severity="warning", message=message, found=str(frame)))
     keys = keys_for(source.keys, recipe, in_place=False)
@@ -40,7 +41,7 @@ def placed(
 
 
 def _chunks(text: str, shape: tuple[int, ...], problems: list[Problem]) -> tuple[int, ...] | None:
-    """The chunks that are asked for; None, and a note, where they are meant for other arrays."""
+    """The requested chunk shape; None, with a note, if it is for arrays with another number of axes."""
     try:
         return chunk_shape(text, shape)
     except UnsupportedError as error:
@@ -51,7 +52,7 @@ def _chunks(text: str, shape: tuple[int, ...], problems: list[Problem]) -> tuple
 def _frame(
     source: Layout, layout: Layout, recipe: ArrayRecipe, leaf_bytes: float, problems: list[Problem]
 ) -> Frame | None:
-    """The shards of a copy, with the index that is asked for; N5's headers come off."""
+    """The shards of a copy, with the requested index; N5's headers are removed."""
     before = source.frame if isinstance(source.frame, Shards) else None
     if _unhashable(layout) and (before is not None or recipe.shards not in (None, "none")):
         message = (
@@ -64,7 +65,7 @@ def _frame(
             return None
         if layout.chunk_shape == source.chunk_shape:
             return Shards(before.chunks_per_shard, _index(before.index, recipe))
-        # Other chunks, and nothing said of shards: they hold about as many values as before.
+        # New chunk shape without requested shards: keep about the same number of values in a shard.
         counts = tuple(
             max(whole // leaf, 1) for whole, leaf in zip(source.object_shape, layout.chunk_shape, strict=True)
         )
@@ -82,9 +83,9 @@ def _frame(
 
 
 def _unhashable(layout: Layout) -> bool:
-    """Whether zarr-python 3.1.6, which hashes the fill value, reads no shard of an array.
+    """Whether zarr-python 3.1.6, which hashes the fill value, cannot read shards of an array.
 
-    "unhashable type: 'writeable void-scalar'", "Can't hash generic timedelta64".
+    The errors are "unhashable type: 'writeable void-scalar'", "Can't hash generic timedelta64".
     """
     dtype = layout.data_type.numpy
     return dtype.kind == "V" or (dtype.kind == "m" and np.datetime_data(dtype)[0] == "generic")
@@ -99,7 +100,7 @@ def _index(form: IndexFormat, recipe: ArrayRecipe) -> IndexFormat:
 
 
 def keys_for(source: ChunkKeys, recipe: ArrayRecipe, *, in_place: bool) -> KeyEncoding:
-    """How the chunks of a result are named; UsageError and UnsupportedError in place, where keys stay."""
+    """The chunk key encoding of a result; UsageError and UnsupportedError if keys would change in place."""
     if in_place:
         if isinstance(source, N5Keys) and source.axes == "kept":
             source = KeyEncoding("v2", "/")

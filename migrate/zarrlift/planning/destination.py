@@ -1,8 +1,7 @@
-"""(ArrayNode, ArrayRecipe) -> the Layout its copy will have, and what there is to say about it.
+"""(ArrayNode, ArrayRecipe) -> the layout of the result, with notes, warnings and refusals.
 
-By default a copy is *portable* (see `portable`): it changes what some reader would not
-read, and nothing else, so that most chunks move as they lie. In place, and with
-`--codecs keep`, the stored bytes stay.
+By default a copy is *portable* (see `portable_codecs`): only what some reader cannot read is changed, so most
+chunks are copied unchanged. In place, and with `--codecs keep`, the stored bytes are unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +34,9 @@ from .chunks_and_shards import keys_for, placed
 from .portable_codecs import complete, portable_tail, resize
 
 _AS_TEXT: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2", "numcodecs.pickle"})
-"""Object codecs whose values are most often str: `string`, and the move refuses other values."""
+"""Object codecs whose values are mostly str: the result is `string`, and other values are refused in the
+move.
+"""
 _VARIABLE: Final[Mapping[str, str]] = {
     "string": "vlen-utf8",
     "bytes": "vlen-bytes",
@@ -48,11 +49,11 @@ _KEPT_ADVICE: Final = "A copy without --codecs keep re-encodes it."
 _LEAVE_PAYLOADS: Final = frozenset(
     {"--codecs", "--key-encoding", "--shards", "--shard-index", "--shard-index-location"}
 )
-"""Options that move the stored bytes of chunks without changing them."""
+"""Options that do not change the stored bytes of chunks."""
 
 
 def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> CodecRequest:
-    """What the recipe asks of the chain; UsageError where it makes no sense, whatever the array."""
+    """The recipe's request for the chain; UsageError if it is invalid for every array."""
     for name, choices in CHOICES.items():
         value = getattr(recipe, name)
         if value is not None and value not in choices:
@@ -110,9 +111,9 @@ def destination_layout(
 ) -> tuple[Layout, tuple[Problem, ...]]:
     """The layout of a node's result, and notes, warnings and refusals about it.
 
-    `leaf_bytes` is what a chunk takes stored, on average; None takes it for as large as its values.
-    A refusal says that the node cannot be migrated this way; the layout is then the source's.
-    Raises UsageError where the recipe makes no sense for any array.
+    `leaf_bytes` is the average stored size of a chunk; None assumes the size of its values. After a refusal
+    the node cannot be migrated in this way, and the layout is the source's. Raises UsageError if the recipe
+    is invalid for every array.
     """
     assert node.layout is not None
     request = check_recipe(recipe, in_place=in_place)
@@ -160,7 +161,7 @@ def _leaf_bytes(source: Layout) -> float:
 
 
 def _kept(source: Layout, *, in_place: bool) -> Iterable[Problem]:
-    """What there is to say of bytes that stay as they are."""
+    """Notes about stored bytes that are kept."""
     if not in_place or not isinstance(source.frame, N5Blocks):
         return keep_problems(source.chain, source.data_type, _KEPT_ADVICE)
     from .n5_in_place import in_place_problems, require_codec
@@ -169,7 +170,7 @@ def _kept(source: Layout, *, in_place: bool) -> Iterable[Problem]:
     return in_place_problems(source)
 
 
-# ----- a copy that may re-encode
+# ----- copies that may re-encode
 
 
 def _copy(source: Layout, recipe: ArrayRecipe, request: CodecRequest) -> tuple[Layout, list[Problem]]:
@@ -190,7 +191,7 @@ def _copy(source: Layout, recipe: ArrayRecipe, request: CodecRequest) -> tuple[L
     chain = Chain((*head, *(within_limits(spec) for spec in tail)))
     result = replace(source, data_type=data_type, fill_value=fill, chain=chain)
     if data_type == source.data_type and chain == Chain(tuple(map(within_limits, source.chain.codecs))):
-        # Only the encoder's level differs: the stored bytes may stay.
+        # Only the encoder's level differs, so the stored bytes can be kept.
         result = replace(result, chain=source.chain)
     if request.mode == "explicit":
         advice = "Leave --codecs out, or name other codecs."
@@ -260,8 +261,8 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
 def _text_fill(fill: JSON, recipe: ArrayRecipe) -> str:
     """The fill value of objects that become text.
 
-    zarr-python 2 stores 0 for object arrays that were given none (2.18.7), which says nothing
-    about text: it becomes ''. As JSON text every value is kept.
+    zarr-python 2 writes 0 for object arrays without a fill value (2.18.7), which has no meaning for text: it
+    becomes ''. As JSON text every value is kept.
     """
     if recipe.objects == "json":
         return json.dumps(fill, ensure_ascii=False)
@@ -285,7 +286,7 @@ def _object_words(middle: str, source: Layout) -> str:
 def _head(
     source: Layout, data_type: DataType, recipe: ArrayRecipe, problems: list[Problem]
 ) -> tuple[CodecSpec, ...]:
-    """transpose* and the array-to-bytes codec of the copy."""
+    """Any transpose codecs and the array-to-bytes codec of the copy."""
     transposes = source.chain.codecs[: source.chain.middle]
     middle = source.chain.codecs[source.chain.middle]
     ndim = len(source.shape)
@@ -328,12 +329,12 @@ def _permutation(transposes: tuple[CodecSpec, ...], ndim: int) -> tuple[int, ...
 
 
 def has_byte_order(dtype: np.dtype[Any]) -> bool:
-    """Whether the `bytes` codec must say a byte order: numbers of several bytes, `U`, any struct."""
+    """Whether the `bytes` codec requires a byte order: multi-byte numbers, `U`, any struct."""
     return dtype.names is not None or (dtype.kind not in "SV" and dtype.itemsize > 1)
 
 
 def _asked_head(head: tuple[CodecSpec, ...], data_type: DataType, ndim: int) -> tuple[CodecSpec, ...]:
-    """The head that the user's JSON states, held against the array."""
+    """The array side of the chain in the user's JSON, checked against the array."""
     for spec in head[:-1]:
         order = spec.configuration.get("order")
         if not isinstance(order, list) or sorted(order) != list(range(ndim)):
@@ -351,11 +352,11 @@ def _asked_head(head: tuple[CodecSpec, ...], data_type: DataType, ndim: int) -> 
     return (*head[:-1], last)
 
 
-# ----- who reads the result
+# ----- readers of the result
 
 
 def _strangers(layout: Layout) -> list[Problem]:
-    """A warning that names who cannot read the result, and why."""
+    """A warning with the readers that cannot open the result, and why."""
     rows: list[tuple[str, Row]] = []
     if (row := DATA_TYPES.get(layout.data_type.name)) is not None:
         rows.append((f"data type {row.name}", row))

@@ -1,4 +1,4 @@
-"""The figures of a plan: what is read and written, how often, and how the work is cut into tasks."""
+"""The figures of a plan: what is read and written, how often, and the division into tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .regrid.blocks import Blocks, block_bounds
 from .routes import Route
 
 DENSE: Final = 4
-"""Typical ratio of decoded to encoded bytes; only ever used for figures marked as estimates."""
+"""Typical ratio of decoded to encoded bytes; used only for figures marked as estimates."""
 
 
 def figures(
@@ -28,7 +28,7 @@ def figures(
     inventory: Inventory,
     blocks: Blocks | None,
 ) -> dict[str, Any]:
-    """What an `ArrayPlan` says of work, by the names it has there."""
+    """The work figures of an `ArrayPlan`, by field name."""
     indexes = inventory.indexes
     stays = route.name == "stay"
     reads, times, made = len(indexes), 1.0, len(indexes)
@@ -36,7 +36,7 @@ def figures(
         held = Grid(source.shape, blocks.decoded_once)
         reads, times = int(touches(indexes, source.objects, held).sum()), blocks.times_read
         if reads and times > 1 and source.frame is None:
-            times = reads / len(indexes)  # of the chunks that are there, which may be few
+            times = reads / len(indexes)  # of the existing chunks, which may be few
         made = len(touched(indexes, source.objects, destination.objects))
     bounds: tuple[int, ...] = ()
     if not stays:
@@ -56,7 +56,7 @@ def figures(
 def _bytes_out(
     source: Layout, destination: Layout, route: Route, bytes_in: int, inventory: Inventory, made: int
 ) -> int:
-    """What will be written, estimated unless payloads move as they are."""
+    """Bytes to write; an estimate unless payloads are unchanged."""
     if route.name == "relink" or not inventory.certain:
         return bytes_in
     payloads = max(bytes_in - len(inventory.indexes) * _index(source), 0)
@@ -69,7 +69,7 @@ def _bytes_out(
 
 
 def _decoded(source: Layout, destination: Layout, stored: int, inventory: Inventory) -> int:
-    """Bytes of the values; of those without a fixed size `stored` is the only measure."""
+    """Decoded bytes; for types without a fixed size, `stored` is the only measure."""
     size = destination.data_type.itemsize
     if size is None and source.data_type.itemsize is None:
         return stored
@@ -82,7 +82,7 @@ def _index(layout: Layout) -> int:
 
 
 def _values(source: Layout, destination: Layout, inventory: Inventory) -> int:
-    """Values in the chunks that are there; where chunks keep their shape, their padding is stored too."""
+    """Number of values in the existing chunks; if the chunk shape is unchanged, including padding."""
     if source.chunk_shape == destination.chunk_shape:
         return len(inventory.indexes) * prod(source.object_shape)
     grid = source.objects
@@ -92,7 +92,7 @@ def _values(source: Layout, destination: Layout, inventory: Inventory) -> int:
     last = np.array(grid.shape, dtype=object) - (np.array(grid.counts, dtype=object) - 1) * lengths
     places = grid.coordinates_of(inventory.indexes)
     at_end = places == np.array(grid.counts) - 1
-    # Few kinds of chunks: inside, or at the end along some axes.
+    # There are few kinds of chunks: inner ones, and those at the end along some axes.
     kinds, counts = np.unique(at_end, axis=0, return_counts=True)
     return sum(
         int(count) * prod(int(a if end else b) for end, a, b in zip(kind, last, lengths, strict=True))

@@ -1,8 +1,8 @@
-"""Looking at the headers of N5 blocks before anything is done.
+"""Checks the headers of N5 blocks during planning.
 
-Of blocks that stay where they lie all are looked at, since no move will: the codec that reads them in
-place knows one mode of block and does not check it (zarr-n5 0.3.1). Of others the first one tells
-whether the array holds values at all.
+If blocks stay in place, all headers are checked, because no move will do so: the codec that reads them in
+place supports one block mode and does not verify it (zarr-n5 0.3.1). Otherwise the first block shows whether
+the array contains values at all.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .chunk_advice import pointed_out
 
 _MOST_NAMED: Final = 20
 _MOST_FETCHED: Final = 64
-"""Blocks of a remote store that are looked at, spread over all: each is fetched whole."""
+"""Maximum number of blocks checked in a remote store, spread over all: each is fetched completely."""
 
 
 def block_problems(path: str, storage: Storage, source: Layout, inventory: Inventory) -> Iterator[Problem]:
-    """A refusal for each of the first blocks that hold no values, or lie about their size.
+    """A refusal for each of the first blocks that contain no values or state a wrong size.
 
-    Of a local array every header is read, of others those of some blocks. Nothing for an array that
-    is not made of N5 blocks. Raises StorageError.
+    Reads every header of a local array, those of some blocks in a store. Empty for an array without N5
+    blocks. Raises StorageError.
     """
     if not isinstance(source.frame, N5Blocks):
         return
@@ -58,13 +58,13 @@ def block_problems(path: str, storage: Storage, source: Layout, inventory: Inven
 
 
 def mode_problem(path: str, storage: Storage, source: Layout, inventory: Inventory) -> Problem | None:
-    """A refusal of an array whose first block holds no values, which its document need not say.
+    """A refusal of an array whose first block contains no values, which its document need not show.
 
-    Label multisets of Paintera always tell: a block of them takes four bytes per element and more, so
-    that it never has as many bytes as elements, for which Java writes mode 0. One look costs a local array
-    0.4 % of its migration where it has four tiny blocks; of a store it is a request, so that only `uint8` is
-    looked at there, which is what label multisets are stored as. None too where the block cannot be read
-    or is damaged: the move says so, and can be resumed.
+    Label multisets of Paintera are always detected: their blocks take at least four bytes per element, so
+    that the byte count never equals the element count, for which Java writes mode 0. The check costs a local
+    array 0.4 % of its migration if it has four tiny blocks. In a store it is a request, so only `uint8`, the
+    stored type of label multisets, is checked there. Also None if the block is unreadable or damaged: the
+    move reports this, and can be resumed.
     """
     local = isinstance(storage, LocalStorage)
     if not isinstance(source.frame, N5Blocks) or not (local or source.data_type.name == "uint8"):

@@ -1,10 +1,10 @@
-"""What an N5 array needs to stay where it lies, under a `zarr.json` that names the codec `n5_default`.
+"""Requirements for an N5 array to stay in place under a `zarr.json` with the codec `n5_default`.
 
-That codec reads whole blocks with their headers: a full transpose, big-endian `bytes`, and at most
-one compressor that Zarr v3 and N5 both have
-(https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default). The package
-zarr-n5 has it for zarr-python; 0.3.0 and 0.3.1 read every fixture, cut, padded and mixed edge blocks
-too (`tests/end_to_end/test_n5_in_place.py`).
+That codec reads whole blocks with their headers: a full transpose, big-endian `bytes`, and at most one
+compressor that both Zarr v3 and N5 support
+(https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/n5_default). The package zarr-n5 provides
+it for zarr-python; 0.3.0 and 0.3.1 read every fixture, including truncated, padded and mixed edge blocks
+(`tests/end_to_end/test_n5_in_place.py`).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _IN_N5: Final = {
     "lz4_block": "lz4",
     "lz4_bare": "lz4",
 }
-"""What N5 calls the compressions that the codec has no name for."""
+"""N5's names of the compressions that the codec does not support."""
 _ADVICE: Final = "Migrate to a new place, where it is packed anew, or exclude the array."
 
 
 def in_place_problems(layout: Layout) -> Iterator[Problem]:
-    """A refusal for each reason why an N5 array cannot stay as it lies; else who reads the result."""
+    """A refusal for each reason why an N5 array cannot stay in place; otherwise a note about readers."""
     refused = False
     for problem in _refusals(layout):
         refused = True
@@ -52,7 +52,7 @@ def in_place_problems(layout: Layout) -> Iterator[Problem]:
 
 
 def require_codec() -> None:
-    """UsageError where zarr-python could not read the result here, and it could not be verified."""
+    """Raise UsageError if zarr-python lacks the codec here, so the result could not be verified."""
     if not any(point.name == CODEC for point in plugins.registered("zarr.codecs")):
         raise UsageError(
             f"N5 arrays stay in place under the codec {CODEC}, which is not installed here",

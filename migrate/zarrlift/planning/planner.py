@@ -1,4 +1,4 @@
-"""(Archive, Recipe) -> Plan. Deciding is done here, all of it, before anything is touched."""
+"""(Archive, Recipe) -> Plan. All decisions are made here, before anything is changed."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ __all__ = ["ArrayPlan", "GroupPlan", "Inventories", "Move", "Plan", "Refusal", "
 
 
 class Inventories(dict[str, Inventory]):
-    """Listings made while planning, by array path; a run that follows at once need not list again."""
+    """Listings made during planning, by array path; a run that follows immediately reuses them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.began = Moment()
-        """Before anything was read for the plan."""
+        """Before anything is read for the plan."""
 
 
 def make_plan(
@@ -51,11 +51,11 @@ def make_plan(
     reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
     listing: bool = True,
 ) -> tuple[Plan, Inventories]:
-    """The plan for an archive, and the chunk listings made on the way.
+    """The plan for an archive, and the chunk listings made for it.
 
-    `destination` is None in place. Without `listing` no chunk is looked for: the plan then says
-    how arrays will lie, and nothing of what is there. A node that cannot be migrated becomes a `Refusal`;
-    only a recipe that makes no sense at all raises (UsageError).
+    `destination` is None in place. Without `listing`, chunks are not listed: the plan then contains layouts,
+    but no amounts. A node that cannot be migrated becomes a `Refusal`; only a recipe that is invalid for
+    every array raises (UsageError).
     """
     in_place = destination is None
     budget = memory_budget(recipe.memory)
@@ -95,7 +95,7 @@ def make_plan(
             raise
         except ZarrstackError as error:
             if isinstance(error, MetadataError | UnsupportedError) and node.documents:
-                error.at(key=node.documents[0].key)  # a grid beyond counting, for one
+                error.at(key=node.documents[0].key)  # for example, a grid too large to count
             why = (*node.problems, error.at(node=node.path).problem)
             refusals.append(Refusal(path=node.path, kind="array", problems=why))
             continue
@@ -140,7 +140,7 @@ def make_plan(
 
 
 def free_space(storage: Storage) -> int | None:
-    """Free bytes where `storage` lies, or would lie; None where that cannot be told."""
+    """Free bytes at the location of `storage`; None if unknown."""
     if not isinstance(storage, LocalStorage):
         return None
     place = storage.root
@@ -186,7 +186,7 @@ def _plan_group(
 
 
 def _unnoticed(inventories: Inventories) -> list[Problem]:
-    """A note where the source's listing tells nothing by which a chunk that is written again differs."""
+    """A note if the source's listing contains nothing that reveals a rewritten chunk."""
     count = sum(not inventory.notices_rewriting for inventory in inventories.values())
     if not count:
         return []

@@ -1,4 +1,4 @@
-"""A plan as plain data: printed, saved in the job, sent to workers."""
+"""A plan as plain data, which is printed, stored in the job and sent to workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """All that is needed to move chunks of one array; small, picklable, sent to workers."""
+    """Everything needed to move chunks of one array; small and picklable, sent to workers."""
 
     path: str
     source: Layout
@@ -33,16 +33,18 @@ class Move:
     allow_pickle: bool = False
     drop_empty: bool = False
     block_shape: tuple[int, ...] | None = None
-    """Where objects are not those of the source: what is worked on at a time, whole objects of the
-    destination; None where each comes from the source's object of the same place."""
+    """If the objects do not correspond to the source's: the unit of work, in whole objects of the
+    destination; None if each is made from the source object at the same grid position.
+    """
     piece_shape: tuple[int, ...] | None = None
-    """Where the values of a block do not fit into memory: what is put together at a time."""
+    """If the values of a block exceed the memory: the part assembled at a time."""
     run_shape: tuple[int, ...] | None = None
-    """Some pieces in a row within a block: what later ones need of a decoded source chunk is kept."""
+    """Several consecutive pieces within a block, for which decoded source chunks are kept as far as needed.
+    """
     within: bool = False
-    """The source's objects lie in the destination's place: the second of two passes."""
+    """Whether the source's objects are at the destination: the second of two passes."""
 
-    # What `dataclass` makes takes five times as long.
+    # The methods that `dataclass` generates take five times as long.
 
     def __getstate__(self) -> tuple[Any, ...]:
         return _MOVE(self)
@@ -53,17 +55,17 @@ class Move:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Between:
-    """The intermediate array of two passes, and what its first pass works on at a time."""
+    """The intermediate array of two passes, and the unit of work of its first pass."""
 
     layout: Layout
     block_shape: tuple[int, ...]
     piece_shape: tuple[int, ...] | None
     run_shape: tuple[int, ...] | None
     bounds: tuple[int, ...]
-    """Of the first pass's tasks, as `ArrayPlan.bounds`."""
+    """Bounds of the first pass's tasks, like `ArrayPlan.bounds`."""
 
     def to_json(self) -> JSONObject:
-        """Without loss."""
+        """The complete object as JSON."""
         return {
             "layout": layout_to_json(self.layout),
             "block_shape": list(self.block_shape),
@@ -74,7 +76,7 @@ class Between:
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
-        """The inverse of `to_json`."""
+        """Inverse of `to_json`."""
         return cls(
             layout=layout_from_json(data["layout"]),
             block_shape=tuple(data["block_shape"]),
@@ -86,34 +88,34 @@ class Between:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayPlan:
-    """What will happen to one array."""
+    """The plan for one array."""
 
     move: Move
     document: JSONObject
-    """The `zarr.json` that will be written."""
+    """The `zarr.json` to write."""
     fill_is_null: bool = False
     chunks: int = 0
-    """Chunks present in the source (possible ones, where its store cannot list)."""
+    """Number of chunks in the source (of possible ones, if its store cannot list)."""
     bytes_in: int = 0
     bytes_in_known: bool = True
     bytes_out: int = 0
     bytes_out_known: bool = False
     bounds: tuple[int, ...] = ()
-    """Task k moves the present chunks with bounds[k] <= linear index < bounds[k + 1]."""
+    """Task k moves the existing chunks with bounds[k] <= linear index < bounds[k + 1]."""
     fingerprint: str = ""
-    """Of the source's chunk listing; a changed source is noticed by it."""
+    """Fingerprint of the source's chunk listing, which reveals changes of the source."""
     source_digests: tuple[tuple[str, str], ...] = ()
     """(key, BLAKE2b of the content) of the source's metadata documents."""
     times_read: float = 1.0
-    """How often a chunk of the source is read and decoded, on average."""
+    """Average number of times that a chunk of the source is read and decoded."""
     reads: int = 0
-    """Objects of the source that are read, each as often as it is."""
+    """Number of reads of source objects, repeated ones included."""
     objects_out: int = 0
-    """Objects that will be written, the `zarr.json` not counted; at most, where empty ones are left out."""
+    """Number of objects to write, without the `zarr.json`; a maximum if empty ones are omitted."""
     memory: int | None = None
-    """Bytes of memory that one worker needs at most for its blocks; None where there are none."""
+    """Maximum memory in bytes that one worker needs for its blocks; None without blocks."""
     between: Between | None = None
-    """Where the array goes in two passes: what lies between. `move` and `bounds` are the second's then."""
+    """The intermediate array of two passes; `move` and `bounds` are then those of the second pass."""
     problems: tuple[Problem, ...] = ()
 
     def __getstate__(self) -> tuple[Any, ...]:
@@ -129,22 +131,22 @@ class ArrayPlan:
 
     @property
     def source(self) -> Layout:
-        """How the array lies."""
+        """The source layout."""
         return self.move.source
 
     @property
     def destination(self) -> Layout:
-        """How the array will lie."""
+        """The destination layout."""
         return self.move.destination
 
     @property
     def route(self) -> Route:
-        """How its chunks get there."""
+        """The route of its chunks."""
         return self.move.route
 
     @property
     def bytes_read(self) -> int:
-        """Stored bytes that will be read, those that are read twice counted twice."""
+        """Stored bytes to read; bytes that are read twice count twice."""
         return round(self.bytes_in * self.times_read)
 
     @property
@@ -153,7 +155,7 @@ class ArrayPlan:
         return max(len(self.bounds) - 1, 0)
 
     def to_json(self, layout: Callable[[Layout], JSONObject] = layout_to_json) -> JSONObject:
-        """Without loss; `layout` may give one object for layouts that are one."""
+        """The complete plan as JSON; `layout` may return one shared object for equal layouts."""
         move = self.move
         return {
             "path": move.path,
@@ -187,7 +189,7 @@ class ArrayPlan:
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
-        """The inverse of `to_json`."""
+        """Inverse of `to_json`."""
         move = Move(
             path=data["path"],
             source=layout_from_json(data["source"]),
@@ -230,17 +232,17 @@ def _fill(made: object, names: tuple[str, ...], state: tuple[Any, ...]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """What will happen to one group: its `zarr.json`, without consolidated metadata."""
+    """The plan for one group: its `zarr.json`, without consolidated metadata."""
 
     path: str
     document: JSONObject
     files: tuple[str, ...] = ()
-    """Keys of files that are no Zarr and go along, as they lie."""
+    """Keys of extra files that are copied unchanged."""
     source_digests: tuple[tuple[str, str], ...] = ()
     problems: tuple[Problem, ...] = ()
 
     def to_json(self) -> JSONObject:
-        """Without loss."""
+        """The complete plan as JSON."""
         return {
             "path": self.path,
             "document": self.document,
@@ -251,7 +253,7 @@ class GroupPlan:
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
-        """The inverse of `to_json`."""
+        """Inverse of `to_json`."""
         return cls(
             path=data["path"],
             document=data["document"],
@@ -263,14 +265,14 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A node that is not migrated, and why."""
+    """A node that is not migrated, and the reason."""
 
     path: str
     kind: Literal["array", "group"]
     problems: tuple[Problem, ...]
 
     def to_json(self) -> JSONObject:
-        """Without loss."""
+        """The complete object as JSON."""
         return {
             "path": self.path,
             "kind": self.kind,
@@ -279,7 +281,7 @@ class Refusal:
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
-        """The inverse of `to_json`."""
+        """Inverse of `to_json`."""
         return cls(path=data["path"], kind=data["kind"], problems=_problems(data))
 
 
@@ -289,10 +291,10 @@ Planned: TypeAlias = ArrayPlan | GroupPlan | Refusal
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan:
-    """Everything that a migration will do."""
+    """The complete plan of a migration."""
 
     source: str
-    """URL or path of the source, free of credentials."""
+    """URL or path of the source, without credentials."""
     destination: str
     """URL or path of the destination; equal to `source` in place."""
     in_place: bool
@@ -304,17 +306,17 @@ class Plan:
     """Sorted by path."""
     refusals: tuple[Refusal, ...] = ()
     excluded: tuple[str, ...] = ()
-    """Paths of the nodes that the recipe leaves out."""
+    """Paths of the nodes excluded by the recipe."""
     consolidate: bool = False
     reading: ReadOptions = ReadOptions()  # noqa: RUF009 - frozen
     source_digests: tuple[tuple[str, str], ...] = ()
     """Documents that belong to no node, such as `.zmetadata`."""
     problems: tuple[Problem, ...] = ()
-    """Of the archive as a whole."""
+    """Problems of the archive as a whole."""
     free_bytes: int | None = None
-    """Free space at the destination, where that can be told."""
+    """Free space at the destination, if known."""
     conventions: tuple[SeenConvention, ...] = ()
-    """What applications laid on top, as far as the recipe asks for it."""
+    """Recognized conventions that the recipe requests."""
 
     def __repr__(self) -> str:
         where = "in place" if self.in_place else f"to {self.destination!r}"
@@ -322,7 +324,7 @@ class Plan:
         return f"<Plan {self.source!r} ({self.format}) {where}: {counts}>"
 
     def header_to_json(self) -> JSONObject:
-        """Everything but the nodes; a job keeps those one by one."""
+        """Everything except the nodes, which a job stores one by one."""
         return {
             "source": self.source,
             "destination": self.destination,
@@ -339,7 +341,7 @@ class Plan:
         }
 
     def to_json(self) -> JSONObject:
-        """Without loss."""
+        """The complete plan as JSON."""
         return {
             **self.header_to_json(),
             "arrays": [array.to_json() for array in self.arrays],
@@ -349,7 +351,7 @@ class Plan:
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
-        """The inverse of `to_json`."""
+        """Inverse of `to_json`."""
         kept = ("source", "destination", "in_place", "format", "consolidate", "free_bytes")
         return cls(
             **{name: data[name] for name in kept},
@@ -366,18 +368,18 @@ class Plan:
 
     @property
     def published(self) -> tuple[Published, ...]:
-        """The nodes that will have a `zarr.json`, sorted by path."""
+        """The nodes that get a `zarr.json`, sorted by path."""
         nodes: list[Published] = [*self.arrays, *self.groups]
         return tuple(sorted(nodes, key=lambda node: node.path))
 
     @property
     def nodes(self) -> tuple[Planned, ...]:
-        """Every node but the excluded ones, sorted by path."""
+        """All nodes except the excluded ones, sorted by path."""
         nodes: list[Planned] = [*self.published, *self.refusals]
         return tuple(sorted(nodes, key=lambda node: node.path))
 
     def all_problems(self) -> tuple[Problem, ...]:
-        """Every problem: the archive's first, then by node."""
+        """All problems, the archive's first, then by node."""
         return (*self.problems, *(problem for node in self.nodes for problem in node.problems))
 
 

@@ -1,8 +1,8 @@
-"""Bytes codecs of a legacy chain as registered ones of equal values.
+"""Converts the bytes codecs of a legacy chain to registered ones with equal values.
 
-The rules of a portable copy: what every reader knows stays as it is; zlib becomes gzip,
-which holds the same deflate stream; checksums become a crc32c at the end; a filter that
-only helped compression goes, and blosc-zstd with shuffle takes its place.
+The rules of a portable copy: codecs known to every reader are unchanged; zlib becomes gzip, which contains
+the same deflate stream; checksums become a crc32c at the end; a filter that only helps compression is
+replaced by blosc-zstd with shuffle.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ FILTERS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
 COMPRESSORS: Final = frozenset(
     {*(f"numcodecs.{name}" for name in ("zlib", "lz4", "bz2", "lzma", "base64")), "lz4_block", "lz4_bare"}
 )
-"""Compressors of Zarr v2 and N5 that no register holds, and base64, which is taken off like one."""
+"""Unregistered compressors of Zarr v2 and N5, and base64, which is removed in the same way."""
 _REGISTERED: Final = frozenset({"gzip", "zstd", "blosc", "crc32c"})
 _ZLIB_DEFAULT: Final = 6
-"""What zlib's level -1 means (zlib.h, Z_DEFAULT_COMPRESSION)."""
+"""The meaning of zlib's level -1 (zlib.h, Z_DEFAULT_COMPRESSION)."""
 
 
 def portable_tail(
     tail: tuple[CodecSpec, ...], data_type: DataType
 ) -> tuple[tuple[CodecSpec, ...], tuple[Problem, ...]]:
-    """Codecs behind the array-to-bytes codec that every reader knows, and a note per change.
+    """Equivalents, known to every reader, of the codecs after the array-to-bytes codec; a note per change.
 
-    `data_type` is the destination's. Raises UnsupportedError for a codec that is not known here.
+    `data_type` is the destination's. Raises UnsupportedError for an unknown codec.
     """
     named = tuple(_registered(spec) for spec in tail)
     for spec in named:
@@ -66,15 +66,15 @@ def portable_tail(
 
 
 def blosc_zstd(data_type: DataType) -> CodecSpec:
-    """What takes the place of a chain that has no portable name."""
+    """The replacement for a chain without a portable equivalent."""
     return complete(CodecSpec("blosc", {"cname": "zstd", "clevel": 5, "blocksize": 0}), data_type)
 
 
 def complete(spec: CodecSpec, data_type: DataType) -> CodecSpec:
-    """A codec with what it leaves open filled in: blosc's shuffle and typesize.
+    """A codec with its open parameters set: blosc's shuffle and typesize.
 
-    Items of one byte are bit-shuffled, as numcodecs' automatic shuffle does; text of variable
-    length gains nothing from either. tensorstore wants `typesize` with every shuffle (0.1.86).
+    One-byte items are bit-shuffled, as by numcodecs' automatic shuffle; for variable-length text neither
+    shuffle helps. tensorstore requires `typesize` with every shuffle (0.1.86).
     """
     if spec.name != "blosc":
         return spec
@@ -96,7 +96,7 @@ def complete(spec: CodecSpec, data_type: DataType) -> CodecSpec:
 
 
 def resize(spec: CodecSpec, data_type: DataType) -> CodecSpec:
-    """A codec made for another data type, for this one: blosc shuffles by the item size."""
+    """A codec adapted from another data type to this one: blosc shuffles by the item size."""
     if spec.name != "blosc":
         return spec
     configuration = {name: value for name, value in spec.configuration.items() if name != "typesize"}
@@ -106,12 +106,12 @@ def resize(spec: CodecSpec, data_type: DataType) -> CodecSpec:
 
 
 def _registered(spec: CodecSpec) -> CodecSpec:
-    """The zstd, gzip, blosc and crc32c of numcodecs under the names that v3 has for them."""
+    """The zstd, gzip, blosc and crc32c of numcodecs under their v3 names."""
     short = spec.name.removeprefix("numcodecs.")
     if short == spec.name or short not in _REGISTERED:
         return spec
     if short == "crc32c":
-        # numcodecs writes it at the end unless told otherwise, where v3 has it.
+        # numcodecs writes it at the end by default, which is its place in v3.
         return CodecSpec("crc32c") if spec.configuration.get("location", "end") == "end" else spec
     renamed = CodecSpec(short, dict(spec.configuration))
     return renamed if _fits(renamed) else spec

@@ -1,8 +1,7 @@
-"""What some readers refuse in a document whatever its codecs and data type: said in the plan.
+"""Limits of some readers that are independent of codecs and data type, reported in the plan.
 
-Observed with tensorstore 0.1.86 (`dimension_names` with a name twice; half of a surrogate pair
-in JSON) and zarrs 0.2.3 (the latter); `tests/conformance` holds both to it. zarr-python 3.1.6
-and 3.4.2 read such documents.
+Observed with tensorstore 0.1.86 (a duplicate name in `dimension_names`; a lone surrogate in JSON) and zarrs
+0.2.3 (the latter); `tests/conformance` verifies both. zarr-python 3.1.6 and 3.4.2 read such documents.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 _ESCAPE: Final = b"\\ud"
-"""How JSON escapes a surrogate; a document that has none of these needs no closer look."""
+"""JSON escape of a surrogate; a document without it needs no further check."""
 
 
 def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator[Problem]:
-    """Warnings about a node's new document; `contents` are the legacy ones it was made from."""
+    """Warnings about a node's new document; `contents` are the legacy documents from which it was made."""
     names = [name for name in document.get("dimension_names") or () if name is not None]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -45,7 +44,7 @@ def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator
 
 
 def _half_a_pair(value: JSON, place: str) -> str | None:
-    """Where a text stands that is no Unicode, names of members included; None if nowhere."""
+    """Location of a text with a lone surrogate, including names of members; None if there is none."""
     if isinstance(value, str):
         return None if _is_unicode(value) else place
     if isinstance(value, dict):

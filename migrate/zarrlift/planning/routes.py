@@ -1,4 +1,4 @@
-"""(Layout, Layout) -> Route: the cheapest correct way, found by comparing what differs."""
+"""(Layout, Layout) -> Route: the cheapest correct route, from the differences of the layouts."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ RouteName: TypeAlias = Literal["stay", "relink", "reframe", "recode", "rewrite",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How the chunks of one array get to their destination.
+    """The route of one array's chunks to the destination.
 
-    `shared` is the number of codecs, from the array side, that both chains begin with:
-    payloads are undone down to there and applied anew from there.
+    `shared` is the number of codecs, from the array side, that both chains have in common: payloads are
+    decoded down to there and encoded again from there.
     """
 
     name: RouteName
     shared: int
     reason: str
-    """What differs, in the words of the plan."""
+    """The differences, in the wording of the plan."""
 
     @property
     def decodes(self) -> bool:
-        """Whether payloads are decoded on the way."""
+        """Whether payloads are decoded."""
         return self.name in ("recode", "rewrite", "regrid")
 
 
 def route_between(
     source: Layout, destination: Layout, *, same_place: bool, drop_empty: bool = False
 ) -> Route:
-    """The route from one layout to another; `same_place` if chunks keep their storage.
+    """The route from one layout to another; `same_place` if chunks remain where they are stored.
 
-    Chunks that may turn out empty have to be looked at, so `drop_empty` asks for `rewrite`.
+    With `drop_empty`, chunks must be checked for empty ones, which requires `rewrite`.
     """
     shared = source.chain.common_prefix(destination.chain)
     place = "keys" if same_place else "place"
@@ -60,7 +60,7 @@ def route_between(
 
 
 def _same_keys(source: Layout, destination: Layout) -> bool:
-    """Whether the destination's encoding gives every chunk the key it has."""
+    """Whether every chunk has the same key in the destination's encoding."""
     if source.root != destination.root:
         return False
     kept = KeyEncoding("v2", "/") if source.keys == N5Keys("kept") else source.keys

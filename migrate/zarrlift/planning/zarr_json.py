@@ -1,8 +1,8 @@
 """The `zarr.json` of a node, strict attributes, and consolidated metadata.
 
-Form of the documents: https://zarr-specs.readthedocs.io/en/latest/v3/core/ (array and group
-metadata). Consolidated metadata is zarr-python's convention, as 3.1.6 and 3.4.2 write and
-read it (`zarr.core.group.ConsolidatedMetadata`).
+Form of the documents: https://zarr-specs.readthedocs.io/en/latest/v3/core/ (array and group metadata).
+Consolidated metadata is zarr-python's convention, as 3.1.6 and 3.4.2 write and read it
+(`zarr.core.group.ConsolidatedMetadata`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ from .portable_codecs import complete
 
 
 def array_document(layout: Layout, attributes: Mapping[str, JSON]) -> JSONObject:
-    """The `zarr.json` of an array, its members in the order a reader asks for them."""
+    """The `zarr.json` of an array, with its members in reading order."""
     return {**array_head(layout), "attributes": dict(attributes)}
 
 
 def array_head(layout: Layout) -> JSONObject:
-    """All that a layout decides of an array's `zarr.json`, which is all but the attributes.
+    """The part of an array's `zarr.json` that its layout determines: everything except the attributes.
 
-    Encoder levels that readers would not take are brought into their range here: the stored
-    bytes do not depend on them.
+    Encoder levels outside of the readers' range are adjusted; the stored bytes do not depend on them.
     """
     codecs = [dict(codec) for codec in _codecs(stored_chain(layout))]
     result = {
@@ -46,13 +45,13 @@ def array_head(layout: Layout) -> JSONObject:
         "fill_value": layout.fill_value,
     }
     if layout.dimension_names is not None and layout.dimension_names:
-        # zarr-python 3.1.6 drops an empty list when it writes: leave it out for 0-d arrays.
+        # zarr-python 3.1.6 drops an empty list when it writes, so it is omitted for 0-d arrays.
         result["dimension_names"] = list(layout.dimension_names)
     return result
 
 
 def stored_chain(layout: Layout) -> Chain:
-    """The chain from the array to a stored object, as the document states it."""
+    """The chain from the array to a stored object, as in the document."""
     chain = _readable(layout.chain, layout.data_type)
     if isinstance(layout.frame, Shards):
         return layout.frame.chain(layout.chunk_shape, chain)
@@ -77,7 +76,7 @@ def _codecs(chain: Chain) -> list[JSONObject]:
 
 
 def _complete(codecs: list[JSONObject]) -> None:
-    """What zarr-python 3.1.6 and 3.4.2 want: no numcodecs codec without a configuration."""
+    """Add configurations to numcodecs codecs, which zarr-python 3.1.6 and 3.4.2 require."""
     for codec in codecs:
         if codec["name"].startswith("numcodecs."):
             codec.setdefault("configuration", {})
@@ -91,9 +90,9 @@ def group_document(attributes: Mapping[str, JSON]) -> JSONObject:
 
 
 def strict_attributes(attributes: Mapping[str, JSON]) -> tuple[JSONObject, tuple[Problem, ...]]:
-    """Attributes as strict JSON has them: NaN and infinities as strings, with a note per place.
+    """Attributes as strict JSON: NaN and infinities as strings, with a note per location.
 
-    Everything else is the same object as before. Places are JSON pointers (RFC 6901).
+    All other values are the same objects. Locations are JSON pointers (RFC 6901).
     """
     problems: list[Problem] = []
     return _strict(dict(attributes), "", problems), tuple(problems)
@@ -122,12 +121,12 @@ def _strict(value: JSON, place: str, problems: list[Problem]) -> Any:
 
 
 def consolidate(documents: Mapping[str, JSONObject]) -> JSONObject:
-    """The root's document with the documents of all nodes below it inlined.
+    """The root's document with the documents of all nodes below it.
 
-    `documents` maps paths ("" is the root, a group) to `zarr.json` contents. Nodes are listed
-    level by level and, within a level, parent by parent: zarr-python 3.1.6 loses nodes whose
-    siblings are not listed together. A group below the root states that it has nothing of its
-    own, as zarr-python writes it; without that, an empty group would be listed from storage.
+    `documents` maps paths ("" is the root, a group) to `zarr.json` contents. Nodes are ordered by level and,
+    within a level, by parent: zarr-python 3.1.6 loses nodes whose siblings are not adjacent. A group below
+    the root states empty consolidated metadata of its own, as zarr-python writes it; otherwise an empty group
+    would be listed from storage.
     """
     root = documents.get("")
     if root is None or root.get("node_type") != "group":

@@ -1,1 +1,1 @@
-"""What the user wants changed, parsed."""
+"""The changes requested by the user, parsed."""

@@ -1,15 +1,15 @@
-"""What `--codecs` says, as data: `portable`, `keep`, `none`, `zstd:3`, ..., or v3 JSON.
+"""Parses `--codecs`: `portable`, `keep`, `none`, `zstd:3`, ..., or v3 JSON.
 
 Short forms, joined by `+` from the array to the stored bytes:
 
     none                        no compression
     zstd[:level]                level -131072 to 22, default 3
     gzip[:level]                level 0 to 9, default 6
-    blosc[:cname[:level[:shuffle]]]     default zstd, 5, and the shuffle that suits the data type
+    blosc[:cname[:level[:shuffle]]]     default zstd, 5, and a shuffle suitable for the data type
     crc32c                      a checksum, such as zstd:3+crc32c
 
-JSON is a list of v3 codecs; without an array-to-bytes codec it only says what compresses.
-Limits: https://zarr-specs.readthedocs.io/en/latest/v3/codecs/ (gzip, blosc) and
+JSON is a list of v3 codecs; without an array-to-bytes codec it only defines the compression. Limits:
+https://zarr-specs.readthedocs.io/en/latest/v3/codecs/ (gzip, blosc) and
 https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zstd.
 """
 
@@ -35,17 +35,17 @@ _KNOWN: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodecRequest:
-    """What is asked of an array's chain."""
+    """The requested codec chain of an array."""
 
     mode: Literal["portable", "keep", "explicit"]
     head: tuple[CodecSpec, ...] = ()
-    """transpose* and the array-to-bytes codec, where the request states them; else empty."""
+    """Any transpose codecs and the array-to-bytes codec, if requested; otherwise empty."""
     tail: tuple[CodecSpec, ...] = ()
-    """Codecs after it; a `blosc` without `typesize` or `shuffle` waits for the data type."""
+    """The codecs after it; a `blosc` without `typesize` or `shuffle` is completed for the data type."""
 
 
 def parse_codecs(text: str | Chain) -> CodecRequest:
-    """What `--codecs` asks for; raises UsageError that lists what is known."""
+    """The request in `--codecs`; raises UsageError with the supported forms."""
     if isinstance(text, Chain):
         return _split(text)
     stripped = text.strip()

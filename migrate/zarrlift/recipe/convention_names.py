@@ -1,12 +1,12 @@
-"""Which conventions are asked for: `auto`, `none`, or names; and which names there are.
+"""Parses the names of requested conventions: `auto`, `none`, or a list of names.
 
-A package registers a convention as an entry point of the group `zarrlift.conventions`, under the
-convention's own name (source: https://packaging.python.org/en/latest/specifications/entry-points/):
+A package registers a convention as an entry point of the group `zarrlift.conventions`, under the convention's
+own name (source: https://packaging.python.org/en/latest/specifications/entry-points/):
 
     [project.entry-points."zarrlift.conventions"]
     beamline = "my_package:Beamline"
 
-Nothing of it is imported before an archive is looked at.
+It is not imported before an archive is read.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 
 GROUP: Final = "zarrlift.conventions"
 BUILT_IN: Final = ("hdmf", "n5", "ome", "spatialdata", "xarray")
-"""The conventions that come with zarrlift."""
+"""The conventions included in zarrlift."""
 AUTO: Final = "auto"
 NONE: Final = "none"
 
 
 @functools.cache
 def outside() -> tuple[EntryPoint, ...]:
-    """What other packages registered, by name."""
+    """The conventions registered by other packages, by name."""
     return plugins.registered(GROUP)
 
 
 def known_names() -> tuple[str, ...]:
-    """Every name that may be asked for, sorted."""
+    """All available names, sorted."""
     return tuple(sorted({*BUILT_IN, *(point.name for point in outside())}))
 
 
 def parse_conventions(text: str) -> tuple[str, ...]:
     """The names in `auto`, `none` or a comma-separated list, each once; raises UsageError.
 
-    `none` gives no name. `auto` may stand in a list, for all that are applied unasked:
+    `none` gives no names. `auto`, for all automatically applied conventions, may be part of a list:
     `auto,beamline`.
     """
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))

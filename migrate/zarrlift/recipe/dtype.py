@@ -1,4 +1,4 @@
-"""What `--dtype` says, as data: a v3 data type that both zarr-pythons read."""
+"""Parses `--dtype`: a v3 data type that both zarr-python versions read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zarrstack.core.errors import UsageError, ZarrstackError
 
 
 def parse_data_type(text: str) -> DataType:
-    """`--dtype`: a v3 name such as float32, or v3 JSON; UsageError for anything else."""
+    """The data type for `--dtype`: a v3 name such as float32, or v3 JSON; UsageError for anything else."""
     try:
         data_type = DataType.from_json(json.loads(text) if text.lstrip().startswith("{") else text)
     except (ZarrstackError, ValueError, KeyError) as error:

@@ -1,4 +1,4 @@
-"""What `--chunks` and `--shards` may say, and what it means for one array."""
+"""Parses `--chunks` and `--shards`, and applies them to an array."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ _TIMES: Final = re.compile(r"([1-9][0-9]{0,8})x")
 
 SMALLEST: Final = 64 << 20
 LARGEST: Final = 1 << 30
-"""Bytes of a shard that `auto` aims between: large enough that a file system or a bucket has few
-objects, small enough to be copied, cached and written again as one."""
+"""Target size of a shard for `auto` in bytes: large enough that a file system or a bucket has few objects,
+small enough to be copied, cached and rewritten as a unit.
+"""
 MOST_SHARDS: Final = 4096
-"""Shards of an array that `auto` aims for at most, as far as `LARGEST` allows."""
+"""Maximum number of shards in an array for `auto`, as far as `LARGEST` allows."""
 MOST_LEAVES: Final = 1 << 18
-"""Chunks in a shard that `auto` makes at most: a reader takes the whole index, 4 MiB, for any of them."""
+"""Maximum number of chunks in a shard for `auto`: a reader fetches the whole index, 4 MiB, for any of them.
+"""
 
 
 def check_grid(chunks: str | None, shards: str | None) -> None:
-    """UsageError where one of the two makes no sense, whatever the array."""
+    """Raise UsageError if either of the two is invalid for every array."""
     if chunks is not None and not (
         _LENGTHS.fullmatch(chunks) and all(n > 0 or n == -1 for n in _ints(chunks))
     ):
@@ -42,9 +44,9 @@ def check_grid(chunks: str | None, shards: str | None) -> None:
 
 
 def chunk_shape(text: str, shape: Shape) -> Shape:
-    """The leaf shape that `--chunks` asks for; UnsupportedError for another number of axes.
+    """The leaf shape requested by `--chunks`; UnsupportedError for another number of axes.
 
-    A length beyond the array's is brought down to it: it would only pad.
+    A length larger than the array's is reduced to it, because it would only add padding.
     """
     lengths = _ints(text)
     if not shape:
@@ -63,9 +65,9 @@ def chunk_shape(text: str, shape: Shape) -> Shape:
 
 
 def chunks_per_shard(text: str, counts: Shape, leaf_bytes: float) -> tuple[Shape | None, str]:
-    """Chunks per shard that `--shards` asks for (None: no shards), and why.
+    """Chunks per shard requested by `--shards` (None: no shards), and the reason.
 
-    `counts` are the chunks of the array along each axis, `leaf_bytes` what one of them takes stored.
+    `counts` are the array's chunks along each axis, `leaf_bytes` the stored size of one of them.
     UnsupportedError for another number of axes.
     """
     if text == "none":
@@ -98,7 +100,7 @@ def _auto(counts: Shape, leaf_bytes: float) -> tuple[Shape | None, str]:
         open_axes = [axis for axis, n in enumerate(counts) if shard[axis] < n]
         if not wanted or not open_axes or size * 2 > LARGEST or prod(shard) * 2 > MOST_LEAVES:
             break
-        # The last axis first among equals: its chunks follow one another in C order.
+        # On a tie, the last axis first: its chunks are consecutive in C order.
         axis = min(open_axes, key=lambda axis: (shard[axis], -axis))
         shard[axis] = min(shard[axis] * 2, counts[axis])
     if prod(shard) == 1:

@@ -1,4 +1,4 @@
-"""What the user wants changed, parsed once into frozen data."""
+"""The changes requested by the user, parsed once into frozen data."""
 
 from __future__ import annotations
 
@@ -32,46 +32,46 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "attributes": ("strict", "keep"),
     "multiscale": ("ome",),
 }
-"""The closed sets: option -> what it may be."""
+"""Option -> its permitted values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayRecipe:
-    """What is asked of one array; the defaults change nothing but what portability needs."""
+    """The requested changes of one array; the defaults change only what portability requires."""
 
     codecs: Literal["portable", "keep"] | Chain | str = "portable"
     """"portable", "keep", a short form such as "zstd:3", v3 JSON as text, or a whole chain.
 
-    What the text may say is `codec_text.parse_codecs`'s to know.
+    `codecs.parse_codecs` defines the text forms.
     """
     dtype: str | None = None
-    """A v3 data type name to cast to; None keeps the values' type."""
+    """Name of a v3 data type to cast to; None keeps the type."""
     casting: Casting = "exact"
-    """What may happen to a value that `dtype` cannot represent; "exact" makes it an error."""
+    """Treatment of a value that `dtype` cannot represent; "exact" raises an error."""
     endian: Literal["little", "big", "keep"] = "keep"
     order: Literal["C", "F", "keep"] = "keep"
     key_encoding: Literal["default", "v2"] | None = None
     """None is "default" for copies and "v2" in place."""
     separator: Separator | None = None
-    """None is the encoding's own default for copies, the source's in place."""
+    """None is the encoding's default for copies, the source's in place."""
     chunks: str | None = None
     """Shape of a chunk, such as "64,64,64"; -1 is a whole axis. None keeps it."""
     shards: str | None = None
-    """Chunks per shard: "auto", "8,8,8", "4x" or "none"; None keeps what is there."""
+    """Chunks per shard: "auto", "8,8,8", "4x" or "none"; None keeps the present shards."""
     shard_index_location: Literal["start", "end"] | None = None
     shard_index: Literal["bytes", "crc32c"] | None = None
-    """Whether the index of a shard has a checksum; None leaves it as it is."""
+    """Whether the index of a shard has a checksum; None keeps its form."""
     drop_empty: bool = False
-    """Leave out chunks whose bit pattern is all fill value."""
+    """Omit chunks in which every element has the bit pattern of the fill value."""
     objects: Literal["refuse", "json"] = "refuse"
-    """What becomes of object values that are neither str nor bytes."""
+    """Treatment of object values that are neither str nor bytes."""
     allow_pickle: bool = False
     attributes: Literal["strict", "keep"] = "strict"
-    """"strict" turns bare NaN and Infinity into strings."""
+    """"strict" converts bare NaN and Infinity to strings."""
     conventions: str = "auto"
-    """"auto", "none", or names joined by commas; see `recipe_conventions.parse_conventions`."""
+    """"auto", "none", or names joined by commas; see `convention_names.parse_conventions`."""
     multiscale: Literal["ome"] | None = None
-    """"ome" writes OME-Zarr 0.5 metadata for the pyramids that programs leave on N5."""
+    """"ome" writes OME-Zarr 0.5 metadata for the multiscale pyramids of N5 programs."""
 
     def to_json(self) -> JSONObject:
         """The fields that differ from the defaults; a chain in normal form, as a list."""
@@ -81,28 +81,28 @@ class ArrayRecipe:
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
-        """The inverse of `to_json`."""
+        """Inverse of `to_json`."""
         return cls(**{name: _from_json(name, value) for name, value in data.items()})
 
 
 FIELDS: Final = tuple(item.name for item in fields(ArrayRecipe))
-"""The names an array recipe, and a section of a recipe file, may set."""
+"""Field names allowed in an array recipe and in a section of a recipe file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequiredModel:
-    """What the result must be, as `zarrlift.models` reads it: `load(...).named()` makes one."""
+    """A model to which the result must conform, for `zarrlift.models`; created by `load(...).named()`."""
 
     name: str
-    """The file it came from, or `module:Name` of a Python type."""
+    """The file of origin, or `module:Name` of a Python type."""
     content: str | None = None
     """The JSON of a ZOM or JSON Schema, so that a job needs no file; None for a Python type."""
 
     @classmethod
     def at(cls, text: str, *, beside: str = "") -> Self:
-        """What a recipe file names: a file, relative to the directory `beside`, or `module:Name`.
+        """The model named in a recipe file: a file relative to the directory `beside`, or `module:Name`.
 
-        Whether it is a model is seen while planning. UsageError where the file cannot be read.
+        Planning checks whether it is a model. UsageError if the file cannot be read.
         """
         path = os.path.join(beside, text)
         if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text) and not os.path.exists(path):
@@ -114,7 +114,7 @@ class RequiredModel:
             raise UsageError("the model cannot be read", found=f"{path}: {error}") from error
 
     def to_json(self) -> JSONObject:
-        """Without loss."""
+        """The complete object as JSON."""
         return {"name": self.name, "content": self.content}
 
 
@@ -122,27 +122,27 @@ class RequiredModel:
 class Recipe:
     """A recipe for a whole archive.
 
-    *Path globs* are matched against whole paths of nodes, which are names joined by "/",
-    without a leading one: `*` and `?` stand for characters within a name, `[abc]` for one
-    of them, `**` as a whole name for any number of names, none included (`a/**` is a and
-    all below it). A glob of "" or "/" names the root. Letter case matters.
+    *Path globs* are matched against whole paths of nodes, which are names joined by "/" without a leading
+    one: `*` and `?` match characters within a name, `[abc]` matches one of them, and `**` as a whole name
+    matches any number of names, including none (`a/**` is a and everything below it). A glob of "" or "/"
+    matches the root. Matching is case-sensitive.
     """
 
     base: ArrayRecipe = field(default_factory=ArrayRecipe)
     sections: tuple[tuple[str, tuple[tuple[str, object], ...]], ...] = ()
-    """(path glob, changed fields of ArrayRecipe), applied in order; later ones win."""
+    """(path glob, changed fields of ArrayRecipe), applied in order; later ones have priority."""
     include: tuple[str, ...] = ()
     """Path globs; empty means everything."""
     exclude: tuple[str, ...] = ()
     memory: int | None = None
-    """Bytes that the process may take where chunks change their shape; None is a quarter of the machine's."""
+    """Memory limit of the process in bytes if the chunk shape changes; None is a quarter of the machine's."""
     consolidate: bool | None = None
     """None follows the source."""
     model: RequiredModel | None = None
-    """What the result must be; checked while planning, before anything is moved."""
+    """Model to which the result must conform; checked during planning, before anything is moved."""
 
     def for_array(self, path: str) -> ArrayRecipe:
-        """What is asked of the node at `path`: the base, changed by each section that names it."""
+        """The requested changes for the node at `path`: the base, modified by each matching section."""
         result = self.base
         for glob, changes in self.sections:
             if matches(glob, path):
@@ -150,9 +150,9 @@ class Recipe:
         return result
 
     def selects(self, path: str) -> bool:
-        """Whether the node at `path` is asked for: included, and not excluded.
+        """Whether the node at `path` is selected: included, and not excluded.
 
-        A glob that names a group speaks for all below it too: excluding `a` excludes `a/b`.
+        A glob that matches a group applies to everything below it: excluding `a` excludes `a/b`.
         """
         if not self.include and not self.exclude:
             return True
@@ -162,16 +162,16 @@ class Recipe:
         return not any(matches(glob, line) for glob in self.exclude for line in lines)
 
     def globs(self) -> tuple[str, ...]:
-        """Every path glob the recipe holds, in order, each once."""
+        """All path globs in the recipe, in order, each once."""
         return tuple(dict.fromkeys((*(glob for glob, _ in self.sections), *self.include, *self.exclude)))
 
     def unmatched(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """The globs that match none of `paths`: most likely a slip of the pen."""
+        """The globs that match none of `paths`, probably by a typing error."""
         known = tuple(paths)
         return tuple(glob for glob in self.globs() if not any(matches(glob, path) for path in known))
 
     def to_json(self) -> JSONObject:
-        """Without loss, for the job file."""
+        """The complete recipe as JSON, for the job file."""
         return {
             "base": self.base.to_json(),
             "sections": [
@@ -186,7 +186,7 @@ class Recipe:
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
-        """The inverse of `to_json`."""
+        """Inverse of `to_json`."""
         return cls(
             base=ArrayRecipe.from_json(data["base"]),
             sections=tuple(
@@ -215,20 +215,20 @@ def _from_json(name: str, value: Any) -> Any:
 
 
 def matches(glob: str, path: str) -> bool:
-    """Whether a path glob (see `Recipe`) names the node at `path`."""
+    """Whether a path glob (see `Recipe`) matches the node at `path`."""
     return _pattern(glob).fullmatch(path + "/" if path else "") is not None
 
 
 def check_glob(glob: str) -> None:
-    """UsageError where a text is no path glob."""
+    """Raise UsageError if a text is not a path glob."""
     _pattern(glob)
 
 
 @lru_cache(maxsize=1024)
 def _pattern(glob: str) -> re.Pattern[str]:
-    """A glob as a regular expression over a path with "/" after every name.
+    """A glob as a regular expression for a path with "/" after every name.
 
-    `fnmatch` lets `*` cross "/" and knows no `**`; `glob.translate` came with Python 3.13.
+    In `fnmatch`, `*` matches "/" and `**` has no meaning; `glob.translate` requires Python 3.13.
     """
     names = [name for name in glob.strip("/").split("/") if name]
     parts = ("(?:[^/]+/)*" if name == "**" else _name(glob, name) + "/" for name in names)

@@ -1,16 +1,16 @@
-"""A recipe from a TOML file: every problem at once, each with its place.
+"""Reads a recipe from a TOML file and reports all problems together, each with its location.
 
     include = ["images/**"]
     exclude = ["**/tmp"]
     consolidate = true
-    model = "model.json"               # a ZOM, JSON Schema or module:Name that the result must meet
+    model = "model.json"               # a ZOM, JSON Schema or module:Name to which the result must conform
     codecs = "zstd:3"                  # any field of ArrayRecipe, for all arrays
 
-    [arrays."images/**"]               # changes for arrays under a path glob; later ones win
+    [arrays."images/**"]               # changes for arrays that match a path glob; later ones have priority
     dtype = "uint16"
     casting = "clamp"
 
-Hyphens may stand for underscores, as on the command line.
+Hyphens may replace underscores, as on the command line.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _TOP: Final = ("include", "exclude", "consolidate", "memory", "model", "arrays")
 
 
 def load_recipe(path: str | os.PathLike[str], *, base: ArrayRecipe | None = None) -> Recipe:
-    """The recipe a TOML file holds; raises one UsageError that lists every problem.
+    """The recipe in a TOML file; raises one UsageError with all problems.
 
-    `base` is what options of the command line say; the file's own fields win over it.
+    `base` contains the command line options; the file's own fields have priority.
     """
     try:
         with open(path, "rb") as file:
@@ -115,7 +115,7 @@ def _model(value: Any, beside: str, problems: list[str]) -> RequiredModel | None
 def _fields(
     table: Mapping[str, Any], place: str, known: tuple[str, ...], problems: list[str]
 ) -> Iterator[tuple[str, object]]:
-    """The fields of ArrayRecipe that a table sets; hyphens may stand for underscores."""
+    """The fields of ArrayRecipe that a table sets; hyphens may replace underscores."""
     for key, value in table.items():
         name = key.replace("-", "_")
         if name not in FIELDS:

@@ -1,1 +1,1 @@
-"""How arrays of other chunks are cut into boxes that fit the memory."""
+"""Divides arrays with a new chunk grid into boxes that fit the memory."""

@@ -1,8 +1,8 @@
-"""What is worked on at a time, where the destination's objects are not those of the source.
+"""Selects the unit of work if the destination's objects do not correspond to the source's.
 
-Shards of the same leaves need no choice: payloads are handed on one by one. Where leaves change their
-shape, the values of a *block* of whole destination objects are in memory at once, and the block is
-chosen so that source chunks are decoded as few times as the memory allows.
+For shards of the same leaves there is no choice: payloads are passed on one by one. If the leaf shape
+changes, the values of a *block* of whole destination objects are in memory at once, and the block is chosen
+to decode source chunks as few times as the memory allows.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 Shape = tuple[int, ...]
 
 BASE: Final = 104 << 20
-"""Bytes of the process itself: interpreter, numpy, metadata of a large archive, what libraries keep."""
+"""Memory of the process itself in bytes: interpreter, numpy, metadata of a large archive, library caches."""
 SMALLEST_MEMORY: Final = 128_000_000
 _SHARE: Final = 4
-"""One part in so many of what the machine, or its control group, has: the default of `--memory`."""
+"""Divisor of the machine's or control group's memory for the default of `--memory`."""
 _BUFFERS: Final = 8 << 20
-"""Bytes of one worker besides values: payloads read, and payloads on their way into a shard."""
+"""Memory of one worker in bytes in addition to values: payloads read, and payloads to be added to a shard."""
 _INDEX_COPIES: Final = 5
-"""How often a shard's index stands in memory while it is encoded: pairs, halves, bytes, with the checksum."""
+"""Copies of a shard's index in memory while it is encoded: pairs, halves, bytes, with the checksum."""
 _MOST_BLOCKS: Final = 256
-"""Blocks of a task at most, however little they read."""
+"""Maximum number of blocks in a task, even if they read little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,21 +51,21 @@ class Blocks:
 
     shape: Shape
     piece: Shape | None = None
-    """Where one block is too much: what of it is in memory at a time."""
+    """If one block exceeds the memory: the part in memory at a time."""
     run: Shape | None = None
-    """With pieces: what is gone through along one axis, with no source chunk decoded twice."""
+    """With pieces: the region processed along one axis, in which no source chunk is decoded twice."""
     times_read: float = 1.0
     memory: int | None = None
-    """Bytes that one worker needs for them; None for a leaf or two."""
+    """Memory in bytes that one worker needs; None for a leaf or two."""
 
     @property
     def decoded_once(self) -> Shape:
-        """The largest part within which no source chunk is decoded twice."""
+        """The largest part in which no source chunk is decoded twice."""
         return self.run or self.piece or self.shape
 
 
 def memory_budget(asked: int | None) -> int:
-    """Bytes that the whole process may take; UsageError below what it needs to run at all."""
+    """Memory limit of the whole process in bytes; UsageError below the minimum for any run."""
     if asked is None:
         return max(machine_memory() // _SHARE, 2 * SMALLEST_MEMORY)
     if asked < SMALLEST_MEMORY:
@@ -78,41 +78,41 @@ def memory_budget(asked: int | None) -> int:
 
 
 def workers_within(budget: int, memory: int, *, processes: bool = False) -> int:
-    """How many workers that need `memory` bytes each fit into a budget; at least one."""
+    """Number of workers with `memory` bytes each that fit a budget; at least one."""
     if processes:
         return max((budget - BASE) // (BASE + memory), 1)
     return max((budget - BASE) // max(memory, 1), 1)
 
 
 def cores() -> int:
-    """Processors that this process may use."""
+    """Number of processors available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def store_buffers(source: Storage, destination: str | None) -> int:
-    """Bytes that a worker holds for requests under way; none where both ends are directories.
+    """Memory in bytes that a worker uses for pending requests; 0 if both ends are directories.
 
-    `destination` is its URL; None in place, "" where it is not named yet.
+    `destination` is its URL; None in place, "" if it is not specified yet.
     """
     read = 0 if isinstance(source, LocalStorage) else STORE_READ
     return read if not destination or os.path.isabs(destination) else read + STORE_WRITTEN
 
 
 def memory_of_pairs(source: Layout, destination: Layout, buffers: int) -> int | None:
-    """Bytes that a worker needs where objects correspond one to one; None for a chunk or two."""
+    """Memory in bytes that a worker needs if objects correspond one to one; None for a chunk or two."""
     return _overhead(source, destination, buffers) if buffers else None
 
 
 def choose_blocks(
     source: Layout, destination: Layout, budget: int, buffers: int = 0
 ) -> Blocks | Problem | None:
-    """The blocks of an array, or why there are none that fit; None where objects correspond one to one.
+    """The blocks of an array, or why none fit; None if objects correspond one to one.
 
-    `buffers` are bytes that each worker holds besides (`store_buffers`).
+    `buffers` is further memory of each worker in bytes (`store_buffers`).
     """
     sharded = isinstance(destination.frame, Shards)
     if source.chunk_shape == destination.chunk_shape:
-        # A shard of a single chunk is as large as that chunk, and yet another object.
+        # A shard of a single chunk has the chunk's shape, but is a different object.
         if source.object_shape == destination.object_shape and isinstance(source.frame, Shards) == sharded:
             return None
         return _gathered(source, destination, budget, buffers)
@@ -127,7 +127,7 @@ def choose_blocks(
         box = candidates.choose((budget - BASE) // workers - overhead, workers)
         if box is None:
             continue
-        # Of equals the one that reads less.
+        # On a tie, prefer fewer reads.
         key = (candidates.cost(box, workers), box.times_read, box)
         if best is None or key[:2] < best[:2]:
             best = key
@@ -151,7 +151,7 @@ def choose_blocks(
 
 
 def _gathered(source: Layout, destination: Layout, budget: int, buffers: int) -> Blocks | Problem:
-    """The blocks where payloads are handed on: one object of the side that has the larger ones."""
+    """The blocks for passing payloads on: one object of the side with the larger objects."""
     sharded = isinstance(destination.frame, Shards)
     memory = _BUFFERS + buffers + 4 * prod(source.chunk_shape) * source.item_bytes
     for frame in (source.frame, destination.frame):
@@ -170,7 +170,7 @@ def _gathered(source: Layout, destination: Layout, budget: int, buffers: int) ->
 
 
 def _overhead(source: Layout, destination: Layout, buffers: int) -> int:
-    """What a worker holds besides the values of its block: a source chunk, an encoded leaf, an index."""
+    """Memory of a worker in addition to its block's values: a source chunk, an encoded leaf, an index."""
     leaf = prod(source.chunk_shape) * source.item_bytes
     new = prod(destination.chunk_shape) * destination.item_bytes
     indexes = [
@@ -182,7 +182,7 @@ def _overhead(source: Layout, destination: Layout, buffers: int) -> int:
 
 
 def mean_leaf(source: Layout, inventory: Inventory) -> float | None:
-    """Stored bytes of a leaf, on average; None where that cannot be told."""
+    """Average stored bytes of a leaf; None if unknown."""
     total, count = inventory.total_bytes, len(inventory.indexes)
     if total is None or not count:
         return None
@@ -191,7 +191,7 @@ def mean_leaf(source: Layout, inventory: Inventory) -> float | None:
 
 
 def block_bounds(inventory: Inventory, source: Layout, blocks: Blocks, bytes_in: int) -> tuple[int, ...]:
-    """Cut the blocks that hold something into tasks, as `inventory.task_bounds` does with chunks."""
+    """Divide the non-empty blocks into tasks, as `task_bounds` does for chunks."""
     there = touched(inventory.indexes, source.objects, Grid(source.shape, blocks.shape))
     if not len(there):
         return ()

@@ -1,9 +1,10 @@
-"""Boxes of whole destination objects that may be worked on at a time, and the best that fits into memory.
+"""Candidate boxes of whole destination objects, and the selection of the best one that fits the memory.
 
-A box costs its values. It may also be longer than the memory: then it is gone through piece by piece
-along one axis, and what later pieces need of a decoded source chunk is kept. Where chunks of either side
-are no multiples of the other's, that reads less again than any box that fits as a whole: of 100 and 64,
-a piece of 64 and what is kept of 100 stand for a box of any length.
+The cost of a box in memory is that of its values. A box may also be longer than the memory: it is then
+processed in pieces along one axis, and decoded source chunks are kept as far as later pieces need them. If
+the chunk lengths of the two sides are not multiples of each other, fewer chunks are read twice than with any
+box that fits completely: for lengths 100 and 64, a piece of 64 and the kept part of 100 suffice for a box of
+any length.
 """
 
 from __future__ import annotations
@@ -23,51 +24,53 @@ Shape = tuple[int, ...]
 
 _LONGEST: Final = 4
 _LONG_BYTES: Final = 1 << 30
-"""How many times the memory's worth a box holds at most, unless so many bytes are more: a killed run
-does one again from its start."""
+"""Maximum size of a box as a multiple of the memory, unless this number of bytes is larger: after a kill, one
+box is repeated from its start.
+"""
 _SMALL: Final = 64 << 20
-"""Bytes of an array that one worker has done before a second one is worth reading anything again."""
+"""Size of an array in bytes up to which a second worker does not justify repeated reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """What is worked on at a time."""
+    """A unit of work."""
 
     shape: Shape
-    """Of whole objects; a single shard where `piece` is a part of it."""
+    """Shape in whole objects; a single shard if `piece` is a part of it."""
     piece: Shape | None = None
-    """What of it is put together in memory at a time; None for all of it."""
+    """The part assembled in memory at a time; None for the whole box."""
     run: Shape | None = None
-    """With a piece: what is gone through along one axis, with no source chunk decoded twice."""
+    """With pieces: the region processed along one axis, in which no source chunk is decoded twice."""
     items: int
-    """Values in memory, with those that are kept for later pieces."""
+    """Number of values in memory, including those kept for later pieces."""
     times_read: float
-    """How often a source chunk is decoded, on average."""
+    """Average number of times that a source chunk is decoded."""
 
     @property
     def decoded_once(self) -> Shape:
-        """The largest part within which no source chunk is decoded twice."""
+        """The largest part in which no source chunk is decoded twice."""
         return self.run or self.piece or self.shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Boxes worth considering, whatever memory there is for them."""
+    """Boxes worth considering for any amount of memory."""
 
     shape: Shape
     chunk: Shape
-    """Of the source: what is decoded at once."""
+    """Chunk shape of the source, its unit of decoding."""
     objects: list[list[int]]
-    """Lengths along each axis, of whole objects of the destination."""
+    """Candidate lengths along each axis, in whole objects of the destination."""
     parts: tuple[tuple[Shape, int], ...]
-    """Parts of one shard that are runs of its leaves, as it holds them, and the axis that cuts them."""
+    """Parts of one shard that are consecutive leaves in its order, and the axis along which they are split.
+    """
     whole: Shape
     item: int
     """Bytes of a value."""
 
     @classmethod
     def of(cls, source: Layout, destination: Layout) -> Self:
-        """Those of an array's two layouts."""
+        """The candidates for an array's two layouts."""
         shape, chunk, frame = source.shape, source.chunk_shape, destination.frame
         objects = [
             _front(n, c, _multiples(n, d, c))
@@ -86,10 +89,10 @@ class Candidates:
         )
 
     def choose(self, room: int, workers: int, *, whole: bool = False) -> Box | None:
-        """The best box whose values take at most `room` bytes; None where none does.
+        """The best box whose values take at most `room` bytes; None if there is none.
 
-        It reads the fewest chunks again, counted per worker that has one to work on, and is the smallest
-        of equals; in a small array rather one without pieces. `whole` asks for one without.
+        The best box repeats the fewest reads, counted per busy worker, and is the smallest of equal ones; in
+        a small array, boxes without pieces are preferred. `whole` excludes boxes with pieces.
         """
         most = room // self.item
         found = list(self._boxes(most))
@@ -109,10 +112,10 @@ class Candidates:
         )
 
     def cost(self, box: Box, workers: int) -> float:
-        """What a worker has to do, in decodings of the whole array.
+        """The work per worker, in units of decoding the whole array.
 
-        Encoding, which takes at least as long as decoding, counts as one. A small array is not cut for
-        the sake of more workers.
+        Encoding, which takes at least as long as decoding, counts as one unit. A small array is not divided
+        for the sake of more workers.
         """
         if self._small:
             return box.times_read
@@ -128,19 +131,19 @@ class Candidates:
         return Box(shape=shape, piece=piece, run=run, items=items, times_read=times)
 
     def _boxes(self, most: int) -> Iterator[Box]:
-        """Boxes that fit as a whole."""
+        """Boxes that fit completely."""
         for shape in product(*self.objects):
             items = self._items(shape)
             if items <= most:
                 yield self._box(shape, items)
 
     def _long(self, most: int) -> Iterator[Box]:
-        """Boxes that are longer than the memory."""
+        """Boxes longer than the memory."""
         longest = max(_LONGEST * most, _LONG_BYTES // self.item)
         for axis, (step, chunk) in enumerate(zip(self.whole, self.chunk, strict=True)):
             kept = _kept(chunk, step)
             if not kept or chunk % step == 0:
-                continue  # a box that is a multiple of both takes no more
+                continue  # a box with a multiple of both lengths takes no more memory
             others = [lengths if other != axis else [step] for other, lengths in enumerate(self.objects)]
             for piece in product(*others):
                 items = self._items(_stretched(piece, axis, step + kept))
@@ -152,7 +155,7 @@ class Candidates:
                         yield self._box(shape, items, piece, shape)
 
     def _within_a_shard(self, most: int) -> Iterator[Box]:
-        """Parts of a shard that is larger than the memory."""
+        """Parts of a shard larger than the memory."""
         for piece, axis in self.parts:
             items = self._items(piece)
             if items > most:
@@ -168,12 +171,12 @@ class Candidates:
 
 
 def within(block: Shape, shape: Shape) -> Shape:
-    """Lengths of a box, no longer than those of the array."""
+    """Lengths of a box, limited to those of the array."""
     return tuple(min(a, max(b, 1)) for a, b in zip(block, shape, strict=True))
 
 
 def _kept(chunk: int, piece: int) -> int:
-    """How far a source chunk reaches, at most, beyond a piece that begins at a multiple of its length."""
+    """Maximum extent of a source chunk beyond a piece that starts at a multiple of its length."""
     return chunk - gcd(chunk, piece)
 
 
@@ -182,7 +185,7 @@ def _stretched(shape: Shape, axis: int, length: int) -> Shape:
 
 
 def _front(length: int, chunk: int, candidates: Iterator[int]) -> list[int]:
-    """The lengths worth considering along one axis: each reads less than all shorter ones."""
+    """The candidate lengths along one axis, each of which repeats fewer reads than all shorter ones."""
     kept: list[int] = []
     least = float("inf")
     for candidate in sorted(candidates):
@@ -194,7 +197,7 @@ def _front(length: int, chunk: int, candidates: Iterator[int]) -> list[int]:
 
 
 def _parts(chunk: Shape, leaf: Shape, counts: Shape) -> Iterator[tuple[Shape, int]]:
-    """Parts of a shard, in elements: one leaf along some axes, all of them along others, cut along one."""
+    """Parts of a shard, in elements: one leaf along some axes, all leaves along others, split along one."""
     order = cutting_order(chunk, leaf)
     for position, axis in enumerate(order):
         before = order[:position]
@@ -212,7 +215,7 @@ def _divisors(count: int) -> Iterator[int]:
 
 
 def _multiples(length: int, step: int, chunk: int) -> Iterator[int]:
-    """Box lengths worth trying along one axis: one object, three, doubled, aligned with chunks, all of it."""
+    """Candidate lengths along one axis: one object, three, doubled, aligned with chunks, the whole axis."""
     most = -(-max(length, 1) // step) * step
     tried = {most, step}
     for first in (step, 3 * step, lcm(step, chunk)):

@@ -1,10 +1,9 @@
-"""Rechunking in two passes, where one pass would read the source again and again.
+"""Rechunking in two passes, if one pass would read the source many times.
 
-An intermediate array lies between: its chunks are short along the axes that either side has short, so
-that each pass reads its source about once. The idea is rechunker's
-(https://rechunker.readthedocs.io/en/latest/algorithm.html): blocks of source chunks and blocks of
-destination objects are made as large as the memory allows, and the intermediate chunks are what any
-two of them have in common.
+An intermediate array has chunks that are short along the axes in which either side is short, so that each
+pass reads its source about once. The method is rechunker's
+(https://rechunker.readthedocs.io/en/latest/algorithm.html): blocks of source chunks and blocks of destination
+objects are as large as the memory allows, and the intermediate chunks are their intersections.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from .blocks import BASE, Blocks, block_bounds, choose_blocks, cores
 Shape = tuple[int, ...]
 
 _WORTH: Final = 3.0
-"""Times a source chunk is read in one pass before two are thought of."""
+"""Minimum number of reads per source chunk in one pass for two passes to be considered."""
 _COST: Final = 1.0
-"""What writing the intermediate array costs, in readings of the source; it is hardly compressed."""
+"""Cost of writing the intermediate array, in units of reading the source; it is hardly compressed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passes:
-    """Two passes, and the array between them."""
+    """Two passes and the array between them."""
 
     between: Layout
     first: Blocks
@@ -45,19 +44,19 @@ class Passes:
 
     @property
     def times_read(self) -> float:
-        """Readings of the whole array, of both passes."""
+        """Number of reads of the whole array in both passes."""
         return self.first.times_read + self.second.times_read
 
 
 def two_passes(
     source: Layout, destination: Layout, one: Blocks, budget: int, path: str, *, buffers: int = 0
 ) -> Passes | None:
-    """Two passes, where they do less than the one; None where they do not, or cannot.
+    """Two passes, if they take less work than one; None if not, or if impossible.
 
     `budget` and `buffers` as for `choose_blocks`.
     """
     if buffers:
-        buffers = STORE_READ + STORE_WRITTEN  # the array between them may be written to a store, and read
+        buffers = STORE_READ + STORE_WRITTEN  # the intermediate array may be written to and read from a store
     if one.times_read < _WORTH or source.data_type.itemsize is None:
         return None
     best: Passes | None = None
@@ -85,7 +84,7 @@ def two_passes(
 
 
 def pass_figures(passes: Passes, source: Layout, inventory: Inventory, bytes_in: int) -> dict[str, Any]:
-    """What changes in an `ArrayPlan` where there are two passes, by the names it has there."""
+    """The fields of an `ArrayPlan` that differ for two passes, by name."""
     first = passes.first
     between = Between(
         layout=passes.between,
@@ -102,7 +101,7 @@ def pass_figures(passes: Passes, source: Layout, inventory: Inventory, bytes_in:
 
 
 def passes_note(passes: Passes, one: Blocks) -> Problem:
-    """What the plan says of it."""
+    """The plan's note about two passes."""
     lengths = " x ".join(map(str, passes.between.chunk_shape))
     return Problem(
         kind="grid",
@@ -114,7 +113,7 @@ def passes_note(passes: Passes, one: Blocks) -> Problem:
 
 
 def _plain(source: Layout) -> Chain:
-    """Little work for the processor, and some of the zeros gone."""
+    """A chain with little processor load that removes some of the zeros."""
     size = source.data_type.numpy.itemsize
     packing = CodecSpec("bytes", {"endian": "little"}) if size > 1 else CodecSpec("bytes")
     said = {"cname": "lz4", "clevel": 1, "shuffle": "shuffle", "typesize": min(size, 255), "blocksize": 0}
@@ -122,7 +121,7 @@ def _plain(source: Layout) -> Chain:
 
 
 def _between(source: Layout, destination: Layout, budget: int) -> Iterator[Shape]:
-    """Chunk shapes worth trying: what blocks of either side have in common."""
+    """Candidate chunk shapes: intersections of blocks of both sides."""
     item = source.data_type.numpy.itemsize
     for workers in dict.fromkeys((cores(), 1)):
         most = (budget - BASE) // workers // 4 // item
@@ -141,7 +140,7 @@ def _orders(shape: Shape) -> Iterator[Sequence[int]]:
 
 
 def _grown(shape: Shape, block: Shape, order: Sequence[int], most: int) -> Shape:
-    """A block doubled along one axis after the other, while it has at most `most` elements."""
+    """A block doubled along one axis after the other, up to `most` elements."""
     grown = [min(b, max(n, 1)) for b, n in zip(block, shape, strict=True)]
     for axis in order:
         while grown[axis] < shape[axis]:
