@@ -1,4 +1,4 @@
-"""The values of a region of an array while they come together from one grid, to be cut by another."""
+"""The values of a region, assembled from one grid and divided by another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 
 class Canvas:
-    """The values of one region while they come together."""
+    """The values of one region during assembly."""
 
     def __init__(
         self, region: tuple[slice, ...], dtype: np.dtype[Any], fill: Any, leaf_shape: tuple[int, ...]
@@ -21,7 +21,7 @@ class Canvas:
         self._fill = fill
         self._values: Array = np.empty(tuple(axis.stop - axis.start for axis in region), dtype)
         self._values[...] = fill
-        # Which leaves of the destination some stored value reaches: the others stay missing.
+        # Leaves of the destination that overlap stored values; the others remain missing.
         first = tuple(axis.start // length for axis, length in zip(region, leaf_shape, strict=True))
         counts = tuple(
             -(-axis.stop // length) - start
@@ -31,7 +31,7 @@ class Canvas:
         self._reached = np.zeros(counts, dtype=np.bool_)
 
     def paste(self, values: Array, region: tuple[slice, ...]) -> None:
-        """Values of a source object whose region is this one, as far as it lies here."""
+        """Insert the values of a source object with this region, as far as they overlap."""
         here: list[Any] = []
         there: list[Any] = []
         leaves: list[Any] = []
@@ -41,11 +41,11 @@ class Canvas:
             there.append(slice(start - theirs.start, stop - theirs.start))
             leaves.append(slice(start // length - first, -(-stop // length) - first))
         inside: tuple[Any, ...] = (*here, ...)
-        self._values[inside] = values[(*there, ...)]  # the dots keep a 0-d array an array
+        self._values[inside] = values[(*there, ...)]  # the ellipsis keeps a 0-d array an array
         self._reached[(*leaves, ...)] = True
 
     def holds(self, region: tuple[slice, ...]) -> bool:
-        """Whether a stored value reaches the leaf that begins where this region does."""
+        """Whether stored values overlap the leaf that begins at this region's corner."""
         place = tuple(
             axis.start // length - first
             for axis, length, first in zip(region, self._leaf, self._first, strict=True)
@@ -53,7 +53,7 @@ class Canvas:
         return bool(self._reached[place])
 
     def leaf(self, region: tuple[slice, ...]) -> Array:
-        """A whole leaf; what lies beyond the array's end is fill value."""
+        """A whole leaf; elements beyond the array's end have the fill value."""
         inside: tuple[Any, ...] = tuple(
             slice(axis.start - mine.start, axis.stop - mine.start)
             for axis, mine in zip(region, self.region, strict=True)

@@ -1,4 +1,4 @@
-"""What later pieces of a run need of source chunks that were decoded for an earlier one."""
+"""Decoded parts of source chunks that later pieces of a run need."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Region: TypeAlias = tuple[slice, ...]
 
 
 class Kept:
-    """Parts of decoded chunks, by linear index, while pieces of one run are made one after another.
+    """Parts of decoded chunks, by linear index, while the pieces of one run are processed in order.
 
-    Pieces follow each other along one axis. Of a chunk that reaches beyond a piece only what lies in
-    the rest of the run is kept, so that memory is bounded by the two grids.
+    Pieces follow each other along one axis. Of a chunk that extends beyond a piece, only the part in the rest
+    of the run is kept, so memory is limited by the two grids.
     """
 
     def __init__(self, run: Region, axis: int) -> None:
@@ -33,7 +33,7 @@ class Kept:
         """Shards that could not be read."""
 
     def paste(self, canvas: Canvas) -> None:
-        """Go on to the next piece, a canvas: put there what is kept, and forget what no later one needs."""
+        """Start the next piece: insert the kept parts into its canvas, and drop those no longer needed."""
         self._piece = canvas.region
         self._seen = frozenset(self._parts)
         for number in self._seen:
@@ -44,18 +44,18 @@ class Kept:
                 del self._parts[number]
 
     def new(self, numbers: Indexes) -> Indexes:
-        """Those of the chunks that were not looked at for an earlier piece."""
+        """The chunks that were not read for an earlier piece."""
         return numbers[[number not in self._seen for number in numbers.tolist()]]
 
     def opened(self, shard: int) -> bool:
-        """Whether a shard was opened before; it counts as opened from now on."""
+        """Whether a shard was opened before; marks it as opened."""
         if shard in self._opened:
             return True
         self._opened.add(shard)
         return False
 
     def keep(self, number: int, region: Region, values: Array | None) -> None:
-        """Remember a chunk for later pieces as far as they need it; None for one without values."""
+        """Store a chunk for later pieces as far as they need it; None for a chunk without values."""
         axis = self._axis
         if region[axis].stop <= self._piece[axis].stop:
             return
@@ -69,7 +69,7 @@ class Kept:
 
 
 def _cut(values: Array, region: Region, part: Sequence[slice]) -> Array:
-    """The values of a part of a region, alone in memory."""
+    """A copy of the values in a part of a region."""
     place = tuple(
         slice(mine.start - whole.start, mine.stop - whole.start)
         for mine, whole in zip(part, region, strict=True)

@@ -1,4 +1,4 @@
-"""What a task has done, while it does it and when it has ended."""
+"""Counts the work of a task, while it runs and after its end."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from ..archive.chunk_inventory import Indexes
 from .recode import Tally
 
 _MOST_PROBLEMS: Final = 100
-"""Problems reported of one task; a thousand bad chunks are as clear as a hundred."""
+"""Maximum number of problems reported per task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """What a task did."""
+    """The result of a task."""
 
     chunks: int = 0
-    """Objects of the source that were read; one that is read for two blocks counts twice."""
+    """Source objects read; an object that is read for two blocks counts twice."""
     bytes_in: int = 0
     bytes_out: int = 0
     dropped: int = 0
-    """Chunks left out since they held nothing but fill value."""
+    """Chunks omitted because they contained only the fill value."""
     filled: int = 0
-    """N5 blocks shorter than their cell, which were decoded to be filled up."""
+    """N5 blocks smaller than their grid cell that were decoded and padded."""
     problems: tuple[Problem, ...] = ()
 
     def figures(self) -> dict[str, int]:
-        """Everything but the problems."""
+        """Everything except the problems."""
         return {name: getattr(self, name) for name in _FIGURES}
 
     def plus(self, other: Moved) -> Moved:
-        """The figures of both."""
+        """The sums of both."""
         mine, theirs = self.figures(), other.figures()
         return Moved(problems=(), **{name: mine[name] + theirs[name] for name in mine})
 
@@ -44,7 +44,7 @@ _FIGURES: Final = ("chunks", "bytes_in", "bytes_out", "dropped", "filled")
 
 
 class Counts:
-    """What a task has done so far; problems are those of the array at `path`."""
+    """The work of a task so far; problems are those of the array at `path`."""
 
     def __init__(self, path: str, *, certain: bool = True, leaves: Indexes | None = None) -> None:
         self.chunks = 0
@@ -60,32 +60,32 @@ class Counts:
         self._keys: set[str] = set()
 
     def wanted(self, leaves: Indexes) -> Indexes:
-        """Those of the destination's leaves that the task may write."""
+        """The destination's leaves, among these, that the task may write."""
         return leaves if self._leaves is None else leaves[np.isin(leaves, self._leaves, assume_unique=True)]
 
     def add(self, bytes_in: int, bytes_out: int) -> None:
-        """A chunk of the source has been read, and something written for it."""
+        """Count a source chunk that was read and converted."""
         self.chunks += 1
         self.leaf(bytes_in, bytes_out)
 
     def leaf(self, bytes_in: int, bytes_out: int) -> None:
-        """A leaf of a shard has been read, and something written for it; the shard counts by itself."""
+        """Count a leaf of a shard that was read and converted; the shard is counted separately."""
         self.bytes_in += bytes_in
         self.bytes_out += bytes_out
 
     def add_many(self, chunks: int, size: int) -> None:
-        """Chunks of so many bytes in all have been handed on as they are."""
+        """Count chunks that were copied unchanged, with `size` bytes in total."""
         self.chunks += chunks
         self.bytes_in += size
         self.bytes_out += size
 
     def drop(self, bytes_in: int) -> None:
-        """A chunk of the source held nothing but fill value."""
+        """Count a source chunk that contained only the fill value."""
         self.dropped += 1
         self.add(bytes_in, 0)
 
     def failed(self, error: ZarrstackError | OSError | MemoryError, key: str) -> None:
-        """A chunk could not be moved."""
+        """Record a chunk that could not be moved."""
         from ..storage.local.system_errors import storage_error
 
         if isinstance(error, OSError):
@@ -101,7 +101,7 @@ class Counts:
             self._problems.append(error.at(node=self.path, key=key).problem)
 
     def missing(self, key: str) -> None:
-        """A chunk is not there: a failure if it was listed, and its reading has not failed already."""
+        """Count a missing chunk: a failure if it was listed and its read has not failed already."""
         if self._certain and key not in self._keys:
             error = ChunkError(
                 "a chunk that was listed is gone; the source changed",
@@ -110,7 +110,7 @@ class Counts:
             self.failed(error, key)
 
     def moved(self) -> Moved:
-        """The sum of it."""
+        """The totals."""
         return Moved(
             chunks=self.chunks,
             bytes_in=self.bytes_in,

@@ -1,7 +1,7 @@
-"""Files that an application keeps in an archive beside its arrays, such as Parquet or XML.
+"""Copies files that an application stores in an archive next to its arrays, such as Parquet or XML.
 
-Zarr knows nothing of them. They are copied as they lie, piece by piece, before the document of
-the group that they belong to; each appears when it is whole.
+They are unknown to Zarr. They are copied unchanged, in pieces, before the document of their group; each
+appears only when it is complete.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ..storage.base import Storage
 from ..storage.writer import Writer
 
 _PIECE: Final = 16 << 20
-"""Bytes held at a time."""
+"""Bytes in memory at a time."""
 
 
 def copy_file(source: Storage, writer: Writer, key: str) -> None:
-    """Copy one file under its own key; StorageError where the source cannot be read."""
+    """Copy one file under the same key; StorageError if the source cannot be read."""
     stream = writer.stream(key)
     try:
         for part in _parts(source, key):
@@ -31,7 +31,7 @@ def copy_file(source: Storage, writer: Writer, key: str) -> None:
 
 
 def difference(source: Storage, destination: Storage, key: str) -> str | None:
-    """What is wrong with the copy of a file, in words; None if nothing is."""
+    """A description of the first difference between a file and its copy; None if they are equal."""
     expected, found = source.size(key), destination.size(key)
     if found is None:
         return "nothing"

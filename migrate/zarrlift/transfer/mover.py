@@ -1,9 +1,8 @@
-"""One task: read leaf chunks of an array, change what differs, write them.
+"""Runs one task: reads leaf chunks of an array, makes the necessary changes, writes them.
 
-A task is safe to repeat, so that a thread, a process or a worker on another machine runs it alike,
-and runs it again after a kill. Every bad chunk of a task is
-reported, not only the first; what is wrong with the destination ends the task at once,
-since no other chunk will fare better.
+A task is safe to repeat, so a thread, a process or a worker on another machine can run it, and run it again
+after a kill. All bad chunks of a task are reported. An error of the destination ends the task at once, since
+it would affect the other chunks too.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from .relink_server_side import ServerCopy
 
 _BATCH: Final = 64
-"""Objects that a store is asked to copy together."""
+"""Number of objects that a store is requested to copy together."""
 
 
 class Mover:
@@ -63,12 +62,12 @@ class Mover:
             return
         self._look = look_at(move)
         if not isinstance(writer, LocalWriter):
-            from .relink_server_side import server_copy  # asyncio is not for files
+            from .relink_server_side import server_copy  # files do not need asyncio
 
             self._copy = server_copy(source, writer.storage)
 
     def __call__(self, task: Task, counts: Counts) -> Moved:
-        """Move the task's chunks and count them; raises DestinationError, the rest is in `problems`."""
+        """Move the task's chunks and count them; raises DestinationError, other errors are in `problems`."""
         with self.writer.behind():
             self._run(task, counts)
         self.writer.settle()
@@ -101,7 +100,7 @@ class Mover:
             yield index, place + before, target + after
 
     def _files(self, task: Task, source: LocalStorage, writer: LocalWriter, counts: Counts) -> None:
-        """Payloads that stay as they are, from file to file."""
+        """Copy unchanged payloads from file to file."""
         versions: Iterable[Version | None] = repeat(None)
         if task.versions is not None:
             versions = zip(*(each.tolist() for each in task.versions), strict=True)
@@ -116,7 +115,7 @@ class Mover:
             copy_files(names, source, writer, self._look, counts)
 
     def _within(self, task: Task, copy: ServerCopy, counts: Counts) -> None:
-        """Payloads that stay as they are, within one object store."""
+        """Copy unchanged payloads within one object store."""
         keys = [(before, after) for _, before, after in self._keys(task.indexes)]
         for start in range(0, len(keys), _BATCH):
             part = keys[start : start + _BATCH]
@@ -129,7 +128,7 @@ class Mover:
                     counts.missing(before)
 
     def _payloads(self, task: Task, counts: Counts) -> None:
-        """Payloads through memory."""
+        """Move payloads through memory."""
         source = self.move.source
         each = prod(source.object_shape) * (source.data_type.itemsize or 1)
         names = list(self._keys(task.indexes))

@@ -1,4 +1,4 @@
-"""Objects of a destination that are filled leaf by leaf."""
+"""Objects of a destination that are written leaf by leaf."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     Place = tuple[int, ...]
 
 _HELD: Final = 4 << 20
-"""Bytes of a shard that are collected before they are written."""
+"""Bytes of a shard buffered before they are written."""
 _MOST_HELD: Final = 1000
-"""Payloads, in the same sense; the kernel takes about so many in one call."""
+"""Number of payloads buffered; about the number that the kernel accepts in one call."""
 
 
 def new_object(move: Move, writer: Writer, place: Place) -> NewObject:
-    """The object of the destination at a place in its grid of objects, empty as yet."""
+    """A new, empty object at a position in the destination's grid of objects."""
     key = move.destination.key(move.path, place)
     frame = move.destination.frame
     return NewShard(writer, key, frame) if isinstance(frame, Shards) else NewLeaf(writer, key)
 
 
 class NewObject(ABC):
-    """One object of the destination on its way."""
+    """An object of the destination that is being written."""
 
     @abstractmethod
     def put(self, place: Place, payload: Buffer) -> None:
-        """The payload of a leaf, by its place in the grid of leaves; DestinationError."""
+        """Add the payload of a leaf, by its position in the grid of leaves; DestinationError."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Let the object appear, unless it holds nothing; DestinationError."""
+        """Publish the object, unless it is empty; DestinationError."""
 
     def discard(self) -> None:  # noqa: B027 - most have nothing to take back
-        """Forget it."""
+        """Discard the object."""
 
 
 class NewLeaf(NewObject):
@@ -53,15 +53,15 @@ class NewLeaf(NewObject):
         self._key = key
 
     def put(self, place: Place, payload: Buffer) -> None:
-        """The payload of the leaf at `place`."""
+        """Write the payload of the leaf at `place`."""
         self._writer.write(self._key, payload)
 
     def finish(self) -> None:
-        """It is there already."""
+        """Do nothing: the object is already written."""
 
 
 class NewShard(NewObject):
-    """A shard: payloads as they come, the index last (or into the room left for it)."""
+    """A shard: payloads in order of arrival, the index last (or in space reserved for it)."""
 
     def __init__(self, writer: Writer, key: str, frame: Shards) -> None:
         self._writer = writer
@@ -76,7 +76,7 @@ class NewShard(NewObject):
         self._offset = self._reserve
 
     def put(self, place: Place, payload: Buffer) -> None:
-        """The payload of the leaf at `place`."""
+        """Add the payload of the leaf at `place`."""
         inner = tuple(a % b for a, b in zip(place, self._frame.chunks_per_shard, strict=True))
         size = len(payload) if isinstance(payload, bytes) else memory(payload).nbytes
         self._index.offsets[inner] = self._offset
@@ -108,6 +108,6 @@ class NewShard(NewObject):
         self._stream.finish(encoded if self._reserve else b"")
 
     def discard(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
         if self._stream is not None:
             self._stream.discard()

@@ -1,7 +1,7 @@
-"""Many files of one leaf each into shards of the same payloads, as fast as the file system gives them.
+"""Combines many files of one leaf each into shards with the same payloads, at file system speed.
 
-Whatever is odd about a block (a file that is gone, a payload that cannot be right) hands the whole
-block back to `Payloads`, which finds out which and says so.
+If anything in a block is unusual (a missing file, an invalid payload), the whole block is passed to
+`Payloads`, which identifies and reports the cause.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from .counts import Counts
 
 _AT_ONCE: Final = 512
-"""Files between two writes."""
+"""Maximum number of files between two writes."""
 _MOST_BYTES: Final = 4 << 20
-"""Bytes between two writes, unless one file is more."""
+"""Maximum number of bytes between two writes, unless one file is larger."""
 _MORE: Final = 1024
-"""How much larger than the last one a file is expected to be at most; one read is enough then."""
+"""Maximum expected growth from one file to the next in bytes; a single read then suffices."""
 
 
 def gathers(move: Move, source: Storage, writer: Writer) -> bool:
-    """Whether payloads move from files into shards just as they are."""
+    """Whether payloads move unchanged from files into shards."""
     return (
         move.block_shape is not None
         and move.source.chunk_shape != ()
@@ -54,7 +54,7 @@ def gathers(move: Move, source: Storage, writer: Writer) -> bool:
 
 
 class Gathered(Payloads):
-    """`Payloads` for what `gathers` says yes to."""
+    """`Payloads` for the moves that `gathers` accepts."""
 
     def block(self, place: tuple[int, ...], present: Indexes, counts: Counts) -> None:
         """Make one shard."""
@@ -95,7 +95,7 @@ class Gathered(Payloads):
         counts.add_many(len(lengths), sum(lengths))
 
     def _read(self, files: list[tuple[str, Version | None]], at: int) -> list[bytes]:
-        """Some files from `at` on; OSError and ChunkError for the first that is not as it should be."""
+        """Read some files from `at` on; OSError and ChunkError for the first invalid one."""
         look = self.leaf.reader
         check, check_whole, bound = look.check, look.check_whole, self.bound
         open_, read, close, ends = os.open, os.read, os.close, Ends.of
@@ -122,7 +122,7 @@ class Gathered(Payloads):
         return parts
 
     def _carry(self, path: str, version: Version | None, stream: ObjectStream) -> int:
-        """One large file, which this process need not hold; gives its size, raises as `_read` does."""
+        """Copy one large file without holding it in memory; returns its size, raises as `_read` does."""
         look = self.leaf.reader
         descriptor, facts = open_regular(path)
         try:

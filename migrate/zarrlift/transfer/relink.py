@@ -1,7 +1,6 @@
-"""Files that move as they are, many and small: as few calls per file as it takes.
+"""Copies many small files unchanged, with a minimum of system calls per file.
 
-Where one is large, or something about it is odd, `LocalWriter.copy` takes over, which can do all that
-this can, and says what is wrong.
+Large or unusual files are passed to `LocalWriter.copy`, which handles all cases and reports errors.
 """
 
 from __future__ import annotations
@@ -24,30 +23,30 @@ if TYPE_CHECKING:
     from .counts import Counts
 
 Name: TypeAlias = tuple[str, str, Version | None]
-"""(source key, destination key, what the file has to be)."""
+"""(source key, destination key, expected version of the file)."""
 _MORE: Final = 1024
-"""How much larger than the last one a file is expected to be at most; one read is enough then."""
+"""Maximum expected growth from one file to the next in bytes; a single read then suffices."""
 
 
 def copy_files(
     names: Iterable[Name], source: LocalStorage, writer: LocalWriter, look: Look, counts: Counts
 ) -> None:
-    """Copy files after `look` has seen each; raises DestinationError.
+    """Copy files after `look` has checked each; raises DestinationError.
 
-    The keys are ours and lead out of no root. What is wrong with one file is told to `counts`.
+    The keys are generated and stay within the root. Problems of single files are recorded in `counts`.
     """
-    # Every lookup counts: with files of 4 KB the interpreter takes as long as the kernel.
+    # Attribute lookups matter: with files of 4 KB the interpreter takes as long as the kernel.
     open_, read, write, close, replace = os.open, os.read, os.write, os.close, os.replace
     facts_of = os.fstat
     check, check_whole, ends = look.check, look.check_whole, Ends.of
-    # Keys are joined as they are: Windows takes both separators.
+    # Keys are appended unchanged: Windows accepts both separators.
     root, target_root = source.path("") + "/", writer.storage.path("") + "/"
     temporary, parent = writer.temporary(), ""
     hint = _MORE
     copied = total = 0
     for name in names:
         before, after, version = name
-        if hint > IN_ONE_READ:  # the last one was large, and so will this one be
+        if hint > IN_ONE_READ:  # the last one was large, so this one probably is
             hint = _one_by_one(name, source, writer, look, counts)
             continue
         try:
@@ -57,7 +56,7 @@ def copy_files(
             continue
         try:
             data = read(reading, hint)
-            # Asked after the reading: a file that is written in between says so.
+            # Checked after the read, which reveals a write in between.
             changed = version is not None and facts_of(reading).st_mtime_ns != version[1]
         except OSError:
             data = b""
@@ -65,7 +64,7 @@ def copy_files(
             close(reading)
         size = len(data)
         if not 0 < size < hint or changed:
-            # Longer than was thought; or nothing, or another version, which `writer` judges.
+            # Longer than expected; or empty, or another version, which `writer` decides.
             hint = _one_by_one(name, source, writer, look, counts)
             continue
         hint = size + _MORE
@@ -93,14 +92,14 @@ def copy_files(
                 continue
         except OSError as error:
             raise writer.failed(temporary, after, error) from error
-        writer.write(after, data)  # a nearly full disk took a part; it will say so
+        writer.write(after, data)  # a partial write, from a nearly full disk; this reports it
         copied += 1
         total += size
     counts.add_many(copied, total)
 
 
 def _one_by_one(name: Name, source: LocalStorage, writer: LocalWriter, look: Look, counts: Counts) -> int:
-    """Copy one file whatever it is; gives what the next one is expected to hold at most."""
+    """Copy any file; returns the expected maximum size of the next one."""
     held = counts.bytes_in
     carry_files([name], source, writer.copy, look, counts)
     return counts.bytes_in - held + _MORE
@@ -113,7 +112,7 @@ def carry_files(
     look: Look,
     counts: Counts,
 ) -> None:
-    """As `copy_files`, by a method of the writer's: `LocalWriter.copy` or `LocalWriter.link`."""
+    """Like `copy_files`, by a method of the writer: `LocalWriter.copy` or `LocalWriter.link`."""
     root = source.path("") + os.sep
     for before, after, version in names:
         try:

@@ -1,8 +1,8 @@
-"""Copies that an object store makes by itself, where both ends are the same store.
+"""Server-side copies, if both ends are the same object store.
 
-Payloads that move undecoded need not pass through this machine: the store copies them when
-asked, and only their ends are fetched, to be looked at. Small objects are read and written
-instead, since that takes two requests where a server-side copy takes four.
+Payloads that are not decoded need not pass through this machine: the store copies them on request, and only
+their ends are fetched for checks. Small objects are read and written instead, which takes two requests; a
+server-side copy takes four.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from ..storage.remote.backend import Native
 
 Carried: TypeAlias = "int | ZarrstackError | None"
-"""What became of one object: its size in bytes, None if it is not there, or what is wrong with it."""
+"""The result for one object: its size in bytes, None if it is missing, or its error."""
 
 IN_ONE_READ: Final = 128 << 10
-"""Bytes fetched at first; an object that is no larger is written from memory."""
+"""Bytes fetched at first; objects up to this size are written from memory."""
 
 
 def server_copy(source: Storage, destination: Storage) -> ServerCopy | None:
-    """A way to copy inside the store, or None where the two ends do not share one."""
+    """A server-side copier, or None if the two ends are not in one store."""
     if not isinstance(source, StoreStorage) or not isinstance(destination, StoreStorage):
         return None
     first, second = source.native, destination.native
@@ -40,21 +40,21 @@ def server_copy(source: Storage, destination: Storage) -> ServerCopy | None:
 
 
 class ServerCopy:
-    """Copies objects between two places of one store; safe to share between threads."""
+    """Copies objects between two places of one store; thread-safe."""
 
     def __init__(self, source: StoreStorage, destination: StoreStorage, start: Native, end: Native) -> None:
-        """`start` and `end` are what is below the source and the destination."""
+        """`start` and `end` are the backends of source and destination."""
         self._source = source
         self._destination = destination
         self._from = start
         self._to = end
         self._able = True
-        """Whether the store copies at all; found out by asking it."""
+        """Whether the store supports copies; determined by the first request."""
 
     def __call__(self, pairs: Sequence[tuple[str, str]], look: Look) -> list[Carried]:
-        """Copy (source key, destination key) pairs, once `look` has seen the ends of each.
+        """Copy (source key, destination key) pairs, after `look` has checked the ends of each object.
 
-        Raises DestinationError; whatever else is wrong with an object is in its place.
+        Raises DestinationError; the error of a single object is its result.
         """
         return run(bounded([self._one(before, after, look) for before, after in pairs]))
 
@@ -78,7 +78,7 @@ class ServerCopy:
             return error
 
     async def _by_hand(self, before: str, after: str, data: bytes | None, look: Look) -> int | None:
-        """Through this machine: small objects, and those that only decoding can judge."""
+        """Copy through this machine: small objects, and those that can only be checked by decoding."""
         if data is None:
             data = await self._source.fetch(before, Bound(look.most_stored))
             if data is None:
@@ -92,7 +92,7 @@ class ServerCopy:
         return len(data)
 
     async def _copied(self, before: str, after: str, size: int) -> bool:
-        """Ask the store; False where it has no copy of its own."""
+        """Request a copy from the store; False if it does not support copies."""
         try:
             await self._destination.told("cannot write", after, lambda: self._cp(before, after, size))
         except StorageError as error:
@@ -108,11 +108,11 @@ class ServerCopy:
         await self._to.copy(self._from, self._source.key(before), self._destination.key(after), size)
 
     async def _get(self, key: str, start: int, end: int, look: Look) -> bytes | None:
-        """Some bytes of an object; None if it is not there."""
+        """Some bytes of an object; None if it is missing."""
         try:
             return await self._source.fetch_part(key, start, end - start)
         except StorageError:
-            # An empty object has no first byte, which some stores call an error.
+            # An empty object has no first byte, for which some stores return an error.
             return await self._source.fetch(key, Bound(look.most_stored))
 
     async def _size(self, key: str) -> int:

@@ -1,7 +1,7 @@
-"""Leaves of a source array, out of whatever objects they lie in, one after another.
+"""Reads the leaves of a source array from its objects, one after another.
 
-Objects that are one leaf each are read whole. Of a shard only the index and the leaves that are wanted
-are read, neighbours together, so that a shard larger than memory is no trouble.
+Objects of one leaf each are read completely. Of a shard, only the index and the wanted leaves are read,
+adjacent ones together, so shards may be larger than memory.
 """
 
 from __future__ import annotations
@@ -34,30 +34,31 @@ if TYPE_CHECKING:
     from .counts import Counts
 
 _SPAN: Final = 4 << 20
-"""Bytes of a shard that are read at once, unless one leaf is larger."""
+"""Bytes of a shard read at once, unless one leaf is larger."""
 _GAP: Final = 64 << 10
-"""Bytes between two leaves of a shard that are read along rather than skipped."""
+"""Maximum gap in bytes between two leaves of a shard that are read together."""
 _KEPT: Final = 8
 _KEPT_AHEAD: Final = 64
 _KEPT_PAIRS: Final = 1 << 18
-"""Shard indexes that are kept (blocks beside each other take from the same shards), of files and of what lies
-in a store, and the pairs in them."""
+"""Limits of the cache of shard indexes, of files and of a store, and of the pairs in them (adjacent blocks
+read from the same shards).
+"""
 _INDEXES: Final = 8
-"""Indexes that are asked for together."""
+"""Number of indexes requested together."""
 
 
 def read_objects(
     storage: Storage, keys: Sequence[str], counts: Counts, bound: Bound, *, each: int = 0
 ) -> Iterator[bytes | None]:
-    """Objects in order, of a store with the next ones under way; None for one that is absent.
+    """Yield objects in order, with read-ahead in a store; None for a missing one.
 
-    `each` is what an object holds decoded, in bytes, as far as that is known. One that cannot be read is told
-    to `counts`, and is None too.
+    `each` is the decoded size of an object in bytes, if known. An unreadable object is recorded in `counts`
+    and yields None too.
     """
     if storage.soon is None:
         yield from (_read(partial(storage.get, key, bound), key, counts) for key in keys)
         return
-    from ..storage.remote.async_requests import window  # asyncio is not for files
+    from ..storage.remote.async_requests import window  # files do not need asyncio
 
     ask = partial(storage.soon.get, bound=bound)
     coming = window(keys, lambda _: each, ask, most=READ_AHEAD)
@@ -70,23 +71,23 @@ def _read(read: Callable[[], bytes | None], key: str, counts: Counts) -> bytes |
     try:
         return read()
     except (ZarrstackError, MemoryError) as error:
-        # One unreadable object must not hide the others.
+        # One unreadable object must not affect the others.
         counts.failed(error, key)
         return None
 
 
 def object_keys(layout: Layout, path: str, indexes: Indexes) -> list[str]:
-    """The keys of objects by their linear indexes."""
+    """The keys of objects with these linear indexes."""
     prefix = layout.prefix(path)
     return [prefix + name for name in layout.keys.keys(layout.objects.coordinates_of(indexes))]
 
 
 class MissingShard(Exception):  # noqa: N818 - in a store that cannot list this is no error
-    """There is no such shard."""
+    """Raised for a shard that does not exist."""
 
 
 class ShardReader:
-    """Reads leaves out of the shards of one array; safe to share between threads."""
+    """Reads leaves from the shards of one array; thread-safe."""
 
     def __init__(self, storage: Storage, path: str, layout: Layout) -> None:
         assert isinstance(layout.frame, Shards)
@@ -105,7 +106,7 @@ class ShardReader:
         return self.layout.key(self._path, self._objects.coordinates(number))
 
     def in_turn(self, numbers: Sequence[int]) -> Iterator[int]:
-        """The numbers of shards, the indexes of several asked for together where answers take time."""
+        """Yield the numbers of shards; several indexes are requested together if requests have latency."""
         soon = self.storage.soon
         if soon is None:
             yield from numbers
@@ -120,19 +121,19 @@ class ShardReader:
             keys = [self.key(number) for number in new]
             ends = soon.ends(keys, 0 if form.location == "start" else -size, size)
             for number, end in zip(new, ends, strict=True):
-                # What cannot be read is asked for again, and told, when its turn comes.
+                # A failed read is repeated, and reported, when it is the shard's turn.
                 with contextlib.suppress(ZarrstackError):
                     found = end.result()
                     self._keep(number, None if found is None else self._parse(*found))
             yield from part
 
     def inner(self, leaf: int) -> tuple[int, ...]:
-        """The place of a leaf in its shard."""
+        """The position of a leaf in its shard."""
         places = self._leaves.coordinates(leaf)
         return tuple(a % b for a, b in zip(places, self.frame.chunks_per_shard, strict=True))
 
     def index(self, number: int) -> ShardIndex | None:
-        """A shard's index; None if there is no such shard. ChunkError, StorageError."""
+        """A shard's index; None if the shard does not exist. ChunkError, StorageError."""
         with self._lock:
             if number in self._indexes:
                 self._indexes.move_to_end(number)
@@ -162,13 +163,13 @@ class ShardReader:
         length = self.storage.size(key)
         if length is None:
             return None
-        form.place(counts, length)  # before so many bytes are asked for
+        form.place(counts, length)  # before this amount is requested
         data = self.storage.get_part(key, start, size)
         return None if data is None else self._parse(length, data)
 
     def _parse(self, length: int, data: bytes) -> ShardIndex:
         form, counts = self.frame.index, self.frame.chunks_per_shard
-        form.place(counts, length)  # room for the index
+        form.place(counts, length)  # checks the space for the index
         index = ShardIndex.from_bytes(data, counts, form)
         index.check(length, form)
         longest = int(index.lengths[index.present].max(initial=0))
@@ -183,10 +184,10 @@ class ShardReader:
     def leaves(
         self, number: int, wanted: npt.NDArray[np.int64] | None = None
     ) -> Iterator[tuple[int, memoryview]]:
-        """(linear index of a leaf, its payload), as they lie in the shard; those that are not there left out.
+        """Yield (linear index of a leaf, its payload) in the stored order, without missing leaves.
 
-        `wanted` are linear indexes of leaves, ascending; None takes all. Leaves beyond the array's end,
-        where no value is, are passed over. MissingShard, ChunkError, StorageError.
+        `wanted` are linear indexes of leaves, ascending; None selects all. Leaves entirely beyond the array's
+        end are skipped. MissingShard, ChunkError, StorageError.
         """
         index = self.index(number)
         if index is None:
@@ -204,7 +205,7 @@ class ShardReader:
         )
 
     def present(self, number: int) -> Indexes:
-        """Linear indexes of the leaves that a shard has, ascending; raises as `leaves`."""
+        """Linear indexes of the leaves in a shard, ascending; raises as `leaves` does."""
         index = self.index(number)
         if index is None:
             raise MissingShard
@@ -212,7 +213,7 @@ class ShardReader:
         return np.sort(numbers[numbers >= 0])
 
     def _there(self, number: int, index: ShardIndex) -> tuple[npt.NDArray[np.intp], Indexes]:
-        """Of the leaves that a shard has: places in its index, and linear indexes (-1 beyond the array)."""
+        """Positions in the index of a shard's leaves, and their linear indexes (-1 beyond the array)."""
         first = np.array(self._objects.coordinates(number), dtype=np.int64) * np.array(
             self.frame.chunks_per_shard, dtype=np.int64
         )
@@ -226,7 +227,7 @@ class ShardReader:
     def _spans(
         self, key: str, numbers: list[int], offsets: list[int], lengths: list[int]
     ) -> Iterator[tuple[int, memoryview]]:
-        """Neighbouring leaves in one read each; of a store with the next reads under way."""
+        """Read adjacent leaves together; in a store, with read-ahead."""
         soon = self.storage.soon
         spans = list(spans_of(offsets, lengths, gap=_GAP if soon is None else soon.gap()))
         if soon is None:
@@ -234,7 +235,7 @@ class ShardReader:
                 data = self.storage.get_part(key, span.start, span.stop - span.start)
                 yield from span.cut(data or b"", numbers, offsets, lengths)
             return
-        from ..storage.remote.async_requests import window  # asyncio is not for files
+        from ..storage.remote.async_requests import window  # files do not need asyncio
 
         def ask(part: Sequence[Span]) -> list[Future[bytes | None]]:
             return soon.parts(key, [(span.start, span.stop) for span in part])
@@ -246,18 +247,18 @@ class ShardReader:
 
 
 class Span(NamedTuple):
-    """Some leaves of a shard that are read together, by their positions in its order."""
+    """Leaves of a shard that are read together, by their positions in its order."""
 
     first: int
     end: int
     start: int
     stop: int
-    """Bytes of the shard."""
+    """Range of bytes in the shard."""
 
     def cut(
         self, data: bytes, numbers: list[int], offsets: list[int], lengths: list[int]
     ) -> Iterator[tuple[int, memoryview]]:
-        """(leaf, payload) of each."""
+        """Yield (leaf, payload) for each."""
         view = memory(data)
         for place in range(self.first, self.end):
             low = offsets[place] - self.start
@@ -268,10 +269,10 @@ class Span(NamedTuple):
 
 
 def spans_of(offsets: list[int], lengths: list[int], *, gap: int) -> Iterator[Span]:
-    """Leaves, ascending by offset, put together where no more than `gap` bytes lie between them.
+    """Combine leaves, ascending by offset, that are at most `gap` bytes apart.
 
-    What is read along with them is never more than what is wanted, beyond a few small gaps: where the
-    line is what is scarce, a request that is saved does not pay for twice the bytes.
+    Apart from a few small gaps, at most as many unwanted bytes are read as wanted ones: if bandwidth is
+    scarce, a saved request does not outweigh twice the bytes.
     """
     at = 0
     while at < len(offsets):

@@ -1,4 +1,4 @@
-"""The tasks of an array: of its one pass, or of either of two, through an intermediate array."""
+"""The tasks of an array, for one pass or for either of two through an intermediate array."""
 
 from __future__ import annotations
 
@@ -32,19 +32,20 @@ class Task:
     move: Move
     number: int
     indexes: Indexes
-    """Linear indexes of the objects to move, ascending; of blocks, where the move has them."""
+    """Linear indexes of the objects to move, ascending; of blocks, if the move has them."""
     sources: Indexes | None = None
-    """With blocks: linear indexes, ascending, of the source's objects that they touch and that are there."""
+    """With blocks: ascending linear indexes of the existing source objects that the blocks overlap."""
     leaves: Indexes | None = None
-    """The only leaves that are to be written; None for all that a stored value reaches."""
+    """The leaves that may be written; None for all that overlap stored values."""
     certain: bool = True
-    """Whether every one of them is known to exist."""
+    """Whether all objects are known to exist."""
     versions: tuple[Indexes, Indexes] | None = None
-    """(bytes, number) of each of the source's objects as they were listed, where what is read is held against
-    that: of `sources`, or of `indexes` where there are none."""
+    """(bytes, number) of each listed source object, if reads are compared with the listing: of `sources`, or
+    of `indexes` if that is None.
+    """
 
     def held(self, keys: Callable[[], Iterable[str]]) -> ListedVersions | None:
-        """The versions of the source's objects, by the keys that `keys` gives; None where nothing is held."""
+        """The versions of the source's objects, by the keys from `keys`; None if nothing is compared."""
         if self.versions is None:
             return None
         indexes = self.indexes if self.sources is None else self.sources
@@ -52,7 +53,7 @@ class Task:
 
 
 class Parts:
-    """The chunks of one array that are there, cut into tasks."""
+    """The existing chunks of one array, divided into tasks."""
 
     def __init__(
         self,
@@ -63,9 +64,9 @@ class Parts:
         versions: tuple[Indexes, Indexes] | None = None,
         leaves: Indexes | None = None,
     ) -> None:
-        """`versions` are those of the chunks that are `present`, as `Task` has them.
+        """`versions` are those of the chunks in `present`, as in `Task`.
 
-        `leaves` are the only ones of the destination that may be written; None for all.
+        `leaves` are the destination's leaves that may be written; None for all.
         """
         self._move = move
         self._present = present
@@ -79,7 +80,7 @@ class Parts:
         self._cuts = np.searchsorted(self._indexes, bounds)
 
     def task(self, number: int, *, certain: bool) -> Task:
-        """The task of a number."""
+        """The task with a number."""
         part = self._indexes[self._cuts[number] : self._cuts[number + 1]]
         sources = leaves = None
         if self._blocks is not None:
@@ -103,21 +104,21 @@ class Parts:
 
 
 def _touching(blocks: Indexes, of: Grid, grid: Grid) -> Indexes:
-    """Linear indexes, ascending, of the cells of a grid that some blocks of another one touch."""
+    """Ascending linear indexes of the cells of a grid that overlap some blocks of another one."""
     near = [touching(of.coordinates(block), of, grid) for block in blocks.tolist()]
     return np.unique(np.concatenate(near))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tasks:
-    """The tasks of one pass. Those of a first pass have numbers below 0."""
+    """The tasks of one pass. Those of a first pass have negative numbers."""
 
     numbers: range
     parts: Parts
     certain: bool
 
     def task(self, number: int) -> Task:
-        """The task of a number."""
+        """The task with a number."""
         place = number if number >= 0 else -1 - number
         return replace(self.parts.task(place, certain=self.certain), number=number)
 
@@ -127,7 +128,7 @@ def tasks_of(
 ) -> Tasks:
     """The tasks of an array; `inventory` is the source's.
 
-    StorageError and ChunkError while looking at what lies between, and at the source's shards.
+    StorageError and ChunkError from listing the intermediate array and reading the source's shards.
     """
     versions = _versions(inventory, source)
     if plan.between is None:
@@ -145,7 +146,7 @@ def tasks_of(
 
 
 def _versions(inventory: Inventory, source: Storage) -> tuple[Indexes, Indexes] | None:
-    """What each chunk that is read is held against."""
+    """The versions with which chunks are compared when they are read."""
     if not source.tells_versions or inventory.sizes is None or inventory.versions is None:
         return None
     return inventory.sizes, inventory.versions
@@ -154,7 +155,7 @@ def _versions(inventory: Inventory, source: Storage) -> tuple[Indexes, Indexes] 
 def _held(
     plan: ArrayPlan, inventory: Inventory, versions: tuple[Indexes, Indexes] | None
 ) -> ListedVersions | None:
-    """The versions of shards, of which `leaves_reached` reads the indexes."""
+    """The versions of shards whose indexes `leaves_reached` reads."""
     if versions is None or not isinstance(plan.source.frame, Shards):
         return None
     whole = Task(move=plan.move, number=0, indexes=inventory.indexes, versions=versions)
@@ -162,9 +163,9 @@ def _held(
 
 
 def leaves_reached(plan: ArrayPlan, inventory: Inventory, source: Storage) -> Indexes | None:
-    """The destination's leaves that a stored leaf of the source reaches, ascending; None for all of them.
+    """The destination's leaves that overlap a stored leaf of the source, ascending; None for all.
 
-    Only those are written, whatever the chunks between reach.
+    Only these are written, whatever the intermediate chunks overlap.
     """
     layout, target = plan.source, plan.destination.grid
     if not isinstance(layout.frame, Shards):
@@ -177,7 +178,7 @@ def leaves_reached(plan: ArrayPlan, inventory: Inventory, source: Storage) -> In
         try:
             there = shards.present(number)
         except MissingShard:
-            continue  # listed, and gone: the first pass has told, or there was no listing
+            continue  # missing although listed: reported by the first pass, or there was no listing
         except ZarrstackError as error:
             raise error.at(key=shards.key(number)) from None
         count += len(there)
@@ -188,7 +189,7 @@ def leaves_reached(plan: ArrayPlan, inventory: Inventory, source: Storage) -> In
 
 
 def first_move(plan: ArrayPlan) -> Move:
-    """From the source into the intermediate array: values as they are."""
+    """The move from the source to the intermediate array, without a change of values."""
     assert plan.between is not None
     return Move(
         path=plan.path,
@@ -203,7 +204,7 @@ def first_move(plan: ArrayPlan) -> Move:
 
 
 def second_move(plan: ArrayPlan) -> Move:
-    """From there into the result."""
+    """The move from the intermediate array to the result."""
     assert plan.between is not None
     return replace(plan.move, source=plan.between.layout, within=True)
 
@@ -211,10 +212,10 @@ def second_move(plan: ArrayPlan) -> Move:
 def sweep_known(
     plans: Sequence[ArrayPlan], destination: Storage, record: Callable[[], None]
 ) -> dict[str, Problem]:
-    """`sweep` for arrays whose objects are all made, which `record` makes known to a resume first.
+    """Run `sweep` for completed arrays, after `record` has made their completion durable.
 
-    Else a run that is killed meanwhile would be followed by one that makes them anew, of what is left.
-    Gives a problem by the path of each array of which something is left.
+    Otherwise, after a kill, a resume would repeat them from an incomplete intermediate array. Returns the
+    problem for each array, by path, of which something is left.
     """
     staged = [plan for plan in plans if plan.between is not None]
     if staged:
@@ -229,7 +230,7 @@ def sweep_known(
 
 
 def sweep(plan: ArrayPlan, destination: Storage) -> None:
-    """Delete the intermediate array; StorageError. What hides in it belongs to the job alone."""
+    """Delete the intermediate array, including hidden objects, which only the job can have; StorageError."""
     if plan.between is None:
         return
     root = plan.between.layout.root

@@ -1,4 +1,4 @@
-"""What is said of errors that nobody foresaw, and of packages that cannot be imported."""
+"""Problems for unexpected errors, and for packages that cannot be imported."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..storage.local.system_errors import system_refused
 
 
 def unforeseen(path: str, error: Exception) -> Problem:
-    """What nobody thought of, in one array: it fails, is named, and the others go on.
+    """The problem for an unexpected error in one array, which fails while the others continue.
 
-    A job of ten thousand arrays that runs for weeks must not end at the first surprise.
+    A job of ten thousand arrays that runs for weeks must not end at the first such error.
     """
     if isinstance(error, MemoryError):
         return Problem(kind="memory", node=path, message="not enough memory for a chunk")
@@ -33,9 +33,9 @@ _OURS = frozenset({"__main__", "zarrlift", "zarrstack"})
 
 
 def broken_package(error: BaseException) -> Problem | None:
-    """What is said of an error that was raised while another package was imported; None for any other.
+    """The problem for an error raised by the import of another package; None for any other error.
 
-    The innermost package is named: numcodecs imports zfpy where that is installed, and fails as that does.
+    Names the innermost package: numcodecs imports zfpy if that is installed, and fails if that fails.
     """
     names = [
         str(frame.f_globals.get("__name__", ""))

@@ -1,4 +1,4 @@
-"""What runs a task: the same in a thread, a process or on another machine."""
+"""Runs tasks, in the same way in a thread, a process or on another machine."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .unexpected_errors import unforeseen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSpec:
-    """How a worker reaches both ends of a job; hashable and picklable.
+    """Access of a worker to both ends of a job; hashable and picklable.
 
-    The options are JSON text. They may hold credentials, so this is never stored.
+    The options are JSON text. They may contain credentials, so this is never stored.
     """
 
     job_id: str
     run: str
-    """Differs for each run: what a worker knows of the destination is true for one run."""
+    """Unique for each run: a worker's knowledge of the destination is valid for one run only."""
     source: str
     destination: str
     source_options: str = "{}"
@@ -56,14 +56,14 @@ class Worker:
         self._recheck = recheck
         self._movers: dict[str, Mover] = {}
         self._running: dict[int, Counts] = {}
-        """By thread."""
+        """Counts by thread."""
 
     def forked(self) -> None:
-        """Called in a process made by `fork`, before it runs a task."""
+        """Prepare a process made by `fork`, before it runs a task."""
         self._writer.forked()
 
     def run(self, task: Task) -> Moved:
-        """Move the chunks of a task; raises DestinationError, the rest is in the result."""
+        """Move the chunks of a task; raises DestinationError, other errors are in the result."""
         mover = self._movers.get(task.move.path)
         if mover is None or mover.move != task.move:
             mover = self._movers[task.move.path] = Mover(
@@ -81,7 +81,7 @@ class Worker:
             del self._running[threading.get_ident()]
 
     def under_way(self) -> dict[str, tuple[int, int]]:
-        """(chunks, bytes) of the source that the tasks which still run have read, by the array's path."""
+        """(chunks, bytes) of the source read by running tasks, by path of the array."""
         found: dict[str, tuple[int, int]] = {}
         for counts in list(self._running.values()):
             chunks, nbytes = found.get(counts.path, (0, 0))
@@ -90,10 +90,10 @@ class Worker:
 
 
 def end_with_coordinator() -> None:
-    """Start watching the process that started this one, and end at once when it is gone.
+    """Watch the process that started this one, and end at once if it ends.
 
-    The workers of a killed coordinator would wait for ever, or go on writing beside whoever
-    resumes the job. What they leave half-written lies in the job's own directory.
+    The workers of a killed coordinator would otherwise wait endlessly, or continue to write while the job is
+    resumed. Their partial files are in the job's own directory.
     """
     from multiprocessing import connection, parent_process
 
@@ -109,16 +109,15 @@ def end_with_coordinator() -> None:
 
 
 def sent(spec: WorkerSpec, task: Task) -> tuple[str, bytes]:
-    """What `move` is called with elsewhere: the version, and what only that version can read."""
+    """The arguments of `move` for other processes: the version, and data that only this version can read."""
     return __version__, pickle.dumps((spec, task))
 
 
 def move(version: str, errand: bytes) -> Moved:
-    """Run a task wherever this is called; both ends are opened once per process.
+    """Run a task in any process; both ends are opened once per process.
 
-    WorkerError for an errand of another version, which is not unpickled: Dask's workers do not survive
-    arguments that cannot be. Unforeseen errors are in the result, so that any that are raised come from the
-    executor.
+    WorkerError for a task of another version, which is not unpickled: Dask's workers do not survive arguments
+    that cannot be unpickled. Unexpected errors are in the result, so that raised ones come from the executor.
     """
     if version != __version__:
         raise WorkerError(
