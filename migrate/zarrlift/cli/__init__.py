@@ -1,7 +1,7 @@
-"""The command line: `entry` is the installed command, `main` the same in somebody else's process.
+"""The command line: `entry` is the installed command, `main` runs one in another program's process.
 
-Nothing heavy is imported here. What judges a result is begun first of all, in a process apart, and
-loads zarr-python while this one still reads its command line.
+Nothing heavy is imported here. The process that verifies a result is started first, and loads zarr-python
+while this one parses the command line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..jobs.processes import process_tuning
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command, of `sys.argv` if no words are given, and give its exit code."""
+    """Run one command, from `sys.argv` by default, and return its exit code."""
     from .parser import main as run
 
     return run(arguments)
@@ -31,19 +31,19 @@ def _main() -> int:
 
 
 def entry() -> NoReturn:
-    """The installed command; it ends without tearing the interpreter down, which takes a while.
+    """Run the installed command; ends the process without the slow shutdown of the interpreter.
 
     Everything is written and closed by then; only worker threads of libraries remain.
     """
     try:
         code = _main()
-    except KeyboardInterrupt:  # while modules were loaded, before a command had begun
+    except KeyboardInterrupt:  # while modules were loaded, before a command started
         sys.stderr.write("zarrlift: interrupted. Nothing was changed.\n")
-        code = 130  # session.INTERRUPTED, whose module may be half loaded
+        code = 130  # session.INTERRUPTED, whose module may be partially loaded
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except OSError:  # whoever read our output has gone
+    except OSError:  # the reader of our output has closed it
         from .session import PARTLY
 
         code = code or PARTLY

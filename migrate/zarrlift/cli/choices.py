@@ -1,4 +1,4 @@
-"""The closed sets of words that options take."""
+"""The fixed values of options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Format(StrEnum):
 
 
 class Axes(StrEnum):
-    """Which axis order N5 arrays are given."""
+    """Axis orders of N5 arrays."""
 
     REVERSED = "reversed"
     KEPT = "kept"
@@ -46,7 +46,7 @@ class Encoding(StrEnum):
 
 
 class Separator(StrEnum):
-    """What stands between the coordinates of a chunk key."""
+    """Separators of the coordinates in a chunk key."""
 
     DOT = "."
     SLASH = "/"
@@ -60,27 +60,27 @@ class ShardIndex(StrEnum):
 
 
 class Objects(StrEnum):
-    """What becomes of object values that are neither str nor bytes."""
+    """Treatments of object values that are neither str nor bytes."""
 
     REFUSE = "refuse"
     JSON = "json"
 
 
 class Attributes(StrEnum):
-    """What becomes of NaN and Infinity in attributes."""
+    """Treatments of NaN and Infinity in attributes."""
 
     STRICT = "strict"
     KEEP = "keep"
 
 
 class Multiscale(StrEnum):
-    """What the pyramids that programs leave on N5 are written as."""
+    """Metadata written for multiscale pyramids on N5."""
 
     OME = "ome"
 
 
 class Check(StrEnum):
-    """How much is verified before an array appears."""
+    """Extents of the verification before an array is published."""
 
     NONE = "none"
     SAMPLE = "sample"
@@ -88,21 +88,21 @@ class Check(StrEnum):
 
 
 class Link(StrEnum):
-    """How unchanged chunks get to a new place."""
+    """Methods of copying unchanged chunks."""
 
     AUTO = "auto"
     HARD = "hard"
 
 
 class Location(StrEnum):
-    """Where in a shard its index stands."""
+    """Locations of the index in a shard."""
 
     START = "start"
     END = "end"
 
 
 class Shown(StrEnum):
-    """What an archive is served as."""
+    """Formats in which an archive is served."""
 
     ZARR3 = "zarr3"
     ZARR2 = "zarr2"

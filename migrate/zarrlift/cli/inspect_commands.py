@@ -1,4 +1,4 @@
-"""The commands that only look: inspect, plan, status, verify."""
+"""The commands that change nothing: inspect, plan, status, verify."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands that change something: migrate, resume, finish, undo."""
+"""The commands that make changes: migrate, resume, finish, undo."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def _moving(
     job: str | None,
     watching: AbstractContextManager[Any] = nullcontext(),  # noqa: B008 - it does nothing
 ) -> int:
-    """Run what gives an Outcome: with its progress, and with advice if it is interrupted."""
+    """Run work that returns an Outcome, with progress, and with advice if it is interrupted."""
     from ..report import outcome as report_outcome
 
     def go_on(known: tuple[str, ...] | None) -> str:

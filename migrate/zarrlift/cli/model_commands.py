@@ -32,7 +32,7 @@ A MODEL is a ZOM or a JSON Schema in a file (- for stdin), or a Python type, mod
 """
 
 _MOST_JSON_LEVELS: Final = 400
-"""What Python writes with indents before it runs into its limit of recursion; 200 groups in groups."""
+"""Nesting that Python can write with indents within its recursion limit; 200 nested groups."""
 
 app = typer.Typer(
     help=_HELP,
@@ -44,13 +44,13 @@ app = typer.Typer(
 
 
 class As(StrEnum):
-    """What an archive is shown as."""
+    """Formats in which an archive is shown."""
 
     V3 = "v3"
 
 
 class ZarrFormat(StrEnum):
-    """Formats that models have."""
+    """Formats of models."""
 
     V2 = "2"
     V3 = "3"
@@ -81,7 +81,7 @@ def _reading(
     max_document_size: str | None,
     storage_options: list[str] | None,
 ) -> dict[str, Any]:
-    """How an archive is read, in the words of `zarrlift.models.show`."""
+    """Arguments of `zarrlift.models.show` for reading an archive."""
     return {
         "migrated": as_ is not None,
         "format": o.value(from_),
@@ -303,14 +303,14 @@ def create(
 
 
 def run(words: list[str]) -> int:
-    """One command of `zarrlift model`; errors of the command line are raised as typer raises them."""
+    """Run one command of `zarrlift model`; command line errors are raised as typer raises them."""
     command = typer.main.get_command(app)
     done = command.main(args=words, prog_name="zarrlift model", standalone_mode=False)
     return int(done or DONE)
 
 
 def _tell(problems: Iterable[Problem]) -> None:
-    """Problems on standard error: standard output is the model's."""
+    """Print problems to standard error; standard output is for the model."""
     from ..report import problems as report_problems
     from ..report.page import Page
 
@@ -320,7 +320,7 @@ def _tell(problems: Iterable[Problem]) -> None:
 
 
 def _shown(place: str) -> str:
-    """A place as it is said, without what a URL may hold of credentials."""
+    """A place for display, without credentials in a URL."""
     from ..storage.open_storage import is_url
     from ..storage.redact import redact
 

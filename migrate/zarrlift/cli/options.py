@@ -1,4 +1,4 @@
-"""The options of the command line: their words, and how they become frozen data, once."""
+"""The options of the command line, and their conversion to frozen data."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _FIELDS: Final = (
     "conventions",
     "multiscale",
 )
-"""Parameters that bear the name of a field of `ArrayRecipe`; None and False mean "not given"."""
+"""Parameters named like a field of `ArrayRecipe`; None and False mean "not given"."""
 
 
 def _option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
@@ -296,14 +296,14 @@ All: TypeAlias = Annotated[bool, _option("--all", help="Every row and every plac
 
 
 def value(choice: Any) -> Any:
-    """The word behind a choice; anything else as it is."""
+    """The value of an enum member; any other object unchanged."""
     return choice.value if isinstance(choice, Enum) else choice
 
 
 def storage_options(texts: Iterable[str] | None, name: str = "--storage-options") -> JSONObject | None:
-    """What fsspec takes, from `key=value` words and JSON objects; later ones win. UsageError for others.
+    """Options for fsspec from `key=value` words and JSON objects; later ones win. UsageError for others.
 
-    The value of a pair is read as JSON where it is JSON (`anon=true`, `timeout=5`), else as text.
+    The value of a pair is JSON if it can be parsed as such (`anon=true`, `timeout=5`), otherwise text.
     """
     options: JSONObject = {}
     for text in texts or ():
@@ -312,7 +312,7 @@ def storage_options(texts: Iterable[str] | None, name: str = "--storage-options"
             continue
         key, equals, content = text.partition("=")
         if not equals or not key:
-            # The word itself may be a secret given in the wrong form; it is not repeated.
+            # The word may be a secret in the wrong form, so it is not repeated.
             raise _usage(f"{name} takes KEY=VALUE or a JSON object", expected="such as anon=true")
         try:
             options[key] = json.loads(content)
@@ -332,7 +332,7 @@ def _object(text: str, name: str) -> JSONObject:
 
 
 def size(text: str | None, name: str) -> int | None:
-    """Bytes of a text such as 512MB, 2GB or 1GiB; None where nothing is given. UsageError."""
+    """Bytes for a text such as 512MB, 2GB or 1GiB; None if no text is given. UsageError."""
     from zarrstack.core.sizes import parse_size
 
     if text is None:
@@ -351,9 +351,9 @@ def load_recipe(path: str) -> Recipe:
 
 
 def recipe(given: Mapping[str, Any]) -> Recipe:
-    """The recipe of a file, or the default one, with what the command line changes in it.
+    """The recipe of a file, or the default one, modified by the command line.
 
-    `given` holds the parameters of `plan` or `migrate` by name. Raises UsageError.
+    `given` contains the parameters of `plan` or `migrate` by name. Raises UsageError.
     """
     from dataclasses import replace
 
@@ -367,7 +367,7 @@ def recipe(given: Mapping[str, Any]) -> Recipe:
     if given["codecs"] is not None:
         from ..recipe.codecs import parse_codecs
 
-        parse_codecs(given["codecs"])  # so that a slip is told before anything is read
+        parse_codecs(given["codecs"])  # reports an error before anything is read
         base["codecs"] = given["codecs"]
     if given["conventions"] is not None:
         from ..recipe.convention_names import parse_conventions

@@ -1,4 +1,4 @@
-"""The commands and their parser. Heavy imports stand inside the commands: `--help` needs none of them."""
+"""The commands and their parser. Heavy modules are imported inside the commands; `--help` needs none."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "model": ("", "Describe, compare, check and make hierarchies by models."),
     "transformers": ("inspect_commands", "List the storage transformers there are."),
 }
-"""Name -> the module that holds a command ("" is this one), and its line in `--help`."""
+"""Name -> the module with the command ("" is this one), and its line in `--help`."""
 
 _CLICK_ERROR: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
-"""What typer raises for a wrong command line: click's class, or since typer 0.26 its own copy of it."""
+"""Typer's error for an invalid command line: click's class, or since typer 0.26 its own copy of it."""
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command and give its exit code."""
+    """Run one command and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a node's name may not fit the terminal's encoding
+            stream.reconfigure(errors="backslashreplace")  # names of nodes may contain any character
     words = sys.argv[1:] if arguments is None else arguments
     command = typer.main.get_command(app(*_meant(words)))
     try:
@@ -93,7 +93,7 @@ def _top(
     version: Annotated[  # noqa: ARG001 - its callback prints and ends
         bool, typer.Option("--version", help="Print the version.", callback=_print_version)
     ] = False,
-    # Eager, so that it is known when --version is come to, wherever it stands.
+    # Eager, so that it is set before --version is processed, in any order.
     verbose: Annotated[
         bool, typer.Option("--verbose", help="With --version: the library of each codec.", is_eager=True)
     ] = False,
@@ -110,7 +110,7 @@ def _model(context: typer.Context) -> int:
 
 
 def app(*names: str) -> typer.Typer:
-    """The command line with the commands of these names; of none, it knows `--help` and `--version` alone."""
+    """The command line with the named commands; without names, only `--help` and `--version`."""
     made = typer.Typer(
         help=_HELP,
         rich_markup_mode=None,
@@ -125,7 +125,7 @@ def app(*names: str) -> typer.Typer:
         if module:
             made.command(short_help=summary)(getattr(import_module(f".{module}", __package__), name))
         else:
-            # It parses its own words, with commands that nobody else needs.
+            # It parses its own arguments, with commands that are not needed elsewhere.
             free = {
                 "allow_extra_args": True,
                 "ignore_unknown_options": True,
@@ -136,7 +136,7 @@ def app(*names: str) -> typer.Typer:
 
 
 def _meant(words: list[str]) -> tuple[str, ...]:
-    """The commands that a command line may need: making a parser of them all takes longer than most work."""
+    """The commands that a command line may need, since a parser for all of them takes long to build."""
     if words and words[0] in COMMANDS:
         return (words[0],)
     return () if words == ["--version"] else tuple(COMMANDS)

@@ -1,4 +1,4 @@
-"""What is seen of a command while it runs: its progress, and what it logs."""
+"""Displays the progress and the log of a running command."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _DATES: Final = "%Y-%m-%d %H:%M:%S"
 def watched(*, quiet: bool, verbose: bool, log_file: str | None) -> Iterator[Any]:
     """The progress of a command, with the log on standard error and in a file; UsageError.
 
-    Standard error gets failures and a line a minute where it is no terminal, with `verbose` everything, and
-    nothing if `quiet`. A terminal has the bar and the report for that.
+    Standard error gets failures and, if it is not a terminal, one line per minute; with `verbose` everything,
+    and nothing if `quiet`. A terminal has the bar and the report instead.
     """
     from ..jobs.log_messages import log, progress_log
     from ..jobs.progress import Bar, progress_for
@@ -57,7 +57,7 @@ def watched(*, quiet: bool, verbose: bool, log_file: str | None) -> Iterator[Any
 
 
 class _Shown(logging.Handler):
-    """Records on standard error, above the bar where there is one."""
+    """Writes records to standard error, above the bar if there is one."""
 
     def __init__(self, progress: Progress, *, everything: bool) -> None:
         super().__init__(logging.INFO)
@@ -66,7 +66,7 @@ class _Shown(logging.Handler):
         self._everything = everything
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Failures and progress, unless everything is wanted; a bar shows progress by itself."""
+        """Accept failures and progress, or everything if requested; a bar replaces the progress records."""
         from ..jobs.progress import Bar
 
         if record.name == "zarrlift.progress":
@@ -74,25 +74,25 @@ class _Shown(logging.Handler):
         return self._everything or record.levelno >= logging.WARNING
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A line."""
+        """Write one line."""
         self._progress.note(self.format(record))
 
 
 class _Harmless(logging.Formatter):
-    """Names from an archive do not steer a terminal, nor begin a line."""
+    """Formats records so that names from an archive cannot control a terminal or start a new line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """The record as one line."""
         from ..jobs.units import safe
 
         return safe(super().format(record))
 
 
 class _File(logging.FileHandler):
-    """A file that may become unwritable, which is no error of the migration."""
+    """Writes to a file that may become unwritable, which must not fail the migration."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Say so once, and write no more."""
+        """Report the error once and stop writing."""
         self.setLevel(logging.CRITICAL + 1)
         print(f"zarrlift: cannot write the log file {self.baseFilename}", file=sys.stderr)  # noqa: T201
 

@@ -1,4 +1,4 @@
-"""The command that serves an archive as Zarr v3, or a Zarr v3 hierarchy as what came before."""
+"""The command that serves an archive as Zarr v3, or a Zarr v3 hierarchy in an older format."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def serve(
             write(f"{storage.url} as {served.shown_as}: {address} (Ctrl-C stops)\n", sys.stdout)
 
         run(served, host=host, port=port, ready=ready)
-        session.interrupted = False  # Ctrl-C is how a server is meant to end
+        session.interrupted = False  # Ctrl-C is the normal end of a server
         return Answer(code=DONE, text=lambda _: (), data=dict)
 
     return session.run(work)

@@ -1,4 +1,4 @@
-"""How every command ends: its report or its error, as text or JSON, and its exit code."""
+"""The end of every command: its report or error, as text or JSON, and its exit code."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ DEBUG: Final = "ZARRLIFT_DEBUG"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a command found or did: its exit code and its two forms, each made only if shown."""
+    """The result of a command: its exit code and its two forms, each created only if it is shown."""
 
     code: int
     text: Callable[[Page], Iterable[str]]
     data: Callable[[], JSON]
     problems: Callable[[Page], Iterable[str]] | None = None
-    """What failed or was refused, for standard error; None where the text says it."""
+    """Failures and refusals for standard error; None if the text contains them."""
     brief: Callable[[], Iterable[str]] = tuple
-    """The same in short lines, for standard error where the text or the JSON goes elsewhere."""
+    """The same in short lines, for standard error if text or JSON goes elsewhere."""
     wrong: Callable[[Page], Iterable[str]] | None = None
-    """What remains of both under --quiet, on standard error; None keeps them as they are."""
+    """Output on standard error that replaces both with --quiet; None keeps them."""
 
 
 def refused_briefly(nodes: int) -> Iterator[str]:
-    """That some nodes are refused, in a line; nothing where none is."""
+    """One line if nodes are refused; else empty."""
     if nodes:
         yield f"{nodes:,} {'node is' if nodes == 1 else 'nodes are'} refused."
 
@@ -58,10 +58,10 @@ class Session:
     everything: bool = False
     interrupted: bool = False
     how_to_go_on: Callable[[tuple[str, ...] | None], str] | None = None
-    """After an interruption: one line of advice, given the job's path and options if they are known."""
+    """Advice in one line after an interruption, given the job's path and options if known."""
 
     def run(self, work: Callable[[], Answer]) -> int:
-        """Do the work, show its answer, and give the exit code. Only SystemExit leaves this."""
+        """Do the work, print its answer, and return the exit code. Raises only SystemExit."""
         try:
             with self._signals():
                 answer = work()
@@ -82,7 +82,7 @@ class Session:
             if code != DONE:
                 self._print(answer.wrong, sys.stderr)
         else:
-            # First what went wrong: on a terminal, which shows both, the report ends what is read.
+            # Problems first: on a terminal, which shows both, the report comes last.
             if answer.problems is not None:
                 self._print(answer.problems, sys.stderr)
             elif not _is_terminal(sys.stdout):
@@ -97,8 +97,8 @@ class Session:
         self.interrupted = True
         advice = "Nothing was changed."
         if self.how_to_go_on is not None:
-            # A second Ctrl-C while the advice is looked up must not become a traceback; neither must what
-            # numpy raises when it is loaded again after the first one cut its loading short.
+            # A second Ctrl-C during the search for advice must not end in a traceback; nor must errors of
+            # numpy, if it is loaded again after the first one interrupted its import.
             with suppress(KeyboardInterrupt, Exception):
                 advice = self.how_to_go_on(job)
         if self.json:
@@ -139,7 +139,7 @@ class Session:
 
         if self.json:
             self._document(code, {"error": problem.to_json()})
-        say(f"zarrlift: {safe(str(problem))}")  # one line, unbroken, that can be searched for
+        say(f"zarrlift: {safe(str(problem))}")  # one unbroken, searchable line
         return code
 
     def _document(self, code: int, content: JSONObject) -> None:
@@ -155,7 +155,7 @@ class Session:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM raise KeyboardInterrupt here, once; a second one ends the process at once."""
+        """Raise KeyboardInterrupt on the first Ctrl-C or SIGTERM; a second one ends the process at once."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -166,7 +166,7 @@ class Session:
             self.interrupted = True
             raise KeyboardInterrupt
 
-        # A signal that was ignored from the start stays ignored: a shell does so for `command &`.
+        # A signal ignored from the start remains ignored: shells set this for `command &`.
         wanted = [
             number
             for number in (signal.SIGINT, signal.SIGTERM)
@@ -188,17 +188,17 @@ def _is_terminal(stream: Any) -> bool:
 
 
 def write_json(command: str | None, code: int, content: JSONObject) -> None:
-    """The one document of a command given `--json`."""
+    """Print the single document of a command with `--json`."""
     from .. import __version__
 
     head = {"zarrlift": __version__, "command": command, "exit_code": code}
-    # Bare NaN, which attributes may hold, is no JSON: other programs would choke on the document.
+    # Bare NaN, which attributes may contain, is invalid JSON and would fail in other programs.
     text = json.dumps(_strict({**head, **content}), indent=2, default=str)
     write(text + "\n", sys.stdout)
 
 
 def _strict(value: JSON) -> JSON:
-    """The same JSON with NaN and the infinities as the strings Zarr uses for them."""
+    """The same JSON with NaN and the infinities as Zarr's strings."""
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - NaN
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
     if isinstance(value, dict):
@@ -209,16 +209,16 @@ def _strict(value: JSON) -> JSON:
 
 
 def say(text: str) -> None:
-    """One line on standard error."""
+    """Print one line to standard error."""
     write(text + "\n", sys.stderr)
 
 
 def write(text: str, stream: Any) -> None:
-    """Write and flush; a reader that has gone away (`| head`) is no error."""
+    """Write and flush; a closed reader (`| head`) is not an error."""
     try:
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
-        # The interpreter flushes once more as it ends; let that go nowhere.
+        # The interpreter flushes again at exit; discard that output.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
