@@ -1,1 +1,1 @@
-"""Where bytes lie: local files, zarr stores, fsspec and obstore; readers and writers."""
+"""Access to stored bytes: local files, zarr stores, fsspec and obstore; readers and writers."""

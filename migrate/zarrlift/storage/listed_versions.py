@@ -1,4 +1,4 @@
-"""Reads that are held against what a listing told of each object: what was listed is what is read."""
+"""Compares reads with the listing, so that the object read is the one that was listed."""
 
 from __future__ import annotations
 
@@ -22,25 +22,26 @@ if TYPE_CHECKING:
     Indexes: TypeAlias = npt.NDArray[np.int64]
 
 FILES_TELL: Final = sys.platform != "win32"
-"""Whether a directory tells of its files what they tell themselves; Windows brings it up to date later."""
+"""Whether a directory entry has the same properties as its file; Windows updates entries later."""
 
 _UNEVEN: Final = 50_000_000
-"""Nanoseconds between asking two clocks, at most."""
+"""Maximum number of nanoseconds between reading two clocks."""
 
 
 Version: TypeAlias = tuple[int, int]
-"""What tells one version of an object from the next, as `Inventory.sizes` and `.versions` have it: its bytes,
-and a number, of a file the nanoseconds of its modification."""
+"""Identifies a version of an object, as in `Inventory.sizes` and `.versions`: its size in bytes and a number,
+for a file the modification time in nanoseconds.
+"""
 
 
 def version_number(text: str) -> int:
-    """The number of a version that a store gives as text."""
+    """The number of a version that a store provides as text."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)
 
 
 def changed() -> SourceChangedError:
-    """An object is not the one that the plan was made with."""
+    """The error for an object that differs from the one in the plan."""
     return SourceChangedError(
         "the object was written again since it was listed",
         advice="Resume: the node is planned anew, once nothing writes to the source.",
@@ -48,7 +49,7 @@ def changed() -> SourceChangedError:
 
 
 class Moment:
-    """A moment, by two clocks: that of times of files, and one that is never set."""
+    """A time by two clocks: that of file timestamps, and one that is never set."""
 
     __slots__ = ("_steady_ns", "wall_ns")
 
@@ -57,18 +58,18 @@ class Moment:
         self._steady_ns = time.monotonic_ns()
 
     def clock_was_set_back(self) -> bool:
-        """Whether the clock that files get their times from was set back since."""
+        """Whether the clock of file timestamps was set back since."""
         passed = time.time_ns() - self.wall_ns
         return passed < time.monotonic_ns() - self._steady_ns - _UNEVEN
 
 
 class ListedVersions:
-    """Versions of some objects as they were listed, by linear index or by key."""
+    """Versions of some objects from a listing, by linear index or by key."""
 
     def __init__(
         self, indexes: Indexes, versions: tuple[Indexes, Indexes], keys: Callable[[], Iterable[str]]
     ) -> None:
-        """`versions` are (bytes, number) of each index, which ascend; `keys` gives the key of each."""
+        """`versions` are (bytes, number) of each ascending index; `keys` gives the key of each."""
         self._indexes = indexes
         self._versions = versions
         self._keys = keys
@@ -100,9 +101,9 @@ _held = _Held()
 
 @contextmanager
 def holding(storage: object, versions: ListedVersions | None) -> Iterator[None]:
-    """Within, this thread's reads of these objects give the versions named, or raise SourceChangedError.
+    """Hold this thread's reads of these objects to these versions; another one raises SourceChangedError.
 
-    Of places that tell nothing when they are read, such as stacks of layers, reads are as elsewhere.
+    Storages that provide no version with a read, such as stacks of layers, read as usual.
     """
     before = _held.storage, _held.versions
     _held.storage, _held.versions = storage, versions
@@ -113,13 +114,13 @@ def holding(storage: object, versions: ListedVersions | None) -> Iterator[None]:
 
 
 def held(storage: object, key: str) -> Version | None:
-    """The version that a read of this thread has to give; None for any."""
+    """The version that a read in this thread must return; None for any."""
     versions = _held.versions
     return None if versions is None or _held.storage is not storage else versions.of_key(key)
 
 
 def held_each(storage: object, indexes: Indexes) -> Iterator[Version | None]:
-    """As `held` for each of some objects of the array that is read."""
+    """Like `held`, for each of some objects of the array being read."""
     versions = _held.versions
     if versions is None or _held.storage is not storage:
         return repeat(None, len(indexes))
@@ -127,12 +128,12 @@ def held_each(storage: object, indexes: Indexes) -> Iterator[Version | None]:
 
 
 def require_version(descriptor: int, version: Version | None) -> None:
-    """SourceChangedError unless an open file is still the version, and so was all that was read of it."""
+    """Raise SourceChangedError unless an open file still has the version in which it was read."""
     if version is not None:
         require_same(os.fstat(descriptor), version)
 
 
 def require_same(facts: os.stat_result, version: Version | None) -> None:
-    """SourceChangedError unless a file, of which the system says this, is the version."""
+    """Raise SourceChangedError unless a file with these properties has the version."""
     if version is not None and (facts.st_size, facts.st_mtime_ns) != version:
         raise changed()

@@ -1,4 +1,4 @@
-"""What a listing tells of objects, and what takes it."""
+"""The objects of a listing, and their receiver."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ class Listed(NamedTuple):
 
     key: str
     size: int | None = None
-    """Bytes; None where the place does not tell."""
+    """Size in bytes; None if not provided."""
     version: str | None = None
-    """A text that is another one once the object is written again: an ETag, a checksum or a time."""
+    """A text that changes if the object is rewritten: an ETag, a checksum or a time."""
 
 
 class Listing(Protocol):
-    """What takes the objects of a listing, some at a time, and keeps what it needs of them."""
+    """Receives the objects of a listing in batches, and keeps what it needs."""
 
     def take(self, objects: Iterable[Listed]) -> None:
-        """The next objects."""
+        """Receive the next objects."""
 
 
 L = TypeVar("L", bound=Listing)

@@ -1,7 +1,7 @@
-"""Objects that are written piece by piece: shards, which may be larger than memory.
+"""Objects written in pieces, such as shards, which may be larger than memory.
 
-Nothing is visible before `finish`. What is left of a stream that was never finished lies in the job's
-own directory, or in the system's temporary files.
+Nothing is visible before `finish`. The remains of an unfinished stream are in the job's own directory, or in
+the system's temporary files.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from zarrstack.core.codecs.base import Buffer
 
 
 class ObjectStream(ABC):
-    """One object on its way; `size` is what is written so far, the reserved bytes among it."""
+    """An object being written; `size` is the number of bytes so far, including reserved ones."""
 
     size: int
 
     @abstractmethod
     def append(self, parts: Sequence[Buffer]) -> None:
-        """Write some pieces behind one another; raises DestinationError."""
+        """Append pieces in order; raises DestinationError."""
 
     def take(self, descriptor: int, size: int) -> bool:
-        """Write the first bytes of an open file, inside the kernel; False where that is not possible.
+        """Append the first bytes of an open file inside the kernel; False if that is impossible.
 
-        Raises DestinationError if there is no room; ChunkError and OSError leave open whose fault it is.
+        Raises DestinationError if there is no space; ChunkError and OSError do not tell which side failed.
         """
         return False
 
     @abstractmethod
     def finish(self, head: bytes = b"") -> None:
-        """Fill what was reserved at the start with `head`, and let the object appear; DestinationError."""
+        """Fill the space reserved at the start with `head`, and publish the object; DestinationError."""
 
     @abstractmethod
     def discard(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""

@@ -1,4 +1,4 @@
-"""What is said of a place that is no archive, and what may have been meant. Loaded when there is one."""
+"""Explains why a path is not an archive, and suggests what to open instead. Loaded on demand."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _WANTED: Final = "a directory, a zip file or a URL"
 
 
 class _Known(NamedTuple):
-    """A kind of file that is met in the place of an archive."""
+    """A kind of file that may be given in place of an archive."""
 
     start: int
-    """Where in the file its signature stands, in bytes."""
+    """Offset of its signature in bytes."""
     signature: bytes
     name: str
     advice: str
@@ -41,15 +41,16 @@ _FILES: Final = (
         "an SQLite database",
         "If this is an SQLiteStore of zarr-python 2, copy it into a directory with its zarr.copy_store.",
     ),
-    # APPNOTE.TXT 4.3.7: a local file header comes first, but what makes it a zip file comes last.
+    # APPNOTE.TXT 4.3.7: a local file header comes first, but the end record that defines a zip file comes
+    # last.
     _Known(0, b"PK\3\4", "a zip file that is cut short or damaged", "Copy it anew."),
     _Known(0, b"\x1f\x8b", "a gzip file", _UNPACK),  # RFC 1952, 2.3.1
     _Known(257, b"ustar", "a tar file", _UNPACK),  # POSIX.1-2017, pax, ustar interchange format
 )
 _BINARY: Final = frozenset({*range(32), 127} - set(b"\t\n\f\r\x1b"))
-"""Bytes that no text holds."""
+"""Bytes that do not occur in text."""
 _REFERENCES: Final = re.compile(rb'\s*\{.*"(refs|([^"]*/)?\.z(group|array|attrs|metadata))"\s*:', re.DOTALL)
-"""How a file of references begins (https://fsspec.github.io/kerchunk/spec.html), of version 1 or 0."""
+"""Start of a reference file (https://fsspec.github.io/kerchunk/spec.html), version 1 or 0."""
 _PACKAGES: Final = {
     "s3": "s3fs",
     "s3a": "s3fs",
@@ -61,11 +62,11 @@ _PACKAGES: Final = {
     "http": "aiohttp",
     "https": "aiohttp",
 }
-"""URL scheme -> the package that fsspec needs for it."""
+"""URL scheme -> the package that fsspec requires for it."""
 
 
 def missing(path: Path, given: str) -> UsageError:
-    """For a path with nothing there: what is there under a similar name, if anything is."""
+    """The error for a missing path, with a similar existing name if any."""
     return UsageError(f"{_NOTHING}: {path}", advice=_meant(path, given))
 
 
@@ -85,7 +86,7 @@ def _meant(path: Path, given: str) -> str | None:
 
 
 def no_zip(path: Path) -> UsageError:
-    """For a file that is not a zip file: what it is, where that can be seen, and what to do with it."""
+    """The error for a file that is not a zip file, with its kind if recognized, and advice."""
     name, advice = known_file(path)
     return UsageError(
         f"{path} is {name}, not an archive", expected=None if advice else _WANTED, advice=advice
@@ -93,7 +94,7 @@ def no_zip(path: Path) -> UsageError:
 
 
 def known_file(path: Path) -> tuple[str, str | None]:
-    """What a file is, by its first bytes, and what to do with it in the place of an archive; OSError."""
+    """The kind of a file, by its first bytes, and advice if it is given as an archive; OSError."""
     with path.open("rb") as file:
         head = file.read(512)
     if _REFERENCES.match(head):
@@ -108,12 +109,12 @@ def known_file(path: Path) -> tuple[str, str | None]:
 def _called(head: bytes) -> str:
     if not head:
         return "an empty file"
-    # A text: its bytes are printable, or spaces, or of characters beyond ASCII.
+    # In a text, all bytes are printable, white space, or part of non-ASCII characters.
     return "a text file" if not set(head) & _BINARY else "a file of an unknown kind"
 
 
 def no_package(scheme: str, error: str) -> UsageError:
-    """For a URL whose fsspec package is not installed; `error` is what fsspec says."""
+    """The error for a URL whose fsspec package is not installed; `error` is fsspec's message."""
     message = f"{scheme}:// needs a package that is not installed"
     package = _PACKAGES.get(scheme)
     if package is None:
@@ -125,9 +126,9 @@ def no_package(scheme: str, error: str) -> UsageError:
 
 
 def no_place(given: object) -> UsageError:
-    """For a Python object that is neither path nor store: how a store is made of it, where one can be."""
+    """The error for an object that is neither path nor store, with advice for creating a store from it."""
     advice = None
-    if hasattr(given, "store_path"):  # of zarr-python's groups and arrays
+    if hasattr(given, "store_path"):  # zarr-python's groups and arrays
         advice = "Give its store_path."
     elif isinstance(given, Mapping):
         advice = (
@@ -140,7 +141,7 @@ def no_place(given: object) -> UsageError:
 
 
 def swapped(error: UsageError, destination: Any) -> UsageError:
-    """The error of a source that is not there, and a hint where the destination is there."""
+    """The error of a missing source, with a hint if the destination exists."""
     problem = error.problem
     if not problem.message.startswith(_NOTHING) or problem.advice is not None:
         return error

@@ -1,6 +1,6 @@
-"""Where an archive lies -> `Storage`: paths, URLs, zip files, zarr stores.
+"""Opens the storage of an archive: paths, URLs, zip files, zarr stores.
 
-A directory goes straight to the file system; everything else through zarr's own stores.
+A directory is accessed directly through the file system, everything else through zarr's own stores.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ Mode: TypeAlias = Literal["r", "w"]
 _METADATA: Final = frozenset(
     {".zarray", ".zgroup", ".zattrs", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
 )
-"""Names that a format keeps at an archive's root."""
+"""Names of metadata at an archive's root, in all formats."""
 _PACKING: Final = frozenset({"__MACOSX", ".DS_Store"})
-"""What archivers add beside an archive."""
+"""Names that archivers add next to an archive."""
 
 
 def open_storage(
@@ -40,19 +40,19 @@ def open_storage(
     mode: Mode = "r",
     follow_links: bool = False,  # noqa: ARG001 - see the docstring
 ) -> Storage:
-    """Storage for a place.
+    """Open the storage at a place.
 
-    `place` is a path (`~` is the home directory), a `file://` or any other fsspec URL
-    (`s3://`, `zip::s3://...`), a path to a `.zip`, a zarr `Store` or `StorePath`, or a
-    `Storage`, which is given back. `storage_options` go to fsspec; they, and user names,
-    passwords and queries of a URL, never appear in `Storage.url` or in an error.
+    `place` is a path (`~` is the home directory), a `file://` or any other fsspec URL (`s3://`,
+    `zip::s3://...`), a path to a `.zip`, a zarr `Store` or `StorePath`, or a `Storage`, which is returned.
+    `storage_options` are passed to fsspec; they, and user names, passwords and queries of a URL, never appear
+    in `Storage.url` or in an error.
 
-    With mode "r" a local place must exist; "w" makes none, the first `put` does. Links are
-    judged by whoever walks the archive (`follow_links` there); here it is only accepted so
-    that callers can hand on all their options.
+    With mode "r" a local place must exist; with "w" it is created by the first `put`. Links are checked by
+    the walk of the archive (its `follow_links`); the argument is accepted here so that callers can pass on
+    all their options.
 
-    Raises UsageError for what does not exist or makes no sense as a place, StorageError for
-    what exists and cannot be read.
+    Raises UsageError for a place that does not exist or is invalid, StorageError for one that exists and
+    cannot be read.
     """
     if isinstance(place, Storage):
         return place
@@ -64,7 +64,7 @@ def open_storage(
 
 
 def is_url(place: str) -> bool:
-    """Whether a text names a place by URL, chained or not; everything else is a path."""
+    """Whether a text is a URL, chained or not; any other text is a path."""
     return "://" in place or "::" in place
 
 
@@ -129,7 +129,7 @@ def _from_zip(path: Path, inside: str | None = None) -> Storage:
 
 
 def _archive_root(names: Iterable[str]) -> str:
-    """The directory within a zip that holds the archive: its root, or below one sole directory."""
+    """The directory within a zip that contains the archive: its root, or a single directory at the root."""
     paths = [name.split("/") for name in names]
     prefix: list[str] = []
     while True:
@@ -138,8 +138,8 @@ def _archive_root(names: Iterable[str]) -> str:
         here = {parts[depth]: len(parts) > depth + 1 for parts in below if parts[depth] not in _PACKING}
         if _METADATA & here.keys():
             return "/".join(prefix)
-        # A root without documents that holds one child looks like an archive packed with its
-        # directory; either way the child, with all there is, is an archive.
+        # A root without documents and with a single child is probably an archive packed with its directory;
+        # in either case, the child with everything in it is an archive.
         if len(here) != 1 or not all(here.values()):
             return ""
         prefix.append(next(iter(here)))
@@ -148,7 +148,7 @@ def _archive_root(names: Iterable[str]) -> str:
 def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
     secrets = secrets_of(options)
     shown = redact(url, secrets)
-    if not shown.endswith("://"):  # the root of a file system that needs no name: reference://
+    if not shown.endswith("://"):  # the root of a file system without names: reference://
         shown = shown.rstrip("/")
     protocol = url.split("::", 1)[0].split("://", 1)[0]
     if protocol == "local" and "::" not in url:
@@ -173,7 +173,7 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
         if bucket is not None:
             return StoreStorage(*bucket, url=shown, secrets=secrets)
     try:
-        # An instance of our own: a shared one may be bound to another event loop.
+        # Our own instance: a shared one may be bound to another event loop.
         given = {"skip_instance_cache": True, **(options or {})}
         store = FsspecStore.from_url(url, storage_options=given, read_only=mode == "r")
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""Places without their secrets: what may stand in a message, a plan or a job.
+"""Removes secrets from places, for messages, plans and jobs.
 
-User names and passwords before a host, and query strings (which is where signed URLs
-carry their signature), are never shown; neither is any text out of `storage_options`.
+User names and passwords before a host, query strings (which contain the signature of signed URLs), and texts
+from `storage_options` are never shown.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _HIDDEN: Final = "..."
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """A text in which no URL carries a user, a password or a query, and no secret stands."""
+    """A text without users, passwords or queries in URLs, and without secrets."""
     for secret in secrets:
         text = text.replace(secret, _HIDDEN)
     return _QUERY.sub(r"\1?" + _HIDDEN, _USER.sub("", text))
 
 
 def secrets_of(options: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Every text in `storage_options` long enough to be a secret, longest first.
+    """All texts in `storage_options` that are long enough to be secrets, longest first.
 
-    Addresses (`endpoint_url`) are no secrets and help in messages; what credentials they hold is
-    hidden by `redact` all the same.
+    Addresses (`endpoint_url`) are not secrets and help in messages; credentials in them are still hidden by
+    `redact`.
     """
     return tuple(sorted(set(_texts(options or {})), key=len, reverse=True))
 

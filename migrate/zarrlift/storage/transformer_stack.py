@@ -1,4 +1,4 @@
-"""A stack of storage transformers under either side of a migration (`--source-through retry,log:...`)."""
+"""Storage transformers on either side of a migration (`--source-through retry,log:...`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def without_layers(storage: Storage) -> Storage:
-    """The place below all layers of `zarrstack` over the store of a storage: where writes end up."""
+    """The storage below all `zarrstack` layers over a storage's store, where writes end up."""
     if isinstance(storage, LocalStorage):
         return storage
     from .remote.zarr_store import StoreStorage
@@ -39,12 +39,12 @@ def without_layers(storage: Storage) -> Storage:
 
 
 def through(storage: Storage, text: str | None, *, written: bool = False) -> Storage:
-    """The storage seen through the layers that `text` names, from the migration down to the store.
+    """The storage through the layers named in `text`, ordered from the migration down to the store.
 
-    The text is what `zarrstack.base.registry.parse_stack` takes. A local directory that is not to be
-    `written` stays on the fast path where no layer has to see the bytes (`readonly` refuses writes).
-    Raises UsageError for unknown layers, options and orders, for layers whose options are secret, and
-    for one that lets nothing through to a place that is to be written.
+    The text has the form of `zarrstack.base.registry.parse_stack`. A local directory that is not to be
+    `written` is accessed directly if no layer needs the bytes (`readonly` refuses writes). Raises UsageError
+    for unknown layers, options and orders, for layers with secret options, and for one that writes nothing to
+    a place that is to be written.
     """
     if text is None:
         return storage
@@ -59,14 +59,14 @@ def through(storage: Storage, text: str | None, *, written: bool = False) -> Sto
     layers = parse_stack(text)
     for layer in layers:
         if layer.secrets & layer.options.keys():
-            # The job remembers the text; what opens an encrypted place must not lie beside it.
+            # The job stores the text, and keys of an encrypted place must not be stored next to it.
             raise UsageError(
                 f"the layer {layer.name!r} has secret options, which a job file may not hold",
                 advice="Use Python: hand zarrlift.migrate a store with the stack over it.",
             )
     if not written and isinstance(storage, LocalStorage) and all(type(layer) is ReadOnly for layer in layers):
         return storage
-    # `zarr_store()` of a directory that is not there yet is an empty store, which nothing may be written to.
+    # `zarr_store()` of a missing directory is an empty store, which cannot be written to.
     store: Store
     if isinstance(storage, LocalStorage):
         store = LayeredLocalStore(storage.root) if written else RegularLocalStore(storage.root)

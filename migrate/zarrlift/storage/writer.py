@@ -1,4 +1,4 @@
-"""The contract of writers: a reader never sees half of an object."""
+"""The contract of writers: a reader never sees a partial object."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 class Look(Protocol):
-    """What looks at payloads that move undecoded; a compiled chain does."""
+    """Checks payloads that are moved without decoding; implemented by compiled chains."""
 
     @property
     def most_stored(self) -> int:
-        """Bytes that an object may have."""
+        """Maximum size of an object in bytes."""
 
     def check(self, ends: Ends) -> bool:
-        """ChunkError where the ends cannot fit; False where only the whole can tell."""
+        """Raise ChunkError for invalid ends; returns False if only the whole payload can be checked."""
 
     def check_whole(self, data: Buffer) -> None:
-        """ChunkError where the payload does not decode."""
+        """Raise ChunkError if the payload cannot be decoded."""
 
 
 class DestinationError(StorageError):
-    """The destination cannot be written; no other array will fare better."""
+    """The destination cannot be written, which affects all other arrays too."""
 
 
 class Writer(ABC):
-    """Puts objects into a destination; safe to share between threads."""
+    """Writes objects to a destination; thread-safe."""
 
     storage: Storage
     """The destination."""
@@ -52,24 +52,23 @@ class Writer(ABC):
 
     @abstractmethod
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
-        """An object that is written piece by piece, and there only once it is finished.
+        """An object that is written in pieces and appears only when it is finished.
 
-        The first `reserve` bytes are left open, to be filled when all else is written. A thread
-        writes one stream at a time.
+        The first `reserve` bytes are reserved and filled last. A thread writes one stream at a time.
         """
 
     def behind(self) -> AbstractContextManager[None]:
-        """Within, this thread's objects may be still on their way when a call returns; at its end none is.
+        """Let this thread's writes complete in the background in this context; all are complete at its end.
 
-        Raises the DestinationError of whichever could not be written, from any call or at the end.
+        Raises the DestinationError of any failed write, from any call or at the end.
         """
         return contextlib.nullcontext()
 
     def settle(self) -> None:  # noqa: B027 - most places have nothing to settle
-        """Make what this thread wrote since the last call as durable as was asked for."""
+        """Make this thread's writes since the last call as durable as requested."""
 
     def forked(self) -> None:  # noqa: B027
-        """Called in a process that was made by `fork`, before it writes: its names must be its own."""
+        """Prepare a process made by `fork`, before it writes: it needs its own temporary names."""
 
     def close(self) -> None:  # noqa: B027
-        """Remove whatever is temporary."""
+        """Remove temporary files."""

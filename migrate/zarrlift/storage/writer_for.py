@@ -1,4 +1,4 @@
-"""The writer for a place."""
+"""Selects the writer for a storage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .writer import Writer
 
 
 def writer_for(storage: Storage, job_id: str, *, fsync: bool, in_place: bool = False) -> Writer:
-    """The fastest writer for a place."""
+    """The fastest writer for a storage."""
     if isinstance(storage, LocalStorage):
         return LocalWriter(storage, job_id, fsync=fsync, in_place=in_place)
     from .remote.store_writer import StoreWriter

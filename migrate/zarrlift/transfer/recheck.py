@@ -1,8 +1,8 @@
-"""A leaf decoded a second time, by numcodecs: what our own codecs are held against.
+"""Decodes a leaf a second time with numcodecs, as a check of our own codecs.
 
-The v3 chain is turned back into the numcodecs configurations a Zarr v2 document has and
-numcodecs decodes as zarr-python 2.18 did (`Array._decode_chunk`): compressor first, then the
-filters from the last to the first, then a view of the array's data type.
+The v3 chain is converted back to the numcodecs configurations of a Zarr v2 document, and numcodecs decodes as
+zarr-python 2.18 did (`Array._decode_chunk`): compressor first, then the filters from the last to the first,
+then a view of the array's data type.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DecodedPlan(Protocol):
-    """What is asked of a plan here: which array, and how its source lies."""
+    """The part of a plan used here: the array's path and its source layout."""
 
     @property
     def path(self) -> str:
@@ -31,7 +31,7 @@ class DecodedPlan(Protocol):
 
     @property
     def source(self) -> Layout:
-        """How the source's values lie."""
+        """The source layout."""
 
 
 _V3: Final[Mapping[str, str]] = {
@@ -46,7 +46,7 @@ _DEFLATE: Final[Mapping[str, Callable[[bytes], bytes]]] = {
     "gzip": gzip.decompress,
     "numcodecs.zlib": zlib.decompress,
 }
-"""What numcodecs itself calls for these, which is there without loading numcodecs."""
+"""Functions that numcodecs itself calls for these, available without loading numcodecs."""
 _RAW_LZMA: Final = 3
 """`lzma.FORMAT_RAW`."""
 _SHUFFLES: Final = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
@@ -63,10 +63,10 @@ _OBJECTS: Final = frozenset(
 
 
 def recheck_decoded(plan: DecodedPlan, payload: bytes, decoded: Values) -> tuple[Problem, ...]:
-    """What numcodecs makes differently of a source payload than `decoded`; empty if nothing.
+    """Differences between `decoded` and numcodecs' result for a source payload; empty if none.
 
-    `decoded` is the whole leaf as our pipeline gave it, before any cast. A chain that numcodecs
-    cannot decode (a pickle, which is not executed for a check) is passed over.
+    `decoded` is the whole leaf from our pipeline, before any cast. A chain that numcodecs cannot decode (a
+    pickle, which is not executed for a check) is skipped.
     """
     try:
         independent = decode(plan.source, payload)
@@ -98,7 +98,7 @@ def recheck_decoded(plan: DecodedPlan, payload: bytes, decoded: Values) -> tuple
 
 
 def decode(layout: Layout, payload: bytes) -> Values:
-    """A leaf's values by numcodecs; NotImplementedError for a chain it has no word for."""
+    """A leaf's values by numcodecs; NotImplementedError for a chain without an equivalent."""
     chain = layout.chain
     middle = chain.middle
     data: Any = payload
@@ -123,7 +123,7 @@ def _order(codec: CodecSpec) -> tuple[int, ...]:
 
 
 def _array(codec: CodecSpec, layout: Layout, data: Any) -> Values:
-    """What the codec in the middle of the chain makes of its bytes, as one flat array."""
+    """The result of the array-to-bytes codec, as a flat array."""
     if codec.name == "numpy_bytes":
         items = _view(data, _v2_dtype(codec.configuration["dtype"]))
         if layout.data_type.name != "object":
@@ -159,7 +159,7 @@ def _v2_dtype(data: Any) -> np.dtype[Any]:
 
 
 def _numcodec(codec: CodecSpec) -> Any:
-    """The numcodecs codec of the same meaning."""
+    """The equivalent numcodecs codec."""
     import numcodecs
 
     if codec.name.startswith("numcodecs."):
@@ -179,6 +179,7 @@ def _numcodec(codec: CodecSpec) -> Any:
     if name == "pcodec":
         raise NotImplementedError(codec.name)
     if name == "lzma" and configuration.get("format") != _RAW_LZMA:
-        # Python takes filters for raw streams only; the others name their own. GDAL states them all the same.
+        # Python accepts filters for raw streams only; other formats contain theirs. GDAL states them
+        # nevertheless.
         configuration["filters"] = None
     return numcodecs.get_codec({"id": name, **configuration})

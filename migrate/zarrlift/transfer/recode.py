@@ -1,8 +1,7 @@
-"""What happens to one stored object on its way: no more than the two layouts differ in.
+"""Converts one stored object, changing only what differs between the two layouts.
 
-A `Change` is a function of an object's bytes and place. Inside it a `LeafChange` does the same for
-the payload of one leaf; frames (N5's headers, shards) are taken off and put on around that, so that
-payloads that stay as they are, are never decoded.
+A `Change` is a function of an object's bytes and position. In it, a `LeafChange` converts the payload of one
+leaf; frames (N5's headers, shards) are removed and added separately, so unchanged payloads are never decoded.
 """
 
 from __future__ import annotations
@@ -30,34 +29,34 @@ from ..planning.plans import Move
 from ..storage.writer import Look
 
 RECHECK_EVERY: Final = 100
-"""Of decoded routes, one leaf in this many is decoded again by an independent library."""
+"""For routes that decode, one leaf out of this number is decoded again by an independent library."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What changes count, for one task."""
+    """Counters of changes, for one task."""
 
     filled: int = 0
-    """N5 blocks shorter than their cell, which had to be decoded to be filled up."""
+    """N5 blocks smaller than their grid cell that were decoded and padded."""
 
 
 class Change(ABC):
-    """Changes stored objects of one array; shared between the threads of a process."""
+    """Converts stored objects of one array; shared between the threads of a process."""
 
     @abstractmethod
     def __call__(self, index: int, data: bytes, tally: Tally) -> Buffer | None:
-        """The object for the destination, or None if nothing of it is to be stored.
+        """The object for the destination, or None if it is to be omitted.
 
         `index` is its linear index in the source's grid of objects. Raises ChunkError, CastError.
         """
 
 
 def change_for(move: Move, *, recheck: bool = True) -> Change | None:
-    """What the route asks for, or None where objects move as they are."""
+    """The conversion for the route, or None if objects are unchanged."""
     route, source, target = move.route, move.source, move.destination
     if route.name in ("stay", "relink"):
         return None
-    assert move.block_shape is None  # `assembling` makes objects that are not those of the source
+    assert move.block_shape is None  # `regrid` makes objects that do not correspond to the source's
     leaf = LeafChange(move, recheck=recheck)
     if isinstance(source.frame, Shards) and isinstance(target.frame, Shards):
         return _Reshard(move, leaf, source.frame, target.frame)
@@ -65,21 +64,21 @@ def change_for(move: Move, *, recheck: bool = True) -> Change | None:
 
 
 def leaf_change_for(move: Move, leaf: LeafChange) -> Change:
-    """What is done to objects of one leaf each; their frame comes off."""
+    """The conversion of objects with one leaf each, whose frame is removed."""
     if isinstance(move.source.frame, N5Blocks):
         return _Unblock(move, leaf, move.source.frame)
     return _Bare(leaf)
 
 
 def look_at(move: Move) -> Look:
-    """What looks at objects of the source that move as they are."""
+    """The check of source objects that move unchanged."""
     source = move.source
     leaf = Pipeline(source.chain, source.chunk_shape, source.data_type, allow_pickle=move.allow_pickle)
     return _ShardLook(source.frame, leaf) if isinstance(source.frame, Shards) else leaf
 
 
 class LeafChange:
-    """The payload of a whole leaf as the destination has it."""
+    """Converts the payload of a whole leaf."""
 
     def __init__(self, move: Move, *, recheck: bool) -> None:
         self.move = move
@@ -93,7 +92,7 @@ class LeafChange:
         self._change = self._chosen()
 
     def __call__(self, index: int, payload: Buffer) -> Buffer | None:
-        """The payload of leaf `index` (in the grid of leaves), or None if it is to be left out."""
+        """The payload of leaf `index` (in the grid of leaves), or None if it is to be omitted."""
         return self._change(index, payload)
 
     def _chosen(self) -> Callable[[int, Buffer], Buffer | None]:
@@ -108,9 +107,10 @@ class LeafChange:
         return self._rewrap if names == ["numcodecs.zlib", "gzip"] else self._recode
 
     def _judged_by_undoing(self) -> bool:
-        """Whether what is left of a payload of the right length, once codecs are undone, can be nothing else.
+        """Whether decoding down to the shared codecs, and the length of the result, suffice as a check.
 
-        Where none is undone, or of data of any length, or behind a checksum, somebody has to look.
+        They do not if nothing is decoded, for data of variable length, or behind a checksum; a further check
+        is then needed.
         """
         chain, shared = self.move.source.chain, self.move.route.shared
         return chain.middle + 1 == shared < len(chain.codecs) and self.reader.sizes[shared].exact
@@ -141,7 +141,7 @@ class LeafChange:
         return self.encode(index, array)
 
     def encode(self, index: int, array: npt.NDArray[Any]) -> Buffer | None:
-        """The payload of a leaf with these values of the source's, or None if it is to be left out."""
+        """The payload of a leaf with these source values, or None if it is to be omitted."""
         move = self.move
         target = move.destination
         if move.source.data_type != target.data_type:
@@ -156,7 +156,7 @@ class LeafChange:
         return self.store(index, array)
 
     def store(self, index: int, array: npt.NDArray[Any]) -> Buffer | None:
-        """The payload of a leaf with these values of the destination's; None as in `encode`."""
+        """The payload of a leaf with these destination values; None as in `encode`."""
         target = self.move.destination
         if self.move.drop_empty:
             part = np.asarray(array[_inside(target.grid, index)])
@@ -172,9 +172,9 @@ class LeafChange:
         array: npt.NDArray[Any] | None,
         shape: tuple[int, ...] | None = None,
     ) -> None:
-        """Decode one leaf in a hundred a second time, by other code.
+        """Decode one leaf in a hundred a second time, with other code.
 
-        `array` is what our code made of it, if that is known; `shape` its shape where it is no whole leaf.
+        `array` is the result of our code, if known; `shape` its shape if it is not a whole leaf.
         """
         if not self.recheck or index % RECHECK_EVERY:
             return
@@ -190,15 +190,15 @@ class LeafChange:
 
 
 def _inside(grid: Grid, index: int) -> tuple[Any, ...]:
-    """Where a chunk has values of the array: what pads an edge chunk is neither judged nor cast.
+    """The part of a chunk inside the array: padding of an edge chunk is neither checked nor cast.
 
-    The dots keep a 0-d array an array: numpy's scalars have no byte order.
+    The ellipsis keeps a 0-d array an array: numpy's scalars have no byte order.
     """
     return (*grid.valid(grid.coordinates(index)), ...)
 
 
 def convert(move: Move, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Values of the source as the destination holds them; raises CastError."""
+    """Source values in the destination's form; raises CastError."""
     source, target = move.source.data_type, move.destination.data_type
     if source == target:
         return array
@@ -208,7 +208,7 @@ def convert(move: Move, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 class _Bare(Change):
-    """An object is the payload of a leaf, on both sides."""
+    """For objects that are the payload of a leaf on both sides."""
 
     def __init__(self, leaf: LeafChange) -> None:
         self._leaf = leaf
@@ -218,7 +218,7 @@ class _Bare(Change):
 
 
 class _Unblock(Change):
-    """N5: the header comes off; blocks shorter than their cell are decoded and filled up."""
+    """For N5: removes the header; blocks smaller than their grid cell are decoded and padded."""
 
     def __init__(self, move: Move, leaf: LeafChange, frame: N5Blocks) -> None:
         source = move.source
@@ -238,7 +238,7 @@ class _Unblock(Change):
 
 
 class _Reshard(Change):
-    """Shards on both sides, of the same leaves: each payload is changed, and the index written anew."""
+    """For shards of the same leaves on both sides: converts each payload and rewrites the index."""
 
     def __init__(self, move: Move, leaf: LeafChange, before: Shards, after: Shards) -> None:
         self._leaf = leaf
@@ -260,7 +260,7 @@ class _Reshard(Change):
         for inner, place in in_stored_order(old):
             leaf = self._leaves.index(tuple(a + b for a, b in zip(first, inner, strict=True)))
             if leaf is None:
-                continue  # beyond the array, where no value is
+                continue  # entirely beyond the array's end
             try:
                 payload = self._leaf(leaf, view[place])
             except ZarrstackError as error:
@@ -278,7 +278,7 @@ class _Reshard(Change):
 
 
 class _ShardLook:
-    """Looks at shards that move as they are: at the index, and at the ends of every payload."""
+    """Checks shards that move unchanged: the index, and the ends of every payload."""
 
     def __init__(self, frame: Shards, leaf: Pipeline) -> None:
         self._frame = frame
@@ -286,7 +286,7 @@ class _ShardLook:
 
     @property
     def most_stored(self) -> int:
-        """Bytes that a shard may have."""
+        """Maximum size of a shard in bytes."""
         frame = self._frame
         return self._leaf.most_stored * frame.leaves + frame.index.size(frame.chunks_per_shard)
 
@@ -313,12 +313,12 @@ def read_index(data: Buffer, frame: Shards) -> ShardIndex:
 
 
 def leaves_there(index: ShardIndex) -> npt.NDArray[np.intp]:
-    """Flat places of the leaves that a shard has."""
+    """Flat positions of the existing leaves in a shard."""
     return np.flatnonzero(index.present)
 
 
 def in_stored_order(index: ShardIndex) -> list[tuple[tuple[int, ...], slice]]:
-    """(place in the shard, bytes) of every leaf that is there, as they follow one another."""
+    """(position in the shard, bytes) of every existing leaf, in stored order."""
     there = leaves_there(index)
     order = there[np.argsort(index.offsets.ravel()[there], kind="stable")]
     result = []
@@ -331,7 +331,7 @@ def in_stored_order(index: ShardIndex) -> list[tuple[tuple[int, ...], slice]]:
 
 
 def inside_shard(error: ZarrstackError, inner: tuple[int, ...]) -> ZarrstackError:
-    """An error of one leaf, with its place in the shard."""
+    """An error of one leaf, with its position in the shard."""
     problem = error.problem
     return type(error)(
         f"inner chunk {inner} of a shard: {problem.message}",

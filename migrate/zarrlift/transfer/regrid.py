@@ -1,8 +1,8 @@
-"""Tasks whose objects are not those of the source: shards made, split or regrouped, leaves of another shape.
+"""Tasks whose objects do not correspond to the source's: shards made, split or regrouped, new leaf shapes.
 
-Work goes by *blocks*, chunks of a grid of their own that hold whole destination objects. Where both
-sides have the same leaves, payloads are handed on one by one (`_Payloads`), and none is decoded unless
-its codecs change. Otherwise the values of a block are put together and cut anew (`_Values`).
+The unit of work is a *block*, a chunk of a separate grid with whole destination objects. If both sides have
+the same leaves, payloads are passed on one by one (`Payloads`), and decoded only if their codecs change.
+Otherwise the values of a block are assembled and divided by the new grid (`Values`).
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Assembler(ABC):
         self.sharded = isinstance(move.source.frame, Shards)
         self.shards = ShardReader(source, move.path, move.source) if self.sharded else None
         self.bound = object_bound(move.source)
-        # What an object holds decoded.
+        # Decoded bytes of an object.
         self.each = prod(move.source.object_shape) * (move.source.data_type.itemsize or 1)
 
     def __call__(self, task: Task, counts: Counts) -> None:
-        """Make every object of the task's blocks; problems go to `counts`. DestinationError."""
+        """Make every object of the task's blocks; problems are recorded in `counts`. DestinationError."""
         assert task.sources is not None
         for number in task.indexes.tolist():
             place = self.blocks.coordinates(number)
@@ -67,18 +67,18 @@ class Assembler(ABC):
 
     @abstractmethod
     def block(self, place: Place, present: Indexes, counts: Counts) -> None:
-        """Make the objects of one block from the source's objects that are there."""
+        """Make the objects of one block from the existing source objects."""
 
     def open(self, place: Place) -> NewObject:
-        """An object of the destination, to be filled leaf by leaf."""
+        """A new object of the destination, to be written leaf by leaf."""
         return new_object(self.move, self.writer, place)
 
     def leaves_of(
         self, shards: ShardReader, number: int, wanted: Indexes, counts: Counts, *, again: bool = False
     ) -> Iterator[tuple[int, Buffer]]:
-        """(leaf, payload) of one shard; that it is gone, or damaged, is told to `counts`.
+        """Yield (leaf, payload) of one shard; a missing or damaged shard is recorded in `counts`.
 
-        One that is opened `again` is not counted once more.
+        A shard that is opened `again` is not counted twice.
         """
         try:
             yield from shards.leaves(number, wanted)
@@ -90,16 +90,16 @@ class Assembler(ABC):
             counts.chunks += not again
 
     def objects_in(self, region: Region) -> Iterator[Place]:
-        """Places of the destination's objects within a region."""
+        """Positions of the destination's objects within a region."""
         for number in within(region, self.targets).tolist():
             yield self.targets.coordinates(number)
 
 
 class Payloads(Assembler):
-    """The same leaves on both sides."""
+    """For the same leaves on both sides."""
 
     def block(self, place: Place, present: Indexes, counts: Counts) -> None:
-        """Hand on the payloads of one block."""
+        """Pass on the payloads of one block."""
         whole = self.targets.chunk_shape == self.blocks.chunk_shape
         target = _One(self.open(place)) if whole else _Many(self)
         start = counts.failures
@@ -124,7 +124,7 @@ class Payloads(Assembler):
             target.finish()
 
     def _leaves(self, place: Place, present: Indexes, counts: Counts) -> Iterator[tuple[int, Buffer, str]]:
-        """(leaf, payload, key of the object it came from); what cannot be read is told to `counts`."""
+        """Yield (leaf, payload, key of its source object); unreadable ones are recorded in `counts`."""
         if self.shards is None:
             keys = object_keys(self.move.source, self.move.path, present)
             objects = read_objects(self.source, keys, counts, self.bound, each=self.each)
@@ -152,7 +152,7 @@ class Payloads(Assembler):
 
 
 class Values(Assembler):
-    """Leaves of another shape: values are put together and cut anew."""
+    """For leaves of another shape: assembles values and divides them by the new grid."""
 
     def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
         super().__init__(move, source, writer, recheck=recheck)
@@ -164,7 +164,7 @@ class Values(Assembler):
         self._runs = None if move.run_shape is None else Grid(move.source.shape, move.run_shape)
 
     def block(self, place: Place, present: Indexes, counts: Counts) -> None:
-        """Put the values of one block together, and cut them."""
+        """Assemble the values of one block and divide them."""
         region = self.blocks.region(place)
         if self._pieces is None:
             self._objects(region, self._canvas(region, present, counts), counts)
@@ -172,7 +172,7 @@ class Values(Assembler):
         parts = self._piecewise(place, self._pieces, present, counts)
         lengths = zip(self._pieces.chunk_shape, self.targets.chunk_shape, strict=True)
         if any(piece % whole for piece, whole in lengths):
-            # One object, a shard, that is larger than the memory for it.
+            # One object, a shard, that exceeds the memory.
             self._make(place, parts, counts)
             return
         for part, canvas in parts:
@@ -180,7 +180,7 @@ class Values(Assembler):
             del canvas  # before the next one
 
     def _objects(self, region: Region, canvas: Canvas | None, counts: Counts) -> None:
-        """The objects of a region, out of its values."""
+        """Make the objects of a region from its values."""
         if canvas is not None:
             for target in self.objects_in(region):
                 self._make(target, iter([(self.targets.region(target), canvas)]), counts)
@@ -188,7 +188,7 @@ class Values(Assembler):
     def _piecewise(
         self, place: Place, pieces: Grid, present: Indexes, counts: Counts
     ) -> Iterator[tuple[Region, Canvas | None]]:
-        """Regions of a block and their values; None for the rest once some of them could not be read."""
+        """Yield regions of a block with their values; None for the rest after a failed read."""
         start = counts.failures
         run: Region | None = None
         kept: Kept | None = None
@@ -205,7 +205,7 @@ class Values(Assembler):
                 del canvas
 
     def _make(self, place: Place, parts: Iterator[tuple[Region, Canvas | None]], counts: Counts) -> None:
-        """One object, out of the canvases of its parts; none appears if some value of it failed."""
+        """Make one object from the canvases of its parts; it is discarded if any value of it failed."""
         start = counts.failures
         made = self.open(place)
         try:
@@ -224,9 +224,9 @@ class Values(Assembler):
     def _canvas(
         self, region: Region, present: Indexes, counts: Counts, kept: Kept | None = None
     ) -> Canvas | None:
-        """The values of a region; None where some of them could not be read, which `counts` is told.
+        """The values of a region; None if some of them could not be read, which is recorded in `counts`.
 
-        `kept` is what the run's earlier pieces left, and what later ones need goes there.
+        `kept` contains what the run's earlier pieces left, and receives what later ones need.
         """
         start = counts.failures
         canvas = Canvas(region, self._type, self._fill, self.move.destination.chunk_shape)
@@ -264,7 +264,7 @@ class Values(Assembler):
         return None if counts.failures > start else canvas
 
     def _convert(self, values: Array, number: int, grid: Grid) -> Array:
-        """A chunk's values as the destination holds them; what lies beyond the array is left out."""
+        """A chunk's values in the destination's form, without those beyond the array."""
         if self.move.source.data_type == self.move.destination.data_type:
             return values
         inside: tuple[Any, ...] = (*grid.valid(grid.coordinates(number)), ...)
@@ -281,7 +281,7 @@ class Values(Assembler):
             key = shards.key(number)
             again = kept is not None and kept.opened(number)
             if kept is not None and number in kept.lost:
-                continue  # it has been told of
+                continue  # already recorded
             start = counts.failures
             for leaf, payload in self.leaves_of(shards, number, wanted, counts, again=again):
                 where = grid.region(grid.coordinates(leaf))
@@ -301,7 +301,7 @@ class Values(Assembler):
                 kept.lost.add(number)
 
     def _in_order(self, numbers: Indexes, grid: Grid) -> list[Place]:
-        """Places in the order in which a shard holds its leaves."""
+        """Positions in the order in which a shard stores its leaves."""
         places = [grid.coordinates(number) for number in numbers.tolist()]
         if self._order != tuple(range(len(self._order))):
             places.sort(key=lambda place: tuple(place[axis] for axis in self._order))
@@ -325,7 +325,7 @@ class Values(Assembler):
 
 
 def _around(region: Region, runs: Grid) -> Region:
-    """The run that a piece lies in."""
+    """The run that contains a piece."""
     place = (axis.start // length for axis, length in zip(region, runs.chunk_shape, strict=True))
     return runs.region(tuple(place))
 
@@ -337,7 +337,7 @@ def _swept(pieces: Grid, runs: Grid) -> int:
 
 
 class _One:
-    """The block is one object."""
+    """A block that is one object."""
 
     def __init__(self, made: NewObject) -> None:
         self.put = made.put
@@ -346,7 +346,7 @@ class _One:
 
 
 class _Many:
-    """The block is many objects of one leaf each."""
+    """A block of many objects with one leaf each."""
 
     def __init__(self, assembler: Assembler) -> None:
         self._assembler = assembler
@@ -355,14 +355,14 @@ class _Many:
         self._assembler.open(place).put(place, payload)
 
     def finish(self) -> None:
-        """They are there already."""
+        """Do nothing: they are already written."""
 
     def discard(self) -> None:
-        """They are whole, each of them; the array does not appear all the same."""
+        """Do nothing: each of them is complete, and the array is not published in any case."""
 
 
 def assembler_for(move: Move, source: Storage, writer: Writer, *, recheck: bool) -> Assembler | None:
-    """What makes a move's objects; None where each comes from the source's object of the same place."""
+    """The assembler for a move; None if each object is made from the source object at the same position."""
     if move.block_shape is None:
         return None
     kind = Payloads if move.source.chunk_shape == move.destination.chunk_shape else Values

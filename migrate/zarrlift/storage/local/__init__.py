@@ -1,1 +1,1 @@
-"""Local files: reading, writing, and files that appear whole or not at all."""
+"""Local files: reads, writes, and files that appear complete or not at all."""

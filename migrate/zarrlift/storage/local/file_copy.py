@@ -1,4 +1,4 @@
-"""Copying local files: by reflink, inside the kernel, or by hand."""
+"""Copies local files: by reflink, inside the kernel, or by read and write."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from zarrstack.core.errors import ChunkError
 from .files import read_at
 
 _FICLONE: Final = 0x40049409
-"""ioctl that makes a file share another's blocks (linux/fs.h)."""
+"""The ioctl that lets a file share another's blocks (linux/fs.h)."""
 
 
 _NEXT: Final = frozenset(
     {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EBADF}
 )
-"""What the kernel says when a way of copying does not exist between two files."""
+"""Errors of the kernel if a method of copying is not available between two files."""
 
 
 IN_ONE_READ: Final = 256 << 10
-"""Up to this size a read and a write beat the set-up of an in-kernel copy."""
+"""Maximum size for which a read and a write are faster than setting up an in-kernel copy."""
 
 
 def write_all(descriptor: int, data: Buffer) -> None:
-    """Write all of a buffer; a nearly full disk takes less than it is given, without an error."""
+    """Write a whole buffer; a nearly full disk accepts less than it is given, without an error."""
     view = memory(data).cast("B") if len(data) else memoryview(b"")
     written = os.write(descriptor, view)
     while written < len(view):
@@ -35,14 +35,14 @@ def write_all(descriptor: int, data: Buffer) -> None:
 
 
 def ends_of_file(descriptor: int, size: int) -> Ends:
-    """The ends of an open file of so many bytes."""
+    """The first and last bytes of an open file of this size."""
     head = read_at(descriptor, HEAD_BYTES, 0)
     tail = head[-TAIL_BYTES:] if size <= HEAD_BYTES else read_at(descriptor, TAIL_BYTES, size - TAIL_BYTES)
     return Ends(head, tail, size)
 
 
 def reflink(reading: int, writing: int) -> bool:
-    """Let a file share another's blocks; False where the file system cannot. OSError."""
+    """Let a file share another's blocks; False if the file system does not support this. OSError."""
     if sys.platform == "win32":
         return False
     import fcntl
@@ -57,9 +57,9 @@ def reflink(reading: int, writing: int) -> bool:
 
 
 def copy_range(reading: int, writing: int, size: int) -> bool:
-    """Copy the first bytes of a file behind what was written to another, inside the kernel.
+    """Copy the first bytes of a file to the current position of another, inside the kernel.
 
-    False where it has no way to; ChunkError if the file has fewer; OSError.
+    False if the kernel does not support this; ChunkError if the file is shorter; OSError.
     """
     if not hasattr(os, "copy_file_range"):
         return False
@@ -78,7 +78,7 @@ def copy_range(reading: int, writing: int, size: int) -> bool:
 
 
 def copy_by_hand(reading: int, writing: int, size: int) -> None:
-    """Copy the first bytes of a file by reading and writing; ChunkError if it has fewer."""
+    """Copy the first bytes of a file by read and write; ChunkError if it is shorter."""
     done = 0
     while done < size:
         piece = read_at(reading, 1 << 20, done)

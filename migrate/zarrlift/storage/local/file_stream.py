@@ -1,4 +1,4 @@
-"""An object that is written piece by piece into a local file, and renamed at its end."""
+"""An object written in pieces to a local file, which is renamed at the end."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .file_copy import copy_range
 from .files import CREATING
 
 _MOST_BUFFERS: Final = 1024
-"""Buffers the kernel takes in one call (IOV_MAX of Linux; POSIX promises 16)."""
+"""Maximum number of buffers in one system call (IOV_MAX of Linux; POSIX guarantees 16)."""
 
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
-"""What only the file that is written can be at fault for."""
+"""Errors that only the written file can cause."""
 
 
 class FileStream(ObjectStream):
-    """A file beside, renamed at the end."""
+    """A temporary file that is renamed at the end."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class FileStream(ObjectStream):
             raise failed(error) from error
 
     def append(self, parts: Sequence[Buffer]) -> None:
-        """Write some pieces behind one another."""
+        """Append pieces in order."""
         try:
             for start in range(0, len(parts), _MOST_BUFFERS):
                 self._write([memory(part).cast("B") for part in parts[start : start + _MOST_BUFFERS]])
@@ -57,7 +57,7 @@ class FileStream(ObjectStream):
             raise self._failed(error) from error
 
     def take(self, descriptor: int, size: int) -> bool:
-        """As fast as the file system copies."""
+        """Copy with the fastest method of the file system."""
         try:
             if not copy_range(descriptor, self._descriptor, size):
                 return False
@@ -77,7 +77,7 @@ class FileStream(ObjectStream):
             self._write_rest(views, written)
 
     def _write_rest(self, views: list[memoryview], written: int) -> None:
-        """What is left of some pieces: a nearly full disk takes less than it is given, without an error."""
+        """Write the rest of some pieces; a nearly full disk accepts only a part, without an error."""
         for view in views:
             if written >= len(view):
                 written -= len(view)
@@ -88,7 +88,7 @@ class FileStream(ObjectStream):
                 rest = rest[os.write(self._descriptor, rest) :]
 
     def finish(self, head: bytes = b"") -> None:
-        """Let the object appear."""
+        """Publish the object."""
         try:
             if head:
                 os.lseek(self._descriptor, 0, os.SEEK_SET)
@@ -102,7 +102,7 @@ class FileStream(ObjectStream):
             raise self._failed(error) from error
 
     def discard(self) -> None:
-        """Forget what was written."""
+        """Discard what was written."""
         self._close()
         with contextlib.suppress(OSError):
             os.unlink(self._path)

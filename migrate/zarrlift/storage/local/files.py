@@ -1,6 +1,6 @@
-"""Reading local files: regular files only, and of each no more than a document or a chunk can hold.
+"""Reads local files: regular files only, with the size limit of a document or a chunk.
 
-A pipe, a socket or a device in the place of one would block the process, or never end.
+A pipe, socket or device in place of a file would block the process or never end.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from zarrstack.core.errors import ChunkError, StorageError, ZarrstackError
 from ..listed_versions import Version, require_version
 
 CREATING: Final = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
-"""For `os.open`. Windows would turn line ends of what is written so."""
+"""For `os.open`. Without O_BINARY, Windows would convert line ends."""
 
 
 class BadObjectError(StorageError):
-    """An object that is there and is nothing to read, however often it is tried."""
+    """An existing object that cannot be read, however often it is tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The most bytes that are read of one object, and what it is read as."""
+    """The maximum size of an object for reading, and what it is read as."""
 
     most: int
     kind: Literal["document", "chunk"] = "chunk"
 
     def too_large(self, found: str) -> ZarrstackError:
-        """The error for an object that is larger."""
+        """The error for a larger object."""
         expected = f"at most {self.most} bytes"
         if self.kind == "chunk":
             message = "the object is larger than a chunk of this array can be"
@@ -41,16 +41,16 @@ class Bound:
         return BadObjectError("the document is too large", found=found, expected=expected, advice=advice)
 
     def check(self, size: int) -> None:
-        """ChunkError or BadObjectError for an object of so many bytes that is too large."""
+        """Raise ChunkError or BadObjectError for an object that is larger."""
         if size > self.most:
             raise self.too_large(f"{size} bytes")
 
 
 DOCUMENT: Final = Bound(64 << 20, "document")
-"""What is read of a metadata document unless the caller says otherwise."""
+"""Default size limit of a metadata document."""
 
 WRITTEN: Final = Bound(4 << 30, "document")
-"""What is read of documents that a job wrote: consolidated metadata is all documents of an archive in one."""
+"""Size limit of documents written by a job: consolidated metadata contains all documents of an archive."""
 
 READING: Final = (
     os.O_RDONLY
@@ -59,7 +59,7 @@ READING: Final = (
     | getattr(os, "O_NOCTTY", 0)
     | getattr(os, "O_CLOEXEC", 0)
 )
-"""For `os.open`. Windows would turn line ends; a pipe would wait for a writer, a terminal take control."""
+"""For `os.open`. Windows would convert line ends; a pipe would block, a terminal would take control."""
 
 _OPEN_FILES: Final = "/proc/self/fd"
 """A directory with a name for each open file, on Linux."""
@@ -74,14 +74,14 @@ _KINDS: Final = {
 
 
 def open_regular(path: str | os.PathLike[str]) -> tuple[int, os.stat_result]:
-    """Descriptor of a regular file and what the system says of it.
+    """The descriptor of a regular file, and its `stat` result.
 
-    Raises OSError, IsADirectoryError among it, and BadObjectError for a pipe, a socket or a device.
+    Raises OSError, including IsADirectoryError, and BadObjectError for a pipe, a socket or a device.
     """
     try:
         descriptor = os.open(path, READING)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # a socket, or a device that is not there
+        if error.errno == errno.ENXIO:  # a socket, or a device that does not exist
             raise not_regular(os.stat(path).st_mode) from error
         raise
     facts = os.fstat(descriptor)
@@ -94,12 +94,12 @@ def open_regular(path: str | os.PathLike[str]) -> tuple[int, os.stat_result]:
 
 
 def kind_of(mode: int) -> str:
-    """What is in the place of a file, by the mode that `stat` gives, in words."""
+    """A description of an object that is not a file, from the mode in its `stat` result."""
     return _KINDS.get(stat.S_IFMT(mode), "something else")
 
 
 def not_regular(mode: int) -> BadObjectError:
-    """The error for what is neither a file nor a directory."""
+    """The error for an object that is neither a file nor a directory."""
     return BadObjectError(
         "not a regular file",
         found=kind_of(mode),
@@ -109,15 +109,15 @@ def not_regular(mode: int) -> BadObjectError:
 
 
 def is_directory(path: str, error: OSError) -> bool:
-    """Whether a file could not be opened since it is a directory; Windows says that it may not be opened."""
+    """Whether an open failed because the path is a directory; Windows reports denied access."""
     return error.errno == errno.EISDIR or (error.errno == errno.EACCES and os.path.isdir(path))
 
 
 def read_file(path: str | os.PathLike[str], bound: Bound, version: Version | None = None) -> bytes:
-    """A whole file; raises as `open_regular`, and what `bound` does for one that is too large.
+    """A whole file; raises as `open_regular` does, and the error of `bound` if it is too large.
 
-    SourceChangedError where it is not of the version. Asked for a byte more than there is, the system says at
-    once that this was all.
+    SourceChangedError if it has another version. One more byte than expected is requested, so the end of the
+    file is known from the same call.
     """
     descriptor, facts = open_regular(path)
     try:
@@ -125,7 +125,7 @@ def read_file(path: str | os.PathLike[str], bound: Bound, version: Version | Non
         bound.check(size)
         data = os.read(descriptor, size + 1)
         if len(data) != size:
-            parts, size = [data], len(data)  # it grew, or is more than one call gives (2 GiB on Linux)
+            parts, size = [data], len(data)  # it grew, or exceeds one call (2 GiB on Linux)
             while part := os.read(descriptor, _PIECE):
                 parts.append(part)
                 size += len(part)
@@ -138,7 +138,7 @@ def read_file(path: str | os.PathLike[str], bound: Bound, version: Version | Non
 
 
 def read_at(descriptor: int, length: int, start: int) -> bytes:
-    """Bytes of an open file from `start` on; where it is read and written next stays the same."""
+    """Bytes of an open file from `start` on, without a change of its position."""
     if sys.platform != "win32":
         return os.pread(descriptor, length, start)
     before = os.lseek(descriptor, 0, os.SEEK_CUR)
@@ -150,7 +150,7 @@ def read_at(descriptor: int, length: int, start: int) -> bytes:
 
 
 def temporary_file() -> IO[bytes]:
-    """A file that a killed process does not leave behind, where the system can open one without a name."""
+    """A file that a killed process does not leave behind, if the system supports files without a name."""
     import tempfile
 
     if os.path.isdir(_OPEN_FILES):
@@ -159,7 +159,7 @@ def temporary_file() -> IO[bytes]:
 
 
 def path_of(file: IO[bytes]) -> str | None:
-    """What opens an open file once more, from its start; None for what is in memory."""
+    """A path that opens an open file again from its start; None for a file in memory."""
     name = getattr(file, "name", None)
     if isinstance(name, int):
         return f"{_OPEN_FILES}/{name}"

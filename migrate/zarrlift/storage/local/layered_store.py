@@ -1,7 +1,7 @@
-"""Local directories below storage transformers, where zarr's own `LocalStore` is too trusting.
+"""Local directories below storage transformers, safer than zarr's own `LocalStore`.
 
-It writes `<key>.<random>.partial` beside each object, and a killed process leaves those for good; and it
-waits for ever for a writer of a pipe in the place of an object.
+`LocalStore` writes `<key>.<random>.partial` next to each object, which a killed process leaves behind
+permanently, and it blocks endlessly on a pipe in place of an object.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ class RegularLocalStore(LocalStore):
     async def get(
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """As `LocalStore` does."""
+        """Like `LocalStore.get`."""
         self._require_regular(key)
         return await super().get(key, prototype, byte_range)
 
     def _require_regular(self, key: str) -> None:
         try:
             mode = os.stat(self.root / key).st_mode
-        except OSError:  # which reading it meets too
+        except OSError:  # reported by the read too
             return
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
             raise not_regular(mode)
 
 
 class LayeredLocalStore(LocalStore):
-    """A `LocalStore` that writes objects in `LAYERED` in its root and renames them into place."""
+    """A `LocalStore` that writes objects to `LAYERED` in its root and renames them into place."""
 
     reads_as: ClassVar[type[LocalStore]] = LocalStore
 
     @property
     def scratch(self) -> Path:
-        """Where objects are written."""
+        """The directory for partial objects."""
         return self.root / LAYERED
 
     async def set(self, key: str, value: Buffer) -> None:
@@ -59,7 +59,7 @@ class LayeredLocalStore(LocalStore):
         await asyncio.to_thread(self._write, key, value)
 
     def set_sync(self, key: str, value: Buffer) -> None:
-        """The same without an event loop."""
+        """Like `set`, without an event loop."""
         self._write(key, value)
 
     def _write(self, key: str, value: Buffer) -> None:

@@ -1,7 +1,7 @@
-"""Which process made something, and whether it still runs.
+"""Identifies the process that created an object, and whether it is still running.
 
-Read from Linux's `/proc` (proc(5)). Elsewhere less is known, and what is not known is never guessed: a
-process whose end cannot be proven has not ended.
+Reads Linux's `/proc` (proc(5)). Other systems provide less, and nothing is guessed: a process is considered
+ended only if that is proven.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, Final, Literal, Self, TypeAlias
 State: TypeAlias = Literal["running", "ended", "unknown"]
 
 _STARTED: Final = 19
-"""Place of `starttime` among the fields of `/proc/PID/stat` that follow the name; the first is the state."""
+"""Index of `starttime` in the fields of `/proc/PID/stat` after the name; the first is the state."""
 _ENDED: Final = frozenset("ZXx")
-"""States of a process that has ended and whose parent has not asked for its exit code."""
+"""States of an ended process whose parent has not read its exit code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +28,14 @@ class Owner:
 
     host: str
     machine: str
-    """`/etc/machine-id`, which tells hosts of one name apart; "" where there is none."""
+    """`/etc/machine-id`, which distinguishes hosts with the same name; "" if there is none."""
     boot: str
-    """The kernel's random name for the time since it was booted; "" where it gives none."""
+    """The kernel's random id of the current boot; "" if unavailable."""
     namespace: str
-    """The process ids' namespace: containers on one host may use equal ids."""
+    """The namespace of process ids: containers on one host may use equal ids."""
     pid: int
     started: str
-    """When the process began, in clock ticks since the boot: process ids are given again."""
+    """Start of the process in clock ticks since boot, because process ids are reused."""
 
     @classmethod
     def of_this_process(cls) -> Self:
@@ -44,7 +44,7 @@ class Owner:
 
     @classmethod
     def from_json(cls, data: Any) -> Self:
-        """The inverse of `to_json`; ValueError for anything else."""
+        """Inverse of `to_json`; ValueError for anything else."""
         if not isinstance(data, dict) or not data.keys() >= {*cls.__slots__}:
             raise ValueError("not an owner")
         return cls(pid=int(data["pid"]), **{name: str(data[name]) for name in cls.__slots__ if name != "pid"})
@@ -55,12 +55,12 @@ class Owner:
 
     @property
     def place(self) -> str:
-        """A short word for where it runs: equal for all processes that can see each other."""
+        """A short identifier of its environment, equal for all processes that can observe each other."""
         text = f"{self.host}\n{self.machine}\n{self.namespace}"
         return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
     def state(self) -> State:
-        """Whether the process still runs; "unknown" for one that cannot be seen from here."""
+        """Whether the process is still running; "unknown" if it cannot be observed from here."""
         here = Owner.of_this_process()
         return "unknown" if self.place != here.place else state_of(self.pid, self.started, self.boot)
 
@@ -69,8 +69,8 @@ class Owner:
 
 
 def state_of(pid: int, started: str, boot: str) -> State:
-    """Whether a process of this host still runs, or of one like it before a reboot."""
-    if sys.platform == "win32":  # where a signal of 0 is Ctrl-C
+    """Whether a process of this host, possibly from before a reboot, is still running."""
+    if sys.platform == "win32":  # where signal 0 is Ctrl-C
         return "running" if pid == os.getpid() else "unknown"
     if boot_id() != boot:
         return "ended"
@@ -79,7 +79,7 @@ def state_of(pid: int, started: str, boot: str) -> State:
     except ProcessLookupError:
         return "ended"
     except PermissionError:
-        pass  # another user's
+        pass  # another user's process
     except OverflowError:
         return "unknown"
     facts = _facts(pid)
@@ -90,7 +90,7 @@ def state_of(pid: int, started: str, boot: str) -> State:
 
 @cache
 def _own(pid: int) -> Any:
-    """The fields of an owner that is this process, whose id is `pid`: a copy made by fork has another."""
+    """The fields of this process, with id `pid`; a forked copy has another id."""
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
@@ -110,12 +110,12 @@ def _own(pid: int) -> Any:
 
 
 def boot_id() -> str:
-    """The kernel's name for the time since this host was booted; "" where it gives none."""
+    """The kernel's id of the current boot; "" if unavailable."""
     return _content("/proc/sys/kernel/random/boot_id")
 
 
 def _facts(pid: int) -> tuple[str, str] | None:
-    """State and start of a process; None where they cannot be read."""
+    """State and start of a process; None if unreadable."""
     fields = _content(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return (fields[0], fields[_STARTED]) if len(fields) > _STARTED else None
 

@@ -1,6 +1,6 @@
-"""Files that appear whole or not at all: made under a name that says by which process, then renamed.
+"""Files that appear complete or not at all: created under a name that identifies the process, then renamed.
 
-What a killed process leaves under such a name is removed by the next one that makes the same file.
+The next process that creates the same file removes what a killed process has left under such a name.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from .owner_process import Owner, state_of
 _NAME: Final = re.compile(
     r"\.(?P<place>[0-9a-f]+)-(?P<boot>[0-9a-f]*)-(?P<pid>[0-9]+)-(?P<started>[0-9]*)\.partial(-journal|-wal|-shm)?"
 )
-"""What follows a file's own name; SQLite adds to it."""
+"""Suffix of the file's own name; SQLite adds to it."""
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
-"""What systems say where there are no hard links: FAT, and some network and user-space file systems."""
+"""Errors of systems without hard links: FAT, and some network and user-space file systems."""
 
 
 def partial_name(path: str) -> str:
-    """Where this process makes the file of that name; beside it."""
+    """The temporary path, in the same directory, at which this process creates the file."""
     here = Owner.of_this_process()
     return f"{path}.{here.place}-{_hexadecimal(here.boot)}-{here.pid}-{here.started}.partial"
 
 
 def sweep_partial(path: str) -> None:
-    """Remove what processes of this host left that ended while they made the file of that name."""
+    """Remove files left by ended processes of this host that were creating this file."""
     directory, name = os.path.split(path)
     place = Owner.of_this_process().place
     try:
@@ -44,7 +44,7 @@ def sweep_partial(path: str) -> None:
 
 
 def create_file(path: str, data: bytes) -> bool:
-    """Make a file where none is; False if there is one. Of many who try, one succeeds. OSError."""
+    """Create a file if there is none; False if there is one. Of several callers, one succeeds. OSError."""
     partial = partial_name(path)
     try:
         with open(partial, "wb") as file:
@@ -64,7 +64,7 @@ def create_file(path: str, data: bytes) -> bool:
 
 
 def _create_slowly(path: str, data: bytes) -> bool:
-    """As `create_file`, where for a moment the file is seen empty."""
+    """Like `create_file`, except that the file is briefly visible without content."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     except FileExistsError:

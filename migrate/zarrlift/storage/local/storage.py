@@ -1,4 +1,4 @@
-"""A local directory as storage, straight by the file system."""
+"""A local directory as storage, by direct access to the file system."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SEPARATOR: Final[str] = os.sep
 
 
 class LocalStorage(Storage):
-    """A directory. Keys never escape it: `..` and absolute keys are refused."""
+    """A directory. Keys cannot leave it: `..` and absolute keys are refused."""
 
     exclusive = True
     tells_versions = FILES_TELL
@@ -39,10 +39,10 @@ class LocalStorage(Storage):
         self.url = str(self.root)
         self._prefix = str(self.root).rstrip(os.sep) + os.sep
         self.real = os.path.realpath(self.root)
-        """The root without links on the way to it; what links are judged against."""
+        """The root with links resolved, with which targets of links are compared."""
 
     def path(self, key: str) -> str:
-        """Where an object lies in the file system."""
+        """The path of an object in the file system."""
         if _SEPARATOR != "/":
             key = _as_path(key)
         if key.startswith(_SEPARATOR) or ".." in key and ".." in key.split(_SEPARATOR):
@@ -52,8 +52,8 @@ class LocalStorage(Storage):
     def get(self, key: str, bound: Bound | None = None) -> bytes | None:
         """The file's content; a directory in its place counts as absent.
 
-        A link that leads nowhere is no absence: an object lies somewhere else (git-annex keeps
-        what it has not fetched like this), so it is an error.
+        A broken link is an error rather than an absence: the object exists elsewhere (git-annex uses such
+        links for content that is not fetched).
         """
         path = self.path(key)
         try:
@@ -66,11 +66,11 @@ class LocalStorage(Storage):
             return None
 
     def find_many(self, keys: Sequence[str]) -> list[bytes | None]:
-        """One `lstat` for what is not there, which `get` would need besides."""
+        """Like `get_many`, with one `lstat` per missing object, which `get` would need in addition."""
         return [self.get(key) if os.path.lexists(self.path(key)) else None for key in keys]
 
     def get_part(self, key: str, start: int, length: int) -> bytes | None:
-        """One read; see `get` for what counts as absent."""
+        """One read; see `get` for absent objects."""
         path = self.path(key)
         try:
             descriptor, facts = open_regular(path)
@@ -102,7 +102,7 @@ class LocalStorage(Storage):
         raise not_regular(facts.st_mode).at(key=key)
 
     def put(self, key: str, data: bytes) -> None:
-        """Write beside and rename, so that a killed process leaves no half document."""
+        """Write a temporary file and rename it, so a killed process leaves no partial document."""
         path = self.path(key)
         temporary = partial_name(path)
         try:
@@ -114,7 +114,7 @@ class LocalStorage(Storage):
             raise storage_error("cannot write", key, error) from error
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write beside and link."""
+        """Write a temporary file and link it."""
         path = self.path(key)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -131,11 +131,11 @@ class LocalStorage(Storage):
                 raise storage_error("cannot delete", key, error) from error
 
     def scandir(self, prefix: str) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
-        """A directory as the system lists it; OSError."""
+        """The entries of a directory; OSError."""
         return os.scandir(self.path(prefix))
 
     def list_dir(self, prefix: str) -> Iterator[Entry]:
-        """The directory's entries; links are resolved so that the caller can judge them."""
+        """The directory's entries; links are resolved for the caller's decision."""
         path = self.path(prefix)
         try:
             with self.scandir(prefix) as entries:
@@ -143,7 +143,7 @@ class LocalStorage(Storage):
                     if not prefix and entry.name.startswith(CLAIM):
                         continue
                     if entry.is_symlink():
-                        # os.path.isdir is False where DirEntry.is_dir raises: a link to itself.
+                        # os.path.isdir returns False where DirEntry.is_dir raises: for a link to itself.
                         yield Entry(entry.name, os.path.isdir(entry.path), os.path.realpath(entry.path))
                     else:
                         yield Entry(entry.name, entry.is_dir())
@@ -152,9 +152,9 @@ class LocalStorage(Storage):
                 raise storage_error("cannot list", prefix, error) from error
 
     def directories(self, prefix: str) -> list[str]:
-        """Names of the directories directly below one, faster than `list_dir` among many files.
+        """Names of the subdirectories of a directory, faster than `list_dir` among many files.
 
-        An empty list where there is no such directory.
+        Empty if the directory does not exist.
         """
         try:
             with self.scandir(prefix) as entries:
@@ -165,18 +165,18 @@ class LocalStorage(Storage):
             raise storage_error("cannot list", prefix, error) from error
 
     def link(self, key: str) -> str | None:
-        """One `lstat` for what is no link."""
+        """One `lstat` for an object that is not a link."""
         path = self.path(key)
         return os.path.realpath(path) if os.path.islink(path) else None
 
     def leaves_root(self, link: str | None) -> bool:
-        """Judged on real paths, so that links on the way to the root itself do not matter."""
+        """Compares resolved paths, so links in the path of the root itself do not matter."""
         if link is None or link == self.real:
             return False
         return not link.startswith(self.real.rstrip(os.sep) + os.sep)
 
     def require_absent(self, key: str) -> None:
-        """One `lstat`; zarr-python takes a link that leads nowhere for an absence."""
+        """One `lstat`; zarr-python treats a broken link as an absence."""
         path = self.path(key)
         if os.path.islink(path) and not os.path.isdir(path):
             raise StorageError(
@@ -188,16 +188,16 @@ class LocalStorage(Storage):
             )
 
     def _require_absence(self, key: str, error: OSError) -> None:
-        """StorageError unless a failed read means that nothing is there."""
+        """Raise StorageError unless the error of a read means that the object is absent."""
         if error.errno not in _ABSENT:
             raise storage_error("cannot read", key, error) from error
         self.require_absent(key)
 
     def zarr_store(self) -> Store:
-        """A `LocalStore`; zarr is imported here, since moving bytes does not need it.
+        """A `LocalStore`; zarr is imported here, because moving bytes does not need it.
 
-        Before the first object is written it is an empty store: zarr-python 3.1.6 and 3.4.2 refuse
-        to read below a directory that does not exist, where an array without chunks is all there is.
+        If the directory does not exist yet, an empty store: zarr-python 3.1.6 and 3.4.2 refuse to read below
+        a missing directory, although an array without chunks needs no more.
         """
         from zarr.storage import LocalStore, MemoryStore
 
@@ -205,7 +205,7 @@ class LocalStorage(Storage):
 
 
 def _as_path(key: str) -> str:
-    """A key where paths have other separators; UsageError for one that would name something else there."""
+    """A key for systems with other separators; UsageError for one that would name another object there."""
     if _SEPARATOR in key or ":" in key:
         expected = f"no {_SEPARATOR} and no :"
         raise UsageError("a key that this system cannot keep", key=key, expected=expected)

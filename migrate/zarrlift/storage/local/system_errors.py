@@ -1,4 +1,4 @@
-"""Errors of the operating system as errors of storage."""
+"""Converts errors of the operating system to storage errors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from zarrstack.core.errors import Problem, StorageError
 
 
 def system_refused(error: OSError) -> Problem:
-    """An error of the operating system that came without a key, through a library."""
+    """The problem for an operating system error without a key, from a library."""
     key = "" if error.filename is None else os.fsdecode(error.filename)
     return storage_error("reading or writing failed", key, error).problem
 
 
 def storage_error(what: str, key: str, error: OSError) -> StorageError:
-    """A StorageError that says what the operating system said."""
+    """A StorageError with the message of the operating system."""
     advice = {
         errno.ENOSPC: "Free some space and resume.",
         errno.EACCES: "Check the permissions, then try again or resume.",

@@ -1,8 +1,8 @@
-"""Writing objects so that a reader never sees half of one, as fast as the place allows.
+"""Writes objects atomically and as fast as the storage allows.
 
-Locally an object is written into the job's own directory (`.zarrlift-<job>` in the
-destination's root) and renamed into place, so that whatever a killed process leaves
-behind lies in one place and is removed in one sweep. Object stores put whole objects.
+A local object is written to the job's own directory (`.zarrlift-<job>` in the destination's root) and renamed
+into place, so the remains of a killed process are in one directory and are removed together. Object stores
+write whole objects.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class LocalWriter(Writer):
     def __init__(
         self, storage: LocalStorage, job_id: str, *, fsync: bool = False, in_place: bool = False
     ) -> None:
-        """`in_place` says that the directories that are written to are there, mostly."""
+        """`in_place`: most directories to write to already exist."""
         self.storage = storage
         self.fsync = fsync
         self.in_place = in_place
         self.scratch = storage.path(directory_of(job_id))
-        # Workers on several machines share the directory; process ids and thread ids may meet there.
+        # Workers on several machines share the directory, and their process and thread ids may be equal.
         self._token = os.urandom(4).hex()
         self._made: set[str] = set()
         self._local = threading.local()
@@ -51,11 +51,11 @@ class LocalWriter(Writer):
         self._no_range: set[tuple[int, int]] = set()
 
     def write(self, key: str, data: Buffer) -> None:
-        """Write beside, then rename."""
+        """Write a temporary file and rename it."""
         self._make(key, lambda descriptor: write_all(descriptor, data))
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
-        """Written into a file of the job's own, then renamed."""
+        """A stream to a temporary file of the job, renamed at the end."""
         from .file_stream import FileStream
 
         temporary = self.temporary()
@@ -69,11 +69,11 @@ class LocalWriter(Writer):
         return FileStream(temporary, reserve, publish, failed, fsync=self.fsync)
 
     def copy(self, source: str, key: str, look: Look, version: Version | None = None) -> int | None:
-        """Copy the file at `source`, after `look` has seen its ends.
+        """Copy the file at `source`, after `look` has checked its ends.
 
-        Gives its size in bytes, or None if it is not there. The bytes are shared by
-        reflink where the file system can, else copied inside the kernel, else by hand.
-        SourceChangedError for a file that is not of the `version`, or not any more.
+        Returns its size in bytes, or None if it is missing. The bytes are shared by reflink if the file
+        system supports it, else copied inside the kernel, else by read and write. SourceChangedError if the
+        file does not have the `version`, before or after the copy.
         """
         try:
             reading, facts = open_regular(source)
@@ -82,7 +82,7 @@ class LocalWriter(Writer):
         try:
             size = facts.st_size
             if size <= IN_ONE_READ:
-                # Asking for what is there and no more: a larger buffer costs three page faults a file.
+                # Request no more than the file's size: a larger buffer costs three page faults per file.
                 data = os.read(reading, size + 1)
                 if len(data) != size:
                     raise ChunkError(
@@ -109,7 +109,7 @@ class LocalWriter(Writer):
             os.close(reading)
 
     def link(self, source: str, key: str, look: Look, version: Version | None = None) -> int | None:
-        """Make `key` another name of the file at `source`; otherwise as `copy`."""
+        """Make `key` a hard link to the file at `source`; otherwise like `copy`."""
         try:
             reading, facts = open_regular(source)
         except FileNotFoundError:
@@ -129,8 +129,8 @@ class LocalWriter(Writer):
             try:
                 os.link(real, target)
             except FileExistsError:
-                # Left by an earlier, killed run of this job. Its array may be visible by now, so that the
-                # name is there at every moment; and rename() does nothing between names of one file.
+                # Left by an earlier, killed run of this job. Its array may be visible by now, so the name
+                # must exist at every moment; and rename() does nothing between two names of one file.
                 if not os.path.samestat(facts, os.lstat(target)):
                     self._replace_by_link(real, target)
         except OSError as error:
@@ -155,7 +155,7 @@ class LocalWriter(Writer):
         touched.clear()
 
     def forked(self) -> None:
-        """A forked process has the thread numbers of the one it comes from."""
+        """Reset names, because a forked process has the thread ids of its parent."""
         self._token = os.urandom(4).hex()
         self._local = threading.local()
 
@@ -164,7 +164,7 @@ class LocalWriter(Writer):
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def _make(self, key: str, fill: Callable[[int], None]) -> None:
-        """An object whose file `fill` writes, by its descriptor; it appears once it is whole."""
+        """Write an object with `fill`, given its file's descriptor; it appears when it is complete."""
         temporary = self.temporary()
         try:
             descriptor = os.open(temporary, CREATING, 0o666)
@@ -198,7 +198,7 @@ class LocalWriter(Writer):
         self._remember(target)
 
     def _replace(self, temporary: str, target: str) -> bool:
-        """Whether the file could be renamed, for which its directory must be there."""
+        """Rename the file; returns False if its directory does not exist."""
         try:
             os.replace(temporary, target)
         except FileNotFoundError:
@@ -212,7 +212,7 @@ class LocalWriter(Writer):
             self._local.touched.add(os.path.dirname(target))
 
     def make_directory(self, path: str) -> None:
-        """Make a directory below the root, and those above it, unless this writer has done so; OSError."""
+        """Make a directory below the root, and its parents, unless this writer has done so; OSError."""
         if path in self._made:
             return
         try:
@@ -221,14 +221,14 @@ class LocalWriter(Writer):
             pass
         except FileNotFoundError:
             self.make_directory(os.path.dirname(path))
-            with contextlib.suppress(FileExistsError):  # another thread was faster
+            with contextlib.suppress(FileExistsError):  # another thread has created it
                 os.mkdir(path)
         if self.fsync:
             _fsync_directory(os.path.dirname(path))
         self._made.add(path)
 
     def temporary(self) -> str:
-        """Where this thread writes what is not yet to be seen; DestinationError."""
+        """The path of this thread's temporary file; DestinationError."""
         name: str | None = getattr(self._local, "name", None)
         if name is None:
             try:
@@ -239,7 +239,7 @@ class LocalWriter(Writer):
         return name
 
     def failed(self, temporary: str | None, key: str, error: OSError) -> DestinationError:
-        """What to raise where the destination refuses; `temporary` is removed."""
+        """The error to raise if the destination refuses; removes `temporary`."""
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
@@ -248,7 +248,7 @@ class LocalWriter(Writer):
 
 
 def _fsync_directory(path: str) -> None:
-    if sys.platform == "win32":  # which opens no directory, and keeps names by itself
+    if sys.platform == "win32":  # directories cannot be opened, and names are durable anyway
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:

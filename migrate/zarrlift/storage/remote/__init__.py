@@ -1,1 +1,1 @@
-"""Object stores, HTTP and zarr stores: requests, their number at once, errors."""
+"""Object stores, HTTP and zarr stores: requests, concurrency, errors."""

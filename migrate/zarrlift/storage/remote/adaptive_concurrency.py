@@ -1,16 +1,15 @@
-"""How many requests a store is sent at once, as its answers tell, and which of them are sent again.
+"""Adapts the number of concurrent requests to a store at run time, and repeats failed ones.
 
-The number grows by a step as long as that gets more done per second, and is halved where the store says
-that it is asked too much (HTTP 429 and 503, `SlowDown`): additive increase, multiplicative decrease, as
-in TCP (RFC 5681, section 3.1), with the rate in the place of lost packets.
+The number grows by a step as long as this increases the throughput, and is halved if the store reports
+overload (HTTP 429 and 503, `SlowDown`): additive increase, multiplicative decrease, as in TCP (RFC 5681,
+section 3.1), with the throughput in place of lost packets.
 
-What a store answers in that way is asked again, after growing delays, and so is what failed on its way: a
-connection that was reset, a body that was cut, an answer that did not come
-(`zarrstack.system.transient_errors`). Every request of a storage may be repeated: reads, whole objects
-written, deletions. Clients repeat requests, but not bodies that have begun (obstore 0.12), or nothing
-(fsspec's HTTP).
+Requests refused in this way are repeated after growing delays, as are transient errors: a connection reset, a
+truncated body, a missing response (`zarrstack.system.transient_errors`). Every request of a storage may be
+repeated: reads, writes of whole objects, deletions. Clients repeat requests, but not after the start of a
+body (obstore 0.12), or none at all (fsspec's HTTP).
 
-A `Pace` lives in the event loop of `event_loop`; nothing here is locked.
+A `Pace` is used in the event loop of `event_loop` only; nothing here is locked.
 """
 
 from __future__ import annotations
@@ -28,37 +27,38 @@ from zarrstack.system.transient_errors import is_throttled, may_pass, wanted_wai
 T = TypeVar("T")
 
 MOST: Final = 256
-"""Requests in flight at once, however well it goes; clients keep a connection for each."""
+"""Maximum number of concurrent requests; clients keep a connection for each."""
 _FIRST: Final = 64
 _STEP: Final = 32
-"""By how much the number grows at a time; by a quarter of it where that is less."""
+"""Maximum increase of the number at a time; a quarter of the number if that is less."""
 _LEAST_HALVED: Final = 1
 _LEAST_LOWERED: Final = 8
-"""How low halving goes, and how low a rate that has fallen takes the number."""
+"""Minimum number after halving or after a drop of the rate."""
 _WORTH: Final = 0.25
-"""A step stays if the rate grew by this share of what the number of requests grew by."""
+"""A step is kept if the rate grew by this fraction of the increase in requests."""
 _ROUND: Final = 2
-"""Answers that are measured before the number is changed, for each request in flight."""
+"""Responses measured per concurrent request before the number is changed."""
 _HELD: Final = 8
 """Rounds between two attempts to grow."""
 _FALLEN: Final = 0.5
-"""Of the rate that was reached with so many requests; below it the store has become slower."""
+"""Fraction of the rate reached with the same number of requests; below it the store has become slower."""
 _REQUEST: Final = 64 << 10
-"""What a request counts for in a rate, in bytes, besides the bytes it carries."""
+"""Cost of a request in bytes, in addition to its content, for the rate."""
 _DELAYS: Final = (0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 20.0)
-"""Seconds until the next attempt, each shortened by up to half by chance."""
+"""Seconds before the next attempt, each randomly shortened by up to half."""
 _PATIENCE: Final = 120.0
 _PATIENCE_AT_FIRST: Final = 5.0
-"""Seconds after the first failure of a request in which it is sent again, unless the store asks for patience;
-the second where the place has answered nothing yet: its name may be wrong."""
+"""Seconds after the first failure of a request in which it is repeated, unless the store asks for patience;
+the second value if the place has never responded, because its name may be wrong.
+"""
 
 
 class Pace:
-    """The requests of one place: how many at once, and what they cost."""
+    """The requests of one place: their concurrency and cost."""
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         self.limit = _FIRST
-        """Requests that may be in flight now."""
+        """Number of requests that may run concurrently now."""
         self.costs = Costs()
         self._clock = clock or Clock()
         self._in_flight = 0
@@ -68,14 +68,14 @@ class Pace:
         self._reached = False
 
     def __reduce__(self) -> tuple[type[Pace], tuple[()]]:
-        """Another process finds its own number."""
+        """Another process adapts its own number."""
         return type(self), ()
 
     async def __call__(self, ask: Callable[[], Awaitable[T]], *, size: Callable[[T], int | None]) -> T:
-        """The answer to one request, made when its turn comes.
+        """Make one request when its turn comes, and return the response.
 
-        `size` gives the bytes that went over the line; None keeps a request that says nothing about
-        others, such as a listing, out of the measurements.
+        `size` gives the bytes transferred; None excludes a request that is not representative, such as a
+        listing, from the measurements.
         """
         delays, failed = _delays(), None
         while True:
@@ -100,9 +100,9 @@ class Pace:
             await self._clock.sleep(wait)
 
     def _wait(self, error: Exception, began: float, spent: float, delays: Iterator[float]) -> float | None:
-        """Seconds until a request is sent again that failed like this; None where it is not.
+        """Seconds before a request with this error is repeated; None if it is not.
 
-        `spent` are the seconds since it failed for the first time.
+        `spent` are the seconds since its first failure.
         """
         throttled = is_throttled(error)
         if throttled:
@@ -110,7 +110,7 @@ class Pace:
         # A bare EOFError comes from a damaged file, not from a connection.
         elif type(error) is EOFError or not may_pass(error):
             return None
-        # A layer that retries has waited long enough already.
+        # A layer that retries has already waited.
         delay = None if isinstance(error, ZarrstackError) else next(delays, None)
         if delay is None:
             return None
@@ -128,7 +128,7 @@ class Pace:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._leave()  # the turn came in the moment in which nobody wanted it any more
+                self._leave()  # the turn came just after the request was cancelled
             raise
 
     def _leave(self) -> None:
@@ -148,7 +148,7 @@ class Pace:
             )
 
     def _halve(self, began: float) -> None:
-        """Once for all the requests that were under way together."""
+        """Halve the number, once for all requests that ran concurrently."""
         if began < self._halved:
             return
         self.limit = max(self.limit // 2, _LEAST_HALVED)
@@ -157,16 +157,16 @@ class Pace:
 
 
 class Climb:
-    """Finds the number of requests beyond which the rate no longer grows.
+    """Finds the number of requests above which the rate no longer grows.
 
-    The rate is what a request does in a second of its life, times the number in flight (Little's law): unlike
-    answers per second it does not depend on where in a burst of answers one begins to count. A round in which
-    mostly nobody waited for a turn says nothing about the number, and is not counted.
+    The rate is the work of a request per second of its duration, times the number in flight (Little's law):
+    unlike responses per second, it does not depend on the start of the measurement within a burst. A round in
+    which there was mostly no request waiting is not representative, and is not counted.
     """
 
     def __init__(self, now: float) -> None:
         self._base: tuple[int, float] | None = None
-        """The number and rate that a step is measured against."""
+        """The number and rate with which a step is compared."""
         self._hold = 0
         self._round(now)
 
@@ -176,12 +176,12 @@ class Climb:
         self._lives = 0.0
 
     def answered(self, began: float, now: float, work: int, limit: int, *, waiting: bool) -> int:
-        """Count an answer to a request that `began` then; gives the number of requests from now on.
+        """Count a response to a request started at `began`; returns the new number of requests.
 
-        `waiting` is whether another request waits for its turn.
+        `waiting`: another request is waiting for its turn.
         """
         if began < self._began:
-            return limit  # it was under way when there were fewer, or more
+            return limit  # it ran with another number of concurrent requests
         self._answers += 1
         self._waited += waiting
         self._work += work
@@ -217,10 +217,10 @@ class Climb:
 
 
 class Costs:
-    """What a request costs besides its bytes, from how long requests of several sizes took.
+    """Estimates the fixed cost of a request, from the durations of requests of several sizes.
 
-    A straight line through (bytes, seconds), older ones counting less: its intercept is the time of a
-    request, its slope that of a byte.
+    A linear regression on (bytes, seconds), with decreasing weight for older ones: the intercept is the time
+    of a request, the slope that of a byte.
     """
 
     _FADING: Final = 0.99
@@ -230,7 +230,7 @@ class Costs:
         self._count = self._bytes = self._seconds = self._squares = self._products = 0.0
 
     def add(self, size: int, seconds: float) -> None:
-        """One request."""
+        """Add one request."""
         fading = self._FADING
         self._count = self._count * fading + 1
         self._bytes = self._bytes * fading + size
@@ -239,12 +239,12 @@ class Costs:
         self._products = self._products * fading + size * seconds
 
     def as_bytes(self) -> int | None:
-        """The bytes that take as long as a request; None while that cannot be told."""
+        """The number of bytes that take as long as a request; None while unknown."""
         if self._count < self._ENOUGH:
             return None
         spread = self._count * self._squares - self._bytes**2
         if spread <= 0.01 * self._bytes**2:
-            return None  # requests of one size tell nothing of others
+            return None  # requests of a single size do not determine a line
         slope = (self._count * self._products - self._bytes * self._seconds) / spread
         intercept = (self._seconds - slope * self._bytes) / self._count
         if slope <= 0 or intercept <= 0:

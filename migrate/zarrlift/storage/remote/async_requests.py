@@ -1,7 +1,7 @@
-"""Requests that are under way while earlier ones are worked on.
+"""Requests in progress while earlier responses are processed.
 
-A worker reads through a *window*: the answers it will want next are asked for before it wants them, up to
-so many bytes. What it writes follows the same way, and is waited for at the end of a task.
+A worker reads through a *window*: responses needed next are requested in advance, up to a number of bytes.
+Its writes are also asynchronous, and are awaited at the end of a task.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 
 _FEW: Final = 4
-"""Requests under way below which the next is begun by itself."""
+"""Number of pending requests below which the next one is started individually."""
 
 
 def window(
@@ -32,16 +32,16 @@ def window(
     *,
     most: int,
 ) -> Generator[Future[T], None, None]:
-    """A future for each item, in order, with those that come next under way.
+    """Yield a future for each item, in order, with read-ahead.
 
-    `size` is what an answer holds at most, in bytes; the answers that are there or asked for, with the
-    one in use, hold `most` bytes, unless one is larger.
+    `size` is the maximum size of a response in bytes. Received and pending responses, including the one in
+    use, take up to `most` bytes, unless one is larger.
     """
     under_way: deque[tuple[Future[T], int]] = deque()
     held = at = 0
     try:
         while under_way or at < len(items):
-            # Several at a time: a crossing to the loop's thread costs as much as a small request.
+            # Start several at a time: crossing to the loop's thread costs as much as a small request.
             half_empty = held <= most // 2 and len(under_way) <= MOST // 2
             if at < len(items) and (half_empty or len(under_way) < _FEW):
                 end = at
@@ -65,7 +65,7 @@ def window(
 
 
 class Sending:
-    """Objects on their way into a store, sent by one thread: `WRITE_BEHIND` bytes, unless one is larger."""
+    """Objects being written to a store by one thread: up to `WRITE_BEHIND` bytes, unless one is larger."""
 
     def __init__(self, soon: AsyncRequests) -> None:
         self._soon = soon
@@ -73,7 +73,7 @@ class Sending:
         self._held = 0
 
     def send(self, key: str, data: bytes) -> None:
-        """Begin to write an object; StorageError of an earlier one."""
+        """Start to write an object; raises the StorageError of an earlier one."""
         while self._under_way and (self._full(len(data)) or self._under_way[0][0].done()):
             self._first()
         self._under_way.append((self._soon.put(key, data), len(data)))
@@ -83,12 +83,12 @@ class Sending:
         return self._held + more > WRITE_BEHIND or len(self._under_way) >= MOST
 
     def finish(self) -> None:
-        """Wait until all of them are there; the first StorageError of those that are not."""
+        """Wait until all are written; raises the first StorageError."""
         while self._under_way:
             self._first()
 
     def settle(self) -> None:
-        """Wait until none is under way any more, whatever became of it."""
+        """Wait until none is in progress, regardless of the results."""
         wait([future for future, _ in self._under_way])
         self._under_way.clear()
 

@@ -1,7 +1,7 @@
-"""What a store can do beyond zarr's `Store`: tell directories from objects, send parts, copy by itself.
+"""Capabilities of a store beyond zarr's `Store`: listing directories, sending parts, server-side copies.
 
-zarr's `list_dir` gives names without saying what they are, `set` wants the whole value in memory, and there
-is no copy. A store that is nothing but a wrapper around a library which can is asked there.
+zarr's `list_dir` gives names without their type, `set` requires the whole value in memory, and there is no
+copy. If a store only wraps a library with these capabilities, the library is used directly.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 
 HTTP: Final = frozenset({"http", "https"})
 _MOST_PARTS: Final = 10_000
-"""Parts of an object that S3 takes
-(https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html)."""
+"""Maximum number of parts of an object in S3
+(https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html).
+"""
 
 
 def part_size(size: int) -> int:
-    """Bytes of each part in which a file of so many bytes is sent."""
+    """Size in bytes of the parts in which a file of this size is sent."""
     return max(PART, -(-size // _MOST_PARTS))
 
 
 def version_text(value: object) -> str | None:
-    """What a listing tells of an object's version, as text; an ETag is one with and without its quotes."""
+    """The version in a listing as text; an ETag with quotes equals one without."""
     if value is None:
         return None
     text = str(value)
@@ -40,7 +41,7 @@ def version_text(value: object) -> str | None:
 
 
 async def stored_bytes(store: Store, key: str, part: ByteRequest | None) -> bytes | None:
-    """An object or bytes of it, as any store gives them."""
+    """An object or a part of it, from any store."""
     from zarr.core.buffer import default_buffer_prototype
 
     value = await store.get(key, default_buffer_prototype(), part)
@@ -48,7 +49,7 @@ async def stored_bytes(store: Store, key: str, part: ByteRequest | None) -> byte
 
 
 async def bounded_bytes(store: Store, key: str, bound: Bound) -> bytes | None:
-    """A whole object, asked for as its first bytes, so that a larger one is not held."""
+    """A whole object, requested as its first bytes, so that a larger one does not fill the memory."""
     from zarr.abc.store import RangeByteRequest
 
     data = await stored_bytes(store, key, RangeByteRequest(0, bound.most + 1))
@@ -58,51 +59,51 @@ async def bounded_bytes(store: Store, key: str, bound: Bound) -> bytes | None:
 
 
 class Native(ABC):
-    """The library below a store. Keys are those of the store; every method runs in the storage's loop."""
+    """The library below a store. Keys are those of the store; all methods run in the storage's loop."""
 
     store: Any
-    """The store as zarr has it."""
+    """The zarr store."""
 
     @abstractmethod
     async def read(self, key: str, bound: Bound, version: Version | None = None) -> bytes | None:
-        """A whole object, None where there is none; no more than `bound` of a larger one, and its error.
+        """A whole object, None if missing; of a larger one, no more than `bound` is read before the error.
 
-        Libraries that tell of it when an object is read hold it against the `version`: SourceChangedError.
+        Libraries that provide a version with a read compare it with `version`: SourceChangedError.
         """
 
     async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
-        """Bytes of an object, None where there is none; `version` as above."""
+        """Bytes of an object, None if missing; `version` as in `read`."""
         return await stored_bytes(self.store, key, part)
 
     @abstractmethod
     async def children(self, prefix: str) -> dict[str, bool]:
-        """Name -> whether it is a directory, of what lies directly below a prefix ("" is the root)."""
+        """Name -> whether it is a directory, for entries directly below a prefix ("" is the root)."""
 
     @abstractmethod
     def pages(self, prefix: str) -> AsyncIterator[list[Listed]]:
-        """Every object below a prefix, some at a time."""
+        """All objects below a prefix, in batches."""
 
     @abstractmethod
     async def put_file(self, key: str, name: str, size: int) -> None:
-        """Write the file of that name, of `size` bytes, as one object, in parts that take little memory."""
+        """Write the file `name` of `size` bytes as one object, in parts that take little memory."""
 
     @property
     @abstractmethod
     def creates(self) -> bool:
-        """Whether `create` is one operation of the store, as far as that can be known beforehand."""
+        """Whether `create` is atomic in the store, as far as this is known in advance."""
 
     @abstractmethod
     async def create(self, key: str, data: bytes) -> None:
-        """Write an object where none is; an error of the library's own where there is one."""
+        """Write an object if there is none; the library's own error if there is one."""
 
     @abstractmethod
     async def copy(self, source: Native, before: str, after: str, size: int) -> None:
-        """Let the store copy an object of `source`, whose identity is the same.
+        """Copy an object of `source`, whose identity is equal, within the store.
 
-        NotImplementedError where it cannot.
+        NotImplementedError if the store does not support it.
         """
 
     @property
     @abstractmethod
     def identity(self) -> tuple[object, ...]:
-        """What makes two stores one: kind, address and credentials."""
+        """The values that are equal for the same store: kind, address and credentials."""

@@ -1,4 +1,4 @@
-"""What fsspec's file systems can do beyond zarr's `FsspecStore`."""
+"""Capabilities of fsspec's file systems beyond zarr's `FsspecStore`."""
 
 from __future__ import annotations
 
@@ -20,25 +20,28 @@ if TYPE_CHECKING:
     from ..local.files import Bound
 
 _CREATING: Final = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
-"""Protocols whose file systems hand `mode="create"` on to the store (s3fs 2026.9, gcsfs 2026.9, adlfs
-2026.8); fsspec's own way is to ask whether the file is there, and then to write it."""
+"""Protocols whose file systems pass `mode="create"` to the store (s3fs 2026.9, gcsfs 2026.9, adlfs 2026.8);
+fsspec's default is to check whether the file exists and then to write it.
+"""
 _OURS: Final = frozenset({"asynchronous", "skip_instance_cache", "loop"})
-"""Options of a file system that say how we use it, not which one it is."""
+"""Options that determine how a file system is used, not which one it is."""
 
 _RANGED: Final = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "adl", "memory", "file", "local"}
 )
-"""Protocols of stores that end a range where the object ends. References give what lies behind it."""
+"""Protocols of stores that end a range at the end of the object. References return bytes behind it."""
 
 _VERSIONS: Final = (
     *("ETag", "etag", "generation", "md5Hash", "content_hash", "sha", "CRC"),
     *("mtime", "LastModified", "last_modified", "updated", "modified", "modify", "created"),
 )
-"""What file systems call it (s3fs, gcsfs, adlfs, dropbox, github, zip; local, memory), the surest first."""
+"""Names of the version in file systems (s3fs, gcsfs, adlfs, dropbox, github, zip; local, memory), the most
+reliable first.
+"""
 
 
 class Fsspec(Native):
-    """A file system of fsspec's, through its asynchronous interface."""
+    """A file system of fsspec, through its asynchronous interface."""
 
     def __init__(self, store: FsspecStore) -> None:
         self.store: FsspecStore = store
@@ -46,11 +49,11 @@ class Fsspec(Native):
         self._root = store.path.rstrip("/")
 
     def path(self, key: str) -> str:
-        """The key in the file system."""
+        """The path of a key in the file system."""
         return "/".join(part for part in (self._root, key) if part)
 
     async def read(self, key: str, bound: Bound, version: Version | None = None) -> bytes | None:
-        """Its first bytes, where a range may end behind an object; elsewhere its size is asked for first."""
+        """Read its first bytes if a range may exceed an object; otherwise its size is requested first."""
         if protocols(self.store) & _RANGED:
             return await bounded_bytes(self.store, key, bound)
         try:
@@ -62,7 +65,7 @@ class Fsspec(Native):
         return await stored_bytes(self.store, key, None)
 
     async def children(self, prefix: str) -> dict[str, bool]:
-        """One listing by the file system itself, which knows what is a directory."""
+        """One listing by the file system, which provides the types of entries."""
         path = self.path(prefix)
         self.fs.invalidate_cache()
         try:
@@ -81,7 +84,7 @@ class Fsspec(Native):
         return entries
 
     async def pages(self, prefix: str) -> AsyncIterator[list[Listed]]:
-        """In one listing; zarr 3.1.6 gives wrong names where the store is a whole bucket."""
+        """All objects in one listing; zarr 3.1.6 gives wrong names if the store is a whole bucket."""
         root = self._root.strip("/")
         self.fs.invalidate_cache()
         found = await self.fs._find(self.path(prefix.strip("/")), detail=True)  # noqa: SLF001
@@ -91,21 +94,21 @@ class Fsspec(Native):
         ]
 
     async def put_file(self, key: str, name: str, size: int) -> None:
-        """As many parts as the file system makes of it."""
+        """Write the file in as many parts as the file system makes."""
         send = self.fs._put_file  # noqa: SLF001
         await send(name, self.path(key), **in_parts(send, size))
 
     @property
     def creates(self) -> bool:
-        """Known of some file systems."""
+        """Known for some file systems."""
         return bool(_protocols_of(self.fs) & _CREATING)
 
     async def create(self, key: str, data: bytes) -> None:
-        """By the file system itself."""
+        """Create with the file system's own method."""
         await self.fs._pipe_file(self.path(key), data, mode="create")  # noqa: SLF001
 
     async def copy(self, source: Native, before: str, after: str, size: int) -> None:
-        """By the file system's own copy."""
+        """Copy with the file system's own method."""
         assert isinstance(source, Fsspec)
         await self.fs._cp_file(source.path(before), self.path(after))  # noqa: SLF001
 
@@ -118,14 +121,14 @@ class Fsspec(Native):
 
 
 def _version(facts: Mapping[str, Any]) -> str | None:
-    """What a file system tells of an object that changes with each writing of it."""
+    """The property of an object in a file system that changes with every write."""
     return next((version_text(facts[name]) for name in _VERSIONS if facts.get(name) is not None), None)
 
 
 def in_parts(send: Callable[..., Any], size: int) -> dict[str, int]:
-    """How a file system's `_put_file` is told to send `size` bytes in parts that fit into little memory.
+    """Arguments of a file system's `_put_file` for sending `size` bytes in parts with little memory.
 
-    s3fs by itself sends ten parts of 50 MB at once.
+    By default, s3fs sends ten parts of 50 MB concurrently.
     """
     options = {"chunksize": part_size(size), "max_concurrency": PARTS_AT_ONCE}
     return {name: value for name, value in options.items() if _takes(send, name)}
@@ -139,9 +142,9 @@ def _takes(function: Callable[..., Any], option: str) -> bool:
 
 
 def protocols(store: Any) -> set[str]:
-    """The protocols of the file system below, also of a stack that wraps it; empty for others.
+    """The protocols of the file system below a store or a stack; empty for others.
 
-    "memory" is that of zarr's own store in memory too.
+    "memory" is that of zarr's own memory store too.
     """
     from zarr.storage import MemoryStore
 
@@ -162,22 +165,22 @@ def _protocols_of(fs: Any) -> set[str]:
 
 
 def own(store: Store) -> Store:
-    """The store, with a file system of its own where it could be bound to another event loop."""
+    """The store, with its own file system if the present one could be bound to another event loop."""
     from zarr.storage import FsspecStore
 
     if type(store) is not FsspecStore:
         return store
     given: Any = store
     if type(given.fs).__name__ == "AsyncFileSystemWrapper":
-        # A synchronous file system, run in threads: no loop to be bound to.
+        # A synchronous file system, run in threads, is not bound to a loop.
         return store
     options = {**given.fs.storage_options, "asynchronous": True, "skip_instance_cache": True}
     if "s3" in protocols(given):
-        # botocore keeps ten connections, and lets whatever else is asked for wait.
+        # botocore keeps ten connections, and further requests wait.
         options["config_kwargs"] = {"max_pool_connections": MOST, **(options.get("config_kwargs") or {})}
     fs = type(given.fs)(*given.fs.storage_args, **options)
     if "s3" in protocols(given) and hasattr(fs, "max_concurrency") and "max_concurrency" not in options:
-        # s3fs would ask for the size of every object first, to fetch those beyond 50 MB in parts.
+        # s3fs would request the size of every object first, to fetch those above 50 MB in parts.
         fs.max_concurrency = 1
     return FsspecStore(
         fs, read_only=given.read_only, path=given.path, allowed_exceptions=given.allowed_exceptions

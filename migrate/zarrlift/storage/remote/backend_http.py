@@ -1,4 +1,4 @@
-"""Objects over HTTP. A server may say anything of the length of what it sends, and need not end it."""
+"""Objects over HTTP. A server may state a wrong length for a response, and need not end it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _PARTIAL: Final = 206
 
 
 class Http(Fsspec):
-    """fsspec's file system for HTTP, of which bodies are read piece by piece.
+    """fsspec's file system for HTTP, with bodies read in pieces.
 
-    It unpacks what is sent compressed (`Content-Encoding`), so that a short body may be a long object.
+    Compressed responses are decompressed (`Content-Encoding`), so a short body may be a large object.
     """
 
     async def read(self, key: str, bound: Bound, version: Version | None = None) -> bytes | None:
-        """Refused by `Content-Length`, or as soon as it is longer."""
+        """Read an object; refused by `Content-Length`, or as soon as the body exceeds the bound."""
         return await self._get(key, {}, 0, bound.most, bound)
 
     async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
-        """A range, no more of which is read than was asked for; of servers without ranges, the start."""
+        """Read a range, and no more than requested; from servers without ranges, the start."""
         from zarr.abc.store import RangeByteRequest
 
         if not isinstance(part, RangeByteRequest):
@@ -39,7 +39,7 @@ class Http(Fsspec):
     async def _get(
         self, key: str, headers: dict[str, str], start: int, most: int, bound: Bound | None
     ) -> bytes | None:
-        """At most so many bytes; the error of `bound` for more."""
+        """Read at most `most` bytes; the error of `bound` for more."""
         fs, url = self.fs, self.path(key)
         options = dict(fs.kwargs)
         options["headers"] = {**(options.get("headers") or {}), **headers}

@@ -1,7 +1,7 @@
-"""Object stores through obstore, which spends a third of the processor time that s3fs takes for a request.
+"""Object stores through obstore, which takes a third of the processor time of s3fs per request.
 
-zarr-python has the store over it (`zarr.storage.ObjectStore`); here is what it can do beyond that, and
-how the options of s3fs are said to it. What cannot be said is left to s3fs.
+zarr-python provides the store (`zarr.storage.ObjectStore`); this module adds further capabilities, and
+translates the options of s3fs. Options that cannot be translated are left to s3fs.
 
 Sources: obstore 0.12 (https://developmentseed.org/obstore), the options of s3fs 2026.9
 (https://s3fs.readthedocs.io/en/latest/api.html), and the variables that botocore reads
@@ -29,18 +29,21 @@ if TYPE_CHECKING:
     from ..local.files import Bound
 
 _MOST_COPIED: Final = 5 << 30
-"""Bytes that S3 copies in one request
-(https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html)."""
+"""Maximum number of bytes that S3 copies in one request
+(https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html).
+"""
 _PAGE: Final = 1000
-"""Objects that are taken from a listing at a time, which are those of one request to S3."""
+"""Objects per batch of a listing, the number in one request to S3."""
 _RETRIES: Final = 3
-"""After a broken connection or a 5xx, 0.1 s to 0.4 s apart; what fails for longer is repeated by `Pace`."""
+"""Retries after a broken connection or a 5xx, 0.1 s to 0.4 s apart; `Pace` repeats longer failures."""
 _LONGEST: Final = timedelta(minutes=15)
-"""A whole request, the body with it. obstore's 30 s are too few for a large object over a slow line."""
+"""Timeout of a whole request including its body. obstore's 30 s are too short for large objects on slow
+lines.
+"""
 _SILENT: Final = timedelta(minutes=3)
-"""Until the next byte of it; the store may take that long to copy a large object."""
+"""Timeout for the next byte; the store may take that long to copy a large object."""
 _FRESH: Final = timedelta(minutes=5)
-"""How long credentials are used that do not say when they expire."""
+"""Lifetime of credentials without an expiry time."""
 
 _PLAIN: Final = {
     "key": "access_key_id",
@@ -52,7 +55,7 @@ _PLAIN: Final = {
     "anon": "skip_signature",
     "requester_pays": "request_payer",
 }
-"""Options of s3fs by obstore's names for them."""
+"""Options of s3fs -> obstore's names."""
 _OF_CLIENT: Final = {"endpoint_url": "endpoint", "region_name": "region"}
 """The same for its `client_kwargs`."""
 _PLACE: Final = {
@@ -68,13 +71,13 @@ _ELSEWHERE: Final = (
     *("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "AWS_CA_BUNDLE"),
     *("AWS_USE_DUALSTACK_ENDPOINT", "AWS_USE_FIPS_ENDPOINT"),
 )
-"""Variables that mean something to botocore and nothing here."""
+"""Variables with a meaning for botocore and none here."""
 _MORE: Final = ("endpoint_url", "services", "s3 =", "s3=", "ca_bundle", "use_dualstack", "use_fips")
-"""The same of its file of profiles."""
+"""The same for its profile file."""
 
 
 class Obstore(Native):
-    """A store of obstore's."""
+    """An obstore store."""
 
     def __init__(self, store: Any) -> None:
         """`store` is a `zarr.storage.ObjectStore`."""
@@ -83,7 +86,7 @@ class Obstore(Native):
         self._etags_differ = False
 
     async def read(self, key: str, bound: Bound, version: Version | None = None) -> bytes | None:
-        """In one request, which tells size and ETag before the bytes."""
+        """One request, which gives size and ETag before the bytes."""
         import obstore
 
         try:
@@ -95,7 +98,7 @@ class Obstore(Native):
         return bytes(await answer.bytes_async())
 
     async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
-        """As elsewhere, unless the ETag is to be looked at."""
+        """Like the generic method, unless the ETag must be compared."""
         from zarr.abc.store import RangeByteRequest
 
         if version is None or not isinstance(part, RangeByteRequest):
@@ -110,12 +113,12 @@ class Obstore(Native):
         return bytes(await answer.bytes_async())
 
     async def _require(self, key: str, etag: str | None, version: Version | None) -> None:
-        """SourceChangedError where an object's ETag is not the one that was listed."""
+        """Raise SourceChangedError if an object's ETag differs from the listed one."""
         if version is None or etag is None or self._etags_differ:
             return
         if version_number(version_text(etag) or "") == version[1]:
             return
-        # Some servers have other ETags in their listings, or only times: the listing counts.
+        # Some servers have other ETags in their listings, or only times: the listing is decisive.
         async for page in self._pages(key.rpartition("/")[0], offset=key[:-1]):
             now = next((item for item in page if item.key == key), None)
             if now is not None:
@@ -126,18 +129,18 @@ class Obstore(Native):
             raise changed()
 
     async def children(self, prefix: str) -> dict[str, bool]:
-        """One listing with a delimiter, or as many as it has pages."""
+        """A listing with a delimiter, with as many requests as it has pages."""
         import obstore
 
         found: Any = await obstore.list_with_delimiter_async(self._below, prefix or None)
         own = prefix.strip("/")
-        # Some tools put an empty object where they think of a directory.
+        # Some tools create an empty object for a directory.
         objects = [item["path"].strip("/") for item in found["objects"]]
         names = {path.rsplit("/", 1)[-1]: False for path in objects if path != own}
         return names | {path.strip("/").rsplit("/", 1)[-1]: True for path in found["common_prefixes"]}
 
     def pages(self, prefix: str) -> AsyncIterator[list[Listed]]:
-        """As the store sends them; ETags where it has them, else times."""
+        """Objects as the store lists them; with ETags if available, else times."""
         return self._pages(prefix.strip("/"))
 
     async def _pages(self, prefix: str, offset: str | None = None) -> AsyncIterator[list[Listed]]:
@@ -151,7 +154,7 @@ class Obstore(Native):
             ]
 
     async def put_file(self, key: str, name: str, size: int) -> None:
-        """Parts that fit into little memory, two at a time."""
+        """Send parts that take little memory, two at a time."""
         import obstore
 
         part = part_size(size)
@@ -161,17 +164,17 @@ class Obstore(Native):
 
     @property
     def creates(self) -> bool:
-        """Obstore has it for every store but HTTP's."""
+        """True for every obstore store except HTTP."""
         return type(self._below).__name__ != "HTTPStore"
 
     async def create(self, key: str, data: bytes) -> None:
-        """With `If-None-Match: *`, or what the store has in its place."""
+        """Create with `If-None-Match: *`, or the store's equivalent."""
         import obstore
 
         await obstore.put_async(self._below, key, data, mode="create", use_multipart=False)
 
     async def copy(self, source: Native, before: str, after: str, size: int) -> None:
-        """By the store, in one request."""
+        """Copy within the store, in one request."""
         import obstore
 
         if size > _MOST_COPIED:
@@ -180,23 +183,23 @@ class Obstore(Native):
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Kind, place within it, and configuration, the credentials among it."""
+        """Kind, location within it, and configuration including credentials."""
         below = self._below
         names = ("prefix", "config", "client_options", "credential_provider")
         return type(below), *(getattr(below, name, None) for name in names)
 
 
 def s3_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[Store, str] | None:
-    """The bucket of an `s3://` URL and the path in it; None where that is better left to s3fs.
+    """The bucket of an `s3://` URL and the path in it; None if s3fs must be used.
 
-    That is so where obstore is not installed, where an option or a setting has no counterpart there, and
-    where no credentials are found by the way that s3fs finds them.
+    That is the case without obstore, for an option or setting without a counterpart, and if no credentials
+    are found in the way of s3fs.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("s3", "s3a") or not parts.hostname or "@" in parts.netloc or parts.query:
         return None
     if parts.fragment:
-        return None  # "#" is part of a key; urlsplit does not know that
+        return None  # "#" is part of a key, which urlsplit does not support
     try:
         from obstore.store import S3Store
         from zarr.storage import ObjectStore
@@ -230,7 +233,7 @@ def s3_store(url: str, options: Mapping[str, Any], *, read_only: bool) -> tuple[
 
 
 def _settings(options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The options as obstore names them, and what the environment adds; None if one has no counterpart."""
+    """The options under obstore's names, with those of the environment; None without a counterpart."""
     settings: dict[str, Any] = {}
     for name, value in options.items():
         if name in ("skip_instance_cache", "profile") or value is None:
@@ -241,7 +244,7 @@ def _settings(options: Mapping[str, Any]) -> dict[str, Any] | None:
             settings[_PLAIN[name]] = value
         else:
             return None
-    # Where the options say who asks, the environment has no say in that.
+    # If the options contain credentials, those of the environment are ignored.
     named = settings.get("skip_signature") or "access_key_id" in settings or options.get("profile")
     for name, variables in (_PLACE if named else _PLACE | _WHO).items():
         value = next((os.environ[variable] for variable in variables if os.environ.get(variable)), None)
@@ -258,7 +261,7 @@ def _settings(options: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _configured() -> bool:
-    """Whether botocore's file of profiles says more of S3 than who asks, and in which region."""
+    """Whether botocore's profile file has S3 settings other than credentials and region."""
     path = Path(os.environ.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
     try:
         text = path.read_text()
@@ -268,12 +271,12 @@ def _configured() -> bool:
 
 
 def _from_botocore(profile: str | None) -> tuple[Callable[[], Any], dict[str, Any]] | None:
-    """Credentials as s3fs would find them (profiles, roles, the machine's own), and the profile's region.
+    """Credentials as s3fs finds them (profiles, roles, instance metadata), and the profile's region.
 
     None without botocore, or if there are none.
     """
     try:
-        botocore = import_module("botocore.session")  # s3fs brings it
+        botocore = import_module("botocore.session")  # a dependency of s3fs
     except ImportError:
         return None
     try:
@@ -298,10 +301,10 @@ def _from_botocore(profile: str | None) -> tuple[Callable[[], Any], dict[str, An
 
 
 def _region_of(bucket: str) -> str | None:
-    """Where a bucket lies, which S3 tells whoever asks; None if it does not."""
+    """The region of a bucket, which S3 reveals without credentials; None if it does not."""
     from http.client import HTTPSConnection
 
-    # Buckets with dots fit no certificate of their own name.
+    # Names of buckets with dots do not match the certificate, so the name is not used as a host.
     asked = HTTPSConnection("s3.amazonaws.com", timeout=10)
     try:
         asked.request("HEAD", f"/{bucket}")

@@ -1,4 +1,4 @@
-"""The library below a store, by its kind."""
+"""Selects the library below a store by the store's kind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def native(store: Store) -> Native | None:
-    """The library below a store; None for stores that are more than a wrapper, such as stacks of layers."""
+    """The library below a store; None for a store that is not a plain wrapper, such as a stack of layers."""
     from zarr.storage import FsspecStore
 
     if type(store) is FsspecStore:
@@ -30,6 +30,6 @@ def native(store: Store) -> Native | None:
 
 
 def is_obstore(store: Any) -> bool:
-    """Whether it is zarr's store over obstore; told without importing obstore, which may not be there."""
+    """Whether a store is zarr's obstore wrapper; does not import obstore, which is optional."""
     kind = type(store)
     return kind.__name__ == "ObjectStore" and kind.__module__.startswith("zarr.storage")

@@ -1,8 +1,8 @@
-"""A zarr store whose work is done in our event loop, for readers that live in another one.
+"""A zarr store that runs in our event loop, for readers in another one.
 
-zarr-python's synchronous interface runs stores in an event loop of its own. A file system
-or a lock that was first used in our loop fails there, so calls are carried across. They keep the
-storage's pace, and are repeated as its own requests are.
+zarr-python's synchronous interface runs stores in its own event loop, in which a file system or a lock first
+used in our loop fails. Calls are therefore forwarded to our loop. They are subject to the storage's
+concurrency limit, and are repeated like its own requests.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class BridgedStore(Store):
-    """`store` below `prefix` ("" or ending with "/"), each call done in our event loop."""
+    """`store` below `prefix` ("" or ending with "/"), with each call run in our event loop."""
 
     supports_deletes = True
     supports_writes = True
@@ -50,7 +50,7 @@ class BridgedStore(Store):
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
-        """As the store below."""
+        """Forward to the store below."""
         return await self._across(
             lambda: self._inner.get(self._prefix + key, prototype, byte_range),
             size=lambda value: 0 if value is None else len(value),
@@ -59,43 +59,43 @@ class BridgedStore(Store):
     async def get_partial_values(
         self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
-        """As the store below."""
+        """Forward to the store below."""
         ranges = [(self._prefix + key, byte_range) for key, byte_range in key_ranges]
         return await self._across(lambda: self._inner.get_partial_values(prototype, ranges))
 
     async def exists(self, key: str) -> bool:
-        """As the store below."""
+        """Forward to the store below."""
         return await self._across(lambda: self._inner.exists(self._prefix + key))
 
     async def set(self, key: str, value: Buffer) -> None:
-        """As the store below."""
+        """Forward to the store below."""
         self._check_writable()
         await self._across(lambda: self._inner.set(self._prefix + key, value))
 
     async def delete(self, key: str) -> None:
-        """As the store below."""
+        """Forward to the store below."""
         self._check_writable()
         await self._across(lambda: self._inner.delete(self._prefix + key))
 
     async def list(self) -> AsyncIterator[str]:
-        """Collected in our loop first, then given out."""
+        """All keys, collected in our loop first."""
         async for key in self.list_prefix(""):
             yield key
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Collected in our loop first, then given out."""
+        """Keys with a prefix, collected in our loop first."""
         for key in await self._across(lambda: collect(self._inner.list_prefix(self._prefix + prefix))):
             yield key[len(self._prefix) :]
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """Collected in our loop first, then given out."""
+        """Names below a prefix, collected in our loop first."""
         for name in await self._across(lambda: collect(self._inner.list_dir(self._prefix + prefix))):
             yield name
 
     async def _across(
         self, ask: Callable[[], Awaitable[T]], *, size: Callable[[T], int | None] = lambda _: None
     ) -> T:
-        """One request, in our loop."""
+        """Run one request in our loop."""
 
         async def paced() -> T:
             await self._inner._ensure_open()  # noqa: SLF001 - as in storage_zarr

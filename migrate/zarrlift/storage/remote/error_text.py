@@ -1,6 +1,6 @@
-"""What a store's error says, in a plain sentence.
+"""Converts a store's error to a plain sentence.
 
-Clients put XML, request ids, durations and the names of their classes into the text of an error.
+Clients include XML, request ids, durations and class names in the text of an error.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from ..redact import redact
 _NO_BUCKET: Final = re.compile(
     r"NoSuchBucket|ContainerNotFound|specified (?:bucket|container) does not exist"
 )
-"""Of S3 and Google, and of Azure; as codes, or where a client gives the message alone (s3fs 2026.9)."""
+"""Messages of S3, Google and Azure; as codes, or for clients that give only the message (s3fs 2026.9)."""
 _NO_ANSWER: Final = re.compile(
     r"error sending request|Could not connect to the endpoint|Cannot connect to host|Connection refused"
 )
-"""Of obstore 0.12, botocore 1.43, aiohttp 3, and of the system."""
+"""Messages of obstore 0.12, botocore 1.43, aiohttp 3, and the system."""
 _ADDRESS: Final = re.compile(r"\bhttps?://[^/\s\"'?]+|(?<=\bhost )\S+")
 _STATUS: Final = re.compile(r"status code: (\d{3}[^:<]*)")
 _CODE: Final = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<]*)</Message>")
 _MOST: Final = 500
-"""Characters of what nothing here recognises."""
+"""Maximum number of characters of an unrecognized message."""
 
 
 def plainly(error: Exception, what: str, key: str, url: str, secrets: Sequence[str] = ()) -> ZarrstackError:
-    """The error of ours for a store's `error`, met when `what` was tried with `key` of the place `url`."""
-    # obstore's errors go on for pages, for those who debug it.
+    """The error to raise for a store's `error` in the operation `what` on `key` of the place `url`."""
+    # obstore's messages continue with pages of debug output.
     text = redact(str(error).partition("\n\nDebug source")[0], secrets)
     place = key or None
     if names_no_bucket(error):
@@ -55,5 +55,5 @@ def plainly(error: Exception, what: str, key: str, url: str, secrets: Sequence[s
 
 
 def names_no_bucket(error: Exception) -> bool:
-    """Whether an error says that there is no such bucket, and not only no such object."""
+    """Whether an error reports a missing bucket, rather than a missing object."""
     return _NO_BUCKET.search(str(error)) is not None

@@ -1,7 +1,7 @@
-"""One event loop, on one thread of our own, for all that is asynchronous below a `Storage`.
+"""One event loop in its own thread for all asynchronous work below a `Storage`.
 
-An fsspec file system keeps its connections in the loop it was first used in, and zarr's own
-loop is zarr's.
+An fsspec file system keeps its connections in the loop in which it was first used; zarr's own loop belongs to
+zarr.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _owner = -1
 _tasks: set[asyncio.Task[None]] = set()
-"""What was begun and has not ended; the loop itself holds tasks by weak references only."""
+"""Tasks in progress; the loop itself keeps only weak references to tasks."""
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """Our event loop, on its own daemon thread; a forked process gets its own."""
+    """Our event loop in its own daemon thread; a forked process gets another one."""
     global _loop, _owner  # noqa: PLW0603 - one per process, made at first use
     with _lock:
         if _loop is None or _owner != os.getpid():
@@ -39,13 +39,13 @@ def loop() -> asyncio.AbstractEventLoop:
 
 
 def close_soon(fs: Any) -> None:
-    """Close the connections of a file system, in the loop that they live in."""
+    """Close the connections of a file system in their loop."""
     running = _loop
     if running is None or _owner != os.getpid():
         return
 
     async def close() -> None:
-        # Where fsspec's http and gcsfs, and where s3fs keep them.
+        # Attributes with the session of fsspec's http and gcsfs, and of s3fs.
         for holder in (getattr(fs, "_session", None), getattr(fs, "_s3", None)):
             if holder is not None and hasattr(holder, "close"):
                 await holder.close()
@@ -57,18 +57,18 @@ def close_soon(fs: Any) -> None:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Do the work on the loop and wait for it."""
+    """Run the work in the loop and wait for it."""
     future = asyncio.run_coroutine_threadsafe(work, loop())
     try:
         return future.result()
     except BaseException:
-        # Ctrl-C in the waiting thread: nobody wants the result any more.
+        # Ctrl-C in the waiting thread: the result is not needed any more.
         future.cancel()
         raise
 
 
 def begin(works: Sequence[Coroutine[Any, Any, T]]) -> list[Future[T]]:
-    """Begin some works on the loop, in one crossing to its thread; cancelling a future stops its work."""
+    """Start several works in the loop with one crossing to its thread; cancelling a future stops its work."""
     running = loop()
     futures: list[Future[T]] = [Future() for _ in works]
 
@@ -88,7 +88,7 @@ def begin(works: Sequence[Coroutine[Any, Any, T]]) -> list[Future[T]]:
 
 
 async def _answer(work: Coroutine[Any, Any, T], future: Future[T]) -> None:
-    """Hand the result of a work over, unless nobody wants it any more."""
+    """Set the result of a work in its future, unless it was cancelled."""
     try:
         result = await work
     except BaseException as error:
@@ -102,9 +102,9 @@ async def _answer(work: Coroutine[Any, Any, T], future: Future[T]) -> None:
 
 
 async def bounded(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Results in order, `MOST` begun at a time; the first error stops the rest.
+    """Results in order, with up to `MOST` works started; the first error stops the rest.
 
-    How many of their requests are in flight is for the store's `Pace` to say.
+    The store's `Pace` limits the number of concurrent requests.
     """
     gate = asyncio.Semaphore(MOST)
 
@@ -123,5 +123,5 @@ async def bounded(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def collect(items: AsyncIterator[T]) -> list[T]:
-    """All that an iterator gives, so that one answer goes from one event loop to another."""
+    """All items of an iterator, for transfer to another event loop."""
     return [item async for item in items]

@@ -1,4 +1,4 @@
-"""An object for a store that is collected in memory or in a temporary file."""
+"""An object for a store, collected in memory or in a temporary file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class SpooledStream(ObjectStream):
-    """An object for a store, which takes whole objects; a large one is sent from a temporary file."""
+    """An object for a store that takes whole objects; a large one is sent from a temporary file."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class SpooledStream(ObjectStream):
         reserve: int,
         put: Callable[[str, Buffer], None] | None = None,
     ) -> None:
-        """`put` writes what stayed in memory; None leaves it to the storage."""
+        """`put` writes an object collected in memory; None uses the storage's own method."""
         self.size = reserve
         self._put = put or storage.put
         self._storage = storage
@@ -38,7 +38,7 @@ class SpooledStream(ObjectStream):
         self._file.write(bytes(reserve))
 
     def append(self, parts: Sequence[Buffer]) -> None:
-        """Write some pieces behind one another."""
+        """Append pieces in order."""
         try:
             for part in parts:
                 view = memory(part).cast("B")
@@ -52,7 +52,7 @@ class SpooledStream(ObjectStream):
             raise self._failed(error) from error
 
     def finish(self, head: bytes = b"") -> None:
-        """Let the object appear."""
+        """Publish the object."""
         try:
             if head:
                 self._file.seek(0)
@@ -75,8 +75,8 @@ class SpooledStream(ObjectStream):
             self.discard()
 
     def discard(self) -> None:
-        """Forget what was written."""
-        with contextlib.suppress(OSError):  # what a full disk did not take is tried once more
+        """Discard what was written."""
+        with contextlib.suppress(OSError):  # closing writes again what a full disk refused
             self._file.close()
 
     def _failed(self, error: OSError) -> DestinationError:

@@ -1,4 +1,4 @@
-"""Keys that a store lists, as a tree of directories."""
+"""Converts the keys listed by a store to a tree of directories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ListedKeys:
-    """The keys of a listing."""
+    """Collects the keys of a listing."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []
@@ -23,7 +23,7 @@ class ListedKeys:
 
 
 async def any_names(store: Store, prefix: str) -> AsyncIterator[list[Listed]]:
-    """What any store tells: keys."""
+    """The keys from any store, without other properties."""
     yield [Listed(key) async for key in store.list_prefix(prefix)]
 
 
@@ -31,7 +31,7 @@ def tree_of(keys: Iterable[str]) -> dict[str, dict[str, bool]]:
     """Directory -> its names -> whether each is a directory; "" is the root."""
     tree: dict[str, dict[str, bool]] = {}
     for key in keys:
-        # Zip files written by archivers have entries for directories, which end with "/".
+        # Zip files by archivers have entries for directories, which end with "/".
         directory, _, name = key.removesuffix("/").rpartition("/")
         tree.setdefault(directory, {})[name] = key.endswith("/")
         while directory:

@@ -1,4 +1,4 @@
-"""How a zarr store is named in messages, plans and jobs."""
+"""Names of zarr stores in messages, plans and jobs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def is_zip(store: Store) -> bool:
-    """Whether it is a zip file that is only read."""
+    """Whether a store is a zip file opened for reading only."""
     from zarr.storage import ZipStore
 
     return type(store) is ZipStore and store.read_only
 
 
 def url_of(store: Any) -> str:
-    """How a store given as an object is named; only places that can be opened again look like one."""
+    """The name of a store given as an object; it is a URL only if the store can be opened again."""
     if type(store).__name__ == "FsspecStore":
         protocol = store.fs.protocol if isinstance(store.fs.protocol, str) else store.fs.protocol[0]
         path = str(store.path)
@@ -33,10 +33,10 @@ _tokens: dict[int, tuple[weakref.ref[Any], str]] = {}
 
 
 def _token(store: Any) -> str:
-    """A word for a store that lives in this process, which no other store ever has.
+    """A unique identifier for a store that exists only in this process.
 
-    Jobs outlive stores, and `id` is given again: a later store would pass for an earlier one's
-    finished destination.
+    Jobs outlive stores, and `id` is reused: a later store could be mistaken for an earlier job's finished
+    destination.
     """
     known = _tokens.get(id(store))
     if known is None or known[0]() is not store:

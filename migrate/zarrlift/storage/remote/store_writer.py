@@ -1,4 +1,4 @@
-"""Writing objects into a store, several at a time and without waiting for each."""
+"""Writes objects to a store, several at a time and without waiting for each."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 
 class StoreWriter(Writer):
-    """A writer to any storage whose `put` is atomic."""
+    """A writer to any storage with an atomic `put`."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self._local = threading.local()
 
     def write(self, key: str, data: Buffer) -> None:
-        """Put one object."""
+        """Write one object."""
         self.write_many([(key, data)])
 
     def close(self) -> None:
-        """Remove what a killed run left half-written."""
+        """Remove partial files of a killed run."""
         if self.storage.scratch is not None:
             shutil.rmtree(self.storage.scratch, ignore_errors=True)
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
-        """Collected in memory, or in a file once it is large; put when it is whole."""
+        """An object collected in memory, or in a file if it is large; written when it is complete."""
         from .spooled_stream import SpooledStream
 
         return SpooledStream(self.storage, key, reserve, self.write)
 
     def write_many(self, items: Sequence[tuple[str, Buffer]]) -> None:
-        """Put several objects, concurrently where the store can."""
+        """Write several objects, concurrently if the store supports it."""
         sending: Sending | None = getattr(self._local, "sending", None)
         with _at_destination():
             if sending is None:
@@ -53,7 +53,7 @@ class StoreWriter(Writer):
 
     @contextlib.contextmanager
     def behind(self) -> Iterator[None]:
-        """As `Writer.behind`, where the store takes time to answer."""
+        """As `Writer.behind`, if the store has latency."""
         if self.storage.soon is None:
             yield
             return
@@ -71,7 +71,7 @@ class StoreWriter(Writer):
 
 @contextlib.contextmanager
 def _at_destination() -> Iterator[None]:
-    """What goes wrong within is wrong with the destination."""
+    """Convert errors in this context to errors of the destination."""
     try:
         yield
     except StorageError as error:

@@ -1,7 +1,6 @@
 """Any zarr-python 3 store as `Storage`: memory, zip, fsspec, or a stack of transformers.
 
-zarr's stores are asynchronous, the engine is not; they live in an event loop of our own
-(`event_loop`).
+zarr's stores are asynchronous, the engine is not; stores run in our own event loop (`event_loop`).
 """
 
 from __future__ import annotations
@@ -39,29 +38,29 @@ if TYPE_CHECKING:
 
 
 _GAP: Final = 64 << 10
-"""Bytes between two ranges that are read along rather than asked for apart, before requests were measured."""
+"""Initial maximum gap in bytes between two ranges that are read in one request, before any measurement."""
 
 
 _MOST_GAP: Final = 1 << 20
-"""And at most, whatever was measured; bytes that nobody wants may cost money."""
+"""Upper limit of the measured gap, because unneeded bytes may cost money."""
 
 
 class Soon:
-    """Begins requests to a store, from any thread; each gives a future."""
+    """Starts requests to a store, from any thread; each returns a future."""
 
     def __init__(self, storage: StoreStorage) -> None:
         self._storage = storage
 
     def get(self, keys: Sequence[str], bound: Bound | None = None) -> list[Future[bytes | None]]:
-        """Whole objects, as `Storage.get` gives them."""
+        """Whole objects, as `Storage.get` returns them."""
         return begin([self._storage.fetch(key, bound) for key in keys])
 
     def parts(self, key: str, spans: Sequence[tuple[int, int]]) -> list[Future[bytes | None]]:
-        """(start, stop) of one object, as `Storage.get_part` gives them."""
+        """Ranges (start, stop) of one object, as `Storage.get_part` returns them."""
         return begin([self._storage.fetch_part(key, start, stop - start) for start, stop in spans])
 
     def ends(self, keys: Sequence[str], start: int, length: int) -> list[Future[tuple[int, bytes] | None]]:
-        """Size of each object and a part of it, as `size` and `get_part` of `Storage` give them, or None."""
+        """Size of each object and a part of it, or None, as from `Storage.size` and `Storage.get_part`."""
         return begin([self._storage.fetch_end(key, start, length) for key in keys])
 
     def put(self, key: str, data: bytes) -> Future[None]:
@@ -69,7 +68,7 @@ class Soon:
         return begin([self._storage.store(key, data)])[0]
 
     def gap(self) -> int:
-        """Bytes that are better read along than left out by another request, as requests were so far."""
+        """Maximum gap in bytes for which one request is faster than two, from measurements so far."""
         measured = self._storage.pace.costs.as_bytes()
         return _GAP if measured is None else min(measured, _MOST_GAP)
 
@@ -77,19 +76,20 @@ class Soon:
 T = TypeVar("T")
 
 _CONFLICT: Final = re.compile(r"\b(409|Conflict|ConditionalRequestConflict)\b")
-"""What S3 says while another request for the same key is under way
-(https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html)."""
+"""Messages of S3 while another request for the same key is in progress
+(https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html).
+"""
 _UNKNOWN: Final = re.compile(
     r"\b(501|NotImplemented|NotImplementedError|NotSupportedError|TypeError|ParamValidationError)\b"
 )
-"""What libraries and stores say of a request that they do not know; s3fs makes ENOSYS of it."""
+"""Messages of libraries and stores for an unsupported request; s3fs converts it to ENOSYS."""
 
 
 class StoreStorage(Storage):
-    """A zarr `Store`, from `path` on downwards; safe to use from several threads.
+    """A zarr `Store` below `path`; thread-safe.
 
-    `url` names the place in messages, plans and jobs and must be free of credentials;
-    `secrets` are texts that never appear in an error.
+    `url` names the place in messages, plans and jobs and must not contain credentials; `secrets` are texts
+    that never appear in an error.
     """
 
     def __init__(
@@ -97,14 +97,14 @@ class StoreStorage(Storage):
     ) -> None:
         self._store = own(store)
         self.native = native(self._store)
-        """What is below, where nothing else stands between; None for other stores."""
+        """The library below, if there is nothing in between; None for other stores."""
         self.base = path.strip("/")
         self._prefix = f"{self.base}/" if self.base else ""
         self._secrets = tuple(secrets)
         text = "/".join(filter(None, (url_of(store), self.base))) if url is None else url
         self.url = redact(text, self._secrets)
         known = protocols(store)
-        # Over HTTP a page of links is no listing to rely on.
+        # Over HTTP, a page of links is not a reliable listing.
         self.can_list = store.supports_listing and not known & HTTP
         self.in_process = "memory" in known
         self.exclusive = self.native is not None and self.native.creates
@@ -113,15 +113,15 @@ class StoreStorage(Storage):
         self.tells_versions = is_obstore(self._store)
         self._names: dict[str, dict[str, bool]] | None = None
         if self._store is not store:
-            # A file system of our own: nobody else will close its connections.
+            # Our own file system: its connections are not closed elsewhere.
             weakref.finalize(self, close_soon, getattr(self._store, "fs", None))
 
     def get(self, key: str, bound: Bound | None = None) -> bytes | None:
-        """The object, or None where the store says that there is none."""
+        """The object, or None if the store reports that there is none."""
         return run(self.fetch(key, bound))
 
     def get_many(self, keys: Sequence[str], bound: Bound | None = None) -> list[bytes | None]:
-        """As many requests at once as the store's pace allows."""
+        """Several objects, with as many concurrent requests as the store's pace allows."""
         return run(bounded([self.fetch(key, bound) for key in keys]))
 
     def get_part(self, key: str, start: int, length: int) -> bytes | None:
@@ -129,15 +129,15 @@ class StoreStorage(Storage):
         return run(self.fetch_part(key, start, length))
 
     def size(self, key: str) -> int | None:
-        """One request, where the store can say a size without the object."""
+        """One request, if the store can give a size without the object."""
         return run(self.fetch_size(key))
 
     def put(self, key: str, data: bytes) -> None:
-        """Hand the object to the store; whether that is atomic is the store's own property."""
+        """Pass the object to the store, which determines whether the write is atomic."""
         run(self.store(key, data))
 
     def create(self, key: str, data: bytes) -> bool:
-        """In one request, where the store has one for it; one that turns out not to is not `exclusive`."""
+        """One request, if the store supports it; if it does not after all, it is not `exclusive` any more."""
         below = self.native
         if below is None or not self.exclusive:
             return super().create(key, data)
@@ -154,43 +154,43 @@ class StoreStorage(Storage):
         return True
 
     def put_many(self, items: Sequence[tuple[str, bytes]]) -> None:
-        """As many requests at once as the store's pace allows."""
+        """Several objects, with as many concurrent requests as the store's pace allows."""
         run(bounded([self.store(key, data) for key, data in items]))
 
     def put_file(self, key: str, file: IO[bytes], size: int) -> None:
-        """A file on disk is sent in parts where that is possible; other stores are given the whole."""
+        """Send a file on disk in parts if possible; other stores get the whole content."""
         below = self.native
         name = path_of(file)
         if below is None or name is None:
             super().put_file(key, file, size)
             return
-        # The parts are not counted by the pace, which takes them for one request.
+        # The pace counts all parts as one request.
         run(self.told("cannot write", key, lambda: below.put_file(self.key(key), name, size)))
 
     def delete(self, key: str) -> None:
-        """Remove the object; stores that insist on its presence are not listened to."""
+        """Remove the object; errors of stores that require its presence are ignored."""
         run(self.told("cannot delete", key, lambda: _forgiving(self._store.delete(self.key(key)))))
 
     def clear(self, prefix: str) -> None:
-        """Remove everything below a prefix, also what layers do not list; "" is all that is here."""
+        """Remove everything below a prefix, including what layers do not list; "" is the whole storage."""
         full = (self._prefix + prefix).rstrip("/")
         act = partial(self._store.delete_dir, full) if full else self._store.clear
         run(self.told("cannot delete", prefix, act))
 
     def list_dir(self, prefix: str) -> Iterator[Entry]:
-        """Names directly below a prefix; links do not exist here."""
+        """Names directly below a prefix; there are no links."""
         yield from run(self._list(prefix))
 
     def list_dirs(self, prefixes: Sequence[str]) -> list[list[Entry]]:
-        """As many listings at once as the store's pace allows."""
+        """Several listings, with as many concurrent requests as the store's pace allows."""
         return run(bounded([self._list(prefix) for prefix in prefixes]))
 
     def list_prefix(self, prefix: str) -> Iterator[str]:
-        """Every key below a prefix, in one listing."""
+        """All keys below a prefix, in one listing."""
         yield from self.list_objects(prefix, ListedKeys).keys
 
     def list_objects(self, prefix: str, new: Callable[[], L]) -> L:
-        """In one listing, which is taken as it comes; one that fails midway is begun again."""
+        """One listing, processed as it arrives; restarted if it fails midway."""
         full = self._prefix + prefix
         start = len(self._prefix)
         hidden = self._prefix + CLAIM
@@ -198,7 +198,7 @@ class StoreStorage(Storage):
         async def find() -> L:
             taken = new()
             async for listed in self._pages(full):
-                # Directories of zip files, and the empty objects that tools of object stores put for them.
+                # Directories in zip files, and the empty objects that tools create for them in object stores.
                 page = [item for item in listed if not item.key.endswith("/")]
                 shown = page if prefix else [item for item in page if not item.key.startswith(hidden)]
                 taken.take([item._replace(key=item.key[start:]) for item in shown] if start else shown)
@@ -213,7 +213,7 @@ class StoreStorage(Storage):
         return members(store.path, full) if is_zip(store) else any_names(store, full)
 
     def zarr_store(self) -> Store:
-        """A store that zarr's own event loop may use; its calls are done in ours."""
+        """A store for use in zarr's own event loop; its calls run in ours."""
         from .cross_loop_store import BridgedStore
 
         return BridgedStore(self._store, self._prefix, self.pace)
@@ -223,16 +223,16 @@ class StoreStorage(Storage):
         """The store itself."""
         return self._store
 
-    # ----- on the loop's thread
+    # ----- in the loop's thread
 
     def key(self, key: str) -> str:
-        """The key in the store below; UsageError where it would leave the archive's root."""
+        """The key in the store below; UsageError if it would leave the archive's root."""
         if key.startswith("/") or ".." in key and ".." in key.split("/"):
             raise UsageError("a key may not leave the archive's root", key=key)
         return self._prefix + key
 
     def fetch(self, key: str, bound: Bound | None = None) -> Coroutine[Any, Any, bytes | None]:
-        """As `get`, in the loop; held against the version that the calling thread is to read."""
+        """Like `get`, in the loop; compared with the version required in the calling thread."""
         return self._fetch(key, bound or self.document_bound, held(self, key))
 
     async def _fetch(self, key: str, bound: Bound, version: Version | None) -> bytes | None:
@@ -256,7 +256,7 @@ class StoreStorage(Storage):
         return await stored_bytes(self._store, place, part)
 
     def fetch_part(self, key: str, start: int, length: int) -> Coroutine[Any, Any, bytes | None]:
-        """As `get_part`, in the loop; versions as in `fetch`."""
+        """Like `get_part`, in the loop; versions as in `fetch`."""
         return self._range(key, start, length, held(self, key))
 
     async def _range(self, key: str, start: int, length: int, version: Version | None) -> bytes | None:
@@ -266,7 +266,7 @@ class StoreStorage(Storage):
         return await self.told("cannot read", key, lambda: self._part(key, part, version), size=_bytes)
 
     async def fetch_size(self, key: str) -> int | None:
-        """As `size`, in the loop."""
+        """Like `size`, in the loop."""
 
         async def ask() -> int | None:
             try:
@@ -277,7 +277,7 @@ class StoreStorage(Storage):
         return await self.told("cannot read", key, ask)
 
     def fetch_end(self, key: str, start: int, length: int) -> Coroutine[Any, Any, tuple[int, bytes] | None]:
-        """Size and a part of an object, asked for together; None if it is proven absent."""
+        """Size and a part of an object, requested together; None if it is proven absent."""
         return self._end(key, start, length, held(self, key))
 
     async def _end(
@@ -287,7 +287,7 @@ class StoreStorage(Storage):
         return None if size is None or part is None else (size, part)
 
     async def store(self, key: str, data: bytes) -> None:
-        """As `put`, in the loop."""
+        """Like `put`, in the loop."""
         from zarr.core.buffer import default_buffer_prototype
 
         buffer = default_buffer_prototype().buffer.from_bytes(data)
@@ -307,12 +307,12 @@ class StoreStorage(Storage):
         if self.native is not None:
             return await self.native.children(full)
         if is_zip(self._store):
-            # A zip is opened for reading only, so that its directory can be read once.
+            # A zip is opened for reading only, so its directory is read once.
             if self._names is None:
                 self._names = tree_of(await collect(self._store.list()))
             return self._names.get(full, {})
-        # zarr's `list_dir` does not say what is a directory; asking for each name would cost a
-        # request per chunk, listing everything below costs one per thousand.
+        # zarr's `list_dir` does not provide types; a query for each name would cost a request per chunk, a
+        # listing of everything below one per thousand.
         start = len(full) + 1 if full else 0
         keys = await collect(self._store.list_prefix(f"{full}/" if full else ""))
         return tree_of([key[start:] for key in keys]).get("", {})
@@ -325,12 +325,12 @@ class StoreStorage(Storage):
         *,
         size: Callable[[T], int | None] = lambda _: None,
     ) -> T:
-        """One request at the store's pace; every failure of a store is a StorageError that names the key.
+        """Make one request at the store's pace; every failure becomes a StorageError with the key.
 
-        `size` gives the bytes that an answer took over the line, as `Pace` wants them.
+        `size` gives the transferred bytes of a response, for `Pace`.
         """
         try:
-            # zarr offers no public way to open a store that was made closed, such as a zip.
+            # zarr has no public method to open a store that was created closed, such as a zip.
             await self._store._ensure_open()  # noqa: SLF001
             return await self.pace(ask, size=size)
         except ZarrstackError as error:

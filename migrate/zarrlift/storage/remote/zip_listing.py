@@ -1,4 +1,4 @@
-"""What the directory of a zip file tells of its members."""
+"""Lists the members of a zip file with their properties."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..listing import Listed
 
 
 async def members(path: str | os.PathLike[str], prefix: str) -> AsyncIterator[list[Listed]]:
-    """The objects below a prefix; the directory is read again where the file is another one by now."""
+    """The objects below a prefix; the directory is read again if the file has been replaced."""
     facts = os.stat(path)
     found = _directory(os.fspath(path), facts.st_ino, facts.st_size, facts.st_mtime_ns)
     at = end = bisect_left(found, prefix, key=itemgetter(0))
