@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 from tests.support import fixtures_index
+from tests.support.fixture_objects import FixtureObjects
 
-from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.v3 import fill_from_json
 from zarrstack.core.draft_v3.array import describe_array
@@ -53,7 +53,7 @@ def decoded(storage, path, array, dialect):
 
 @pytest.mark.parametrize("expected", fixtures_index.archives(format="zarr_v3_draft"), ids=str)
 def test_an_archive_of_a_real_writer_is_what_that_writer_reads(expected):
-    storage = open_storage(expected.path)
+    storage = FixtureObjects(expected.path)
     document = json.loads(storage.get(ENTRY))
     assert is_entry(document)
     dialect = read_entry(document).dialect
@@ -92,7 +92,7 @@ def test_an_archive_of_a_real_writer_is_what_that_writer_reads(expected):
 
 @pytest.mark.parametrize("case", fixtures_index.bad_cases("zarr_v3_draft"), ids=str)
 def test_damage_gives_our_errors_or_the_true_values(case):
-    storage = open_storage(case.path)
+    storage = FixtureObjects(case.path)
     try:
         document = json.loads(storage.get(ENTRY) or b"null")
     except (ValueError, RecursionError):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tests.support import fixtures_index
 from tests.support.every import try_each
+from tests.support.fixture_objects import FixtureObjects
 
-from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import ChunkError, ZarrstackError
 from zarrstack.core.grid.grid import Grid
@@ -62,7 +62,7 @@ def test_blocks_of_a_real_writer_decode_to_what_it_reads(one, axes):
 
 def decodes_to_what_its_writer_reads(axes, array):
     """One array of a fixture, block by block."""
-    storage = open_storage(array.archive.path)
+    storage = FixtureObjects(array.archive.path)
     content = storage.get(f"{array.path}/attributes.json" if array.path else "attributes.json")
     document = json.loads(content)
     assert is_dataset(document)
@@ -89,7 +89,7 @@ BAD = [case for case in fixtures_index.bad_cases("n5") if case.name not in SEEN_
 @pytest.mark.needs_reader("once")
 @pytest.mark.parametrize("case", BAD, ids=str)
 def test_damage_gives_our_errors_or_the_true_values(case):
-    storage = open_storage(case.path)
+    storage = FixtureObjects(case.path)
     for path in case.damaged:
         content = storage.get(f"{path}/attributes.json" if path else "attributes.json")
         try:
