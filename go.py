@@ -26,6 +26,7 @@ ROOT = os.path.dirname(os.path.abspath(__file__))
 VENV = os.path.abspath(os.environ.get("ZARRLIFT_VENV") or os.path.join(ROOT, ".venv"))
 BIN = os.path.join(VENV, "Scripts" if os.name == "nt" else "bin")
 PYTHON = os.path.join(BIN, "python.exe" if os.name == "nt" else "python")
+STACK = os.path.join(ROOT, "transformers")
 OCEAN = os.path.join(ROOT, "fixtures", "zarr_v2", "zarr-2.18", "people", "ocean.zarr")
 PYRAMIDS = os.path.join(ROOT, "fixtures", "n5", "java-3.5.1", "multiscale.n5")
 DEMO = os.path.join(ROOT, "demo")
@@ -110,10 +111,12 @@ def pins():
 
 
 def install(extra):
-    """Install zarrlift and what an extra needs, unless this was done with the same files before."""
+    """Install zarrstack, zarrlift and what an extra needs, unless this was done with the same files before."""
     make_venv()
     wanted = ""
-    for path in (os.path.join(ROOT, "pyproject.toml"), pins()):
+    described = [os.path.join(STACK, "zarrstack", "version.py")]
+    described += [os.path.join(folder, "pyproject.toml") for folder in (STACK, ROOT)]
+    for path in described + [pins()]:
         with open(path) as file:
             wanted += file.read()
     stamp = os.path.join(VENV, "zarrlift-%s.stamp" % (extra or "plain"))
@@ -123,7 +126,9 @@ def install(extra):
                 return
     say("Installing zarrlift%s ..." % (extra and " and what its %s needs" % extra))
     target = "%s[%s]" % (ROOT, extra) if extra else ROOT
-    run(PYTHON, "-m", "pip", "install", "--quiet", "--constraint", pins(), "--editable", target)
+    # In one command: zarrlift requires zarrstack, which no registry has.
+    both = ["--editable", STACK, "--editable", target]
+    run(PYTHON, "-m", "pip", "install", "--quiet", "--constraint", pins(), *both)
     with open(stamp, "w") as file:
         file.write(wanted)
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zarrstack.base.lazy import loader
-
-from .version import __version__ as __version__
+from zarrstack.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from .api import inspect, migrate, plan, resume, status

@@ -22,9 +22,9 @@ ROOMS = {
         "errors", "paths", "sizes", "git_pointers", "identity_cache", "json_text", "shapes",
         "data_types", "chain", "grid", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
     ),
-    "zarrstack": ("core", "system", "base", "layers", "arrays", "testing", ""),
+    "zarrstack": ("version", "core", "system", "base", "layers", "arrays", "testing", ""),
     "zarrlift": (
-        "version", "storage", "recipe", "archive", "formats", "conventions", "planning", "models",
+        "storage", "recipe", "archive", "formats", "conventions", "planning", "models",
         "transfer", "verification", "views", "jobs", "api", "report", "", "cli", "__main__",
     ),
 }  # fmt: skip
@@ -183,6 +183,27 @@ def test_zarrstack_knows_nothing_of_zarrlift() -> None:
     assert wrong == []
 
 
+def test_the_tests_of_zarrstack_know_nothing_of_zarrlift() -> None:
+    """With the modules of tests/support that they use: they pass where zarrstack is installed alone."""
+    wanted = [*(ROOT / "tests" / "zarrstack").rglob("*.py"), ROOT / "tests" / "conftest.py"]
+    seen: set[Path] = set()
+    wrong: list[str] = []
+    while wanted:
+        path = wanted.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        tree = ast.parse(path.read_text())
+        found = tuple(_imports_below("tests", False, tree, at_start=True))
+        wrong += [f"{path.relative_to(ROOT)}:{one.line}" for one in found if is_in(one.imported, "zarrlift")]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and is_in(node.module or "", "tests"):
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+                files = [ROOT / (name.replace(".", "/") + ".py") for name in names]
+                wanted += [file for file in files if file.exists()]
+    assert wrong == []
+
+
 def test_the_core_knows_nothing_else_and_does_no_io() -> None:
     wrong = [
         str(found)
@@ -198,8 +219,8 @@ def test_the_core_knows_nothing_else_and_does_no_io() -> None:
 
 LIGHT_STACK = {
     "zarrstack.base", "zarrstack.base.array_documents", "zarrstack.base.description", "zarrstack.base.lazy",
-    "zarrstack.base.plugins", "zarrstack.base.registry", "zarrstack.system", "zarrstack.system.clock",
-    "zarrstack.system.transient_errors",
+    "zarrstack.base.plugins", "zarrstack.base.registry", "zarrstack.system",
+    "zarrstack.system.clock", "zarrstack.system.transient_errors", "zarrstack.version",
 }  # fmt: skip
 """What `zarrlift --help` and a listing of layers may load; the other modules above the core subclass zarr."""
 

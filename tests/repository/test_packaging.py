@@ -1,21 +1,44 @@
-"""What an installed zarrlift consists of, and what it leaves alone."""
+"""What the two distributions consist of, what they require, and what they leave alone."""
 
 from __future__ import annotations
 
+import ast
+import configparser
+import email
 import importlib.util
 import os
+import re
 import subprocess
 import sys
-import tomllib
+import tarfile
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import zarrlift
 
 ROOT = Path(__file__).parents[2]
-SOURCE_ROOTS = (ROOT / "migrate", ROOT / "transformers")
+
+
+class Distribution(NamedTuple):
+    """Where one of our two distributions is described, where its package lies, and what it registers."""
+
+    project: Path
+    root: Path
+    registers: str
+
+
+DISTRIBUTIONS = {
+    "zarrlift": Distribution(ROOT, ROOT / "migrate", "console_scripts"),
+    "zarrstack": Distribution(ROOT / "transformers", ROOT / "transformers", "zarrstack.transformers"),
+}
+TEXTS = (
+    *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "transformers" / "README.md",
+    *(path for _, root, _ in DISTRIBUTIONS.values() for path in root.rglob("*.py")),
+)  # fmt: skip
+"""What tells somebody to install something."""
 
 
 def run(*words: str, cwd: Path) -> str:
@@ -26,18 +49,45 @@ def run(*words: str, cwd: Path) -> str:
     return done.stdout
 
 
+def built(source: Path, folder: Path, target: str) -> Path:
+    """The sdist or wheel of a source tree."""
+    run(sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder), cwd=source)
+    (path,) = folder.glob("*.whl" if target == "wheel" else "*.tar.gz")
+    return path
+
+
+@pytest.fixture(scope="module", params=DISTRIBUTIONS)
+def name(request: pytest.FixtureRequest) -> str:
+    """The name of a distribution, and of the one package in it."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder), cwd=ROOT)
-    (path,) = folder.glob("*.whl")
-    return zipfile.ZipFile(path)
+def wheel(name: str, tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    """Built from the clone."""
+    return zipfile.ZipFile(built(DISTRIBUTIONS[name].project, tmp_path_factory.mktemp("wheel"), "wheel"))
 
 
-@pytest.mark.parametrize("folder", SOURCE_ROOTS, ids=lambda path: path.name)
-def test_a_source_root_holds_one_package_and_no_loose_module(folder: Path) -> None:
-    names = {path.name for path in folder.iterdir()} - {"__pycache__"}
-    assert names == {{"migrate": "zarrlift", "transformers": "zarrstack"}[folder.name]}
+def about(wheel: zipfile.ZipFile, file: str) -> str:
+    """A file of a wheel's metadata."""
+    (name,) = [name for name in wheel.namelist() if name.endswith(f".dist-info/{file}")]
+    return wheel.read(name).decode()
+
+
+def requirements(wheel: zipfile.ZipFile) -> list[str]:
+    """What a wheel requires without extras."""
+    found = email.message_from_string(about(wheel, "METADATA")).get_all("Requires-Dist", [])
+    return sorted(text for text in found if "extra ==" not in text)
+
+
+def test_a_source_root_holds_one_package_and_no_loose_module(name: str) -> None:
+    project, root, _ = DISTRIBUTIONS[name]
+    beside = set() if project == ROOT else {"LICENSE", "README.md", "pyproject.toml"}
+    assert {path.name for path in root.iterdir()} - {"__pycache__"} == {name, *beside}
+
+
+def test_both_distributions_have_the_same_licence() -> None:
+    assert len({(project / "LICENSE").read_text() for project, _, _ in DISTRIBUTIONS.values()}) == 1
 
 
 def test_a_top_folder_is_not_importable_as_a_package_of_ours() -> None:
@@ -56,34 +106,71 @@ def test_an_installed_transformers_wins_even_from_our_root(tmp_path: Path) -> No
     assert run(sys.executable, "-c", code, cwd=ROOT).strip() == "theirs"
 
 
-def test_the_wheel_holds_every_module_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+def test_a_wheel_holds_its_package_and_nothing_else(name: str, wheel: zipfile.ZipFile) -> None:
+    root = DISTRIBUTIONS[name].root
     expected = {
-        path.relative_to(folder).as_posix()
-        for folder in SOURCE_ROOTS
-        for path in folder.rglob("*")
+        path.relative_to(root).as_posix()
+        for path in (root / name).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    found = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert found == expected
+    assert f"{name}/py.typed" in expected
+    assert {path for path in wheel.namelist() if ".dist-info/" not in path} == expected
 
 
-@pytest.mark.parametrize("package", ["zarrlift", "zarrstack"])
-def test_both_packages_say_that_they_are_typed(wheel: zipfile.ZipFile, package: str) -> None:
-    assert f"{package}/py.typed" in wheel.namelist()
+def test_a_wheel_carries_its_licence_and_what_it_registers(name: str, wheel: zipfile.ZipFile) -> None:
+    assert about(wheel, "licenses/LICENSE").startswith("MIT License")
+    entries = configparser.ConfigParser()
+    entries.read_string(about(wheel, "entry_points.txt"))
+    assert entries.sections() == [DISTRIBUTIONS[name].registers]
 
 
-def test_the_wheel_carries_its_licence_and_command(wheel: zipfile.ZipFile) -> None:
-    names = {name.split(".dist-info/")[1] for name in wheel.namelist() if ".dist-info/" in name}
-    assert {"METADATA", "licenses/LICENSE", "entry_points.txt"} <= names
+def test_an_sdist_makes_the_same_wheel(name: str, wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    with tarfile.open(built(DISTRIBUTIONS[name].project, tmp_path, "sdist")) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    (source,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+    again = zipfile.ZipFile(built(source, tmp_path, "wheel"))
+    assert sorted(again.namelist()) == sorted(wheel.namelist())
+    assert [again.read(name) for name in again.namelist()] == [wheel.read(name) for name in again.namelist()]
 
 
-def test_the_version_stands_in_one_place(wheel: zipfile.ZipFile) -> None:
-    assert "version" in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"]
-    assert Path(wheel.filename or "").name.startswith(f"zarrlift-{zarrlift.__version__}-")
+def test_the_version_stands_in_one_place(name: str, wheel: zipfile.ZipFile) -> None:
+    assert email.message_from_string(about(wheel, "METADATA"))["Version"] == zarrlift.__version__
     quoted = f'"{zarrlift.__version__}"'
-    modules = [path for folder in SOURCE_ROOTS for path in folder.rglob("*.py")]
-    code = [path.name for path in modules if quoted in path.read_text()]
-    assert code == ["version.py"]
+    modules = [path for _, root, _ in DISTRIBUTIONS.values() for path in root.rglob("*.py")]
+    assert [path.name for path in modules if quoted in path.read_text()] == ["version.py"]
+    texts = [(project / "pyproject.toml").read_text() for project, _, _ in DISTRIBUTIONS.values()]
+    assert not [text for text in texts if quoted in text or f"=={zarrlift.__version__}" in text]
+
+
+def test_zarrlift_requires_zarrstack_at_its_version_and_zarrstack_only_what_it_imports(
+    name: str, wheel: zipfile.ZipFile
+) -> None:
+    if name == "zarrlift":
+        assert f"zarrstack=={zarrlift.__version__}" in requirements(wheel)
+        return
+    imported = {
+        word.split(".")[0]
+        for path in (ROOT / "transformers" / "zarrstack").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom) and not getattr(node, "level", 0)
+        for word in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module])
+    }
+    optional = {"deflate", "isal", "pytest", "hypothesis"}  # the extra `fast`; the suite for layers
+    required = {re.match(r"[\w-]+", text)[0] for text in requirements(wheel)}
+    assert required == imported - {*sys.stdlib_module_names, "zarrstack"} - optional
+
+
+def test_no_command_fetches_another_package_of_our_name() -> None:
+    """Neither is on a registry: in a clone both are installed in one command, zarrstack first."""
+    wrong = []
+    for path in TEXTS:
+        for given in re.findall(r"pip install\s+([^`\n]*)", path.read_text()):
+            words = re.sub("['\"]", "", given).split()
+            ours = [word for word in words if re.match(r"(zarrlift|zarrstack)\b", word)]
+            root = [word for word in words if word == "." or word.startswith(".[")]
+            if ours or (root and words[0] != "./transformers"):
+                wrong.append(f"{path.relative_to(ROOT)}: pip install {given}")
+    assert wrong == []
 
 
 def test_the_changelog_knows_this_version() -> None:

@@ -3,8 +3,8 @@
     model = zarrlift.models.show("survey.zarr").model
     zarrlift.models.diff("survey.zarr", "survey-v3.zarr")
 
-The functions are loaded on first use. Typed models and JSON Schemas need the extra packages of `pip install
-"zarrlift[models]"`; everything else works without them.
+The functions are loaded on first use. Typed models and JSON Schemas need the packages of the extra `models`;
+everything else works without them.
 """
 
 from __future__ import annotations

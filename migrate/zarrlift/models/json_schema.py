@@ -36,7 +36,7 @@ def library(name: str, needed_for: str) -> ModuleType:
         raise UsageError(
             f"{needed_for} needs a package that is not installed",
             found=str(error),
-            advice='Install it with: pip install "zarrlift[models]"',
+            advice="Install it: pip install jsonschema-rs pydantic-zarr.",
         ) from None
 
 

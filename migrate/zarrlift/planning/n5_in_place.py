@@ -56,7 +56,7 @@ def require_codec() -> None:
     if not any(point.name == CODEC for point in plugins.registered("zarr.codecs")):
         raise UsageError(
             f"N5 arrays stay in place under the codec {CODEC}, which is not installed here",
-            advice="pip install 'zarrlift[n5]', or migrate to a new place.",
+            advice="Install it: pip install zarr-n5. Or migrate to a new place.",
         )
 
 

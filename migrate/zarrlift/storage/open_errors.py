@@ -121,7 +121,7 @@ def no_package(scheme: str, error: str) -> UsageError:
         return UsageError(message, found=error)
     advice = f"Install it: pip install {package}"
     if package == "s3fs":
-        advice += ", or, for faster requests, pip install 'zarrlift[s3]'"
+        advice += ", or, for faster requests, pip install obstore"
     return UsageError(message, expected=package, advice=f"{advice}.")
 
 

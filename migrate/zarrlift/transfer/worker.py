@@ -10,13 +10,13 @@ import threading
 from dataclasses import dataclass
 
 from zarrstack.core.errors import WorkerError, ZarrstackError
+from zarrstack.version import __version__
 
 from ..storage.base import Storage
 from ..storage.open_storage import open_storage
 from ..storage.transformer_stack import through
 from ..storage.writer import Writer
 from ..storage.writer_for import writer_for
-from ..version import __version__
 from .counts import Counts, Moved
 from .mover import Mover
 from .tasks import Task

@@ -240,5 +240,5 @@ def require_server() -> None:
         raise UsageError(
             "serving needs a package that is not installed",
             found=str(error),
-            advice="Install it: pip install 'zarrlift[serve]'.",
+            advice="Install it: pip install aiohttp.",
         ) from error

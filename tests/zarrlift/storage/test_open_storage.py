@@ -235,7 +235,7 @@ def test_in_place_too_there_must_be_a_source(tmp_path):
 @pytest.mark.parametrize(
     ("scheme", "advice"),
     [
-        ("s3", "Install it: pip install s3fs, or, for faster requests, pip install 'zarrlift[s3]'."),
+        ("s3", "Install it: pip install s3fs, or, for faster requests, pip install obstore."),
         ("gs", "Install it: pip install gcsfs."),
     ],
 )

@@ -3,7 +3,7 @@
 Formats: zlib RFC 1950, deflate RFC 1951, gzip RFC 1952. Inflating is bounded: one byte more than allowed is
 requested, and its presence is an error, so a decompression bomb costs no more than its chunk.
 
-With the extra `zarrlift[fast]`, libdeflate encodes, and decodes payloads that it accepts, and isal encodes
+With the extra `fast`, libdeflate encodes, and decodes payloads that it accepts, and isal encodes
 data that hardly shrinks; docs/design/codecs.md has the comparison. zlib decides all other cases: several
 members, padding, and damaged payloads. The errors are therefore the same with and without the extra. One
 difference remains: libdeflate 0.9.0 accepts a block that declares 287 or 288 literal codes, or 31 or 32

@@ -1,0 +1,3 @@
+"""The version of both distributions, zarrstack and zarrlift."""
+
+__version__ = "0.1.0"
