@@ -13,8 +13,9 @@ from zarrstack.version import __version__ as __version__
 if TYPE_CHECKING:
     from .api import inspect, migrate, plan, resume, status
     from .archive.nodes import Archive, ArrayNode, GroupNode, Layout
+    from .errors import Interrupted
     from .jobs.finish_and_undo import finish, undo
-    from .jobs.outcome import Interrupted, Outcome
+    from .jobs.outcome import Outcome
     from .jobs.status import NodeStatus, Status
     from .jobs.verification import verify
     from .planning.plans import Plan
@@ -28,7 +29,7 @@ _HOMES = {
     "ArrayNode": "archive.nodes",
     "ArrayRecipe": "recipe.recipe",
     "GroupNode": "archive.nodes",
-    "Interrupted": "jobs.outcome",
+    "Interrupted": "errors",
     "Layout": "archive.nodes",
     "LegacyView": "views.legacy",
     "NodeStatus": "jobs.status",

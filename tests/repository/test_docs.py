@@ -221,11 +221,12 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def test_every_public_name_is_in_the_reference() -> None:
+    import zarrlift.errors
     import zarrlift.models
-    import zarrstack
+    import zarrstack.errors
 
     pages = "".join(path.read_text() for path in (ROOT / "docs" / "reference").glob("*.md"))
-    for module in (zarrlift, zarrlift.models, zarrstack):
+    for module in (zarrlift, zarrlift.errors, zarrlift.models, zarrstack, zarrstack.errors):
         names = [name for name in module.__all__ if not re.search(rf"\b{name}\b", pages)]
         assert names == [], f"of {module.__name__}"
 

@@ -22,9 +22,9 @@ ROOMS = {
         "errors", "paths", "sizes", "git_pointers", "identity_cache", "json_text", "shapes",
         "data_types", "chain", "grid", "pickle", "codecs", "zarr_v2", "n5", "draft_v3",
     ),
-    "zarrstack": ("version", "core", "system", "base", "layers", "arrays", "testing", ""),
+    "zarrstack": ("version", "core", "errors", "system", "base", "layers", "arrays", "testing", ""),
     "zarrlift": (
-        "storage", "recipe", "archive", "formats", "conventions", "planning", "models",
+        "errors", "storage", "recipe", "archive", "formats", "conventions", "planning", "models",
         "transfer", "verification", "views", "jobs", "api", "report", "", "cli", "__main__",
     ),
 }  # fmt: skip
@@ -219,7 +219,7 @@ def test_the_core_knows_nothing_else_and_does_no_io() -> None:
 
 LIGHT_STACK = {
     "zarrstack.base", "zarrstack.base.array_documents", "zarrstack.base.description", "zarrstack.base.lazy",
-    "zarrstack.base.plugins", "zarrstack.base.registry", "zarrstack.system",
+    "zarrstack.base.plugins", "zarrstack.base.registry", "zarrstack.errors", "zarrstack.system",
     "zarrstack.system.clock", "zarrstack.system.transient_errors", "zarrstack.version",
 }  # fmt: skip
 """What `zarrlift --help` and a listing of layers may load; the other modules above the core subclass zarr."""

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 
 import zarrlift
+import zarrlift.errors
 import zarrlift.models
 import zarrstack
+import zarrstack.errors
 
 FUNCTIONS = ("finish", "inspect", "migrate", "open", "plan", "present", "resume", "status", "undo", "verify")
 """The verbs of the command line, with the same words in Python."""
@@ -39,10 +41,18 @@ MODELS = (
     "Difference", "Hierarchy", "Requirement",
 )  # fmt: skip
 
+STACK_ERRORS = (
+    "ZarrstackError", "CastError", "ChunkError", "MetadataError", "StorageError", "UnsupportedError",
+    "UsageError", "Problem",
+)  # fmt: skip
+JOB_ERRORS = ("Interrupted", "JobError", "SourceChangedError", "VerificationError", "WorkerError")
+
 PUBLIC = {
     "zarrlift": {*FUNCTIONS, *DATA},
+    "zarrlift.errors": {*STACK_ERRORS, *JOB_ERRORS},
     "zarrlift.models": {*MODELS},
     "zarrstack": {"StorageTransformer", "stack", "open", "create_array", *LAYERS},
+    "zarrstack.errors": {*STACK_ERRORS},
 }
 """Change this only together with CHANGELOG.md: a name that goes breaks somebody."""
 
@@ -56,7 +66,9 @@ def submodules(package: object) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "package", [zarrlift, zarrlift.models, zarrstack], ids=lambda package: package.__name__
+    "package",
+    [zarrlift, zarrlift.errors, zarrlift.models, zarrstack, zarrstack.errors],
+    ids=lambda package: package.__name__,
 )
 def test_the_public_names_are_pinned(package: object) -> None:
     assert set(getattr(package, "__all__", ())) == PUBLIC[package.__name__]
@@ -110,6 +122,27 @@ def test_help_loads_no_heavy_package() -> None:
     loaded = set(re.findall(r"^import time:.*\|\s*([\w.]+)$", done.stderr, re.MULTILINE))
     assert "typer" in loaded, "the pattern does not fit what this Python prints"
     assert sorted(loaded & HEAVY) == []
+
+
+def test_the_packages_and_their_errors_load_no_heavy_package() -> None:
+    code = (
+        "import sys, zarrlift, zarrlift.errors, zarrstack, zarrstack.errors\n"
+        f"print(sorted({HEAVY} & set(sys.modules)))"
+    )
+    done = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_every_error_is_public_in_the_packages_that_raise_it() -> None:
+    from zarrstack.core import errors
+
+    for name in (*STACK_ERRORS, *JOB_ERRORS[1:]):
+        assert getattr(zarrlift.errors, name) is getattr(errors, name)
+    raised = {error.__name__ for error in errors.KINDS.values()}
+    assert raised == {*STACK_ERRORS, *JOB_ERRORS[1:]} - {"Problem"}
+    for path in Path(zarrstack.__file__).parent.rglob("*.py"):
+        if path != Path(errors.__file__):
+            assert not [name for name in JOB_ERRORS if re.search(rf"\b{name}\b", path.read_text())], path
 
 
 def test_every_error_is_one_tree_with_its_own_kind() -> None:

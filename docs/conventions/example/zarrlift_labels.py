@@ -1,7 +1,7 @@
 """HDF5's dimension labels, as converters leave them in Zarr: `DIMENSION_LABELS` names dimensions."""
 
 from zarrlift.conventions import Change, Convention, Recognised
-from zarrstack.core.errors import Problem
+from zarrlift.errors import Problem
 
 LABELS = "DIMENSION_LABELS"
 

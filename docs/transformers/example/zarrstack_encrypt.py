@@ -5,7 +5,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from zarrstack import StorageTransformer
 from zarrstack.base.byte_ranges import cut
-from zarrstack.core.errors import ChunkError, UsageError
+from zarrstack.errors import ChunkError, UsageError
 
 
 class Encrypt(StorageTransformer):

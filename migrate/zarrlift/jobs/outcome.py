@@ -13,16 +13,6 @@ from ..planning.plans import Plan
 OutcomeState: TypeAlias = Literal["done", "incomplete", "nothing to do", "undone", "finished"]
 
 
-class Interrupted(KeyboardInterrupt):
-    """Raised after Ctrl-C or a termination signal; `job` can be resumed."""
-
-    def __init__(self, job: str, options: tuple[str, ...] = ()) -> None:
-        """`options`: command line arguments, as in `Outcome.options`."""
-        super().__init__(job)
-        self.job = job
-        self.options = options
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The result of a call on a job."""

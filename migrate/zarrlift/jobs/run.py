@@ -20,6 +20,7 @@ from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, 
 from zarrstack.core.paths import names_below
 
 from ..archive.chunk_inventory import Inventory, take_inventory
+from ..errors import Interrupted
 from ..planning.chunk_advice import advised
 from ..planning.planner import Inventories
 from ..planning.plans import ArrayPlan, Plan
@@ -39,7 +40,7 @@ from .ledger.last_run import note_moving
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
 from .option_words import option_words
-from .outcome import Interrupted, Outcome
+from .outcome import Outcome
 from .processes import process_tuning
 from .processes.executors import Executing, RunOptions, executing, forks_for, workers_for
 from .progress import Progress, Silent, Ticker

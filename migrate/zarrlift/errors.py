@@ -1,0 +1,47 @@
+"""The errors that zarrlift raises, those of zarrstack among them; importing them loads nothing heavy.
+
+All but `Interrupted` are subclasses of `ZarrstackError`.
+"""
+
+from __future__ import annotations
+
+from zarrstack.core.errors import (
+    CastError,
+    ChunkError,
+    JobError,
+    MetadataError,
+    Problem,
+    SourceChangedError,
+    StorageError,
+    UnsupportedError,
+    UsageError,
+    VerificationError,
+    WorkerError,
+    ZarrstackError,
+)
+
+__all__ = [
+    "CastError",
+    "ChunkError",
+    "Interrupted",
+    "JobError",
+    "MetadataError",
+    "Problem",
+    "SourceChangedError",
+    "StorageError",
+    "UnsupportedError",
+    "UsageError",
+    "VerificationError",
+    "WorkerError",
+    "ZarrstackError",
+]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Raised after Ctrl-C or a termination signal; `job` can be resumed."""
+
+    def __init__(self, job: str, options: tuple[str, ...] = ()) -> None:
+        """`options`: command line arguments, as in `Outcome.options`."""
+        super().__init__(job)
+        self.job = job
+        self.options = options
