@@ -8,7 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-SCRIPTS = Path(__file__).parent.parent / "environments" / "zarr-2.18"
+from tests.support.environments import ENVIRONMENTS
+
+SCRIPTS = ENVIRONMENTS / "zarr-2.18"
 
 
 def ask(script: str, place: str | Path, given: Any) -> Any:

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 from tests.end_to_end.readers.base import CannotRead, Seen
+from tests.support.environments import ENVIRONMENTS
 
-ENVIRONMENT = Path(__file__).resolve().parent.parent / "environments" / "zarrita"
+ENVIRONMENT = ENVIRONMENTS / "zarrita"
 PATIENCE = 300
 """How long one archive may take, in seconds."""
 

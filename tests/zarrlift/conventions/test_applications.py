@@ -11,11 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray
+from tests.support.environments import ENVIRONMENTS
 from tests.support.fixtures_index import archive
 
 import zarrlift
 
-READ = Path(__file__).parent.parent / "environments" / "applications" / "read.py"
+READ = ENVIRONMENTS / "applications" / "read.py"
 TEXT_ENCODINGS = {"_FillValue", "missing_value"}
 """On v2 xarray says of text that it was masked by one of these, on v3 by the other."""
 OF_THE_FORMAT = {"compressors", "filters", "serializer", "shards", "fill_value"}

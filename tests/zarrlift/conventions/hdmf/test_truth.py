@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.environments import ENVIRONMENTS
 from tests.support.hdmf_files import CASES, expected, files, fixture
 
 import zarrlift
 
-SCRIPT = Path(__file__).parent.parent / "environments" / "hdmf-zarr" / "read.py"
+SCRIPT = ENVIRONMENTS / "hdmf-zarr" / "read.py"
 pytestmark = pytest.mark.needs_reader("hdmf-zarr")
 
 
