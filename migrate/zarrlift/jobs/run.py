@@ -11,20 +11,19 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import replace
-from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, ZarrstackError
-from zarrstack.core.paths import names_below
 
-from ..archive.chunk_inventory import Inventory, take_inventory
+from ..archive.chunk_inventory import Inventory
 from ..errors import Interrupted
 from ..planning.chunk_advice import advised
 from ..planning.planner import Inventories
 from ..planning.plans import ArrayPlan, Plan
 from ..planning.regrid.blocks import memory_budget
+from ..planning.source_inventory import SourceInventory
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.writer import DestinationError, Writer
@@ -80,6 +79,7 @@ class Run:
         self.inventories = Inventories() if inventories is None else inventories
         self.progress: Progress = progress or Silent()
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
+        self._listed_again = SourceInventory(plan, source)
         self._source_check = SourceCheck(source, plan, self.inventories.began)
         self._publisher = Publisher(job, plan, source, destination, self.writer, self._source_check.group)
         self._moved = Moved()
@@ -250,21 +250,13 @@ class Run:
                 self._record_failure(array)
         self._commit_sometimes()
 
-    @cached_property
-    def _below(self) -> dict[str, frozenset[str]]:
-        return names_below(node.path for node in self.plan.nodes)
-
     def _inventory(self, plan: ArrayPlan, *, keep: bool = False) -> Inventory:
         known = self.inventories.pop(plan.path, None)
         if known is not None and keep:
             self.inventories[plan.path] = known
         if known is not None:
             return known
-        children = self._below.get(plan.path, frozenset())
-        follow_links = self.plan.reading.follow_links
-        return take_inventory(
-            self.source, plan.path, plan.source, children=children, follow_links=follow_links
-        )
+        return self._listed_again(plan)
 
     def _record(self, array: RunArray, task: Task, future: Future[Moved], executor: Executing) -> None:
         try:

@@ -12,15 +12,15 @@ from functools import cached_property
 from typing import Final, TypeAlias
 
 from zarrstack.core.errors import Problem, StorageError, ZarrstackError
-from zarrstack.core.paths import join, names_below
+from zarrstack.core.paths import join
 
-from ..archive.chunk_inventory import take_inventory
 from ..archive.local_scan import chunk_directories
 from ..formats.describe import describe
 from ..formats.tree.documents import read_each
 from ..formats.tree.walk import passed_over
 from ..planning.array_planner import digest, digests
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
+from ..planning.source_inventory import SourceInventory
 from ..storage.base import Storage
 from ..storage.listed_versions import Moment
 from ..storage.local.storage import LocalStorage
@@ -62,6 +62,7 @@ class SourceCheck:
         """`since`: a time before anything was read for the plan."""
         self._source = source
         self._plan = plan
+        self._listed_again = SourceInventory(plan, source)
         self._times = Times(source, since) if isinstance(source, LocalStorage) else None
         self._inlined = False
 
@@ -159,13 +160,7 @@ class SourceCheck:
             directories = chunk_directories(self._source, plan.path, plan.source)
             if all(map(times.untouched, directories)):
                 return None
-        now = take_inventory(
-            self._source,
-            plan.path,
-            plan.source,
-            children=self._below.get(plan.path, frozenset()),
-            follow_links=self._plan.reading.follow_links,
-        )
+        now = self._listed_again(plan)
         if now.fingerprint == plan.fingerprint:
             return None
         return source_changed(
@@ -174,10 +169,6 @@ class SourceCheck:
             found=f"{len(now.indexes)} chunks",
             advice=_RESUME,
         )
-
-    @cached_property
-    def _below(self) -> dict[str, frozenset[str]]:
-        return names_below(node.path for node in self._plan.nodes)
 
     # New nodes
 

@@ -16,9 +16,10 @@ from tests.support.job_archives import tree, values
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore
 
 import zarrlift
-from zarrlift.jobs import local_times, source_check
+from zarrlift.jobs import local_times
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.run import Run
+from zarrlift.planning import source_inventory
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.transfer.mover import Mover
 from zarrstack import Log, Retry, stack
@@ -271,9 +272,11 @@ def test_files_that_are_older_than_the_plan_are_not_looked_at_again_without_a_re
     monkeypatch.setattr(local_times, "_STEP", 0)
     before = values(source, 2)
     listed = []
-    take = source_check.take_inventory
+    take = source_inventory.take_inventory
     monkeypatch.setattr(
-        source_check, "take_inventory", lambda *args, **more: listed.append(args[1]) or take(*args, **more)
+        source_inventory,
+        "take_inventory",
+        lambda *args, **more: listed.append(args[1]) or take(*args, **more),
     )
     kind = Kind(source)
     outcome = during(kind, tmp_path / "out.zarr", lambda: rewritten(kind), monkeypatch, verify=verify)

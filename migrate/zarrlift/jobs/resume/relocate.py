@@ -16,10 +16,11 @@ from typing import Final
 
 from zarrstack.core.errors import JobError
 from zarrstack.core.json_text import document
-from zarrstack.core.paths import join, names_below
+from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import take_inventory
 from ...planning.plans import Plan
+from ...planning.source_inventory import SourceInventory
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import is_url
@@ -147,13 +148,11 @@ def _require_chunks(job: Job, plan: Plan, ends: Ends) -> None:
     The expected chunks are derived from the source if it is unchanged.
     """
     done = {row.path: row.id for row in _done(job)}
-    below = names_below(node.path for node in plan.nodes)
+    listed_now = SourceInventory(plan, ends.source)
     for array in plan.arrays:
         if array.path not in done or not array.tasks:
             continue
-        children = below.get(array.path, frozenset())
-        links = plan.reading.follow_links
-        source = take_inventory(ends.source, array.path, array.source, children=children, follow_links=links)
+        source = listed_now(array)
         if source.fingerprint != array.fingerprint:
             continue
         recorded = job.recorded(done[array.path])

@@ -12,10 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.paths import join
 
-from ...archive.chunk_inventory import Indexes, take_inventory
+from ...archive.chunk_inventory import Indexes, Inventory
 from ...planning.planner import Inventories
 from ...planning.plans import ArrayPlan, Plan
 from ...planning.regrid.blocks import cores
+from ...planning.source_inventory import SourceInventory
 from ...storage.base import Storage
 from ...storage.local.owner_process import boot_id
 from ..ledger.last_run import last_run
@@ -56,13 +57,15 @@ def compare_unsynced(
     The `zarr.json` of visible arrays is removed first. StorageError.
     """
     plans = {array.path: array for array in plan.arrays}
+    listed_now = SourceInventory(plan, source)
     unsynced = job.unsynced()
     for row in job.nodes("array"):
         array = plans.get(row.path)
         numbers = unsynced.get(row.id)
         if array is None or not numbers:
             continue
-        wrong = _wrong_tasks(array, source, destination, inventories, numbers)
+        inventory = inventories.get(array.path) or listed_now(array)
+        wrong = _wrong_tasks(array, inventory, source, destination, numbers)
         if wrong is None:
             continue  # the source changed, which is reported elsewhere
         if wrong and row.state == "done":
@@ -75,15 +78,14 @@ def compare_unsynced(
 
 def _wrong_tasks(
     plan: ArrayPlan,
+    inventory: Inventory,
     source: Storage,
     destination: Storage,
-    inventories: Inventories,
     numbers: set[int],
 ) -> set[int] | None:
     """The tasks with wrong values; None if the source no longer exists in that state."""
     from ...verification.every_chunk import both_sides  # slow to load
 
-    inventory = inventories.get(plan.path) or take_inventory(source, plan.path, plan.source)
     if inventory.fingerprint != plan.fingerprint:
         return None
     if plan.between is not None:
