@@ -27,4 +27,4 @@ def _deflate() -> str:
     if deflate.library is not None:
         isal = "" if deflate.fastest is None else f", isal {version('isal')}"
         return f"libdeflate (deflate {deflate.library.__version__}){isal}"
-    return f"zlib {zlib.ZLIB_RUNTIME_VERSION}; the package deflate brings libdeflate, twice as fast and more"
+    return f"zlib {zlib.ZLIB_RUNTIME_VERSION}; the package deflate, which is faster, is not installed"
