@@ -43,12 +43,20 @@ class Figures:
     """What was measured of one command."""
 
     seconds: list[float] = field(default_factory=list)
+    work: list[float] = field(default_factory=list)
+    """Seconds of processor time, user and system, of all processes."""
     megabytes: list[float] = field(default_factory=list)
     """Of the largest process."""
     processes: int = 1
     """The most at a time."""
     together: float = 0.0
     """Megabytes of all of them at the peak; 0 where nobody looked."""
+
+    def add(self, run: Run) -> None:
+        """Count one more round."""
+        self.seconds.append(run.seconds)
+        self.work.append(run.work)
+        self.megabytes.append(run.megabytes)
 
     @property
     def median(self) -> float:
@@ -66,9 +74,10 @@ class Figures:
         return max(self.peak, self.together)
 
     def __str__(self) -> str:
-        text = (
-            f"{self.median:6.2f} s ({min(self.seconds):.2f} to {max(self.seconds):.2f}), {self.peak:4.0f} MB"
-        )
+        text = f"{self.median:6.2f} s ({min(self.seconds):.2f} to {max(self.seconds):.2f}), "
+        if self.work:
+            text += f"{statistics.median(self.work):5.2f} s of work, "
+        text += f"{self.peak:4.0f} MB"
         if self.processes > 1 and self.together > self.peak:
             text += f", {self.together:.0f} in {self.processes} processes"
         return text
@@ -79,6 +88,8 @@ class Run:
     """What one run took."""
 
     seconds: float
+    work: float
+    """Seconds of processor time, user and system, of all processes."""
     megabytes: float
     """Of the largest process."""
     processes: int = 1
@@ -155,7 +166,8 @@ def run_once(command: Command, *, watched: bool = False) -> Run:
             said.seek(0)
             text = said.read().decode(errors="replace")
             raise SystemExit(f"{command.name} failed with {process.returncode}:\n{text}")
-    return Run(seconds, usage.ru_maxrss * 1024 / 1e6, watch.processes, watch.together)
+    work = usage.ru_utime + usage.ru_stime
+    return Run(seconds, work, usage.ru_maxrss * 1024 / 1e6, watch.processes, watch.together)
 
 
 def look(command: Command, *, count: bool = False) -> Figures:
@@ -163,8 +175,7 @@ def look(command: Command, *, count: bool = False) -> Figures:
     found = run_once(command, watched=True)
     figures = Figures(processes=found.processes, together=found.together)
     if count:
-        figures.seconds.append(found.seconds)
-        figures.megabytes.append(found.megabytes)
+        figures.add(found)
     return figures
 
 
@@ -180,9 +191,7 @@ def measure(
         found = {command.name: look(command, count=not rounds) for command in commands}
     for _ in range(rounds):
         for command in commands:
-            run = run_once(command)
-            found[command.name].seconds.append(run.seconds)
-            found[command.name].megabytes.append(run.megabytes)
+            found[command.name].add(run_once(command))
     return found
 
 

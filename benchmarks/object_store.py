@@ -15,7 +15,7 @@ import contextlib
 import json
 import os
 import re
-import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -148,17 +148,11 @@ def contenders(source: str, shards: int, base: Path) -> list[Command]:
     return [lift("lift"), lift("lift-s3fs", *ONLY_S3FS), *peers]
 
 
-def processor_seconds() -> float:
-    """What the commands have worked so far, the store not among them."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def rows(
     title: str, address: str, milliseconds: float, commands: list[Command], rounds: int
 ) -> Iterator[str]:
     """One workload; results are looked at without the distance."""
-    counted, worked = {}, {}
+    counted = {}
     figures: dict[str, Figures] = {command.name: Figures() for command in commands}
     for _ in range(rounds):
         for command in commands:
@@ -166,9 +160,7 @@ def rows(
             command = replace(command, prepare=lambda: None)  # noqa: PLW2901 - it is done
             set_distance(address, milliseconds)
             told(address)
-            before = processor_seconds()
             measure([command], 1, {command.name: figures[command.name]})
-            worked[command.name] = processor_seconds() - before
             counted[command.name] = told(address)
             set_distance(address, 0)
     check([command.name for command in commands])
@@ -176,7 +168,8 @@ def rows(
     least = figures["lift"].median
     for name, found in figures.items():
         count = counted[name]
-        requests = f"{worked[name]:5.1f} s of work, {count['requests']:5} requests, {count['most']:3} at once"
+        work = statistics.median(found.work)
+        requests = f"{work:5.1f} s of work, {count['requests']:5} requests, {count['most']:3} at once"
         times = "" if name == "lift" else f"   {found.median / least:.1f} times as long"
         seconds = f"{found.median:6.2f} s ({min(found.seconds):.2f} to {max(found.seconds):.2f})"
         yield f"  {NAMES[name]:24} {seconds}, {requests}{times}"
