@@ -3,13 +3,15 @@
     python benchmarks/everything.py [--environments FOLDER] [--directory /dev/shm] [--rounds 3] [--write]
 
 Virtual environments for peers that need other versions than zarrlift are made in FOLDER, if they are not
-there; where that fails, for want of a Python or a package, the rows of that peer are left out.
+there, and cargo builds zarrs_reencode; where that fails, for want of a Python, a package or cargo, the rows
+of that peer are left out.
 `object_store.py` runs where s3fs is installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -18,6 +20,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ENVIRONMENTS = ("z5py", "rechunker")
 """Each has its pins in NAME.txt: numpy 1.26, so Python 3.11 or 3.12."""
+ZARRS_TOOLS = ("zarrs_tools", "--version", "0.8.1", "--locked", "--features", "zarrs/zlib,zarrs/bz2")
+"""What cargo builds zarrs_reencode from; zlib and bz2 are not among its default features."""
 
 
 def python_for_them() -> str | None:
@@ -53,6 +57,23 @@ def environment(name: str, folder: Path) -> list[str]:
     return [f"--{name}", str(place)]
 
 
+def zarrs_reencode(folder: Path) -> list[str]:
+    """The option that names the folder of zarrs_reencode, which is built once; nothing without cargo."""
+    place = folder / "zarrs_reencode"
+    done = place / "made.txt"
+    if not done.exists() or done.read_text() != " ".join(ZARRS_TOOLS):
+        if shutil.which("cargo") is None:
+            print("zarrs_reencode is left out: it needs cargo", file=sys.stderr)
+            return []
+        try:
+            subprocess.run(("cargo", "install", *ZARRS_TOOLS, "--root", place), check=True)
+        except subprocess.CalledProcessError as error:
+            print(f"zarrs_reencode is left out: {error}", file=sys.stderr)
+            return []
+        done.write_text(" ".join(ZARRS_TOOLS))
+    return ["--zarrs_reencode", str(place)]
+
+
 def main() -> None:
     """Make the environments, run the scripts; the exit code is 1 if one of them failed."""
     parser = argparse.ArgumentParser(
@@ -64,12 +85,13 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put figures and chart into docs/")
     asked = parser.parse_args()
     options = {name: environment(name, asked.environments) for name in ENVIRONMENTS}
+    rust = zarrs_reencode(asked.environments)
     common = [*(["--write"] if asked.write else []), "--rounds", str(asked.rounds)]
     place = ["--directory", asked.directory]
     scripts = {
         "main_job.py": [*common, *place],
         "n5.py": [*common, *place, *options["z5py"]],
-        "peers.py": [*common, *place, *options["z5py"], *options["rechunker"]],
+        "peers.py": [*common, *place, *options["z5py"], *options["rechunker"], *rust],
         # These count the fastest round, so they need more of them: their own number.
         "codecs.py": ["--write"] if asked.write else [],
         "layers.py": ["--write"] if asked.write else [],

@@ -208,7 +208,10 @@ def remover(*paths: Path) -> Callable[[], None]:
     return remove
 
 
-def python_of(environment: str) -> str:
-    """The Python of a virtual environment, given its folder or the Python itself."""
-    inside = Path(environment, "bin", "python")
-    return str(inside) if inside.exists() else environment
+def executable_of(environment: str, name: str = "python") -> str:
+    """The program of that name in a folder's `bin`, else its Python; the argument, if it is a program."""
+    for each in (name, "python"):
+        inside = Path(environment, "bin", each)
+        if inside.exists():
+            return str(inside)
+    return environment

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from harness import Command, Figures, measure, python_of, remover
+from harness import Command, Figures, executable_of, measure, remover
 from main_job import PAGE, ZARRLIFT, machine
 
 HERE = Path(__file__).parent
@@ -125,7 +125,7 @@ def main() -> None:
     parser.add_argument("--z5py", metavar="ENVIRONMENT")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    z5py = python_of(asked.z5py) if asked.z5py else None
+    z5py = executable_of(asked.z5py) if asked.z5py else None
     base = Path(tempfile.mkdtemp(dir=asked.directory))
     try:
         subprocess.run((sys.executable, str(HERE / "n5_sources.py"), str(base)), check=True)

@@ -1,13 +1,14 @@
 """zarrlift beside every peer and the machine's limits, workload by workload, in one interleaved run.
 
     python benchmarks/peers.py [--directory /dev/shm] [--rounds 3] [--only shards,...] [--small]
-                               [--z5py ENVIRONMENT] [--rechunker ENVIRONMENT] [--write]
+                               [--z5py ENVIRONMENT] [--rechunker ENVIRONMENT]
+                               [--zarrs_reencode FOLDER] [--write]
 
 Every contender runs once before anything is timed: what it wrote is compared with the source, and the
-memory of all its processes is watched. z5py and rechunker live in virtual environments of their own
-(`everything.py` makes them), given by their folders; without them those rows are left out, and a line
-says so. `--small` tries in a minute whether everything runs; its figures mean nothing. With `--write`
-the table and the chart go into docs/.
+memory of all its processes is watched. z5py and rechunker live in virtual environments of their own, and
+zarrs_reencode in a folder with `bin` (`everything.py` makes them); without them those rows are left out,
+and a line says so. `--small` tries in a minute whether everything runs; its figures mean nothing. With
+`--write` the table and the chart go into docs/.
 """
 
 from __future__ import annotations
@@ -103,6 +104,13 @@ def versions(found: Environments) -> Iterator[str]:
             yield f"{name} {version(name)}"
         except PackageNotFoundError:
             yield f"no {name}"
+    if "zarrs_reencode" in found:
+        answer = subprocess.run(
+            (found["zarrs_reencode"], "--version"), check=True, capture_output=True, text=True
+        )
+        yield answer.stdout.split("(")[0].strip()
+    else:
+        yield "no zarrs_reencode"
     for name, packages in (("z5py", ("z5py",)), ("rechunker", ("rechunker", "zarr"))):
         if name not in found:
             yield f"no {name}"
@@ -146,13 +154,14 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="small sources, one run each")
     parser.add_argument("--z5py", metavar="ENVIRONMENT")
     parser.add_argument("--rechunker", metavar="ENVIRONMENT")
+    parser.add_argument("--zarrs_reencode", metavar="FOLDER")
     parser.add_argument("--write", action="store_true", help="put table and chart into docs/")
     asked = parser.parse_args()
     only = [name.strip() for name in asked.only.split(",") if name.strip()]
     if asked.write and (only or asked.small):
         parser.error("--write takes the whole table: neither --only nor --small")
     works = chosen(only)
-    found = environments(z5py=asked.z5py, rechunker=asked.rechunker)
+    found = environments(z5py=asked.z5py, rechunker=asked.rechunker, zarrs_reencode=asked.zarrs_reencode)
     rounds = 0 if asked.small else asked.rounds
     about = circumstances(rounds, found)
     if asked.small:

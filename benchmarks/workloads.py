@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from harness import Command, python_of, remover
+from contenders import WORK
+from harness import Command, executable_of, remover
 from main_job import ZARRLIFT
 
 HERE = Path(__file__).parent
@@ -21,7 +24,7 @@ Promise = Callable[[Found], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Another library; those with an `environment` run in one of their own, which an option names."""
+    """Another library or program; those with an `environment` have a folder that an option names."""
 
     name: str
     environment: bool = False
@@ -40,12 +43,15 @@ PEERS = {
         Peer(name="zarr-python"),
         Peer(name="zarr-python with zarrs"),
         Peer(name="dask"),
+        Peer(
+            name="zarrs_reencode", environment=True, note="keeps no job; single arrays of Zarr v2 and v3 only"
+        ),
         Peer(name="z5py", environment=True, inside="z5py.zarr/volume"),
         Peer(name="rechunker", environment=True, reader="zarr-python", note="writes Zarr v2, so no shards"),
     )
 }
 Environments = Mapping[str, str]
-"""The Python of each peer that has an environment of its own and was given."""
+"""The Python, or the program itself, of each peer that has an environment of its own and was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +86,7 @@ def quickest(found: Found) -> float:
     return least(found, *PEERS)
 
 
-_ALL = ("tensorstore", "zarr-python", "zarr-python with zarrs", "dask")
+_ALL = ("tensorstore", "zarr-python", "zarr-python with zarrs", "dask", "zarrs_reencode")
 WORKLOADS = (
     Workload(
         name="copy", source="large.zarr", options=(), peers=_ALL, limit="copy",
@@ -145,7 +151,10 @@ def commands(base: Path, work: Workload, environments: Environments) -> Iterator
 
     yield run("zarrlift", ZARRLIFT, "migrate", source, out, *work.options)
     for peer in work.present(environments):
-        yield contender(peer, environments.get(peer, sys.executable))
+        if peer == "zarrs_reencode":
+            yield run(peer, environments[peer], *reencode_options(WORK[work.name]), source, out)
+        else:
+            yield contender(peer, environments.get(peer, sys.executable))
     match work.limit:
         case "copy":
             yield run("copy", "cp", "-r", source, out)
@@ -157,6 +166,19 @@ def commands(base: Path, work: Workload, environments: Environments) -> Iterator
             yield contender("codecs alone", sys.executable)
 
 
+def reencode_options(work: Mapping[str, Any]) -> list[str]:
+    """How zarrs_reencode is asked for a result."""
+    first, *others = work["codecs"]
+    options = {
+        "--chunk-shape": ",".join(map(str, work["chunks"])),
+        "--array-to-bytes-codec": json.dumps(first),
+        "--bytes-to-bytes-codecs": json.dumps(others),
+    }
+    if "shards" in work:
+        options["--shard-shape"] = ",".join(map(str, work["shards"]))
+    return [word for pair in options.items() for word in pair]
+
+
 def environments(**given: str | None) -> dict[str, str]:
-    """Of the peers whose environment was given: a folder, or the Python in it."""
-    return {name: python_of(folder) for name, folder in given.items() if folder}
+    """Of the peers whose environment was given: a folder, or the Python or program in it."""
+    return {name: executable_of(folder, name) for name, folder in given.items() if folder}

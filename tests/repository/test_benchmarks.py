@@ -125,9 +125,10 @@ def test_every_script_is_in_the_readme() -> None:
 
 
 def test_peers_with_environments_of_their_own_are_pinned(scripts: Scripts) -> None:
-    own = [peer.name for peer in scripts.workloads.PEERS.values() if peer.environment]
-    assert own == list(scripts.everything.ENVIRONMENTS)
-    for name in own:
+    own = {peer.name for peer in scripts.workloads.PEERS.values() if peer.environment}
+    assert own == {*scripts.everything.ENVIRONMENTS, "zarrs_reencode"}
+    assert re.fullmatch(r"[\d.]+", scripts.everything.ZARRS_TOOLS[2])
+    for name in scripts.everything.ENVIRONMENTS:
         _, *lines = (FOLDER / f"{name}.txt").read_text().splitlines()
         assert re.fullmatch(rf"{name}==[\d.]+", lines[0])
         assert [line for line in lines if not re.fullmatch(r"[\w\[\]]+==[\d.]+", line)] == []
@@ -217,7 +218,8 @@ def test_every_workload_has_its_result_described_and_its_contenders(scripts: Scr
     for work in scripts.workloads.WORKLOADS:
         assert work.name in scripts.contenders.WORK
         assert work.source in scripts.peers_sources.SOURCES
-        assert set(work.peers) <= set(scripts.contenders.CONTENDERS) & set(scripts.workloads.PEERS)
+        assert set(work.peers) <= set(scripts.workloads.PEERS)
+        assert set(work.peers) <= {*scripts.contenders.CONTENDERS, "zarrs_reencode"}
         assert work.limit in scripts.workloads.LIMITS
     for section in scripts.sections.SECTIONS:
         assert set(section.sources) <= set(scripts.peers_sources.SOURCES)
