@@ -1,4 +1,4 @@
-"""A cache is a store like any other: zarr's suites and ours, with each kind of disk tier."""
+"""A cache is a store like any other: zarr's suites and ours, with and without a disk tier."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.chances import fewer
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import LocalStore
 
 from zarrstack.base.transformer import stack
 from zarrstack.layers.cache.layer import Cache
@@ -56,17 +56,3 @@ class TestFolderOverFolder(TestFolder):
 
     def below(self, place: Place, *, read_only: bool = False):
         return LocalStore(place.folder, read_only=read_only)
-
-
-class TestStore(LayerTests):
-    """A disk tier in another store is that of one process: each stack here gets its own."""
-
-    examples = fewer(10)
-    disk: Any = None
-
-    def layers(self):
-        return [Cache(disk=self.disk, source="x", disk_bytes=20_000, memory_bytes=2000)]
-
-    def make(self, place: Place, *, read_only: bool = False):
-        self.disk = MemoryStore()
-        return stack(self.below(place, read_only=read_only), *self.layers())

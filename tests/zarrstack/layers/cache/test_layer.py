@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 import threading
 
@@ -13,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.counted import PROTOTYPE, Counted, Hours, buffer, read
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
-from zarr.storage import LocalStore, MemoryStore
+from zarr.storage import LocalStore, MemoryStore, ZipStore
 
 from zarrstack.base.descend import serves_sync
+from zarrstack.base.registry import layers_from_json, parse_stack
+from zarrstack.base.sync_calls import complete
 from zarrstack.base.transformer import stack
 from zarrstack.core.errors import StorageError, UsageError
 from zarrstack.layers.cache.layer import Cache
@@ -310,10 +313,10 @@ def test_an_error_is_no_missing_key() -> None:
 # -- age ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tier", ["memory", "folder", "store"])
+@pytest.mark.parametrize("tier", ["memory", "folder"])
 def test_a_value_is_fetched_anew_after_its_time(tier, tmp_path) -> None:
     clock, below = Hours(), filled(a_0=b"old")
-    disk = {"memory": None, "folder": tmp_path / "tier", "store": MemoryStore()}[tier]
+    disk = tmp_path / "tier" if tier == "folder" else None
     memory = 10_000 if tier == "memory" else 0
     store = Cache(below, ttl=60, clock=clock, disk=disk, source="x", memory_bytes=memory)
 
@@ -543,9 +546,9 @@ def test_a_read_only_copy_shares_what_is_cached() -> None:
     run(body)
 
 
-def test_synchronous_methods_are_kept_where_the_store_below_has_them() -> None:
-    assert serves_sync(Cache(MemoryStore())) == serves_sync(MemoryStore())
-    assert not serves_sync(Cache(MemoryStore(), disk=MemoryStore(), source="x"))
+def test_synchronous_methods_are_kept_where_the_store_below_has_them(tmp_path) -> None:
+    for disk in (None, tmp_path):
+        assert serves_sync(Cache(MemoryStore(), disk=disk)) == serves_sync(MemoryStore())
 
 
 def test_what_arrives_in_another_process_has_the_options_and_an_empty_memory(tmp_path) -> None:
@@ -581,3 +584,34 @@ BAD = {
 def test_an_option_that_makes_no_sense_is_refused_by_name(option, value) -> None:
     with pytest.raises(UsageError, match=option):
         Cache(MemoryStore(), **{option: value})
+
+
+@pytest.mark.parametrize(
+    "disk", [MemoryStore(), ZipStore("a.zip"), "memory://tier", "s3://b/tier", {"name": "x"}], ids=repr
+)
+def test_a_disk_tier_that_is_no_folder_is_refused_with_advice(disk) -> None:
+    """Stores served as disk tiers once; a URL would become a folder of that name."""
+    with pytest.raises(UsageError, match=r"can only be a local folder.*found .*Use a folder"):
+        Cache(MemoryStore(), disk=disk)
+
+
+@pytest.mark.parametrize(
+    "make", [layers_from_json, lambda entries: parse_stack(json.dumps(entries))], ids=["metadata", "text"]
+)
+@pytest.mark.parametrize("disk", ["s3://bucket/tier", {"name": "memory"}], ids=["URL", "store"])
+def test_metadata_that_names_a_tier_in_a_store_is_refused_with_advice(make, disk) -> None:
+    with pytest.raises(UsageError, match=r"layer 'cache'.*can only be a local folder.*Use a folder"):
+        make([{"name": "cache", "configuration": {"disk": disk}}])
+
+
+def test_a_local_store_as_the_disk_tier_stands_for_its_folder(tmp_path) -> None:
+    store = Cache(MemoryStore(), disk=LocalStore(tmp_path / "tier"))
+    assert store == Cache(MemoryStore(), disk=tmp_path / "tier")
+
+
+def test_a_layer_never_waits_in_a_synchronous_call() -> None:
+    async def body() -> None:
+        await asyncio.sleep(0)
+
+    with pytest.raises(RuntimeError, match="waits for an event loop"):
+        complete(body())

@@ -56,9 +56,9 @@ def check_folder(root: str) -> None:
     """
     if not file_locks.HERE:
         raise UsageError(
-            "a cache folder needs file locks that Windows does not have",
+            "layer 'cache': a cache folder needs file locks that Windows does not have",
             found=root,
-            expected="a cache in memory, or one in a store",
+            expected="a cache in memory, without `disk`",
         )
     try:
         names = set(os.listdir(root))
@@ -68,7 +68,7 @@ def check_folder(root: str) -> None:
         raise UsageError(
             "layer 'cache': the disk tier is not a folder that can be read",
             found=f"{root} ({error.strerror})",
-            expected="a folder, or a path where one can be made",
+            expected="a folder, or a path where one can be created",
         ) from error
     marker = read_marker(root)
     if marker is not None and marker != VERSION:
@@ -76,14 +76,14 @@ def check_folder(root: str) -> None:
             "layer 'cache': the disk tier was made by another version",
             found=f"version {marker} in {root}",
             expected=f"version {VERSION}",
-            advice="Name another folder, or remove this one: it holds only copies.",
+            advice="Use another folder, or remove this one: it holds only copies.",
         )
     if strangers := sorted(names - OURS):
         raise UsageError(
             "layer 'cache': the folder for the disk tier holds other files",
             found=f"{strangers[0]!r} in {root}",
-            expected="an empty folder, or one that a cache has made",
-            advice="A cache removes files from its folder, so it takes only one of its own.",
+            expected="an empty folder, or one that a cache created",
+            advice="A cache deletes files in its folder, so it does not share one with other files.",
         )
 
 

@@ -135,7 +135,7 @@ class LocalTier:
         OSError if it cannot be written; then nothing of it remains.
         """
         head = record_head(ident, found, self._id)
-        size = len(head) + (0 if found.data is None else len(found.data))
+        size = len(head) + found.size
         partial = f"{self.root}/{PARTIAL}/{size}-{uuid.uuid4().hex}"
         with self._counting() as words:
             if not self._make_room(size):

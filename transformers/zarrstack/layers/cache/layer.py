@@ -13,6 +13,7 @@ The cache cannot detect changes that bypass it. Set `ttl` for data that other pr
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -21,26 +22,25 @@ from typing import Any, TypeAlias
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
+from zarr.storage import LocalStore
 
+from ...base.sync_calls import Synchronous, complete
 from ...base.transformer import StorageTransformer
 from ...core.errors import StorageError
-from .buffers import copied, found_in, size_of
-from .changes import change, change_sync
+from .changes import change
 from .folder_control import LEAST_BUDGET, check_folder
-from .lookup import keep, keep_sync, look, look_sync, open_tiers, open_tiers_sync
-from .options import check_bytes, check_ttl, parse_disk
+from .lookup import keep, look
+from .options import check_bytes, check_ttl, folder_of
 from .ranges import ODD, part_of
 from .record import Found, Part
-from .single_flight import wait_async
 from .source_identity import source_digest, source_of
 from .state import MEMORY, MISS, SHARED, CacheState, Figures
-from .versions import Place
 
 Work: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class Cache(StorageTransformer):
-    """Caches values in memory and, optionally, in a second, larger tier.
+    """Caches values in memory and, optionally, in a second, larger tier on disk.
 
     Parameters
     ----------
@@ -49,10 +49,10 @@ class Cache(StorageTransformer):
     memory_bytes
         Budget of the memory tier in bytes; 0 disables it.
     disk
-        A folder (text or path), shared by all processes on this machine that name it; or any zarr
-        store, for one process at a time. None: no disk tier.
+        A folder (text, path or LocalStore), shared by all processes on this machine that name it. None: no
+        disk tier.
     disk_bytes
-        Budget of the disk tier in bytes. For a shared folder, the last process to open it sets the budget.
+        Budget of the disk tier in bytes. The last process to open a shared folder sets its budget.
     ttl
         Seconds after which a value is fetched again; None: never.
     negative
@@ -80,7 +80,7 @@ class Cache(StorageTransformer):
         store: Store | None = None,
         *,
         memory_bytes: int = 256 * 1024 * 1024,
-        disk: str | os.PathLike[str] | Store | None = None,
+        disk: str | os.PathLike[str] | LocalStore | None = None,
         disk_bytes: int = 10 * 1024**3,
         ttl: float | None = None,
         negative: bool = True,
@@ -93,7 +93,7 @@ class Cache(StorageTransformer):
         check_bytes("memory_bytes", memory_bytes, 0)
         check_bytes("disk_bytes", disk_bytes, LEAST_BUDGET)
         check_ttl(ttl)
-        folder, disk_store = parse_disk(disk)
+        folder = folder_of(disk)
         if folder is not None:
             check_folder(folder)
         self._negative = negative
@@ -102,7 +102,6 @@ class Cache(StorageTransformer):
         self._state = CacheState(
             memory_bytes=memory_bytes,
             folder=folder,
-            store=disk_store,
             disk_bytes=disk_bytes,
             ttl=ttl,
             offline=offline,
@@ -121,26 +120,24 @@ class Cache(StorageTransformer):
 
     # -- opening and closing ---------------------------------------------------------------------
 
-    async def _ensure_tiers(self) -> None:
-        if not self._state.ready:
-            await open_tiers(self._state, self._digest())
-
-    def _ensure_tiers_sync(self) -> None:
-        if not self._state.ready:
-            open_tiers_sync(self._state, self._digest())
-
-    def _digest(self) -> str:
-        """Digest that identifies the source in the disk tier; empty without a disk tier."""
-        if self._state.folder is None and self._state.store is None:
-            return ""
-        return source_digest(source_of(self._store) if self._source is None else self._source)
+    async def _open_tier(self, *, blocking: bool) -> None:
+        """Open the disk tier, if there is one."""
+        state = self._state
+        if state.folder is None:
+            state.ready = True
+            return
+        source = source_digest(source_of(self._store) if self._source is None else self._source)
+        if blocking:
+            state.open(state.folder, source)
+        else:
+            await asyncio.to_thread(state.open, state.folder, source)
 
     def close(self) -> None:
         """Close the disk tier and the store below."""
         self._state.close()
         super().close()
 
-    # Offline, the store below is not opened: it may no longer exist.
+    # Offline, the store below is not opened, because it may no longer exist.
 
     async def _open(self) -> None:
         if not self._state.offline:
@@ -159,10 +156,6 @@ class Cache(StorageTransformer):
         """Whether the store below is read-only; always true offline."""
         return self._state.offline or self._store.read_only
 
-    @property
-    def _supports_sync_io(self) -> bool:
-        return self._state.store is None and super()._supports_sync_io
-
     def _online(self, key: str, what: str = "is not in the cache") -> None:
         if self._state.offline:
             raise StorageError(
@@ -177,50 +170,66 @@ class Cache(StorageTransformer):
         self, key: str, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Return the value or a byte range of it, from the nearest tier that holds it."""
-        if prototype is None:
-            prototype = default_buffer_prototype()
-        state = self._state
+        prototype = prototype or default_buffer_prototype()
         part = None if byte_range is None else part_of(byte_range)
-        found = state.remembered(key, part)
+        found = self._state.in_memory(key, part)
         if found is None:
-            await self._ensure_tiers()
-            place = state.place(key)
-            if place is None or part is ODD:
-                self._online(key)
-                return await self._store.get(key, prototype, byte_range)
-            found = await self._fetch(key, part, place, prototype, byte_range)
-        else:
-            state.count(MEMORY, size_of(found))
+            return await self._read(key, part, prototype, byte_range, blocking=False)
         return None if found.data is None else prototype.buffer.from_bytes(found.data)
 
-    async def _fetch(
-        self, key: str, part: Part, place: Place, prototype: BufferPrototype, byte_range: ByteRequest | None
-    ) -> Found:
+    def get_sync(
+        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """Synchronous `get`."""
+        prototype = prototype or default_buffer_prototype()
+        part = None if byte_range is None else part_of(byte_range)
+        found = self._state.in_memory(key, part)
+        if found is None:
+            return complete(self._read(key, part, prototype, byte_range, blocking=True))
+        return None if found.data is None else prototype.buffer.from_bytes(found.data)
+
+    async def _read(
+        self,
+        key: str,
+        part: Part,
+        prototype: BufferPrototype,
+        byte_range: ByteRequest | None,
+        *,
+        blocking: bool,
+    ) -> Buffer | None:
+        """Read what is not in memory, from the disk tier or the store below."""
         state = self._state
+        below = Synchronous(self._store) if blocking else self._store
+        if not state.ready:
+            await self._open_tier(blocking=blocking)
+        place = state.place(key)
+        if place is None or part is ODD:
+            self._online(key)
+            return await below.get(key, prototype, byte_range)
         while True:
-            flight, leads = state.flights.join((key, part), place.stamp(), blocking=False)
+            flight, leads = state.flights.join((key, part), place.stamp(), blocking=blocking)
             if leads:
                 break
-            shared: Found | None = await wait_async(flight)
-            if shared is not None:
-                state.count(SHARED, size_of(shared))
-                return shared
+            if (shared := await flight.wait(blocking=blocking)) is not None:
+                state.count(SHARED, shared.size)
+                return None if shared.data is None else prototype.buffer.from_bytes(shared.data)
         try:
             # Another reader may have cached the value in the meantime.
-            found = state.remembered(key, part) or await look(state, key, part, place)
+            found = state.remembered(key, part) or await look(state, key, part, place, blocking=blocking)
             if found is None:
                 self._online(key)
                 stamp, started = place.quiet(), state.clock()
-                value = await self._store.get(key, prototype, byte_range)
-                found = found_in(value, started, stamp)
-                state.count(MISS, size_of(found))
+                value = await below.get(key, prototype, byte_range)
+                data = None if value is None else memoryview(value.to_bytes())
+                found = Found(data=data, stored=started, stamp=-1 if stamp is None else stamp)
+                state.count(MISS, found.size)
                 if self._is_kept(part, found):
-                    await keep(state, key, part, found, place)
+                    await keep(state, key, part, found, place, blocking=blocking)
         except BaseException as error:
             state.flights.crash(flight, error)
             raise
         state.flights.land(flight, found)
-        return found
+        return None if found.data is None else prototype.buffer.from_bytes(found.data)
 
     def _is_kept(self, part: Part, found: Found) -> bool:
         if found.stamp < 0:  # a change is in progress
@@ -233,9 +242,10 @@ class Cache(StorageTransformer):
         if found is not None:
             self._state.count(MEMORY, 0)
             return found
-        await self._ensure_tiers()
+        if not self._state.ready:
+            await self._open_tier(blocking=False)
         place = self._state.place(key)
-        return None if place is None else await look(self._state, key, None, place)
+        return None if place is None else await look(self._state, key, None, place, blocking=False)
 
     async def exists(self, key: str) -> bool:
         """Whether the key has a value; answered from the cache if possible."""
@@ -286,8 +296,18 @@ class Cache(StorageTransformer):
     async def set(self, key: str, value: Buffer) -> None:
         """Write a whole value to the store below, then cache it."""
         self._check_writable()
-        kept = copied(value) if self._keep_writes else None
-        await self._apply(key, lambda: self._store.set(key, value), kept)
+        await self._apply(key, lambda: self._store.set(key, value), self._copied(value))
+
+    def set_sync(self, key: str, value: Buffer) -> None:
+        """Synchronous `set`."""
+        self._check_writable()
+        below = Synchronous(self._store)
+        complete(self._apply(key, lambda: below.set(key, value), self._copied(value), blocking=True))
+
+    def _copied(self, value: Any) -> memoryview | None:
+        """Copy what is cached, because the caller may change its array during the write."""
+        is_kept = self._keep_writes and isinstance(value, Buffer)
+        return memoryview(value.to_bytes()) if is_kept else None
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a value if the key is missing.
@@ -301,6 +321,11 @@ class Cache(StorageTransformer):
         """Remove a key; LocalStore also removes a folder and its contents."""
         self._check_writable()
         await self._apply(key, lambda: self._store.delete(key))
+
+    def delete_sync(self, key: str) -> None:
+        """Synchronous `delete`."""
+        self._check_writable()
+        complete(self._apply(key, lambda: Synchronous(self._store).delete(key), blocking=True))
 
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path."""
@@ -316,79 +341,9 @@ class Cache(StorageTransformer):
         self._check_writable()
         await self._apply("", self._store.clear)
 
-    async def _apply(self, path: str, work: Work, kept: memoryview | None = None) -> None:
-        await self._ensure_tiers()
-        await change(self._state, path, work, kept)
-
-    def _apply_sync(self, path: str, work: Callable[[], None], kept: memoryview | None = None) -> None:
-        self._ensure_tiers_sync()
-        change_sync(self._state, path, work, kept)
-
-    # -- without an event loop (zarr 3.3+) -----------------------------------------------------------
-
-    def get_sync(
-        self, key: str, *, prototype: BufferPrototype | None = None, byte_range: ByteRequest | None = None
-    ) -> Buffer | None:
-        """As `get`."""
-        if prototype is None:
-            prototype = default_buffer_prototype()
-        state = self._state
-        part = None if byte_range is None else part_of(byte_range)
-        found = state.remembered(key, part)
-        if found is None:
-            self._ensure_tiers_sync()
-            place = state.place(key)
-            if place is None or part is ODD:
-                self._online(key)
-                return self._below_sync(key, prototype, byte_range)
-            found = self._fetch_sync(key, part, place, prototype, byte_range)
-        else:
-            state.count(MEMORY, size_of(found))
-        return None if found.data is None else prototype.buffer.from_bytes(found.data)
-
-    def _below_sync(
-        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None
-    ) -> Buffer | None:
-        value: Buffer | None = self._sync.get_sync(key, prototype=prototype, byte_range=byte_range)
-        return value
-
-    @property
-    def _sync(self) -> Any:  # zarr's Store does not declare the synchronous methods
-        return self._store
-
-    def _fetch_sync(
-        self, key: str, part: Part, place: Place, prototype: BufferPrototype, byte_range: ByteRequest | None
-    ) -> Found:
-        state = self._state
-        while True:
-            flight, leads = state.flights.join((key, part), place.stamp(), blocking=True)
-            if leads:
-                break
-            if (shared := flight.result.result()) is not None:
-                state.count(SHARED, size_of(shared))
-                return shared
-        try:
-            found = state.remembered(key, part) or look_sync(state, key, part, place)
-            if found is None:
-                self._online(key)
-                stamp, started = place.quiet(), state.clock()
-                found = found_in(self._below_sync(key, prototype, byte_range), started, stamp)
-                state.count(MISS, size_of(found))
-                if self._is_kept(part, found):
-                    keep_sync(state, key, part, found, place)
-        except BaseException as error:
-            state.flights.crash(flight, error)
-            raise
-        state.flights.land(flight, found)
-        return found
-
-    def set_sync(self, key: str, value: Buffer) -> None:
-        """As `set`."""
-        self._check_writable()
-        kept = copied(value) if self._keep_writes else None
-        self._apply_sync(key, lambda: self._sync.set_sync(key, value), kept)
-
-    def delete_sync(self, key: str) -> None:
-        """As `delete`."""
-        self._check_writable()
-        self._apply_sync(key, lambda: self._sync.delete_sync(key))
+    async def _apply(
+        self, path: str, work: Work, kept: memoryview | None = None, *, blocking: bool = False
+    ) -> None:
+        if not self._state.ready:
+            await self._open_tier(blocking=blocking)
+        await change(self._state, path, work, kept, blocking=blocking)

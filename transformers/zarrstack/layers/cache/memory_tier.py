@@ -52,7 +52,7 @@ class MemoryTier:
     def put(self, where: Where, found: Found, place: Place) -> None:
         """Add a value, evicting older ones; a value larger than the budget is not kept."""
         key = where if isinstance(where, str) else where[0]
-        cost = OVERHEAD + len(key) + (0 if found.data is None else len(found.data))
+        cost = OVERHEAD + len(key) + found.size
         with self._lock:
             self._remove(where)
             if cost > self.budget:

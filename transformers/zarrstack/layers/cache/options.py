@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from zarr.abc.store import Store
 from zarr.storage import LocalStore
 
 from ...core.errors import UsageError
@@ -29,26 +28,20 @@ def check_ttl(value: Any) -> None:
         )
 
 
-def parse_disk(disk: Any) -> tuple[str | None, Store | None]:
-    """Return (folder, None), (None, store), or (None, None) for no disk tier; UsageError otherwise.
+def folder_of(disk: Any) -> str | None:
+    """The folder of the disk tier as an absolute path, None for no disk tier; UsageError otherwise.
 
-    A LocalStore is replaced by its folder. `check_folder` checks the folder itself.
+    A LocalStore stands for its folder. `check_folder` checks the folder itself.
     """
     if disk is None:
-        return None, None
+        return None
     if type(disk) is LocalStore:
-        return os.path.abspath(disk.root), None
-    if isinstance(disk, Store):
-        if disk.read_only or not (disk.supports_deletes and disk.supports_listing):
-            raise UsageError(
-                "layer 'cache': the store for the disk tier cannot be written, listed and deleted from",
-                found=repr(disk),
-            )
-        return None, disk
-    if isinstance(disk, str | os.PathLike):
-        return os.path.abspath(os.fspath(disk)), None
+        return os.path.abspath(disk.root)
+    if isinstance(disk, str | os.PathLike) and "://" not in (path := os.fspath(disk)):
+        return os.path.abspath(path)
     raise UsageError(
-        "layer 'cache': `disk` is no place",
+        "layer 'cache': the disk tier can only be a local folder, given as `disk`",
         found=repr(disk),
-        expected="the path of a folder, or a zarr store",
+        expected="the path of a folder, such as disk='/var/tmp/chunks'",
+        advice="Use a folder, or omit `disk` to cache in memory only.",
     )

@@ -1,4 +1,4 @@
-"""The record format of disk tiers: header, identity, value, and a checksum over all of them.
+"""The record format of the disk tier: header, identity, value, and a checksum over all of them.
 
     offset  0  b"zsc1"                  4 bytes
             4  crc32c of what follows   uint32
@@ -27,7 +27,6 @@ HEAD: Final = struct.Struct("<4sIIIQdQ16s")
 MAGIC: Final = b"zsc1"
 MISSING: Final = 1
 _CHECKED_FROM: Final = 8
-NO_TIER: Final = bytes(16)
 
 Part: TypeAlias = tuple[str, int, int] | None
 """Part of a value: None for all of it, ("r", start, end), ("o", offset, 0) or ("s", length, 0)."""
@@ -42,20 +41,22 @@ class Found:
     stored: float
     """When its fetch began, in seconds by the cache's clock."""
     stamp: int
-    """Stamp of its path before the fetch (versions.py)."""
+    """Stamp of its path before the fetch (versions.py); -1 if a change was in progress."""
 
-
-def part_text(part: Part) -> str:
-    """A range as text: "", "r10-20", "o5", "s7"."""
-    if part is None:
-        return ""
-    kind, first, second = part
-    return f"{kind}{first}-{second}" if kind == "r" else f"{kind}{first}"
+    @property
+    def size(self) -> int:
+        """Length of the value in bytes; 0 if the key is missing."""
+        return 0 if self.data is None else len(self.data)
 
 
 def identity(source: str, key: str, part: Part) -> bytes:
-    """Unambiguous identity of a record: neither ranges nor keys contain NUL."""
-    return "\0".join((source, part_text(part), key)).encode("utf-8", "surrogatepass")
+    """Unambiguous identity of a record: neither ranges ("", "r10-20", "o5", "s7") nor keys contain NUL."""
+    if part is None:
+        span = ""
+    else:
+        kind, first, second = part
+        span = f"{kind}{first}-{second}" if kind == "r" else f"{kind}{first}"
+    return f"{source}\0{span}\0{key}".encode("utf-8", "surrogatepass")
 
 
 def name(ident: bytes) -> str:
@@ -65,9 +66,8 @@ def name(ident: bytes) -> str:
 
 def record_head(ident: bytes, found: Found, tier: bytes) -> bytes:
     """Header and identity of a record; the value follows unchanged."""
-    length = 0 if found.data is None else len(found.data)
     flags = MISSING if found.data is None else 0
-    rest = HEAD.pack(MAGIC, 0, len(ident), flags, length, found.stored, found.stamp, tier)[_CHECKED_FROM:]
+    rest = HEAD.pack(MAGIC, 0, len(ident), flags, found.size, found.stored, found.stamp, tier)[_CHECKED_FROM:]
     code = crc32c(ident, crc32c(rest))
     if found.data is not None:
         code = crc32c(found.data, code)

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Hashable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
 
 from .record import Found
 
@@ -30,6 +29,10 @@ class Flight:
     def __post_init__(self) -> None:
         # A running future cannot be cancelled: a cancelled follower cancels only itself.
         self.result.set_running_or_notify_cancel()
+
+    async def wait(self, *, blocking: bool) -> Found | None:
+        """Wait for the result, on the running loop or by blocking the thread."""
+        return self.result.result() if blocking else await asyncio.wrap_future(self.result)
 
 
 class Flights:
@@ -85,8 +88,3 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-def wait_async(flight: Flight) -> Any:
-    """Return an awaitable of the flight's result for the running loop."""
-    return asyncio.wrap_future(flight.result)

@@ -61,7 +61,7 @@ def _fsspec_name(store: FsspecStore) -> str:
 
 def _nameless(store: Store) -> UsageError:
     return UsageError(
-        "layer 'cache': what is cached has no name of its own to keep it apart in the disk tier",
+        "layer 'cache': a disk tier needs a name for the store below, and none can be derived from this one",
         found=repr(store),
-        advice="Give one: Cache(store, disk=..., source='name').",
+        advice="Pass a name: Cache(store, disk=..., source='name').",
     )

@@ -12,14 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from zarr.abc.store import Store
-
 from .folder_tier import LocalTier
 from .memory_tier import Entry, MemoryTier
 from .ranges import cut
 from .record import Found, Part, identity
 from .single_flight import Flights
-from .store_tier import StoreTier
 from .versions import Place, Versions, is_plain, own_versions
 
 logger = logging.getLogger("zarrstack.cache")
@@ -64,13 +61,12 @@ class CacheState:
         *,
         memory_bytes: int,
         folder: str | None,
-        store: Store | None,
         disk_bytes: int,
         ttl: float | None,
         offline: bool,
         clock: Callable[[], float],
     ) -> None:
-        self.folder, self.store, self.disk_bytes = folder, store, disk_bytes
+        self.folder, self.disk_bytes = folder, disk_bytes
         self.memory = MemoryTier(memory_bytes)
         self.flights = Flights()
         self.ttl = ttl
@@ -80,7 +76,7 @@ class CacheState:
         self.ready = False
         """Whether the disk tier, if any, has been opened."""
         self.opening = threading.Lock()
-        self.tier: LocalTier | StoreTier | None = None
+        self.tier: LocalTier | None = None
         self.versions = self._own()
         self.trouble: str | None = None
         self._pause = 0.0
@@ -96,7 +92,15 @@ class CacheState:
         lock = threading.Lock()
         return own_versions(lambda: lock)
 
-    def open_local(self, root: str, budget: int) -> None:
+    def open(self, root: str, source: str) -> None:
+        """Open the disk tier, once, for the source with this digest."""
+        with self.opening:
+            if not self.ready:
+                self.source = source
+                self._open_folder(root, self.disk_bytes)
+                self.ready = True
+
+    def _open_folder(self, root: str, budget: int) -> None:
         """Use a folder as the disk tier; on failure, report it and continue without the tier."""
         # a strong reference would keep this object alive through its tier
         lose = weakref.WeakMethod(self.lose)
@@ -114,10 +118,10 @@ class CacheState:
         self.memory.clear()
         self.tier, self.versions = tier, tier.versions
 
-    def current_local(self) -> LocalTier | None:
-        """The folder tier, reopened if its folder was removed; None once it is switched off."""
+    def current_tier(self) -> LocalTier | None:
+        """The disk tier, reopened if its folder was removed; None if there is none or it is switched off."""
         tier = self.tier
-        if not isinstance(tier, LocalTier):
+        if tier is None:
             return None
         if tier.is_current():
             if tier.is_sound():
@@ -129,11 +133,11 @@ class CacheState:
                 tier.close()
                 self.tier, self.versions = None, self._own()
                 self.memory.clear()
-                self.open_local(tier.root, tier.budget)
-        return self.tier if isinstance(self.tier, LocalTier) else None
+                self._open_folder(tier.root, tier.budget)
+        return self.tier
 
     def lose(self, tier: LocalTier, error: OSError) -> None:
-        """Switch off a folder tier that can no longer track changes by other processes."""
+        """Switch off a disk tier that can no longer track changes by other processes."""
         tier.spoil()
         with self.opening:
             if self.tier is tier:
@@ -146,7 +150,7 @@ class CacheState:
         """Report a failure of the disk tier; reads continue without it."""
         text = f"{what}: {error}"
         if self.trouble is None:
-            logger.warning("layer 'cache': %s; going on without it", text)
+            logger.warning("layer 'cache': %s; continuing without it", text)
         self.trouble = text
         self._pause = self.clock() + PAUSE
 
@@ -205,9 +209,16 @@ class CacheState:
             return piece
         return self._valid(self.memory.get((key, part)))
 
-    def on_disk(self, tier: LocalTier, key: str, part: Part, place: Place) -> Found | None:
-        """Read a valid record from a folder tier."""
-        found = tier.read(identity(self.source, key, part))
+    def in_memory(self, key: str, part: Part) -> Found | None:
+        """`remembered`, counted as a hit."""
+        found = self.remembered(key, part)
+        if found is not None:
+            self.count(MEMORY, found.size)
+        return found
+
+    def on_disk(self, tier: LocalTier, ident: bytes, place: Place) -> Found | None:
+        """Read a valid record from the disk tier."""
+        found = tier.read(ident)
         return found if found is not None and self.is_true(found, place) else None
 
     def is_true(self, found: Found, place: Place) -> bool:
@@ -219,8 +230,8 @@ class CacheState:
         self.memory.put(key if part is None else (key, part), found, place)
 
     def to_disk(self, key: str, part: Part, found: Found, place: Place) -> None:
-        """Store a value in a folder tier if it accepts writes; never fails."""
-        tier = self.current_local()
+        """Store a value in the disk tier if it accepts writes; never fails."""
+        tier = self.current_tier()
         if tier is None or tier.versions is not place.table or not self.may_write():
             return
         try:

@@ -1,0 +1,58 @@
+"""One code path for the asynchronous and synchronous methods of a layer.
+
+A coroutine over `Synchronous(store)` that awaits nothing else never suspends, so `complete` runs it without
+an event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from zarr.abc.store import ByteRequest, Store
+from zarr.core.buffer import Buffer, BufferPrototype
+from zarr.core.buffer.core import default_buffer_prototype
+
+T = TypeVar("T")
+
+
+class Synchronous:
+    """The synchronous methods of a store as coroutines; everything else as the store has it."""
+
+    __slots__ = ("_store",)
+
+    def __init__(self, store: Store) -> None:
+        self._store: Any = store  # zarr's Store does not declare the synchronous methods
+
+    async def get(
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+    ) -> Buffer | None:
+        """`get_sync`."""
+        value: Buffer | None = self._store.get_sync(key, prototype=prototype, byte_range=byte_range)
+        return value
+
+    async def set(self, key: str, value: Buffer) -> None:
+        """`set_sync`."""
+        self._store.set_sync(key, value)
+
+    async def delete(self, key: str) -> None:
+        """`delete_sync`."""
+        self._store.delete_sync(key)
+
+    async def exists(self, key: str) -> bool:
+        """Whether `get_sync` finds a value."""
+        return self._store.get_sync(key, prototype=default_buffer_prototype()) is not None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def complete(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that does not suspend, and return its result."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    work.close()
+    raise RuntimeError("a synchronous call waits for an event loop")
