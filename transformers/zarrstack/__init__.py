@@ -9,14 +9,14 @@ from .base.lazy import loader
 if TYPE_CHECKING:
     from .arrays import create_array as create_array
     from .arrays import open as open  # noqa: A004
+    from .base.stack import stack as stack
     from .base.transformer import StorageTransformer as StorageTransformer
-    from .base.transformer import stack as stack
 
 _HOMES = {
     "StorageTransformer": "base.transformer",
     "create_array": "arrays",
     "open": "arrays",
-    "stack": "base.transformer",
+    "stack": "base.stack",
     # The layers: one module each.
     "Cache": "layers.cache.layer",
     "Checksum": "layers.checksum.layer",

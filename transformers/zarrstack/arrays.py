@@ -20,8 +20,9 @@ from zarr.core.sync import sync
 from zarr.storage import StorePath
 from zarr.storage._common import make_store_path
 
+from .base.description import Described
 from .core.json_text import JSON
-from .layers.per_array import PerArray, as_entries
+from .layers.per_array import PerArray
 
 if TYPE_CHECKING:
     from zarr.storage import StoreLike
@@ -64,7 +65,8 @@ def create_array(
     name. `storage_options` apply to a URL.
     """
     place = _place(store, name or "", create=True, storage_options=storage_options)
-    with place.store.declared(place.path, as_entries(storage_transformers)):
+    entries = [each.to_json() if isinstance(each, Described) else each for each in storage_transformers]
+    with place.store.declared(place.path, entries):
         return zarr.create_array(place.store, name=place.path or None, zarr_format=3, **options)
 
 

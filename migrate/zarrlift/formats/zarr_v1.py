@@ -22,7 +22,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
-from zarrstack.core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar
+from zarrstack.core.data_types.v2 import parse_v2_dtype
+from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar
 from zarrstack.core.errors import (
     MetadataError,
     Problem,

@@ -50,7 +50,7 @@ def through(storage: Storage, text: str | None, *, written: bool = False) -> Sto
         return storage
 
     from zarrstack.base.registry import parse_stack
-    from zarrstack.base.transformer import stack
+    from zarrstack.base.stack import stack
     from zarrstack.layers.readonly import ReadOnly
 
     from .local.layered_store import LayeredLocalStore, RegularLocalStore

@@ -17,7 +17,8 @@ from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from zarrstack.base.intercept import Call
-from zarrstack.base.transformer import StorageTransformer, stack
+from zarrstack.base.stack import stack
+from zarrstack.base.transformer import StorageTransformer
 from zarrstack.core.errors import UsageError
 from zarrstack.layers.log.layer import Log
 from zarrstack.layers.log.metrics import Tally, class_end, latency_class

@@ -12,7 +12,7 @@ from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
 
 from zarrstack.base.descend import serves_sync
-from zarrstack.base.transformer import stack
+from zarrstack.base.stack import stack
 from zarrstack.core.errors import UsageError
 from zarrstack.layers.readonly import ReadOnly
 from zarrstack.testing import LayerTests

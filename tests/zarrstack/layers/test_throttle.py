@@ -14,7 +14,8 @@ from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from zarrstack.base.descend import serves_sync
-from zarrstack.base.transformer import StorageTransformer, stack
+from zarrstack.base.stack import stack
+from zarrstack.base.transformer import StorageTransformer
 from zarrstack.core.errors import UsageError
 from zarrstack.core.sizes import parse_rate
 from zarrstack.layers.throttle import Throttle

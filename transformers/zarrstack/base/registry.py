@@ -132,7 +132,7 @@ def layers_from_json(entries: Iterable[JSON]) -> list[StorageTransformer]:
 
 def stack_from_json(store: Store, entries: Sequence[JSON]) -> Store:
     """Create the stack described by `stack_to_json` over a store."""
-    from .transformer import stack
+    from .stack import stack
 
     return stack(store, *layers_from_json(entries))
 

@@ -1,4 +1,4 @@
-"""The contract of layers, and `stack()`, which puts layers over a store.
+"""The contract of layers.
 
 A layer is a store on top of another store. To write one, subclass `StorageTransformer` and override the
 methods that it changes:
@@ -44,13 +44,12 @@ from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
-from zarr.storage import StoreLike, WrapperStore
+from zarr.storage import WrapperStore
 
 from ..core.errors import UsageError
 from ..core.json_text import JSONObject
 from .descend import UNBOUND, descend, serves_sync
 from .description import Described
-from .store_like import store_of
 
 Values: TypeAlias = list[Buffer | None]
 LayerType = TypeVar("LayerType", bound=Store)
@@ -257,20 +256,13 @@ class StorageTransformer(Described, WrapperStore[Store]):
         yield tuple(enumerate(values))
 
     def get_ranges_sync(
-        self,
-        key: str,
-        byte_ranges: Sequence[ByteRequest | None],
-        *,
-        prototype: BufferPrototype,
-        **limits: Any,
+        self, key: str, byte_ranges: Sequence[ByteRequest | None], **options: Any
     ) -> Sequence[tuple[int, Buffer | None]]:
         """Synchronous `get_ranges`, with the layer's `get_sync`; TypeError if the layer has none."""
         merged = getattr(Store, "get_ranges_sync", None)
         if merged is None or not self._supports_sync_io:
             raise TypeError(f"layer {self.name!r} cannot read synchronously here")
-        batches: Sequence[tuple[int, Buffer | None]] = merged(
-            self, key, byte_ranges, prototype=prototype, **limits
-        )
+        batches: Sequence[tuple[int, Buffer | None]] = merged(self, key, byte_ranges, **options)
         return batches
 
     async def exists(self, key: str) -> bool:
@@ -286,7 +278,7 @@ class StorageTransformer(Described, WrapperStore[Store]):
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Total length in bytes of all values below a path, with `list_prefix` and `getsize`."""
-        keys = [key async for key in self.list_prefix(_folder(prefix))]
+        keys = [key async for key in self.list_prefix(folder_of(prefix))]
         return sum(await asyncio.gather(*(self.getsize(key) for key in keys)))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
@@ -308,7 +300,7 @@ class StorageTransformer(Described, WrapperStore[Store]):
         return self._list_dir(prefix) if self._lists_itself else self._store.list_dir(prefix)
 
     async def _list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
-        folder = _folder(prefix.rstrip("/"))
+        folder = folder_of(prefix.rstrip("/"))
         seen = set()
         async for key in self.list_prefix(folder):
             name = key.removeprefix(folder).split("/", 1)[0]
@@ -322,7 +314,7 @@ class StorageTransformer(Described, WrapperStore[Store]):
 
     async def is_empty(self, prefix: str) -> bool:
         """Whether no key exists below a path, with `list_prefix`."""
-        async for _ in self.list_prefix(_folder(prefix)):
+        async for _ in self.list_prefix(folder_of(prefix)):
             return False
         return True
 
@@ -338,7 +330,7 @@ class StorageTransformer(Described, WrapperStore[Store]):
         override listings and the folder is empty, the store below also removes the folder.
         """
         self._check_writable()
-        folder = _folder(prefix)
+        folder = folder_of(prefix)
         keys = [key async for key in self.list_prefix(folder)]
         await asyncio.gather(*(self.delete(key) for key in keys))
         if self._lists_itself or not await self._store.is_empty(prefix):
@@ -349,48 +341,8 @@ class StorageTransformer(Described, WrapperStore[Store]):
             await self._store.delete_dir(prefix)
 
 
-def stack(
-    store: StoreLike, *layers: StorageTransformer, storage_options: dict[str, Any] | None = None
-) -> Store:
-    """Put layers over a store, given from the array down, and return the topmost.
-
-    `store` is anything that zarr accepts as one: a store, path, URL (with `storage_options`) or dictionary.
-
-    `stack(store, Log(), Cache())` logs the array's requests; the cache answers those it can, and only the
-    others reach `store`. The layers are bound to their stores, not copied, so `log.summary()` continues to
-    work. UsageError, with the reason, for an order that a layer refuses, and for a layer that has a store
-    already. After any error no layer is bound.
-    """
-    bottom = store_of(store, storage_options)
-    for place, layer in enumerate(layers):
-        if not isinstance(layer, StorageTransformer):
-            raise UsageError(
-                "a stack is made of layers", found=repr(layer), expected="stack(store, Layer(), ...)"
-            )
-        if not hasattr(layer, "_store"):
-            advice = "Call super().__init__(store) in its __init__."
-            raise UsageError(f"layer {layer.name!r} is not initialised", advice=advice)
-        if layer.below is not UNBOUND or any(layer is other for other in layers[:place]):
-            raise UsageError(
-                f"layer {layer.name!r} has a store already",
-                found=repr(layer),
-                advice="Make a layer of its own for each place.",
-            )
-        below = [each for each in descend(bottom) if isinstance(each, StorageTransformer)]
-        for other in (*layers[place + 1 :], *below):
-            if (reason := layer.check_below(other)) is not None:
-                raise UsageError(f"layer {layer.name!r} cannot stand over {other.name!r}: {reason}")
-    try:
-        for layer in reversed(layers):
-            bottom = layer.bind(bottom)
-    except BaseException:
-        for layer in layers:
-            layer._store = UNBOUND  # noqa: SLF001
-        raise
-    return bottom
-
-
-def _folder(prefix: str) -> str:
+def folder_of(prefix: str) -> str:
+    """A prefix that names only what is below a path: with a slash, unless it is empty."""
     return prefix if prefix in {"", "/"} or prefix.endswith("/") else prefix + "/"
 
 

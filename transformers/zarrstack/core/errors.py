@@ -152,15 +152,16 @@ class ZarrstackError(Exception):
     def __str__(self) -> str:
         return str(self.problem)
 
+    @classmethod
+    def of(cls, problem: Problem, *, before: str = "") -> Self:
+        """An error of this kind with another one's problem, and text before its message."""
+        error = cls(before + problem.message if before else problem.message)  # as it is: it may be `Joined`
+        error.problem = replace(problem, kind=cls.kind, message=error.problem.message)
+        return error
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross process boundaries; keyword-only arguments require this for pickling.
-        return (_rebuild, (type(self), self.problem))
-
-
-def _rebuild(cls: type[ZarrstackError], problem: Problem) -> ZarrstackError:
-    error = cls(problem.message)
-    error.problem = problem
-    return error
+        return (type(self).of, (self.problem,))
 
 
 class MetadataError(ZarrstackError, ValueError):

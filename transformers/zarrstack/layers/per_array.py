@@ -14,7 +14,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
@@ -36,7 +36,8 @@ from ..base.array_documents import (
 )
 from ..base.byte_ranges import cut
 from ..base.registry import find, split_entry
-from ..base.transformer import StorageTransformer, stack
+from ..base.stack import stack
+from ..base.transformer import StorageTransformer, folder_of
 from ..core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
 from ..core.json_text import JSON, JSONObject
 
@@ -128,18 +129,11 @@ class PerArray(StorageTransformer):
             store = stack(self._store, *layers)
         except ZarrstackError as error:
             if isinstance(error, UsageError):
-                problem = error.problem
-                error = MetadataError(
-                    problem.message, found=problem.found, expected=problem.expected, advice=problem.advice
-                )
-            problem_at = error.at(node=path, key=key_of(path))
-            return _Array(document=document, entries=entries, store=self._store, error=problem_at)
+                error = MetadataError.of(error.problem)
+            error = error.at(node=path, key=key_of(path))
+            return _Array(document=document, entries=entries, store=self._store, error=error)
         return _Array(
-            document=document,
-            entries=entries,
-            layers=tuple(layers),
-            store=store,
-            unknown=tuple(unknown),
+            document=document, entries=entries, layers=tuple(layers), store=store, unknown=tuple(unknown)
         )
 
     async def _stored(self, path: str) -> JSONObject | None:
@@ -324,12 +318,9 @@ class PerArray(StorageTransformer):
     async def _transformed(self, keys: list[str]) -> dict[str, _Array]:
         """The arrays with transformers whose documents are among these keys."""
         paths = [path for path in map(node_of, keys) if path is not None]
-        arrays = await asyncio.gather(*(self._array_at(path) for path in paths))
-        return {
-            path: array
-            for path, array in zip(paths, arrays, strict=True)
-            if array is not None and array.entries
-        }
+        found = await asyncio.gather(*(self._array_at(path) for path in paths))
+        arrays = zip(paths, found, strict=True)
+        return {path: array for path, array in arrays if array is not None and array.entries}
 
     async def list_dir(self, prefix: str) -> AsyncIterator[str]:
         """The names directly below a path, as listed by the array's stack."""
@@ -342,7 +333,7 @@ class PerArray(StorageTransformer):
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path: first through the arrays' stacks, then the rest."""
         self._check_writable()
-        folder = prefix if prefix in {"", "/"} or prefix.endswith("/") else prefix + "/"
+        folder = folder_of(prefix)
         array = await self._array_of(folder)
         if array is not None:
             array.check(writes=True)
@@ -357,8 +348,3 @@ class PerArray(StorageTransformer):
             else:
                 await self._store.delete_dir(prefix)
         self._forget(folder)
-
-
-def as_entries(transformers: Any) -> list[JSON]:
-    """Layers, or their JSON, in the form of an array's document."""
-    return [each.to_json() if isinstance(each, StorageTransformer) else each for each in transformers]

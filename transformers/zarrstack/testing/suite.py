@@ -32,7 +32,8 @@ from zarr.storage import MemoryStore
 from zarr.testing.stateful import ZarrHierarchyStateMachine
 
 from ..base.descend import serves_sync
-from ..base.transformer import StorageTransformer, stack
+from ..base.stack import stack
+from ..base.transformer import StorageTransformer
 from ..core.errors import UsageError
 from .operations import KEYS, expected, operations, perform
 from .zarr_tests import Blocking, StoreMachine, ZarrTests

@@ -14,7 +14,8 @@ import numpy as np
 
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.data_types.object_values import plain
-from zarrstack.core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar, v2_object_fill
+from zarrstack.core.data_types.v2 import parse_v2_dtype
+from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar, v2_object_fill
 from zarrstack.core.data_types.v3 import DataType, fill_to_json, zero_fill
 from zarrstack.core.errors import Problem, ZarrstackError, any_refusal
 from zarrstack.core.grid.chunk_keys import ChunkKeys

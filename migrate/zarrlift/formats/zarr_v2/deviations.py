@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from zarrstack.core.data_types.v2 import v2_fill_to_scalar
+from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar
 from zarrstack.core.errors import Problem, Severity
 from zarrstack.core.json_text import JSON, JSONObject
 

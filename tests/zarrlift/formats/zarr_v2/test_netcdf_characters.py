@@ -15,7 +15,7 @@ import zarrlift
 from zarrlift.archive.nodes import ArrayNode
 from zarrlift.formats.describe import describe
 from zarrlift.storage.local.storage import LocalStorage
-from zarrstack.core.data_types.v2 import v2_fill_to_scalar
+from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar
 from zarrstack.core.errors import MetadataError
 
 TEXT = array(dtype="<U1", fill_value="")

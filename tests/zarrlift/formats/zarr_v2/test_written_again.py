@@ -10,7 +10,8 @@ from zarrlift.formats.describe import describe
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.codecs.pipeline import axes_order
-from zarrstack.core.data_types.v2 import parse_v2_dtype, v2_fill_to_scalar
+from zarrstack.core.data_types.v2 import parse_v2_dtype
+from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar
 from zarrstack.core.data_types.v3 import fill_from_json, same_bits
 from zarrstack.core.errors import UnsupportedError, ZarrstackError
 from zarrstack.core.zarr_v2.chain import read_chain

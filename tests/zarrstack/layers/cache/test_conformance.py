@@ -8,7 +8,7 @@ import pytest
 from tests.support.chances import fewer
 from zarr.storage import LocalStore
 
-from zarrstack.base.transformer import stack
+from zarrstack.base.stack import stack
 from zarrstack.layers.cache.layer import Cache
 from zarrstack.testing import LayerTests, Place
 

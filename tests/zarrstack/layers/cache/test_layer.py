@@ -18,8 +18,8 @@ from zarr.storage import LocalStore, MemoryStore, ZipStore
 
 from zarrstack.base.descend import serves_sync
 from zarrstack.base.registry import layers_from_json, parse_stack
+from zarrstack.base.stack import stack
 from zarrstack.base.sync_calls import complete
-from zarrstack.base.transformer import stack
 from zarrstack.core.errors import StorageError, UsageError
 from zarrstack.layers.cache.layer import Cache
 

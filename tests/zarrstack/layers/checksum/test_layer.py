@@ -13,7 +13,8 @@ from zarr.abc.store import RangeByteRequest
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import MemoryStore
 
-from zarrstack.base.transformer import StorageTransformer, stack
+from zarrstack.base.stack import stack
+from zarrstack.base.transformer import StorageTransformer
 from zarrstack.core.errors import ChunkError, UsageError
 from zarrstack.layers.checksum.layer import Checksum
 from zarrstack.layers.log.layer import Log

@@ -23,7 +23,7 @@ from zarr.core.array import AsyncArray
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import LocalStore, StorePath
 
-from zarrstack.base.transformer import stack
+from zarrstack.base.stack import stack
 from zarrstack.core.grid.shard_index import IndexFormat
 from zarrstack.layers.rekey import Draft, Rekey
 from zarrstack.layers.sharding.layer import Sharding

@@ -8,7 +8,7 @@ from tests.support.folders import InAFolder
 from zarr.core.buffer import cpu
 from zarr.storage import LocalStore, MemoryStore
 
-from zarrstack.base.transformer import stack
+from zarrstack.base.stack import stack
 from zarrstack.layers.overlay.layer import Overlay
 from zarrstack.testing import LayerTests
 

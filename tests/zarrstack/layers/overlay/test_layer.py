@@ -18,7 +18,7 @@ from tests.support.dying import Dying, Killed
 from zarr.core.buffer import cpu, default_buffer_prototype
 from zarr.storage import LocalStore, MemoryStore
 
-from zarrstack.base.transformer import stack
+from zarrstack.base.stack import stack
 from zarrstack.core.errors import UsageError
 from zarrstack.layers.overlay.layer import Overlay
 from zarrstack.layers.readonly import ReadOnly

@@ -126,10 +126,8 @@ class ShardingIndexed(ArrayCodec):
             try:
                 result[self.grid.region(coordinates)] = self.inner.decode(view[place])
             except ChunkError as error:
-                raise ChunkError(
-                    f"inner chunk {coordinates} of a shard: {error.problem.message}",
-                    found=error.problem.found,
-                    expected=error.problem.expected,
+                raise ChunkError.of(
+                    error.problem, before=f"inner chunk {coordinates} of a shard: "
                 ) from error
         return result
 

@@ -17,7 +17,8 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 
 from ..data_types.numpy_types import CORE, MAX_ITEM_BYTES
-from ..data_types.v2 import parse_v2_dtype, v2_fill_to_scalar, v2_object_fill
+from ..data_types.v2 import parse_v2_dtype
+from ..data_types.v2_fill import v2_fill_to_scalar, v2_object_fill
 from ..data_types.v3 import DataType, fill_from_json, fill_to_json, zero_fill
 from ..errors import MetadataError, Problem, UnsupportedError, ZarrstackError
 from ..json_text import JSON, canonical, excerpt

@@ -83,7 +83,7 @@ def read_chain(document: JSONObject, dtype: Dtype) -> tuple[Chain, DataType, lis
             spec, item = _filter(codec, item)
             specs.append(spec)
         except ZarrstackError as error:
-            problems.append(_located(error, place))
+            problems.append(type(error).of(error.problem, before=f"{place}: "))
     order = list(reversed(range(len(document["shape"]))))
     front = (CodecSpec("transpose", {"order": order}),) if transposed else ()
     chain = Chain((*front, head or CodecSpec("bytes"), *specs))
@@ -99,15 +99,6 @@ def unknown_codecs(document: JSONObject) -> list[ZarrstackError]:
         for codec in codecs
         if codec is not None and codec["id"] not in known
     ]
-
-
-def _located(error: ZarrstackError, place: str) -> ZarrstackError:
-    return type(error)(
-        f"{place}: {error.problem.message}",
-        found=error.problem.found,
-        expected=error.problem.expected,
-        advice=error.problem.advice,
-    )
 
 
 # ----- array to bytes

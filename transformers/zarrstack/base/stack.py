@@ -1,0 +1,54 @@
+"""`stack()`, which puts layers over a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zarr.abc.store import Store
+from zarr.storage import StoreLike
+
+from ..core.errors import UsageError
+from .descend import UNBOUND, descend
+from .store_like import store_of
+from .transformer import StorageTransformer
+
+
+def stack(
+    store: StoreLike, *layers: StorageTransformer, storage_options: dict[str, Any] | None = None
+) -> Store:
+    """Put layers over a store, given from the array down, and return the topmost.
+
+    `store` is anything that zarr accepts as one: a store, path, URL (with `storage_options`) or dictionary.
+
+    `stack(store, Log(), Cache())` logs the array's requests; the cache answers those it can, and only the
+    others reach `store`. The layers are bound to their stores, not copied, so `log.summary()` continues to
+    work. UsageError, with the reason, for an order that a layer refuses, and for a layer that has a store
+    already. After any error no layer is bound.
+    """
+    bottom = store_of(store, storage_options)
+    for place, layer in enumerate(layers):
+        if not isinstance(layer, StorageTransformer):
+            raise UsageError(
+                "a stack is made of layers", found=repr(layer), expected="stack(store, Layer(), ...)"
+            )
+        if not hasattr(layer, "_store"):
+            advice = "Call super().__init__(store) in its __init__."
+            raise UsageError(f"layer {layer.name!r} is not initialised", advice=advice)
+        if layer.below is not UNBOUND or any(layer is other for other in layers[:place]):
+            raise UsageError(
+                f"layer {layer.name!r} has a store already",
+                found=repr(layer),
+                advice="Make a layer of its own for each place.",
+            )
+        below = [each for each in descend(bottom) if isinstance(each, StorageTransformer)]
+        for other in (*layers[place + 1 :], *below):
+            if (reason := layer.check_below(other)) is not None:
+                raise UsageError(f"layer {layer.name!r} cannot stand over {other.name!r}: {reason}")
+    try:
+        for layer in reversed(layers):
+            bottom = layer.bind(bottom)
+    except BaseException:
+        for layer in layers:
+            layer._store = UNBOUND  # noqa: SLF001
+        raise
+    return bottom
