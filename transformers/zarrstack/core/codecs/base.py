@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 from ..errors import ChunkError
 from ..json_text import JSON
+from .config import Configuration
 
 if TYPE_CHECKING:
     import numpy as np
@@ -97,27 +98,34 @@ class Ends(NamedTuple):
         return cls(bytes(view[:HEAD_BYTES]), bytes(view[-TAIL_BYTES:]), len(view))
 
 
+@dataclass(frozen=True, slots=True)
 class BytesCodec(ABC):
     """A compiled bytes-to-bytes codec; stateless and safe to share between threads."""
 
     spec: CodecSpec
 
     @classmethod
-    @abstractmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
         """Compile; raises MetadataError (bad configuration), UnsupportedError (known, unusable).
 
         `item` is the type of the decoded buffer's items, if known: some codecs derive the element size or
-        type from it if their configuration does not state it.
+        type from it if their configuration does not state it. By default there is no configuration.
         """
+        Configuration(spec, ())
+        return cls(spec)
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
         """Type of the encoded buffer's items; None if it does not consist of items."""
         return None
 
-    @abstractmethod
     def encoded_size(self, decoded: Size) -> Size:
-        """Size of the encoded form of a value of the given size (exact only if it always is)."""
+        """Size of the encoded form of a value of the given size (exact only if it always is).
+
+        By default a generous upper bound: actual compressors stay within a few per cent of incompressible
+        input. The factor of two and the 64 KiB allow for writers that flush after every small piece, and
+        still limit outer codecs in proportion to the chunk.
+        """
+        return Size(2 * decoded.at_most + 65536, exact=False)
 
     @abstractmethod
     def encode(self, data: Buffer) -> Buffer:
@@ -143,6 +151,23 @@ class BytesCodec(ABC):
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class LevelCodec(BytesCodec):
+    """Base class of codecs that are configured by a compression level alone."""
+
+    levels: ClassVar[tuple[int, int]]
+    """The lowest and the highest level."""
+
+    level: int
+
+    @classmethod
+    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
+        """Compile; configuration: `level`, by default 1 as in numcodecs."""
+        low, high = cls.levels
+        return cls(spec, Configuration(spec, ("level",)).integer("level", 1, low=low, high=high))
+
+
+@dataclass(frozen=True, slots=True)
 class ArrayCodec(ABC):
     """A compiled array-to-bytes codec for one kind of leaf."""
 
@@ -179,6 +204,22 @@ class ArrayCodec(ABC):
     def check(self, ends: Ends) -> bool:
         """Check header and trailer of a payload; see `BytesCodec.check`."""
         return _require_length(self.spec.name, ends, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectCodec(ArrayCodec):
+    """Base class of codecs for variable-length data."""
+
+    limit: int
+    """Limit in bytes of one leaf."""
+
+    @property
+    def size(self) -> Size:
+        """The limit for unpacking one leaf."""
+        return Size(self.limit, exact=False)
+
+    def _fault(self, what: str) -> ChunkError:
+        return ChunkError(f"{self.spec.name}: the payload does not decode", found=what[:200])
 
 
 def _require_length(codec: str, ends: Ends, encoded: Size) -> bool:

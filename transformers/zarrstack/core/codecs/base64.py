@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from ..errors import ChunkError
 from .base import BytesCodec, Size, memory
 from .bounds import buffer_length, require_fit
-from .config import Configuration
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 
-@dataclass(frozen=True, slots=True)
 class Base64(BytesCodec):
     """The `base64` codec of numcodecs."""
 
-    spec: CodecSpec
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; no configuration."""
-        Configuration(spec, ())
-        return cls(spec)
+    __slots__ = ()
 
     def encoded_size(self, decoded: Size) -> Size:
         """Four characters per three bytes, rounded up."""

@@ -53,7 +53,6 @@ def _library() -> Any:
 class Blosc(BytesCodec):
     """The `blosc` codec."""
 
-    spec: CodecSpec
     cname: str
     clevel: int
     shuffle: int

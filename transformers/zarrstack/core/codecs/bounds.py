@@ -80,13 +80,3 @@ def too_large(codec: str, decoded: Size) -> ChunkError:
         found=f"more than {decoded.at_most} bytes",
         expected=bytes_text(decoded),
     )
-
-
-def compressed(decoded: Size) -> Size:
-    """A generous upper bound on the compressed size of a value.
-
-    Actual compressors stay within a few per cent of incompressible input. The factor of two and the 64 KiB
-    allow for writers that flush after every small piece, and still limit outer codecs in proportion to the
-    chunk.
-    """
-    return Size(2 * decoded.at_most + 65536, exact=False)

@@ -7,40 +7,24 @@ an end marker that starts with those of its square root.
 from __future__ import annotations
 
 import bz2
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from ..errors import ChunkError
-from .base import BytesCodec, Ends, Size, memory
-from .bounds import compressed
-from .config import Configuration
+from .base import Ends, LevelCodec, Size, memory
 from .streams import unpack
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 _BLOCK = b"\x31\x41\x59\x26\x53\x59"
 _END = b"\x17\x72\x45\x38\x50\x90"
 
 
-@dataclass(frozen=True, slots=True)
-class Bz2(BytesCodec):
+class Bz2(LevelCodec):
     """The `bz2` codec of numcodecs."""
 
-    spec: CodecSpec
-    level: int
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `level`, 1 to 9, by default 1 as in numcodecs."""
-        return cls(spec, Configuration(spec, ("level",)).integer("level", 1, low=1, high=9))
-
-    def encoded_size(self, decoded: Size) -> Size:
-        """A generous upper bound."""
-        return compressed(decoded)
+    __slots__ = ()
+    levels = (1, 9)
 
     def encode(self, data: Buffer) -> bytes:
         """Encode one stream."""

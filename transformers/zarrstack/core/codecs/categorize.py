@@ -69,7 +69,6 @@ class Labels:
 class Categorize(BytesCodec):
     """The `categorize` filter on `U` arrays."""
 
-    spec: CodecSpec
     text: np.dtype[Any]
     labels: Labels
 
@@ -107,8 +106,6 @@ class Categorize(BytesCodec):
 class ObjectCategorize(ArrayCodec):
     """The `categorize` filter on object arrays."""
 
-    spec: CodecSpec
-    leaf: Leaf
     labels: Labels
 
     @classmethod

@@ -36,7 +36,6 @@ class Checksum(BytesCodec):
     default_location: ClassVar[str] = "end"
     locatable: ClassVar[bool] = False
 
-    spec: CodecSpec
     at_start: bool
     seed: int = 0
 

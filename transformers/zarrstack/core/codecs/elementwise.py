@@ -36,7 +36,6 @@ class _Filter(Protocol):
 class Elementwise(BytesCodec):
     """Base class; subclasses parse the configuration of their filter."""
 
-    spec: CodecSpec
     decoded_type: np.dtype[Any]
     encoded_type: np.dtype[Any]
     filter: _Filter
@@ -107,43 +106,31 @@ class Delta(Elementwise):
     """The `delta` filter: the first value, then differences."""
 
     __slots__ = ()
+    numbers: ClassVar[tuple[str, ...]] = ()
+    """Members of the configuration that are numbers."""
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `dtype` (default: the type of the items), `astype` (default: `dtype`)."""
-        config = Configuration(spec, ("dtype", "astype"))
+        """Compile; configuration: `numbers`, `dtype` (default: the items' type), `astype` (default: `dtype`)."""
+        config = Configuration(spec, (*cls.numbers, "dtype", "astype"))
         dtype = config.dtype("dtype", item)
         astype = config.dtype("astype", dtype)
-        return cls.compile(spec, dtype, astype, dtype=dtype, astype=astype)
+        numbers = {name: config.number(name) for name in cls.numbers}
+        return cls.compile(spec, dtype, astype, **numbers, dtype=dtype, astype=astype)
 
 
-class FixedScaleOffset(Elementwise):
+class FixedScaleOffset(Delta):
     """The `fixedscaleoffset` filter: `(value - offset) * scale`, rounded."""
 
     __slots__ = ()
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `offset`, `scale`, and `dtype` and `astype` as in delta."""
-        config = Configuration(spec, ("offset", "scale", "dtype", "astype"))
-        dtype = config.dtype("dtype", item)
-        astype = config.dtype("astype", dtype)
-        offset, scale = config.number("offset"), config.number("scale")
-        return cls.compile(spec, dtype, astype, offset=offset, scale=scale, dtype=dtype, astype=astype)
+    numbers = ("offset", "scale")
 
 
-class Quantize(Elementwise):
+class Quantize(Delta):
     """The `quantize` filter: values rounded to decimal digits, stored as floats."""
 
     __slots__ = ()
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `digits`, and `dtype` and `astype` as in delta."""
-        config = Configuration(spec, ("digits", "dtype", "astype"))
-        dtype = config.dtype("dtype", item)
-        astype = config.dtype("astype", dtype)
-        return cls.compile(spec, dtype, astype, digits=config.number("digits"), dtype=dtype, astype=astype)
+    numbers = ("digits",)
 
 
 class AsType(Elementwise):
@@ -165,7 +152,6 @@ class BitRound(BytesCodec):
 
     mantissa_bits: ClassVar[dict[int, int]] = {2: 10, 4: 23, 8: 52}
 
-    spec: CodecSpec
     keepbits: int
     item: np.dtype[Any] | None
     """A float type, which the configuration does not state."""

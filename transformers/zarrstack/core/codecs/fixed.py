@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 class Bytes(ArrayCodec):
     """The `bytes` codec."""
 
-    spec: CodecSpec
-    leaf: Leaf
     stored: np.dtype[Any]
     """Stored type of the items, including byte order."""
 

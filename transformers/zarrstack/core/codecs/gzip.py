@@ -7,37 +7,21 @@ and zarr-python's `numcodecs.gzip` are the same bytes; they also allow level -1,
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from ..errors import ChunkError
-from .base import BytesCodec, Ends, Size
-from .bounds import compressed
-from .config import Configuration
+from .base import Ends, LevelCodec, Size
 from .deflate import SHORTEST_GZIP, gzip_compress, gzip_decompress
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 
-@dataclass(frozen=True, slots=True)
-class Gzip(BytesCodec):
+class Gzip(LevelCodec):
     """The `gzip` codec."""
 
-    spec: CodecSpec
-    level: int
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `level`, -1 to 9, by default 1 as in numcodecs."""
-        return cls(spec, Configuration(spec, ("level",)).integer("level", 1, low=-1, high=9))
-
-    def encoded_size(self, decoded: Size) -> Size:
-        """A generous upper bound."""
-        return compressed(decoded)
+    __slots__ = ()
+    levels = (-1, 9)
 
     def encode(self, data: Buffer) -> Buffer:
         """Encode one member, without time or name."""

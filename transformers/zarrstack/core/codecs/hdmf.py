@@ -29,7 +29,7 @@ from ..chain.codec_spec import CodecSpec
 from ..data_types.v3 import DataType
 from ..errors import CastError, MetadataError, UnsupportedError
 from ..pickle.load import read_array
-from .base import DEFAULT_OPTIONS, ArrayCodec, Leaf, Options, Size, memory
+from .base import DEFAULT_OPTIONS, ArrayCodec, Leaf, ObjectCodec, Options, memory
 from .config import Configuration
 from .registry import compile_array_codec
 
@@ -43,15 +43,11 @@ _DECODED = {"vlen-utf8": "string", "vlen-bytes": "bytes"}
 
 
 @dataclass(frozen=True, slots=True)
-class HdmfObjects(ArrayCodec):
+class HdmfObjects(ObjectCodec):
     """Objects with their interpretation."""
 
-    spec: CodecSpec
-    leaf: Leaf
     inner: ArrayCodec | None
     """None for a pickle."""
-    limit: int
-    """Limit in bytes of one leaf."""
     values: str
     own: frozenset[str]
     fields: tuple[str, ...]
@@ -72,12 +68,7 @@ class HdmfObjects(ArrayCodec):
             inner = compile_array_codec(codec, Leaf(leaf.shape, data_type), options)
         elif set(codec.configuration) - {"protocol"}:
             raise MetadataError("codec 'pickle' has configuration members that nobody knows")
-        return cls(spec, leaf, inner, options.object_limit, values, frozenset(own), tuple(fields))
-
-    @property
-    def size(self) -> Size:
-        """The limit for unpacking one leaf."""
-        return Size(self.limit, exact=False)
+        return cls(spec, leaf, options.object_limit, inner, values, frozenset(own), tuple(fields))
 
     def encode(self, array: Array) -> Buffer:
         """Raise UnsupportedError: these arrays are read-only."""

@@ -1,6 +1,11 @@
-"""`numcodecs.lz4`: the decoded size (little-endian u32), then one LZ4 block.
+"""`numcodecs.lz4` and `lz4_bare`: a single LZ4 block, with and without its decoded size before it.
 
-Zarr v2's `lz4` (numcodecs 0.16.6 `numcodecs.lz4`); neither the LZ4 frame format nor Java's block stream.
+`numcodecs.lz4` is Zarr v2's `lz4` (numcodecs 0.16.6 `numcodecs.lz4`), with the size as little-endian u32.
+Neither is the LZ4 frame format or Java's block stream (lz4_block.py).
+
+z5 writes `lz4_bare` under N5's name `lz4` (observed: z5py 3.0.2; its `blockSize` holds a level, by default 6,
+which does not matter to readers). The name is this project's and never written. Block format:
+https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md.
 """
 
 from __future__ import annotations
@@ -17,12 +22,15 @@ from .bounds import buffer_length, bytes_text
 from .config import Configuration
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 _MOST: Final = 0x7E000000
 """LZ4_MAX_INPUT_SIZE."""
-PER_BYTE: Final = 255
+SIZE_PREFIX: Final = 4
+_PER_BYTE: Final = 255
 """Maximum expansion: each byte of match length adds at most 255 decoded bytes."""
 
 
@@ -30,7 +38,6 @@ PER_BYTE: Final = 255
 class Lz4(BytesCodec):
     """The `lz4` codec of numcodecs."""
 
-    spec: CodecSpec
     acceleration: int
 
     @classmethod
@@ -41,7 +48,7 @@ class Lz4(BytesCodec):
 
     def encoded_size(self, decoded: Size) -> Size:
         """LZ4_COMPRESSBOUND and the four bytes of the size."""
-        return Size(4 + decoded.at_most + decoded.at_most // 255 + 16, exact=False)
+        return Size(SIZE_PREFIX + _bound(decoded), exact=False)
 
     def encode(self, data: Buffer) -> bytes:
         """Encode the size and one block."""
@@ -77,12 +84,47 @@ class Lz4(BytesCodec):
                 found=f"{size} bytes",
                 expected=bytes_text(decoded),
             )
-        if size > (length - 4) * PER_BYTE:
+        if size > (length - 4) * _PER_BYTE:
             raise ChunkError(
                 "lz4: the payload is too short for the size it states",
                 found=f"{length} bytes for {size}",
             )
         return size
+
+
+class Lz4Bare(BytesCodec):
+    """The `lz4_bare` codec."""
+
+    __slots__ = ()
+
+    def encoded_size(self, decoded: Size) -> Size:
+        """LZ4_COMPRESSBOUND."""
+        return Size(_bound(decoded), exact=False)
+
+    def encode(self, data: Buffer) -> bytes:
+        """Encode one block."""
+        return pack(data)[SIZE_PREFIX:]
+
+    def decode(self, data: Buffer, decoded: Size) -> Buffer:
+        """Decode to the size given by the caller, which the payload does not state."""
+        self.check(Ends.of(data), decoded)
+        result = np.empty(decoded.at_most, np.uint8)
+        if decoded.at_most:
+            unpack(data, result)
+        return result
+
+    def check(self, ends: Ends, decoded: Size) -> bool:
+        """Check whether the block is long enough for its size; more requires decoding."""
+        if not decoded.exact:
+            raise ChunkError("lz4_bare: the size of what the payload unpacks to is not known")
+        if decoded.at_most == 0 and ends.length > 1:
+            raise ChunkError("lz4_bare: bytes follow an empty block", found=f"{ends.length} bytes")
+        require_ratio("lz4_bare", ends.length, decoded.at_most)
+        return True
+
+
+def _bound(decoded: Size) -> int:
+    return decoded.at_most + decoded.at_most // 255 + 16
 
 
 def pack(data: Buffer, acceleration: int = 1) -> bytes:
@@ -95,3 +137,19 @@ def pack(data: Buffer, acceleration: int = 1) -> bytes:
         )
     result: bytes = lz4.compress(data, acceleration)
     return result
+
+
+def unpack(body: Buffer, out: npt.NDArray[np.uint8]) -> None:
+    """Unpack one bare LZ4 block into exactly the memory given; ChunkError if it does not fit."""
+    try:
+        lz4.decompress(b"".join((len(out).to_bytes(SIZE_PREFIX, "little"), memory(body))), out)
+    except (RuntimeError, ValueError) as error:
+        raise ChunkError("lz4: a block does not unpack", found=str(error)) from None
+
+
+def require_ratio(codec: str, length: int, size: int) -> None:
+    """Raise ChunkError if no LZ4 block of `length` bytes could unpack to `size`."""
+    if size > length * _PER_BYTE:
+        raise ChunkError(
+            f"{codec}: a block is too short for what it unpacks to", found=f"{length} bytes for {size}"
+        )

@@ -23,9 +23,9 @@ from numcodecs import lz4
 
 from ..errors import ChunkError
 from .base import BytesCodec, Ends, Size, memory
-from .bounds import bytes_text, compressed, octets, require_fit, too_large
+from .bounds import bytes_text, octets, require_fit, too_large
 from .config import Configuration
-from .lz4 import PER_BYTE
+from .lz4 import SIZE_PREFIX, require_ratio, unpack
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -45,15 +45,12 @@ _PACKED: Final = 0x20
 _LEVEL_BASE: Final = 10
 _SEED: Final = 0x9747B28C
 _CHECKSUM_BITS: Final = 0x0FFFFFFF
-_SIZE_PREFIX: Final = 4
-"""Size prefix of a block for numcodecs: the unpacked size as a little-endian uint32."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lz4Block(BytesCodec):
     """The `lz4_block` codec."""
 
-    spec: CodecSpec
     block_size: int
 
     @classmethod
@@ -63,10 +60,6 @@ class Lz4Block(BytesCodec):
         size = config.integer("blockSize", DEFAULT_BLOCK, low=SMALLEST_BLOCK, high=LARGEST_BLOCK)
         return cls(spec, size)
 
-    def encoded_size(self, decoded: Size) -> Size:
-        """A generous upper bound: a stream may have smaller blocks than its metadata states."""
-        return compressed(decoded)
-
     def encode(self, data: Buffer) -> bytes:
         """Encode blocks of the configured size, compressed if that makes them smaller, and the end mark."""
         view = octets(data)
@@ -74,7 +67,7 @@ class Lz4Block(BytesCodec):
         parts: list[bytes | npt.NDArray[np.uint8]] = []
         for start in range(0, len(view), self.block_size):
             block = view[start : start + self.block_size]
-            packed = lz4.compress(block)[_SIZE_PREFIX:]
+            packed = lz4.compress(block)[SIZE_PREFIX:]
             method = _PACKED if len(packed) < len(block) else _STORED
             body = packed if method == _PACKED else block
             parts += (
@@ -127,22 +120,6 @@ class _Block(NamedTuple):
     length: int
     size: int
     checksum: int
-
-
-def unpack(body: Buffer, out: npt.NDArray[np.uint8]) -> None:
-    """Unpack one bare LZ4 block into exactly the memory given; ChunkError if it does not fit."""
-    try:
-        lz4.decompress(b"".join((len(out).to_bytes(_SIZE_PREFIX, "little"), memory(body))), out)
-    except (RuntimeError, ValueError) as error:
-        raise ChunkError("lz4: a block does not unpack", found=str(error)) from None
-
-
-def require_ratio(codec: str, length: int, size: int) -> None:
-    """Raise ChunkError if no LZ4 block of `length` bytes could unpack to `size`."""
-    if size > length * PER_BYTE:
-        raise ChunkError(
-            f"{codec}: a block is too short for what it unpacks to", found=f"{length} bytes for {size}"
-        )
 
 
 def _blocks(view: memoryview, decoded: Size) -> Iterator[_Block]:

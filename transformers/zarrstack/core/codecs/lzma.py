@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from ..errors import ChunkError, MetadataError, UnsupportedError
 from ..json_text import canonical
 from .base import BytesCodec, Ends, Size, memory
-from .bounds import compressed
 from .config import Configuration
 from .streams import unpack
 
@@ -37,7 +36,6 @@ _XZ_FOOTER: Final = b"YZ"
 class Lzma(BytesCodec):
     """The `lzma` codec of numcodecs."""
 
-    spec: CodecSpec
     format: int
     integrity: int
     preset: int | None
@@ -60,10 +58,6 @@ class Lzma(BytesCodec):
         if kind == lzma.FORMAT_RAW:
             codec._require_sane_filters()
         return codec
-
-    def encoded_size(self, decoded: Size) -> Size:
-        """A generous upper bound."""
-        return compressed(decoded)
 
     def encode(self, data: Buffer) -> bytes:
         """Encode one stream. Format 0 (detect) writes xz, which every reader of it detects."""

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from ..errors import CastError, ChunkError, UnsupportedError
-from .base import DEFAULT_OPTIONS, ArrayCodec, Leaf, Options, Size, memory
+from .base import DEFAULT_OPTIONS, Leaf, ObjectCodec, Options, memory
 from .bounds import buffer_length
 from .config import Configuration
 
@@ -50,18 +50,8 @@ _JSON_MEMBERS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Document(ArrayCodec):
+class Document(ObjectCodec):
     """Base class of json2 and msgpack2."""
-
-    spec: CodecSpec
-    leaf: Leaf
-    limit: int
-    """Limit in bytes of one leaf."""
-
-    @property
-    def size(self) -> Size:
-        """The limit for unpacking one leaf."""
-        return Size(self.limit, exact=False)
 
     @abstractmethod
     def load(self, data: Buffer) -> Any:
@@ -126,9 +116,6 @@ class Document(ArrayCodec):
             if len(items) != expected:
                 raise self._fault(f"{len(items)} items where the shape {shape} has {expected}")
         return items
-
-    def _fault(self, what: str) -> ChunkError:
-        return ChunkError(f"{self.spec.name}: the payload does not decode", found=what[:200])
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +202,9 @@ class MsgPack2(Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Pickle(ArrayCodec):
+class Pickle(ObjectCodec):
     """The `pickle` codec of numcodecs; available only if the user allows pickles."""
 
-    spec: CodecSpec
-    leaf: Leaf
-    limit: int
-    """Limit in bytes of one leaf."""
     protocol: int
 
     @classmethod
@@ -234,11 +217,6 @@ class Pickle(ArrayCodec):
             )
         protocol = Configuration(spec, ("protocol",)).integer("protocol", 4, low=-1, high=5)
         return cls(spec, leaf, options.object_limit, protocol)
-
-    @property
-    def size(self) -> Size:
-        """The limit for unpacking one leaf."""
-        return Size(self.limit, exact=False)
 
     def encode(self, array: Array) -> Buffer:
         """Pickle a C-contiguous array."""

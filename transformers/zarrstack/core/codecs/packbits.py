@@ -5,32 +5,22 @@ Source: numcodecs 0.16.6 `numcodecs.packbits`; the highest bit comes first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import CastError, ChunkError
 from .base import BytesCodec, Ends, Size
 from .bounds import octets, require_fit
-from .config import Configuration
 
 if TYPE_CHECKING:
-    from ..chain.codec_spec import CodecSpec
     from .base import Buffer
 
 
-@dataclass(frozen=True, slots=True)
 class PackBits(BytesCodec):
     """The `packbits` filter of numcodecs."""
 
-    spec: CodecSpec
-
-    @classmethod
-    def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; no configuration."""
-        Configuration(spec, ())
-        return cls(spec)
+    __slots__ = ()
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
         """Bytes."""

@@ -26,7 +26,7 @@ BYTES_CODECS: Final[Mapping[str, str]] = {
     "blosc": "blosc:Blosc",
     "crc32c": "checksums:Crc32c",
     "gzip": "gzip:Gzip",
-    "lz4_bare": "lz4_bare:Lz4Bare",
+    "lz4_bare": "lz4:Lz4Bare",
     "lz4_block": "lz4_block:Lz4Block",
     "zstd": "zstd:Zstd",
     "numcodecs.adler32": "checksums:Adler32",

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 class ShardingIndexed(ArrayCodec):
     """The `sharding_indexed` codec."""
 
-    spec: CodecSpec
-    leaf: Leaf
     inner: Pipeline
     grid: Grid
     form: IndexFormat

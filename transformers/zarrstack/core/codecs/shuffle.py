@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 class Shuffle(BytesCodec):
     """The `shuffle` codec of numcodecs."""
 
-    spec: CodecSpec
     elementsize: int
     """Element size in bytes; nothing is shuffled for 0 and 1."""
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from ..errors import CastError, ChunkError, MetadataError
-from .base import DEFAULT_OPTIONS, ArrayCodec, Ends, Leaf, Options, Size, memory
+from .base import DEFAULT_OPTIONS, Ends, Leaf, ObjectCodec, Options, memory
 from .bounds import buffer_length
 from .config import Configuration
 
@@ -30,24 +30,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Vlen(ArrayCodec):
+class Vlen(ObjectCodec):
     """Base class; handles count and lengths."""
-
-    spec: CodecSpec
-    leaf: Leaf
-    limit: int
-    """Limit in bytes of one leaf."""
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
         """Compile; no configuration."""
         Configuration(spec, ())
         return cls(spec, leaf, options.object_limit)
-
-    @property
-    def size(self) -> Size:
-        """The limit for unpacking one leaf."""
-        return Size(self.limit, exact=False)
 
     def check(self, ends: Ends) -> bool:
         """Check the count, and that there is room for the lengths."""
@@ -73,9 +63,6 @@ class Vlen(ArrayCodec):
         view = memory(data)
         self._require_frame(bytes(view[:4]), len(view))
         return view
-
-    def _fault(self, what: str) -> ChunkError:
-        return ChunkError(f"{self.spec.name}: the payload does not decode", found=what)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import zstandard
 
 from ..errors import ChunkError
 from .base import BytesCodec, Ends, Size, memory
-from .bounds import bytes_text, compressed, require_fit, too_large
+from .bounds import bytes_text, require_fit, too_large
 from .config import Configuration
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ class _Header(NamedTuple):
 class Zstd(BytesCodec):
     """The `zstd` codec."""
 
-    spec: CodecSpec
     level: int
     checksum: bool
 
@@ -71,10 +70,6 @@ class Zstd(BytesCodec):
         level = config.integer("level", 0, low=-131072, high=(1 << 31) - 1)
         # numcodecs treats a level above the maximum as the maximum.
         return cls(spec, min(level, zstandard.MAX_COMPRESSION_LEVEL), config.boolean("checksum", False))
-
-    def encoded_size(self, decoded: Size) -> Size:
-        """A generous upper bound."""
-        return compressed(decoded)
 
     def encode(self, data: Buffer) -> bytes:
         """Encode one frame that states its content size, which numcodecs before 0.16 requires."""
