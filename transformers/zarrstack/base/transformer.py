@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
 
 from zarr.abc.store import ByteRequest, Store
@@ -165,9 +166,12 @@ class StorageTransformer(Described, WrapperStore[Store]):
         below = self._store.__enter__()
         return self if below is self._store else self._with_store(below)
 
+    def __exit__(self, *error: object) -> None:
+        self.close()  # WrapperStore closes only the store below
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Locks, statistics and other state are recreated on unpickling.
-        return (_rebuild, (type(self), None if self._store is UNBOUND else self._store, dict(self.options)))
+        return (partial(type(self), **self.options), (None if self._store is UNBOUND else self._store,))
 
     @classmethod
     async def open(cls, store_cls: Any, *args: Any, **kwargs: Any) -> Self:
@@ -344,7 +348,3 @@ class StorageTransformer(Described, WrapperStore[Store]):
 def folder_of(prefix: str) -> str:
     """A prefix that names only what is below a path: with a slash, unless it is empty."""
     return prefix if prefix in {"", "/"} or prefix.endswith("/") else prefix + "/"
-
-
-def _rebuild(kind: type[StorageTransformer], store: Store | None, options: dict[str, Any]) -> Any:
-    return kind(store, **options)

@@ -111,7 +111,7 @@ class Delta(Elementwise):
 
     @classmethod
     def from_spec(cls, spec: CodecSpec, item: np.dtype[Any] | None = None) -> Self:
-        """Compile; configuration: `numbers`, `dtype` (default: the items' type), `astype` (default: `dtype`)."""
+        """Compile; configuration: `numbers`, `dtype` (default: type of the items), `astype` (`dtype`)."""
         config = Configuration(spec, (*cls.numbers, "dtype", "astype"))
         dtype = config.dtype("dtype", item)
         astype = config.dtype("astype", dtype)

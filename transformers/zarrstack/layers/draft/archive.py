@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from zarr.abc.store import Store
 from zarr.core.buffer import Buffer, cpu
@@ -51,12 +51,6 @@ class ArchiveLayer(StorageTransformer):
             return self._state.archive
         return self._entered(await self._store.get(ENTRY, default_buffer_prototype()))
 
-    def _archive_sync(self) -> DraftArchive:
-        if self._state.archive is not None:
-            return self._state.archive
-        below: Any = self._store
-        return self._entered(below.get_sync(ENTRY, prototype=default_buffer_prototype()))
-
     def _entered(self, entry: Buffer | None) -> DraftArchive:
         if entry is None:
             return DraftArchive(self._new)
@@ -92,16 +86,6 @@ class ArchiveLayer(StorageTransformer):
             await self._learn(archive, path)
         return archive.places(key)
 
-    def _places_sync(self, key: str) -> tuple[str, ...]:
-        archive = self._archive_sync()
-        if (place := archive.only_place(key)) is not None:
-            return (place,)
-        if (path := archive.asks(key)) is not None:
-            below: Any = self._store
-            place = archive.dialect.array_key(path)
-            self._remember(archive, path, below.get_sync(place, prototype=default_buffer_prototype()))
-        return archive.places(key)
-
     async def _learn(self, archive: DraftArchive, path: str) -> None:
         content = await self._store.get(archive.dialect.array_key(path), default_buffer_prototype())
         self._remember(archive, path, content)
@@ -119,19 +103,7 @@ class ArchiveLayer(StorageTransformer):
         found = [place for place in places[1:] if await self._store.exists(place)]
         if found and not await self._store.exists(places[0]):
             return found[0]  # zarrita's name for the chunk of a 0-d array, which remains the only one
-        return self._first(places, await self._archive(), key)
-
-    def _home_sync(self, key: str) -> str:
-        below: Any = self._store
-        prototype = default_buffer_prototype()
-        places = self._places_sync(key)
-        found = [place for place in places[1:] if below.get_sync(place, prototype=prototype) is not None]
-        if found and below.get_sync(places[0], prototype=prototype) is None:
-            return found[0]
-        return self._first(places, self._archive_sync(), key)
-
-    def _first(self, places: tuple[str, ...], archive: DraftArchive, key: str) -> str:
-        if not places or archive.homeless(key):
+        if not places or (await self._archive()).homeless(key):
             raise UsageError(
                 "layer 'draft': there is no place for this key",
                 key=key,
@@ -146,24 +118,15 @@ class ArchiveLayer(StorageTransformer):
         archive = await self._archive()
         if (path := archive.array_of(key)) is not None:
             place = archive.dialect.array_key(path)
-            self._refuse_shard(key, path, await self._store.get(place, default_buffer_prototype()))
-
-    def _check_empty_sync(self, key: str) -> None:
-        archive = self._archive_sync()
-        if (path := archive.array_of(key)) is not None:
-            below: Any = self._store
-            place = archive.dialect.array_key(path)
-            self._refuse_shard(key, path, below.get_sync(place, prototype=default_buffer_prototype()))
-
-    def _refuse_shard(self, key: str, path: str, document: Buffer | None) -> None:
-        if document is not None and is_sharded(document.to_bytes()):
-            raise ChunkError(
-                "a shard is shorter than its index",
-                node=path,
-                key=key,
-                found="0 bytes",
-                expected="an index at its end",
-            )
+            document = await self._store.get(place, default_buffer_prototype())
+            if document is not None and is_sharded(document.to_bytes()):
+                raise ChunkError(
+                    "a shard is shorter than its index",
+                    node=path,
+                    key=key,
+                    found="0 bytes",
+                    expected="an index at its end",
+                )
 
 
 def buffer_of(content: bytes) -> Buffer:

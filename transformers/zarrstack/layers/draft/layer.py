@@ -7,15 +7,16 @@ documents in `documents`; the bytes of chunks and shards are the same on both si
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Self, TypeVar, cast
 
-from zarr.abc.store import ByteRequest
+from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 
 from ...base.array_documents import node_of
 from ...base.byte_ranges import cut
+from ...base.sync_calls import Synchronous, complete
 from ...core.draft_v3.nodes import ENTRY
 from ...core.errors import MetadataError
 from ...core.json_text import JSONObject
@@ -23,6 +24,8 @@ from .archive import ArchiveLayer, buffer_of
 from .documents import entry_bytes, parse
 from .keys import DraftArchive
 from .listing import any_node, is_ghost, list_below, list_names
+
+T = TypeVar("T")
 
 
 class Draft(ArchiveLayer):
@@ -68,17 +71,14 @@ class Draft(ArchiveLayer):
     ) -> Buffer | None:
         """Synchronous `get`: chunks without an event loop, documents on zarr's."""
         prototype = prototype or default_buffer_prototype()
+        return self._call_sync(key, lambda layer: layer.get(key, prototype, byte_range))
+
+    def _call_sync(self, key: str, call: Callable[[Self], Coroutine[Any, Any, T]]) -> T:
         if node_of(key) is not None:
-            found: Buffer | None = _sync(self.get(key, prototype, byte_range))
-            return found
-        below: Any = self._store
-        for place in self._places_sync(key):
-            value: Buffer | None = below.get_sync(place, prototype=prototype, byte_range=byte_range)
-            if value is not None:
-                if len(value) == 0:
-                    self._check_empty_sync(key)
-                return value
-        return None
+            from zarr.core.sync import sync
+
+            return sync(call(self))
+        return complete(call(self._with_store(cast("Store", Synchronous(self._store)))))
 
     async def _document(self, path: str) -> bytes | None:
         """Return a node's `zarr.json`, as in "Determine if a node exists"; None if there is no node."""
@@ -170,12 +170,7 @@ class Draft(ArchiveLayer):
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """Synchronous `set`: chunks without an event loop, documents on zarr's."""
-        self._check_writable()
-        if node_of(key) is not None:
-            _sync(self.set(key, value))
-        else:
-            below: Any = self._store
-            below.set_sync(self._home_sync(key), value)
+        self._call_sync(key, lambda layer: layer.set(key, value))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a value if the key is missing, as atomically as the store below; documents by `exists`.
@@ -225,13 +220,7 @@ class Draft(ArchiveLayer):
 
     def delete_sync(self, key: str) -> None:
         """Synchronous `delete`: chunks without an event loop, documents on zarr's."""
-        self._check_writable()
-        if node_of(key) is not None:
-            _sync(self.delete(key))
-            return
-        below: Any = self._store
-        for place in self._places_sync(key):
-            below.delete_sync(place)
+        self._call_sync(key, lambda layer: layer.delete(key))
 
     async def _erase(self, archive: DraftArchive, path: str) -> None:
         """Remove the document of a node, array or group."""
@@ -296,9 +285,3 @@ def _is_plain_group(value: Buffer) -> bool:
     if data is None or data["node_type"] != "group":
         return False
     return not any(said for member, said in data.items() if member not in {"zarr_format", "node_type"})
-
-
-def _sync(work: Any) -> Any:
-    from zarr.core.sync import sync
-
-    return sync(work)

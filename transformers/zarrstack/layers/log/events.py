@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from ...system.fork_safety import forget_in_children
 
@@ -67,20 +67,22 @@ class Event:
         return "  " * self.depth + " ".join(parts)
 
 
-class Sink(Protocol):
+class Sink:
     """A destination of events."""
 
     def wants(self) -> bool:
         """Whether an event would be recorded now; if not, none is created."""
+        return True
 
     def write(self, event: Event) -> None:
         """Record an event."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Close resources; a later `write` reopens them."""
 
 
-class ToLogger:
+class ToLogger(Sink):
     """Writes events to a logger; `record.event` holds the event."""
 
     def __init__(self, logger: str, level: int) -> None:
@@ -94,11 +96,8 @@ class ToLogger:
         """Log the event's text."""
         self._logger.log(self._level, "%s", event, extra={"event": event})
 
-    def close(self) -> None:
-        """No resources to close."""
 
-
-class ToFile:
+class ToFile(Sink):
     """Appends events to a file as JSON lines.
 
     Each line is one `write` to a file opened for appending, so several processes may log to one local file,
@@ -114,10 +113,6 @@ class ToFile:
     def after_fork(self) -> None:
         """Replace the lock in a forked child, which appends to the same file."""
         self._guard = threading.Lock()
-
-    def wants(self) -> bool:
-        """Always true."""
-        return True
 
     def write(self, event: Event) -> None:
         """Append one line."""
@@ -137,19 +132,12 @@ class ToFile:
                 self._file = None
 
 
-class ToCallback:
+class ToCallback(Sink):
     """Passes events to a function, in the thread in which the operation ended."""
 
     def __init__(self, callback: Callable[[Event], Any]) -> None:
         self._callback = callback
 
-    def wants(self) -> bool:
-        """Always true."""
-        return True
-
     def write(self, event: Event) -> None:
         """Call the function."""
         self._callback(event)
-
-    def close(self) -> None:
-        """No resources to close."""

@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
-from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from zarr.abc.store import Store
@@ -90,16 +89,6 @@ class Log(Around):
         for sink in self._sinks:
             sink.close()
         super().close()
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for sink in self._sinks:
-            sink.close()
-        super().__exit__(exc_type, exc_value, traceback)
 
     async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
         with _Record(self, call) as record:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from zarr.abc.store import ByteRequest, Store
@@ -161,15 +160,6 @@ class Overlay(StorageTransformer):
     def __enter__(self) -> Self:
         upper = self._upper.__enter__()
         return super().__enter__()._with_upper(upper)  # noqa: SLF001
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._upper.__exit__(exc_type, exc_value, traceback)
-        super().__exit__(exc_type, exc_value, traceback)
 
     # -- reading ------------------------------------------------------------------------------------
 

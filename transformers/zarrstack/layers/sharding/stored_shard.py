@@ -72,10 +72,8 @@ class StoredShard:
         try:
             yield
         except ChunkError as error:
-            told = error.problem
-            raise self.error(
-                told.message, found=told.found, expected=told.expected, advice=told.advice
-            ) from None
+            named = ChunkError.of(error.problem, before="layer 'sharding': ")
+            raise named.at(node=self.node, key=self.key) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
