@@ -22,7 +22,8 @@ from ..grid.chunk_keys_draft import DraftKeys
 from ..grid.chunk_keys_v3 import Separator
 from ..json_text import JSON, JSONObject, excerpt
 from ..shapes import Shape, read_lengths, whole_chunks
-from .codecs import read_codec, read_layout, read_shards, split_chain, write_codec, write_layout, write_shards
+from ..zarr_v2.chain import packing
+from .codecs import read_codec, read_layout, read_shards, write_codec, write_layout, write_shards
 from .data_types import DraftType, Endian, read_fill, read_type, write_fill, write_type
 from .nodes import Dialect, read_attributes, read_extensions, require_known
 
@@ -86,13 +87,14 @@ def write_array(array: DraftArray, dialect: Dialect) -> JSONObject:
     UnsupportedError if the draft, or the dialect, cannot express it.
     """
     text = dialect.name == "text"
-    front, packing, rest = split_chain(array.chain)
-    endian = _endian(packing)
+    codecs, middle = array.chain.codecs, array.chain.middle
+    front, stored, rest = codecs[:middle], codecs[middle], codecs[middle + 1 :]
+    endian = _endian(stored)
     data_type = write_type(array.data_type, endian, text=text)
-    if packing.name == "numpy_bytes":
+    if stored.name == "numpy_bytes":
         if not isinstance(data_type, dict):
             raise UnsupportedError("not a struct", found=str(array.chain))
-        data_type = {**data_type, "type": packing.configuration["dtype"]}
+        data_type = {**data_type, "type": stored.configuration["dtype"]}
     document: JSONObject = {
         "shape": list(array.shape),
         "data_type": data_type,
@@ -104,17 +106,17 @@ def write_array(array: DraftArray, dialect: Dialect) -> JSONObject:
         "chunk_memory_layout": write_layout(front, len(array.shape)),
         "fill_value": None
         if array.fill_is_null and not text
-        else _write_fill(array, packing, endian, text=text),
+        else _write_fill(array, stored, endian, text=text),
         "extensions": list(array.extensions),
         "attributes": dict(array.attributes),
     }
     if text:
-        codecs = [write_codec(spec, member="type") for spec in rest]
+        written = [write_codec(spec, member="type") for spec in rest]
         if endian == "big" and isinstance(data_type, str):
             uri = "https://purl.org/zarr/spec/codecs/endian/1.0"
-            codecs.insert(0, {"type": uri, "configuration": {"endian": "big"}})
-        if codecs:
-            document["codecs"] = codecs
+            written.insert(0, {"type": uri, "configuration": {"endian": "big"}})
+        if written:
+            document["codecs"] = written
     elif len(rest) > 1:
         raise UnsupportedError("zarr-python's draft dialect has one compressor", found=str(array.chain))
     elif rest:
@@ -124,24 +126,24 @@ def write_array(array: DraftArray, dialect: Dialect) -> JSONObject:
     return document
 
 
-def _write_fill(array: DraftArray, packing: CodecSpec, endian: Endian, *, text: bool) -> JSON:
-    if packing.name != "numpy_bytes":
+def _write_fill(array: DraftArray, stored: CodecSpec, endian: Endian, *, text: bool) -> JSON:
+    if stored.name != "numpy_bytes":
         return write_fill(array.fill_value, array.data_type, endian, text=text)
     from ..data_types.v2 import parse_v2_dtype
     from ..data_types.v3 import fill_from_json, fill_to_json
 
     scalar = np.asarray(fill_from_json(array.fill_value, array.data_type))
-    stored = scalar.astype(parse_v2_dtype(packing.configuration["dtype"]))
-    return fill_to_json(stored.tobytes(), DataType("bytes"))
+    items = scalar.astype(parse_v2_dtype(stored.configuration["dtype"]))
+    return fill_to_json(items.tobytes(), DataType("bytes"))
 
 
-def _endian(packing: CodecSpec) -> Endian:
-    if packing.name == "numpy_bytes":
+def _endian(stored: CodecSpec) -> Endian:
+    if stored.name == "numpy_bytes":
         return "little"
-    endian = packing.configuration.get("endian", "little")
-    if packing.name != "bytes" or endian not in ("little", "big"):
+    endian = stored.configuration.get("endian", "little")
+    if stored.name != "bytes" or endian not in ("little", "big"):
         raise UnsupportedError(
-            "the draft of 2022 has no name for this codec", found=excerpt(packing.to_json())
+            "the draft of 2022 has no name for this codec", found=excerpt(stored.to_json())
         )
     return endian  # type: ignore[no-any-return]
 
@@ -307,7 +309,7 @@ def _packed(kind: DraftType, codecs: list[CodecSpec]) -> list[CodecSpec]:
         raise UnsupportedError(
             "the endian codec stands first", found=" > ".join(spec.name for spec in codecs)
         )
-    head = packing(kind)
+    head = packing(kind.identifier, kind.dtype)
     if not stated:
         return [head, *codecs]
     said = codecs[0].configuration
@@ -320,23 +322,3 @@ def _packed(kind: DraftType, codecs: list[CodecSpec]) -> list[CodecSpec]:
             found=f"{excerpt(kind.identifier)} and {said['endian']}",
         )
     return [head if single else CodecSpec("bytes", said), *codecs[1:]]
-
-
-def packing(kind: DraftType) -> CodecSpec:
-    """The array-to-bytes codec of a type that states its byte order; otherwise little-endian."""
-    dtype = kind.dtype
-    if dtype.names is not None:
-        if _is_big(dtype):
-            return CodecSpec("numpy_bytes", {"dtype": kind.identifier})
-        return CodecSpec("bytes", {"endian": "little"})
-    if dtype.kind in "SVb" or dtype.itemsize == 1:
-        return CodecSpec("bytes")
-    return CodecSpec("bytes", {"endian": "big" if _is_big(dtype) else "little"})
-
-
-def _is_big(dtype: np.dtype[Any]) -> bool:
-    if dtype.subdtype is not None:
-        return _is_big(dtype.subdtype[0])
-    if dtype.names is not None and dtype.fields is not None:
-        return any(_is_big(dtype.fields[name][0]) for name in dtype.names)
-    return dtype.str.startswith(">")

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-from ..chain.chain import Chain
 from ..chain.codec_spec import CodecSpec
+from ..chain.numcodecs_settings import BLOSC_SHUFFLES, blosc_shuffle, gzip_level
 from ..errors import MetadataError, UnsupportedError
 from ..json_text import JSON, JSONObject, excerpt
 from ..shapes import Shape, read_lengths
@@ -26,7 +26,6 @@ _SHARDING: Final = re.compile(
     r"https://purl\.org/zarr/spec/(extensions/)?storage[-_]transformers/sharding/([0-9]+)\.[0-9]+"
 )
 _CODEC: Final = re.compile(r"https?://purl\.org/zarr/spec/codecs?/([a-z0-9_-]+)(?:/([0-9]+)(?:\.[0-9]+)*)?")
-_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 _NUMCODECS: Final = frozenset({"zlib", "bz2", "lz4", "lzma"})
 """zarr-python's names that v3 does not have."""
 
@@ -55,9 +54,7 @@ def read_codec(data: JSON, *, member: str, itemsize: int) -> CodecSpec:
         case "endian":
             return CodecSpec("bytes", configuration)
         case "gzip":
-            level = configuration.get("level", 1)
-            # -1 means zlib's default, which is 6; v3 allows only 0 to 9.
-            return CodecSpec("gzip", {**configuration, "level": 6 if level == -1 else level})
+            return CodecSpec("gzip", {**configuration, "level": gzip_level(configuration.get("level", 1))})
         case "zstd":
             return CodecSpec("zstd", {"level": 0, "checksum": False, **configuration})
         case "blosc":
@@ -67,16 +64,14 @@ def read_codec(data: JSON, *, member: str, itemsize: int) -> CodecSpec:
 
 def _blosc(configuration: Mapping[str, JSON], itemsize: int) -> CodecSpec:
     shuffle = configuration.get("shuffle", 1)
-    if shuffle == -1:
-        shuffle = 2 if itemsize == 1 else 1
-    if type(shuffle) is not int or not 0 <= shuffle < len(_SHUFFLES):
+    if shuffle != -1 and (type(shuffle) is not int or not 0 <= shuffle < len(BLOSC_SHUFFLES)):
         raise MetadataError(
             "blosc: 'shuffle' makes no sense", found=excerpt(shuffle), expected="-1, 0, 1 or 2"
         )
     # c-blosc treats items of more than 255 bytes as single bytes (`BLOSC_MAX_TYPESIZE`).
     size = itemsize if 0 < itemsize <= 255 else 1
     defaults = {"cname": "lz4", "clevel": 5, "typesize": size, "blocksize": 0}
-    return CodecSpec("blosc", {**defaults, **configuration, "shuffle": _SHUFFLES[shuffle]})
+    return CodecSpec("blosc", {**defaults, **configuration, "shuffle": blosc_shuffle(shuffle, itemsize)})
 
 
 def write_codec(spec: CodecSpec, *, member: str) -> JSONObject:
@@ -85,7 +80,7 @@ def write_codec(spec: CodecSpec, *, member: str) -> JSONObject:
     name = spec.name.removeprefix("numcodecs.")
     if name == "blosc":
         shuffle = configuration.get("shuffle", "shuffle")
-        configuration["shuffle"] = _SHUFFLES.index(shuffle) if shuffle in _SHUFFLES else shuffle
+        configuration["shuffle"] = BLOSC_SHUFFLES.index(shuffle) if shuffle in BLOSC_SHUFFLES else shuffle
         configuration.pop("typesize", None)
     elif name not in ("gzip", "zstd") and not (spec.name != name and name in _NUMCODECS):
         raise UnsupportedError("the draft of 2022 has no name for this codec", found=excerpt(spec.to_json()))
@@ -114,12 +109,6 @@ def write_layout(transposes: Sequence[CodecSpec], ndim: int) -> str:
         "the draft of 2022 knows the orders C and F only",
         found=" > ".join(excerpt(spec.to_json()) for spec in transposes),
     )
-
-
-def split_chain(chain: Chain) -> tuple[tuple[CodecSpec, ...], CodecSpec, tuple[CodecSpec, ...]]:
-    """Transposes, the array-to-bytes codec, and the codecs after it."""
-    middle = chain.middle
-    return chain.codecs[:middle], chain.codecs[middle], chain.codecs[middle + 1 :]
 
 
 def read_shards(data: JSON, ndim: int) -> Shape | None:

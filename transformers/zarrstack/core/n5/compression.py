@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from ..chain.codec_spec import CodecSpec
+from ..chain.numcodecs_settings import blosc_shuffle, gzip_level
 from ..codecs.config import Configuration
 from ..errors import MetadataError, Problem, UnsupportedError
 from ..json_text import JSON, excerpt
 
-_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 _LARGEST: Final = (1 << 31) - 1
 
 
@@ -89,8 +89,7 @@ def _gzip(config: Configuration, _: int) -> CodecSpec:
     # z5 writes no useZlib, tensorstore false; zarr-python's zlib is true.
     if config.boolean("useZlib", default=False):
         return CodecSpec("numcodecs.zlib", {"level": level})
-    # -1 means zlib's default, which is 6; v3 allows only 0 to 9.
-    return CodecSpec("gzip", {"level": 6 if level == -1 else level})
+    return CodecSpec("gzip", {"level": gzip_level(level)})
 
 
 def _bzip2(config: Configuration, _: int) -> CodecSpec:
@@ -123,16 +122,12 @@ def _lz4(config: Configuration, _: int) -> CodecSpec:
 
 
 def _blosc(config: Configuration, itemsize: int) -> CodecSpec:
-    shuffle = config.choice("shuffle", (-1, 0, 1, 2), 0)
-    if shuffle == -1:
-        # As numcodecs resolves AUTOSHUFFLE, which is its -1.
-        shuffle = 2 if itemsize == 1 else 1
     return CodecSpec(
         "blosc",
         {
             "cname": config.choice("cname", ("blosclz", "lz4", "lz4hc", "snappy", "zlib", "zstd"), "blosclz"),
             "clevel": config.integer("clevel", 6, low=0, high=9),
-            "shuffle": _SHUFFLES[int(shuffle)],
+            "shuffle": blosc_shuffle(config.choice("shuffle", (-1, 0, 1, 2), 0), itemsize),
             # Java compresses with an item size of 1 for every type; the container states it.
             "typesize": itemsize,
             "blocksize": config.integer("blocksize", 0, low=0, high=_LARGEST),

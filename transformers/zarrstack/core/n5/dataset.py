@@ -39,7 +39,7 @@ STANDARD: Final = frozenset(
 _BY_ZARR: Final = frozenset({"bool", "float16", "complex64", "complex128"})
 _TIME: Final = re.compile(r"(datetime|timedelta)64(\[[0-9]*[a-zA-Z]+\])?")
 _VERSION: Final = re.compile(r"([0-9]{1,9})(\.[0-9]+)*(-\S*)?")
-_MOST_IN_BLOCK: Final = 2**31 - 1
+MOST_IN_BLOCK: Final = 2**31 - 1
 """Java stores a block in one of its arrays."""
 TO_NUMBERS: Final = (
     "Leave it out with --exclude. `paintera-convert to-scalar` makes numbers of Paintera's labels."
@@ -139,7 +139,7 @@ def describe_dataset(attributes: Mapping[str, JSON]) -> tuple[N5Dataset | None, 
     """
     problems: list[Problem] = []
     dimensions = _lengths(attributes, "dimensions", 0, MOST_ELEMENTS, problems)
-    block_size = _lengths(attributes, "blockSize", 1, _MOST_IN_BLOCK, problems)
+    block_size = _lengths(attributes, "blockSize", 1, MOST_IN_BLOCK, problems)
     try:
         if dimensions is not None and block_size is not None:
             require_same_axes(block_size, dimensions, "blockSize", whole="dimensions")

@@ -12,20 +12,18 @@ from typing import Final
 
 from ..chain.chain import Chain
 from ..chain.codec_spec import CodecSpec
+from ..chain.numcodecs_settings import BLOSC_SHUFFLES
 from ..data_types.v3 import DataType, fill_from_json, same_bits, zero_fill
 from ..errors import UnsupportedError
 from ..grid.chunk_keys_n5 import Axes, Shape, turned
 from ..json_text import JSON, JSONObject, excerpt
-from .dataset import MEMBERS, STANDARD, VERSION, is_dataset
+from .dataset import MEMBERS, MOST_IN_BLOCK, STANDARD, VERSION, is_dataset
 
 WRITTEN_VERSION: Final = "2.0.0"
 """Version at the root. Readers refuse a later major version than their own; no later feature is used, and
 zarr-python 2 writes the same.
 """
 
-_MOST_ELEMENTS: Final = 2**31 - 1
-"""Java stores a block in one of its arrays."""
-_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 _XZ: Final = 1
 """`lzma.FORMAT_XZ`."""
 
@@ -61,11 +59,11 @@ def dataset_members(
 
     UnsupportedError for blocks with more elements than Java can hold.
     """
-    if prod(chunks) > _MOST_ELEMENTS:
+    if prod(chunks) > MOST_IN_BLOCK:
         raise UnsupportedError(
             "a block is larger than N5's readers hold",
             found=f"{prod(chunks)} elements",
-            expected=f"at most {_MOST_ELEMENTS}",
+            expected=f"at most {MOST_IN_BLOCK}",
         )
     return {
         "dimensions": list(turned(shape, axes)),
@@ -126,7 +124,7 @@ def _blosc(configuration: Mapping[str, JSON]) -> JSONObject:
         "type": "blosc",
         "cname": configuration.get("cname", "lz4"),
         "clevel": configuration.get("clevel", 5),
-        "shuffle": _SHUFFLES.index(configuration.get("shuffle", "noshuffle")),
+        "shuffle": BLOSC_SHUFFLES.index(configuration.get("shuffle", "noshuffle")),
         "blocksize": configuration.get("blocksize", 0),
     }
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..chain.chain import Chain
 from ..chain.codec_spec import CodecSpec
+from ..chain.numcodecs_settings import blosc_shuffle, gzip_level
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v3 import DataType
 from ..errors import MetadataError, UnsupportedError, ZarrstackError
@@ -34,10 +35,11 @@ OBJECT_CODECS: Final[Mapping[str, tuple[str, str]]] = {
 }
 """id -> (name in our chains, name of its decoded data type)."""
 
-FILTERS: Final = frozenset(
+COMPRESSORS: Final = frozenset({"zlib", "gzip", "bz2", "lzma", "lz4", "zstd", "blosc"})
+
+FILTERS: Final = COMPRESSORS | frozenset(
     {
-        *("zlib", "gzip", "bz2", "lzma", "lz4", "zstd", "blosc", "shuffle"),
-        *("delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize"),
+        *("shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize"),
         *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3", "base64"),
     }
 )
@@ -47,7 +49,6 @@ _WHOLE: Final = frozenset("biumM")
 """Kinds of integer types, including times."""
 _SHAPED: Final = frozenset({"json2", "msgpack2"})
 """Kinds whose values are integers in storage: booleans, integers and times."""
-_BLOSC_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 _RAW_LZMA: Final = 3
 """The number of lzma's raw format, `lzma.FORMAT_RAW`."""
 _MAX_TYPESIZE: Final = 255
@@ -108,7 +109,7 @@ def _array_head(text: JSON, dtype: Dtype) -> tuple[CodecSpec, DataType]:
     """The codec and the data type of fixed-size items; `object` for types without a v3 name."""
     if is_beyond_v3(dtype):
         return CodecSpec("numpy_bytes", {"dtype": text}), DataType("object")
-    return _bytes(text, dtype), DataType.from_numpy(dtype)
+    return packing(text, dtype), DataType.from_numpy(dtype)
 
 
 def is_beyond_v3(dtype: Dtype) -> bool:
@@ -121,7 +122,8 @@ def is_beyond_v3(dtype: Dtype) -> bool:
     return dtype.char in "gG"
 
 
-def _bytes(text: JSON, dtype: Dtype) -> CodecSpec:
+def packing(text: JSON, dtype: Dtype) -> CodecSpec:
+    """The array-to-bytes codec of fixed-size items; `text` is their v2 dtype."""
     if dtype.names is not None:
         if _is_big(dtype):
             return CodecSpec("numpy_bytes", {"dtype": text})
@@ -257,27 +259,18 @@ def _item_of(codec: JSONObject, member: str, default: Dtype, problems: list[Zarr
     try:
         return parse_v2_dtype(short.get(text, text) if isinstance(text, str) else text)
     except ZarrstackError as error:
-        problem = error.problem
-        problems.append(
-            type(error)(
-                f"{codec['id']}: {member}: {problem.message}", found=problem.found, expected=problem.expected
-            )
-        )
+        problems.append(type(error).of(error.problem, before=f"{codec['id']}: {member}: "))
         return default
 
 
 def _blosc(configuration: Mapping[str, JSON], item: Dtype) -> CodecSpec:
-    """Translate numcodecs' shuffle number to a name; automatic (-1) as numcodecs resolves it per buffer."""
-    shuffle = configuration.get("shuffle", 1)
-    if shuffle == -1:
-        shuffle = 2 if item.itemsize == 1 else 1
     size = configuration.get("typesize") or item.itemsize
     return CodecSpec(
         "blosc",
         {
             "cname": configuration.get("cname", "lz4"),
             "clevel": configuration.get("clevel", 5),
-            "shuffle": _BLOSC_SHUFFLES[int(shuffle)],
+            "shuffle": blosc_shuffle(configuration.get("shuffle", 1), item.itemsize),
             "typesize": size if 0 < size <= _MAX_TYPESIZE else 1,
             "blocksize": configuration.get("blocksize", 0),
         },
@@ -290,9 +283,7 @@ def _zstd(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
 
 
 def _gzip(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:
-    # -1 means zlib's default, which is 6; v3 allows only 0 to 9.
-    level = configuration.get("level", 1)
-    return CodecSpec("gzip", {"level": 6 if level == -1 else level})
+    return CodecSpec("gzip", {"level": gzip_level(configuration.get("level", 1))})
 
 
 def _lzma(configuration: Mapping[str, JSON], _: Dtype) -> CodecSpec:

@@ -14,18 +14,18 @@ import numpy as np
 
 from ..chain.chain import Chain
 from ..chain.codec_spec import CodecSpec
+from ..chain.numcodecs_settings import BLOSC_SHUFFLES
 from ..codecs.pipeline import axes_order
 from ..data_types.bits import same_bits
 from ..data_types.v3 import DataType, fill_from_json
 from ..errors import UnsupportedError
 from ..json_text import JSON, JSONObject
-
-Shape = tuple[int, ...]
+from ..shapes import Shape
+from .chain import COMPRESSORS, FILTERS
 
 _OBJECT_FILTERS: Final = {"vlen-utf8": "vlen-utf8", "vlen-bytes": "vlen-bytes"}
 """Array-to-bytes codec -> the filter with which v2 stores objects."""
 _NUMCODECS: Final = "numcodecs."
-_BLOSC_SHUFFLES: Final = ("noshuffle", "shuffle", "bitshuffle")
 
 
 def chain_for_v2(chain: Chain, ndim: int) -> Chain:
@@ -138,7 +138,7 @@ def _codec(spec: CodecSpec) -> JSONObject:
     configuration = dict(spec.configuration)
     if spec.name == "blosc":
         configuration.pop("typesize", None)
-        configuration["shuffle"] = _BLOSC_SHUFFLES.index(configuration.get("shuffle", "noshuffle"))
+        configuration["shuffle"] = BLOSC_SHUFFLES.index(configuration.get("shuffle", "noshuffle"))
         return {"id": "blosc", **configuration}
     if spec.name in ("gzip", "zstd"):
         return {"id": spec.name, "level": configuration.get("level", 0)}
@@ -149,15 +149,7 @@ def _codec(spec: CodecSpec) -> JSONObject:
 
 def _is_filter(spec: CodecSpec) -> bool:
     """Whether a codec is a filter, for readers that distinguish filters from compressors."""
-    return spec.name.removeprefix(_NUMCODECS) in _FILTERS
-
-
-_FILTERS: Final = frozenset(
-    {
-        *("shuffle", "delta", "fixedscaleoffset", "quantize", "bitround", "astype", "packbits", "categorize"),
-        *("crc32", "crc32c", "adler32", "fletcher32", "jenkins_lookup3", "base64"),
-    }
-)
+    return spec.name.removeprefix(_NUMCODECS) in FILTERS - COMPRESSORS
 
 
 def _number(value: Any, fill: JSON, data_type: DataType) -> JSON:
