@@ -34,11 +34,11 @@ WAYS = ("in place", "keep")
 KEPT_BACK: tuple[tuple[str, str], ...] = (
     (r"", "objects have no v3 name as stored"),
     (r"", "fields that are not all little-endian have no v3 name as stored"),
-    (r"/(categorize|base64)$", "no v3 reader knows codec"),
+    (r"/(categorize|base64)$", "no v3 reader supports codec"),
     (r"[/:]blosc_snappy", "cname is 'snappy'"),
-    (r"n5/.*[/:]lz4(_64|_level)?$", "no v3 reader knows codec 'lz4_b"),
+    (r"n5/.*[/:]lz4(_64|_level)?$", "no v3 reader supports codec 'lz4_b"),
     (r"/lzma_delta_filter$", "numcodecs does not decode lzma with filters in this format"),
-    (r"/quantize_astype$", "zarr-python does not see what data type quantize stores"),
+    (r"/quantize_astype$", "zarr-python does not read the data type that quantize stores"),
 )
 """Arrays (by a pattern in their id) that cannot keep their bytes, and what is said of them."""
 

@@ -34,7 +34,7 @@ KEPT_BACK: tuple[tuple[str, str], ...] = (
     (r"[/:]bool$", "no such data type"),
     (r"edges:too_large$", "larger than its dataset's block size"),
     (r"tree:parent/child$", "lies inside an array"),
-    (r"modes:(object|string)/", "are not read: their blocks are of variable length"),
+    (r"modes:(object|string)/", "are not supported: their blocks have variable length"),
     (r"[/:]varlength", r"variable length \(mode 1\)"),
     (r"multiscale:paintera/labels", "label multisets"),
 )

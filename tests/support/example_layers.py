@@ -75,7 +75,7 @@ class CountSync(Count):
 
 
 class Top(StorageTransformer):
-    """Says that it cannot stand over `mask`."""
+    """Says that it cannot be above `mask`."""
 
     name = "top"
 

@@ -16,7 +16,7 @@ from zarrstack.core.errors import ChunkError, UsageError, ZarrstackError
 ARCHIVES = fixtures_index.archives(format="zarr_v1")
 REASONS = (
     "an array of zarr 0.x",
-    "no reader knows a data type of zero bytes",
+    "no reader supports a data type of zero bytes",
     "cannot read this fill value of a datetime without unit",
 )
 

@@ -49,7 +49,7 @@ def test_another_package_registers_a_layer(installed):
     [
         ("plain", "1/0", "ZeroDivisionError"),
         ("plain", "", "AttributeError"),
-        ("plain", "Plain = 3", "no storage transformer"),
+        ("plain", "Plain = 3", "not a storage transformer"),
         ("other", PLAIN, "has another name"),
         ("log", PLAIN, "more than one"),
     ],
@@ -103,10 +103,10 @@ def test_text_says_which_layers(text, layers):
         ("nowhere", "'nowhere'"),
         ("retry:attempt=5", "'attempt'"),
         ("sharding", "chunks_per_shard"),
-        ("per-array:5", "takes no bare value"),
-        ("[7]", "no storage transformer"),
-        ("[", "no JSON"),
-        ('[{"name": "retry", "configuration": 7}]', "no JSON object"),
+        ("per-array:5", "takes no value without the name of an option"),
+        ("[7]", "not a storage transformer"),
+        ("[", "not valid JSON"),
+        ('[{"name": "retry", "configuration": 7}]', "not a JSON object"),
     ],
 )
 def test_text_that_does_not_fit_says_why(text, words):

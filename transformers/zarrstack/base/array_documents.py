@@ -39,14 +39,6 @@ def key_of(path: str) -> str:
     return join(path, DOCUMENT)
 
 
-def ancestors(key: str) -> Iterator[str]:
-    """Every path that may contain a key, from the root down."""
-    yield ""
-    for place, letter in enumerate(key):
-        if letter == "/":
-            yield key[:place]
-
-
 def parse(data: bytes) -> JSONObject | None:
     """Parse a document; None if it is not a JSON object, which zarr-python reports itself."""
     try:
@@ -66,7 +58,7 @@ def entries_of(document: JSONObject, path: str) -> list[JSON]:
     entries = document.get(FIELD) or []
     if not isinstance(entries, list):
         raise MetadataError(
-            f"{FIELD} is no list", node=path, key=key_of(path), found=excerpt(entries), expected="a list"
+            f"{FIELD} is not a list", node=path, key=key_of(path), found=excerpt(entries), expected="a list"
         )
     if GUARD in document and not entries:
         raise MetadataError(

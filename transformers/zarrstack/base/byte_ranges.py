@@ -1,4 +1,4 @@
-"""Byte ranges of whole values, for layers that must read values whole."""
+"""Byte ranges of values whose length is known, for layers that read more than the range."""
 
 from __future__ import annotations
 
@@ -6,19 +6,28 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Suf
 from zarr.core.buffer import Buffer
 
 
-def cut(value: Buffer, byte_range: ByteRequest | None) -> Buffer:
-    """Cut a byte range out of a value; bytes past its end are omitted.
+def bounds(byte_range: ByteRequest | None, length: int) -> tuple[int, int]:
+    """Start and stop of a request within a value of this length, clipped to the value.
 
-    Like zarr 3.4.2's MemoryStore; that of 3.1.6 misreads a suffix longer than the value. ValueError for an
-    unknown kind of range.
+    Like zarr 3.4.2's MemoryStore, as a Python slice: ranges past the end are empty, not an error, and
+    negative positions count from the end of the value, never beyond it. (MemoryStore of 3.1.6 misreads a
+    suffix longer than the value.) ValueError for an unknown kind of range.
     """
     match byte_range:
         case None:
-            return value
+            part = slice(None)
         case RangeByteRequest(start, end):
-            return value[start:end]
+            part = slice(start, end)
         case OffsetByteRequest(offset):
-            return value[offset:]
-        case SuffixByteRequest(size):
-            return value[max(0, len(value) - size) :]
-    raise ValueError(f"Unexpected byte_range, got {byte_range}.")
+            part = slice(offset, None)
+        case SuffixByteRequest(suffix):
+            part = slice(max(0, length - suffix), None)
+        case _:
+            raise ValueError(f"Unexpected byte_range, got {byte_range}.")
+    first, last, _ = part.indices(length)
+    return first, max(first, last)
+
+
+def cut(value: Buffer, byte_range: ByteRequest | None) -> Buffer:
+    """Cut a byte range out of a value; ranges as in `bounds`."""
+    return value if byte_range is None else value[slice(*bounds(byte_range, len(value)))]

@@ -19,7 +19,7 @@ class _Unbound:
             raise AttributeError(name)
         raise UsageError(
             "this layer has no store yet",
-            advice="Give it one: stack(store, layer), or the layer's first argument.",
+            advice="Pass one: stack(store, layer), or as the layer's first argument.",
         )
 
     def __reduce__(self) -> str:

@@ -32,9 +32,9 @@ class Described:
         """Create an instance that records its options; `__init__` checks them."""
         del store  # used by `__init__`
         if more:
-            raise TypeError(f"{cls.__name__}() takes options by keyword only, so that it can remember them")
+            raise TypeError(f"{cls.__name__}() takes options by keyword only")
         if not hasattr(cls, "name"):
-            raise TypeError(f"the class {cls.__name__} has no name: write name = ... in it")
+            raise TypeError(f"the class {cls.__name__} has no name: define `name` in it")
         layer = super().__new__(cls)
         layer._options = options
         return layer
@@ -73,7 +73,8 @@ class Described:
         configuration = data.get("configuration", {})
         if not isinstance(configuration, dict):
             raise UsageError(
-                f"the configuration of layer {cls.name!r} is no JSON object", found=json.dumps(configuration)
+                f"the configuration of layer {cls.name!r} is not a JSON object",
+                found=json.dumps(configuration),
             )
         optional = cls.option_names()
         if unknown := sorted(set(configuration) - set(optional)):
@@ -110,7 +111,7 @@ class Described:
                 option, value = cls.short, part
             if not option:
                 raise UsageError(
-                    f"layer {cls.name!r} takes no bare value",
+                    f"layer {cls.name!r} takes no value without the name of an option",
                     found=part,
                     expected=":".join(f"{name}=..." for name in cls.option_names()) or "no options",
                 )

@@ -15,7 +15,7 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Suf
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 
-from .transformer import StorageTransformer, folder_of
+from .transformer import StorageTransformer, folder_prefix
 
 T = TypeVar("T")
 
@@ -126,7 +126,7 @@ class Around(StorageTransformer):
     async def getsize_prefix(self, prefix: str) -> int:
         """Total length in bytes of all values below a path."""
         # Without the slash, zarr 3.1.6 would also count siblings whose names start with the prefix.
-        act = partial(self._store.getsize_prefix, folder_of(prefix))
+        act = partial(self._store.getsize_prefix, folder_prefix(prefix))
         return await self._run(Call("getsize_prefix", prefix), act)
 
     async def delete_dir(self, prefix: str) -> None:

@@ -44,5 +44,5 @@ def either(layer: Described, option: str, value: Any, check: Callable[[Any], boo
 def unfit(layer: Described, option: str, value: Any, expected: str) -> UsageError:
     """The error for an invalid option."""
     return UsageError(
-        f"layer {layer.name!r}: option {option!r} does not fit", found=repr(value), expected=expected
+        f"layer {layer.name!r}: option {option!r} is invalid", found=repr(value), expected=expected
     )

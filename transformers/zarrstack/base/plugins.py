@@ -61,7 +61,9 @@ def load(points: Sequence[EntryPoint], kind: type[T], *, what: str, public: str,
         ) from error
     if not (isinstance(found, type) and issubclass(found, kind)):
         raise UsageError(
-            f"what is registered as {name!r} is no {what}", found=place, expected=f"a subclass of {public}"
+            f"the object registered as {name!r} is not a {what}",
+            found=place,
+            expected=f"a subclass of {public}",
         )
     if getattr(found, "name", None) != name:
         raise UsageError(

@@ -77,16 +77,16 @@ def find(name: str) -> type[StorageTransformer]:
     points = _named(name)
     if not points:
         raise UsageError(
-            f"no storage transformer is called {name!r}",
+            f"unknown storage transformer {name!r}",
             expected=", ".join(_names()) or "a registered name",
-            advice="Install the package that brings it, or correct the name.",
+            advice="Install the package that provides it, or correct the name.",
         )
     return plugins.load(
         points,
         StorageTransformer,
         what="storage transformer",
         public="zarrstack.StorageTransformer",
-        advice="Mend or uninstall that package.",
+        advice="Fix or uninstall that package.",
     )
 
 
@@ -113,14 +113,14 @@ def split_entry(entry: JSON) -> tuple[str, JSONObject]:
     entry = {"name": entry} if isinstance(entry, str) else entry
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise UsageError(
-            "this is no storage transformer",
+            "this is not a storage transformer",
             found=excerpt(entry),
             expected='{"name": "...", "configuration": {...}}',
         )
     configuration = entry.get("configuration", {})
     if not isinstance(configuration, dict):
         raise UsageError(
-            f"the configuration of layer {entry['name']!r} is no JSON object", found=excerpt(configuration)
+            f"the configuration of layer {entry['name']!r} is not a JSON object", found=excerpt(configuration)
         )
     return entry["name"], configuration
 
@@ -156,7 +156,9 @@ def parse_stack(text: str) -> list[StorageTransformer]:
         try:
             entries = json.loads(text)
         except ValueError as error:
-            raise UsageError("this stack is no JSON", found=text, expected="a list of layers") from error
+            raise UsageError(
+                "this stack is not valid JSON", found=text, expected="a list of layers"
+            ) from error
         return layers_from_json(entries)
     layers = []
     for part in text.split(","):

@@ -29,7 +29,7 @@ def stack(
     for place, layer in enumerate(layers):
         if not isinstance(layer, StorageTransformer):
             raise UsageError(
-                "a stack is made of layers", found=repr(layer), expected="stack(store, Layer(), ...)"
+                "a stack consists of layers", found=repr(layer), expected="stack(store, Layer(), ...)"
             )
         if not hasattr(layer, "_store"):
             advice = "Call super().__init__(store) in its __init__."
@@ -38,12 +38,12 @@ def stack(
             raise UsageError(
                 f"layer {layer.name!r} has a store already",
                 found=repr(layer),
-                advice="Make a layer of its own for each place.",
+                advice="Create a separate layer for each position.",
             )
         below = [each for each in descend(bottom) if isinstance(each, StorageTransformer)]
         for other in (*layers[place + 1 :], *below):
             if (reason := layer.check_below(other)) is not None:
-                raise UsageError(f"layer {layer.name!r} cannot stand over {other.name!r}: {reason}")
+                raise UsageError(f"layer {layer.name!r} cannot be above {other.name!r}: {reason}")
     try:
         for layer in reversed(layers):
             bottom = layer.bind(bottom)

@@ -41,7 +41,7 @@ def _is_plain_path(text: str) -> bool:
 
 def _no_store(given: object, why: str | None) -> UsageError:
     return UsageError(
-        "a stack stands on a store",
+        "a stack needs a store below it",
         found=repr(given) if why is None else f"{given!r} ({why})",
         expected="a zarr Store, such as LocalStore, a path, a URL or a dictionary",
     )

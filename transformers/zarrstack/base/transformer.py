@@ -147,7 +147,7 @@ class StorageTransformer(Described, WrapperStore[Store]):
             raise UsageError(
                 f"layer {self.name!r} has a store already",
                 found=repr(self),
-                advice="Make a layer of its own for each stack.",
+                advice="Create a separate layer for each stack.",
             )
         self._store = store
         return self
@@ -282,7 +282,7 @@ class StorageTransformer(Described, WrapperStore[Store]):
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Total length in bytes of all values below a path, with `list_prefix` and `getsize`."""
-        keys = [key async for key in self.list_prefix(folder_of(prefix))]
+        keys = [key async for key in self.list_prefix(folder_prefix(prefix))]
         return sum(await asyncio.gather(*(self.getsize(key) for key in keys)))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
@@ -304,7 +304,7 @@ class StorageTransformer(Described, WrapperStore[Store]):
         return self._list_dir(prefix) if self._lists_itself else self._store.list_dir(prefix)
 
     async def _list_dir(self, prefix: str) -> AsyncGenerator[str, None]:
-        folder = folder_of(prefix.rstrip("/"))
+        folder = folder_prefix(prefix.rstrip("/"))
         seen = set()
         async for key in self.list_prefix(folder):
             name = key.removeprefix(folder).split("/", 1)[0]
@@ -318,7 +318,7 @@ class StorageTransformer(Described, WrapperStore[Store]):
 
     async def is_empty(self, prefix: str) -> bool:
         """Whether no key exists below a path, with `list_prefix`."""
-        async for _ in self.list_prefix(folder_of(prefix)):
+        async for _ in self.list_prefix(folder_prefix(prefix)):
             return False
         return True
 
@@ -334,7 +334,7 @@ class StorageTransformer(Described, WrapperStore[Store]):
         override listings and the folder is empty, the store below also removes the folder.
         """
         self._check_writable()
-        folder = folder_of(prefix)
+        folder = folder_prefix(prefix)
         keys = [key async for key in self.list_prefix(folder)]
         await asyncio.gather(*(self.delete(key) for key in keys))
         if self._lists_itself or not await self._store.is_empty(prefix):
@@ -345,6 +345,6 @@ class StorageTransformer(Described, WrapperStore[Store]):
             await self._store.delete_dir(prefix)
 
 
-def folder_of(prefix: str) -> str:
+def folder_prefix(prefix: str) -> str:
     """A prefix that names only what is below a path: with a slash, unless it is empty."""
-    return prefix if prefix in {"", "/"} or prefix.endswith("/") else prefix + "/"
+    return prefix if not prefix or prefix.endswith("/") else prefix + "/"

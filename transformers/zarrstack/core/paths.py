@@ -7,7 +7,7 @@ not have.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,6 +21,15 @@ def join(path: str, name: str) -> str:
 def prefix_of(path: str) -> str:
     """Common prefix of all keys below a path: the path and a "/", or "" for the root."""
     return f"{path}/" if path else ""
+
+
+def ancestors(key: str) -> Iterator[str]:
+    """Every path that may contain a key, from the root down."""
+    yield ""
+    at = key.find("/")
+    while at >= 0:
+        yield key[:at]
+        at = key.find("/", at + 1)
 
 
 def parents(path: str) -> tuple[str, ...]:

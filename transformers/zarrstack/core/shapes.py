@@ -24,7 +24,7 @@ def read_lengths(value: JSON, name: str, *, least: int = 0, most: int = MOST_ELE
     """
     if not isinstance(value, list) or not all(type(n) is int and n >= least for n in value):
         raise MetadataError(
-            f"{name} is no list of lengths",
+            f"{name} is not a list of lengths",
             found=excerpt(value),
             expected=f"a list of whole numbers from {least} upwards",
         )

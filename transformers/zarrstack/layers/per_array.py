@@ -22,7 +22,6 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from ..base.array_documents import (
     DOCUMENT,
     FIELD,
-    ancestors,
     arrays_in,
     entries_of,
     guarded,
@@ -37,9 +36,10 @@ from ..base.array_documents import (
 from ..base.byte_ranges import cut
 from ..base.registry import find, split_entry
 from ..base.stack import stack
-from ..base.transformer import StorageTransformer, folder_of
+from ..base.transformer import StorageTransformer, folder_prefix
 from ..core.errors import MetadataError, UnsupportedError, UsageError, ZarrstackError
 from ..core.json_text import JSON, JSONObject
+from ..core.paths import ancestors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class _Array:
         if writes and self.unknown:
             raise UnsupportedError(
                 f"the array is stored through unknown transformers: {', '.join(self.unknown)}",
-                advice="It may be read without them, but not written. Install the package that brings them.",
+                advice="It can be read without them, but not written. Install the package with them.",
             )
 
 
@@ -123,7 +123,7 @@ class PerArray(StorageTransformer):
                 if not kind.in_metadata:
                     raise UnsupportedError(
                         f"storage transformer {name!r} may not be named by metadata",
-                        advice="It could reach beyond the store. Put it into the stack yourself.",
+                        advice="It could access data outside the store. Add it to the stack yourself.",
                     )
                 layers.append(kind.for_array(configuration, path, document))
             store = stack(self._store, *layers)
@@ -333,7 +333,7 @@ class PerArray(StorageTransformer):
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path: first through the arrays' stacks, then the rest."""
         self._check_writable()
-        folder = folder_of(prefix)
+        folder = folder_prefix(prefix)
         array = await self._array_of(folder)
         if array is not None:
             array.check(writes=True)

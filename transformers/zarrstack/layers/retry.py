@@ -213,10 +213,10 @@ class _Trial:
             with counts.guard:
                 counts.given_up += 1
             raise StorageError(
-                f"layer {layer.name!r}: {self._call.operation} fails again and again",
+                f"layer {layer.name!r}: {self._call.operation} failed repeatedly",
                 key=self._call.key,
                 found=f"{type(error).__name__}: {error}, after {self._attempt} attempts in {spent:.1f} s",
-                advice="Wait until the storage answers again, or allow more attempts or a larger budget.",
+                advice="Wait until the storage responds again, or allow more attempts or a larger budget.",
             ) from error
         with counts.guard:
             counts.retries += 1

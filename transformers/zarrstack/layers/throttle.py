@@ -65,7 +65,7 @@ class Throttle(Around):
         if rate is None and value is not None:
             raise unfit(self, option, value, 'a number, or a text such as "50MB/s" or "10"')
         if rate is not None and number(self, option, rate) == 0:
-            raise unfit(self, option, value, "more than nothing")
+            raise unfit(self, option, value, "more than 0")
         return rate
 
     def _bucket(self, rate: float | None, burst: float) -> Bucket | None:

@@ -10,6 +10,7 @@ from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Sto
 from zarr.core.buffer import Buffer, cpu, default_buffer_prototype
 
 from ..base.descend import serves_sync
+from ..base.transformer import folder_prefix
 
 Operation: TypeAlias = tuple[Any, ...]
 """Name and arguments, such as ("set", "a/c/0", b"1")."""
@@ -118,16 +119,16 @@ def expected(model: dict[str, bytes], operation: Operation) -> Any:
         case ("get_ranges", key, parts):
             return [_cut(model[key], part) for part in parts] if key in model else FileNotFoundError
         case ("delete_dir", path):
-            for key in [key for key in model if key.startswith(_folder(path))]:
+            for key in [key for key in model if key.startswith(folder_prefix(path))]:
                 del model[key]
         case ("clear",):
             model.clear()
         case ("is_empty", path):
-            return not any(key.startswith(_folder(path)) for key in model)
+            return not any(key.startswith(folder_prefix(path)) for key in model)
         case ("getsize_prefix", path):
-            return sum(len(value) for key, value in model.items() if key.startswith(_folder(path)))
+            return sum(len(value) for key, value in model.items() if key.startswith(folder_prefix(path)))
         case ("list_dir", path):
-            folder = _folder(path)
+            folder = folder_prefix(path)
             return sorted({key.removeprefix(folder).split("/")[0] for key in model if key.startswith(folder)})
         case ("list_prefix", folder):
             return sorted(key for key in model if key.startswith(folder))
@@ -215,7 +216,3 @@ def _cut(value: bytes | None, part: ByteRequest | None) -> bytes | None:
 
 def _bytes(value: Buffer | None) -> bytes | None:
     return None if value is None else value.to_bytes()
-
-
-def _folder(path: str) -> str:
-    return path if not path or path.endswith("/") else path + "/"

@@ -138,7 +138,7 @@ def test_order_filters_and_compressor_become_a_chain(tmp_path, changes, expected
         (array(compressor={"level": 1}), "compressor"),
         (array(compressor={"id": "zlib", "strength": 1}), "compressor.strength"),
         (array(compressor={"id": "zfpy", "mode": 4}), "unknown codec 'zfpy'"),
-        (array(filters=[{"id": "vlen-utf8"}]), "stands where no objects are"),
+        (array(filters=[{"id": "vlen-utf8"}]), "is applied to an array that has no objects"),
         (
             array(dtype="|O", fill_value="", filters=[{"id": "vlen-utf8"}, {"id": "pickle"}]),
             "filters[1]: the object codec 'pickle'",
@@ -149,7 +149,7 @@ def test_order_filters_and_compressor_become_a_chain(tmp_path, changes, expected
         ),
         (
             array(dtype="|O", fill_value=None, order="F", filters=[{"id": "json2"}]),
-            "what zarr-python reads is not what was written",
+            "zarr-python does not read what was written",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -293,7 +293,7 @@ def test_a_text_as_fill_value_of_bytes_is_refused_with_both_readings(tmp_path, t
     found = one(tmp_path, array(dtype="|O", filters=[{"id": "vlen-bytes"}], fill_value=text))
     assert found.refused
     (problem,) = (p for p in found.problems if p.severity == "refusal")
-    assert problem.found == f'"{text}": the text as it stands (zarr-python 2), or {second} (zarr-python 3)'
+    assert problem.found == f'"{text}": the text itself (zarr-python 2), or {second} (zarr-python 3)'
 
 
 BEYOND_V3 = {
@@ -327,7 +327,7 @@ LYING_FILTERS = {
 def test_a_filter_for_another_type_than_the_arrays_is_refused(tmp_path, dtype, codec):
     found = one(tmp_path, array(dtype=dtype, filters=[codec]))
     assert found.refused
-    assert "is not what the filter is given" in messages(found, "refusal")
+    assert "does not match the filter's input" in messages(found, "refusal")
 
 
 @pytest.mark.parametrize("dtype", ["<M8[ns]", "<u8", ">i8", "<f8"])

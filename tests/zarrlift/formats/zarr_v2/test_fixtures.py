@@ -10,14 +10,14 @@ from zarrlift.formats.describe import describe
 from zarrlift.storage.open_storage import open_storage
 
 REASONS = (
-    "no reader knows a data type of zero bytes",
-    "with order F: what zarr-python reads is not what was written",  # json2, msgpack2
-    "the fill value of an array of bytes may mean two things",
+    "no reader supports a data type of zero bytes",
+    "with order F: zarr-python does not read what was written",  # json2, msgpack2
+    "the fill value of an array of bytes is ambiguous",
     "cannot read this fill value of a datetime without unit",
     "an array of objects without an object codec",  # numcodecs before 0.6: json, msgpack without a shape
     "a node's name is made of periods only",
     "shape is no list of lengths",  # 8.0; zarr-python 2.18 refuses it too
-    "the fill value of a struct with objects is not read",
+    "the fill value of a struct with objects is not supported",
     "a struct with object fields",
 )
 

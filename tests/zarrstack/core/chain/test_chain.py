@@ -142,7 +142,7 @@ def test_a_filter_of_another_byte_order_than_the_array_cannot_be_written():
 @pytest.mark.parametrize("dtype", ["float99", "", 4, ["<i4"]])
 def test_a_filter_with_a_nonsensical_type_is_refused(dtype):
     delta = {"name": "numcodecs.delta", "configuration": {"dtype": dtype}}
-    with pytest.raises(MetadataError, match="dtype is no data type"):
+    with pytest.raises(MetadataError, match="dtype is not a data type"):
         Chain.from_json([delta, BYTES])
 
 

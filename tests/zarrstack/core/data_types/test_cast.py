@@ -140,7 +140,7 @@ def test_a_cast_that_is_exact_leads_back(array: Any, name: str) -> None:
 
 @pytest.mark.parametrize("casting", CASTINGS)
 def test_nan_is_no_integer_under_any_casting(casting: Any) -> None:
-    with pytest.raises(CastError, match="NaN is no integer"):
+    with pytest.raises(CastError, match="NaN is not an integer"):
         cast(np.array([math.nan]), np.dtype("i4"), casting)
 
 

@@ -310,7 +310,7 @@ def test_fill_values_of_object_arrays_once_the_codec_is_known(name, data, value)
 
 @pytest.mark.parametrize("text", ["AAE=", "ab!"])
 def test_a_text_as_fill_of_bytes_is_not_guessed_at(text):
-    with pytest.raises(UnsupportedError, match="two things"):
+    with pytest.raises(UnsupportedError, match="is ambiguous"):
         v2_object_fill(text, DataType("bytes"))
 
 

@@ -208,7 +208,7 @@ def test_the_endian_codec_states_the_byte_order_of_a_name():
     assert "different byte orders" in refusal(text(data_type="<f8", codecs=[endian]))
     assert text(data_type=">f8", codecs=[endian])[0].chain.codecs == (BIG,)
     assert text(data_type="int8", codecs=[endian], fill_value=0)[0].chain.codecs == (PLAIN,)
-    assert "stands first" in refusal(text(codecs=[GZIP, endian]))
+    assert "must come first" in refusal(text(codecs=[GZIP, endian]))
 
 
 def test_memory_layout_f_is_the_whole_reversal():
@@ -401,10 +401,10 @@ def test_fallbacks_that_lead_back_or_nowhere_are_refused(allow):
 REFUSED = {
     "an unknown member": ({"colour": 1}, "unknown members"),
     "a dimension_names of a later draft": ({"dimension_names": ["a", "b"]}, "unknown members"),
-    "attributes that are a list": ({"attributes": [1]}, "attributes are an object"),
+    "attributes that are a list": ({"attributes": [1]}, "attributes must be an object"),
     "an extension to understand": (
         {"extensions": [{"extension": "http://x/y", "must_understand": True}]}, "http://x/y"),
-    "a negative shape": ({"shape": [-1, 2]}, "shape is no list"),
+    "a negative shape": ({"shape": [-1, 2]}, "shape is not a list"),
     "another number of axes": ({"shape": [4, 6, 8]}, "another number of axes"),
     "a chunk of 0": ({"chunk_grid": {"type": "regular", "chunk_shape": [0, 3]}}, "length 0"),
     "another grid": ({"chunk_grid": {"extension": "http://x", "type": "rectilinear"}}, "unknown chunk grid"),
@@ -428,18 +428,18 @@ REFUSED = {
         "configuration": {"shuffle": 3}}},
         "shuffle"),
     "both": ({"codecs": [GZIP]}, "codecs and a compressor"),
-    "codecs that are no list": ({"compressor": None, "codecs": {}}, "codecs are a list"),
+    "codecs that are no list": ({"compressor": None, "codecs": {}}, "codecs must be a list"),
     "an unknown type": ({"data_type": "int128"}, "unknown data type"),
     "a time as core type": ({"data_type": "<M8[s]"}, "unknown data type"),
     "half a byte": ({"data_type": "r4"}, "whole bytes"),
-    "a type that is a number": ({"data_type": 4}, "data_type is an identifier"),
+    "a type that is a number": ({"data_type": 4}, "data_type must be an identifier"),
     "members of a type": ({"data_type": {**UNKNOWN, "x": 1}}, "unknown members"),
-    "an extension for another kind": ({"data_type": of(COMPLEX, "<i4")}, "does not have"),
+    "an extension for another kind": ({"data_type": of(COMPLEX, "<i4")}, "does not include"),
     "sub-arrays": ({"data_type": of(STRUCT, [["a", "|u1", [2]]]), "fill_value": "AAA="}, "sub-array"),
     "a fill value of another type": ({"fill_value": "x"}, "bad fill value"),
     "a fill value out of range": ({"fill_value": 2**31}, "bad fill value"),
-    "too few bits": ({"fill_value": "0xff"}, "states its bits wrongly"),
-    "bits that are none": ({"fill_value": "0b" + "2" * 32}, "states its bits wrongly"),
+    "too few bits": ({"fill_value": "0xff"}, "wrong number of bits"),
+    "bits that are none": ({"fill_value": "0b" + "2" * 32}, "wrong number of bits"),
     "another transformer": (
         {"storage_transformers": [{"extension": "https://purl.org/zarr/spec/x/dummy/1.0", "type": "d"}]},
         "unknown storage transformer"),
@@ -447,7 +447,7 @@ REFUSED = {
     "sharding of another version": (
         {"storage_transformers": sharded([2, 2], extension=SHARDING.replace("1.0", "2.0"))},
         "unknown storage"),
-    "shards of shards": ({"storage_transformers": sharded([2, 2]) * 2}, "shards of shards"),
+    "shards of shards": ({"storage_transformers": sharded([2, 2]) * 2}, "nested shards"),
     "shards of nothing": ({"storage_transformers": sharded([2, 0])}, "chunks_per_shard"),
     "shards of other axes": ({"storage_transformers": sharded([2, 2, 2])}, "more axes"),
     "shards that say more": ({"storage_transformers": sharded([2, 2], x=1)}, "malformed sharding"),

@@ -25,7 +25,7 @@ REASONS = (
     "pickle",
     "unknown codec",
     "without unit",
-    "with order F: what zarr-python reads is not what was written",  # json2
+    "with order F: zarr-python does not read what was written",  # json2
 )
 
 

@@ -95,7 +95,7 @@ def test_filters_stand_in_their_order() -> None:
 )
 def test_fill_values_that_v2_cannot_say(name: str, fill) -> None:
     middle = CodecSpec("vlen-bytes") if name == "bytes" else LITTLE
-    with pytest.raises(UnsupportedError, match="cannot say this fill value"):
+    with pytest.raises(UnsupportedError, match="cannot represent this fill value"):
         fill_for_v2(fill, DataType(name), Chain((middle,)))
 
 

@@ -587,7 +587,9 @@ def test_an_option_that_makes_no_sense_is_refused_by_name(option, value) -> None
 
 
 @pytest.mark.parametrize(
-    "disk", [MemoryStore(), ZipStore("a.zip"), "memory://tier", "s3://b/tier", {"name": "x"}], ids=repr
+    "disk",
+    [MemoryStore(), ZipStore("a.zip"), "memory://tier", "s3://b/tier", {"name": "x"}],
+    ids=["memory", "zip", "memory URL", "S3 URL", "JSON"],
 )
 def test_a_disk_tier_that_is_no_folder_is_refused_with_advice(disk) -> None:
     """Stores served as disk tiers once; a URL would become a folder of that name."""

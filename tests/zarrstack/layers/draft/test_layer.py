@@ -347,7 +347,7 @@ REFUSED = {
     "a shard index with a checksum": ({"serializer": CRC, "chunks": (4, 4)}, "one kind of shard index"),
     "a transpose that is no reversal": (
         {"shape": (2, 2, 2), "chunks": (2, 2, 2), "filters": [zarr.codecs.TransposeCodec(order=(1, 0, 2))]},
-        "the orders C and F only",
+        "only the orders C and F",
     ),
     "keys of Zarr v2": ({"chunk_key_encoding": {"name": "v2"}}, "default chunk keys"),
     "text of variable length": ({"dtype": "string", "fill_value": ""}, "no name for this"),

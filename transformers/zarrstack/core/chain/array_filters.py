@@ -82,7 +82,7 @@ def endian_to_json(endian: Endian, filters: Sequence[CodecSpec]) -> Endian:
     given = _endian_of(decoded_type(looking[0]), endian if looking[0].name not in _DECODED else "little")
     if given not in (None, endian):
         raise UnsupportedError(
-            "an array filter gives items of another byte order than the array's",
+            "an array filter decodes to another byte order than the array's",
             found=f"{given}-endian items from {looking[0].name}",
             expected=f"{endian}-endian ones",
         )
@@ -134,4 +134,4 @@ def _type(spec: CodecSpec, member: str | None) -> np.dtype[Any] | None:
             return np.dtype(text)
     except (TypeError, ValueError):
         pass
-    raise MetadataError(f"codec {spec.name!r}: {member} is no data type", found=excerpt(text))
+    raise MetadataError(f"codec {spec.name!r}: {member} is not a data type", found=excerpt(text))

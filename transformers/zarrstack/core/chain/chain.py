@@ -62,20 +62,20 @@ class Chain:
         middles = [i for i, codec in enumerate(self.codecs) if codec.name in ARRAY_TO_BYTES]
         if len(middles) != 1:
             raise MetadataError(
-                "a codec chain holds exactly one array-to-bytes codec",
+                "a codec chain needs exactly one array-to-bytes codec",
                 found=self._names(),
                 expected="transpose*, one of bytes, vlen-utf8, ..., then bytes-to-bytes codecs",
             )
         for codec in self.codecs[: middles[0]]:
             if codec.name != "transpose":
                 raise UnsupportedError(
-                    f"codec {codec.name!r} is not known to stand before the array-to-bytes codec",
+                    f"codec {codec.name!r} is not supported before the array-to-bytes codec",
                     found=self._names(),
                     expected="transpose and the numcodecs array filters",
                 )
         for codec in self.codecs[middles[0] :]:
             if codec.name == "transpose":
-                raise MetadataError("transpose stands behind the array-to-bytes codec", found=self._names())
+                raise MetadataError("transpose comes after the array-to-bytes codec", found=self._names())
         object.__setattr__(self, "middle", middles[0])
 
     @classmethod
@@ -87,14 +87,14 @@ class Chain:
         differently.
         """
         if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
-            raise MetadataError("codecs are a list", found=excerpt(data), expected="[...]")
+            raise MetadataError("codecs must be a list", found=excerpt(data), expected="[...]")
         codecs = [CodecSpec.from_json(item) for item in data]
         middle = next((i for i, codec in enumerate(codecs) if codec.name in ARRAY_TO_BYTES), len(codecs))
         filters = [codec for codec in codecs[:middle] if codec.name in ARRAY_FILTERS]
         head = [codec for codec in codecs[:middle] if codec.name not in ARRAY_FILTERS]
         if codecs[: len(head)] != head:
             raise UnsupportedError(
-                "an array filter stands before a transpose",
+                "an array filter comes before a transpose",
                 found=" > ".join(codec.name for codec in codecs),
                 expected="transpose first, then filters",
             )
@@ -113,7 +113,7 @@ class Chain:
             count += 1
         if any(codec.name in ARRAY_FILTERS for codec in tail[count:]):
             raise UnsupportedError(
-                "an array filter behind a bytes-to-bytes codec cannot be named in v3", found=self._names()
+                "an array filter after a bytes-to-bytes codec has no form in v3", found=self._names()
             )
         packing = _turned(self.codecs[middle], tail[:count], endian_to_json)
         order = (*self.codecs[:middle], *tail[:count], packing, *tail[count:])

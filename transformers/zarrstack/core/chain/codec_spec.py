@@ -31,7 +31,7 @@ class CodecSpec:
             return cls(data)
         if not isinstance(data, dict) or not isinstance(data.get("name"), str):
             raise MetadataError(
-                "a codec is an object with a name", found=excerpt(data), expected='{"name": ...}'
+                "a codec must be an object with a name", found=excerpt(data), expected='{"name": ...}'
             )
         name = data["name"]
         configuration = data.get("configuration", {})

@@ -61,7 +61,7 @@ def _reasons(chain: Chain, data_type: DataType) -> Iterator[Reason]:
         row = CODECS.get(spec.name)
         problem = limits_problem(within_limits(spec))
         if row is None or not row.readers:
-            yield f"no v3 reader knows codec {spec.name!r}", (spec,)
+            yield f"no v3 reader supports codec {spec.name!r}", (spec,)
         elif problem is not None:
             yield f"{spec.name}: {problem[0]}", (spec,)
         elif spec.name == "numcodecs.lzma" and _undecodable_lzma(spec):
@@ -88,7 +88,7 @@ def _filter_reasons(
     if not filters:
         return
     if middle.name != "bytes":
-        yield "an array filter cannot be named beside text of variable length", filters
+        yield "array filters of text of variable length have no form in v3", filters
         return
     current, outermost = item, True
     for spec in filters:
@@ -97,7 +97,7 @@ def _filter_reasons(
         if spec.name == "numcodecs.packbits":
             if not outermost or item != np.dtype(bool):
                 # zarr-python: "Packbits filter requires bool dtype".
-                yield "zarr-python reads packbits only right behind booleans", (spec,)
+                yield "zarr-python reads packbits only as the first filter of booleans", (spec,)
             decoded, current = current, np.dtype(np.uint8)
         else:
             missing = [name for name in _NAMED[spec.name] if name not in spec.configuration]
@@ -107,9 +107,9 @@ def _filter_reasons(
             decoded = decoded_type(spec) or current
             if outermost and not _same_values(decoded, item):
                 # Zarr v2 views the filter's bytes as the array's type, v3 converts its values.
-                yield "a filter gives items of another data type than the array's", (spec,)
+                yield "a filter decodes to another data type than the array's", (spec,)
             elif decoded.itemsize != current.itemsize:
-                yield "a filter gives items of another size than the next one takes", (spec,)
+                yield "a filter decodes to items of another size than the next filter encodes", (spec,)
             current = _stored_type(spec) or decoded
         outermost = False
     resolved = resolved_type(filters) or item
@@ -118,7 +118,7 @@ def _filter_reasons(
         yield "zarr-python does not read filters that make larger items of single bytes", filters
     if resolved.itemsize != current.itemsize:
         # Both zarr-python versions fail with "cannot reshape array": they take the array's type as stored.
-        yield "zarr-python does not see what data type quantize stores", filters
+        yield "zarr-python does not read the data type that quantize stores", filters
 
 
 def _same_values(decoded: np.dtype[Any], item: np.dtype[Any]) -> bool:

@@ -34,6 +34,6 @@ class Base64(BytesCodec):
         try:
             result = base64.b64decode(bytes(data), validate=True)
         except binascii.Error as error:
-            raise ChunkError("numcodecs.base64: the payload is no base64", found=str(error)) from None
+            raise ChunkError("numcodecs.base64: the payload is not base64", found=str(error)) from None
         require_fit(self.spec.name, len(result), decoded)
         return result

@@ -144,7 +144,7 @@ class Blosc(BytesCodec):
             )
         if cbytes != length:
             raise ChunkError(
-                "blosc: the payload is not as long as its header says",
+                "blosc: the payload does not have the length that its header states",
                 found=f"{length} bytes",
                 expected=f"{cbytes} bytes",
             )

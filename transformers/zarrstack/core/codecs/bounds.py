@@ -39,7 +39,7 @@ def elements_of(codec: str, decoded: Size, itemsize: int) -> int:
     count, rest = divmod(decoded.at_most, itemsize)
     if rest and decoded.exact:
         raise MetadataError(
-            f"{codec}: the chunk is no whole number of elements",
+            f"{codec}: the chunk is not a whole number of elements",
             found=f"{decoded.at_most} bytes",
             expected=f"a multiple of {itemsize}",
         )
@@ -51,7 +51,7 @@ def elements_in(codec: str, length: int, itemsize: int) -> int:
     count, rest = divmod(length, itemsize)
     if rest:
         raise ChunkError(
-            f"{codec}: the payload is no whole number of elements",
+            f"{codec}: the payload is not a whole number of elements",
             found=f"{length} bytes",
             expected=f"a multiple of {itemsize}",
         )

@@ -26,7 +26,7 @@ class Configuration:
         unknown = sorted(set(spec.configuration) - set(known))
         if unknown:
             raise MetadataError(
-                f"codec {spec.name!r} has configuration members that nobody knows",
+                f"codec {spec.name!r} has unknown members in its configuration",
                 found=", ".join(unknown),
                 expected=", ".join(sorted(known)) or "none",
             )
@@ -86,5 +86,5 @@ class Configuration:
     def wrong(self, member: str, found: JSON, expected: str) -> MetadataError:
         """The error for an invalid member."""
         return MetadataError(
-            f"codec {self._name!r}: {member!r} makes no sense", found=canonical(found), expected=expected
+            f"codec {self._name!r}: {member!r} is invalid", found=canonical(found), expected=expected
         )

@@ -51,7 +51,9 @@ class Elementwise(BytesCodec):
         try:
             made = numcodecs.get_codec({"id": name, **arguments})
         except (ValueError, TypeError) as error:
-            raise MetadataError(f"codec {spec.name!r} makes no sense", found=f"{spec}: {error}") from None
+            raise MetadataError(
+                f"codec {spec.name!r} has an invalid configuration", found=f"{spec}: {error}"
+            ) from None
         return cls(spec, decoded_type, encoded_type, made)
 
     def encoded_item(self, item: np.dtype[Any] | None) -> np.dtype[Any] | None:
@@ -67,7 +69,7 @@ class Elementwise(BytesCodec):
         """Encode, and verify that every bit is restored."""
         view = octets(data)
         if len(view) % self.decoded_type.itemsize:
-            raise CastError(f"{self.spec.name}: no whole number of elements", found=f"{len(view)} bytes")
+            raise CastError(f"{self.spec.name}: not a whole number of elements", found=f"{len(view)} bytes")
         if not len(view):
             return b""
         try:

@@ -67,12 +67,12 @@ class HdmfObjects(ObjectCodec):
             data_type = DataType(_DECODED.get(codec.name, "object"))
             inner = compile_array_codec(codec, Leaf(leaf.shape, data_type), options)
         elif set(codec.configuration) - {"protocol"}:
-            raise MetadataError("codec 'pickle' has configuration members that nobody knows")
+            raise MetadataError("codec 'pickle' has unknown members in its configuration")
         return cls(spec, leaf, options.object_limit, inner, values, frozenset(own), tuple(fields))
 
     def encode(self, array: Array) -> Buffer:
         """Raise UnsupportedError: these arrays are read-only."""
-        raise UnsupportedError(f"{self.spec.name} is only read", found="an array to encode")
+        raise UnsupportedError(f"{self.spec.name} cannot be written", found="an array to encode")
 
     def decode(self, data: Buffer) -> Array:
         """Decode to the leaf's data type; CastError for an item without a meaning there."""
@@ -156,13 +156,13 @@ def text(item: Any) -> str:
             return item.decode("utf-8")
         except UnicodeDecodeError as error:
             raise CastError(
-                "bytes that are no UTF-8 text",
+                "bytes that are not UTF-8 text",
                 found=repr(item[:40]),
                 expected="text, which is all Zarr v3 has",
             ) from error
     if item is None or is_absent(item):
         return ""
-    raise CastError("an item is no text", found=type(item).__name__, expected="str or bytes")
+    raise CastError("an item is not text", found=type(item).__name__, expected="str or bytes")
 
 
 def path_of(item: Any, own: frozenset[str]) -> str:
@@ -170,12 +170,12 @@ def path_of(item: Any, own: frozenset[str]) -> str:
     if is_absent(item):
         return ""
     if not isinstance(item, dict):
-        raise CastError("an item is no reference", found=type(item).__name__, expected="source and path")
+        raise CastError("an item is not a reference", found=type(item).__name__, expected="source and path")
     if "region" in item:
         raise CastError("a reference to a region", found="region", expected="a reference to an object")
     source, path = item.get("source"), item.get("path")
     if not (source is None or isinstance(source, str)) or not (path is None or isinstance(path, str)):
-        raise CastError("a reference whose source or path is no text", expected="text")
+        raise CastError("a reference whose source or path is not text", expected="text")
     if source is not None and source not in own:
         raise CastError("a reference leads out of the file", found=repr(source)[:200], expected="'.'")
     return "/" + "/".join(name for name in (path or "").split("/") if name)
@@ -187,7 +187,7 @@ def fields_of(item: Any) -> tuple[Any, ...]:
         return tuple(item)
     if isinstance(item, np.void) and item.dtype.names is not None:
         return tuple(item.tolist())
-    raise CastError("an item is no row", found=type(item).__name__, expected="a tuple")
+    raise CastError("an item is not a row", found=type(item).__name__, expected="a tuple")
 
 
 def fitting(value: str, dtype: np.dtype[Any]) -> str:
@@ -204,7 +204,7 @@ def fitting(value: str, dtype: np.dtype[Any]) -> str:
 def number(value: Any, dtype: np.dtype[Any]) -> Any:
     """A number of a field's type; CastError if its value would change."""
     if isinstance(value, (str, bytes, dict)) or value is None:
-        raise CastError("a field is no number", found=type(value).__name__, expected=str(dtype))
+        raise CastError("a field is not a number", found=type(value).__name__, expected=str(dtype))
     try:
         result = np.array(value, dtype=dtype)
     except (ValueError, TypeError, OverflowError):

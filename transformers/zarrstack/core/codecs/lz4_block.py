@@ -153,7 +153,7 @@ def _header(head: Buffer, position: int, length: int) -> _Block:
     method = token & 0xF0
     if mark != _MARK or method not in (_STORED, _PACKED):
         raise ChunkError(
-            "lz4_block: no block of a Java LZ4 stream begins here",
+            "lz4_block: this is not a block of a Java LZ4 stream",
             found=f"{raw.hex(' ')} at byte {position}",
             expected="'LZ4Block' and a method",
             advice="z5py writes bare LZ4 blocks under the same name, with a blockSize below 64."
@@ -163,7 +163,7 @@ def _header(head: Buffer, position: int, length: int) -> _Block:
     fits = 0 <= size <= 1 << (_LEVEL_BASE + (token & 0x0F)) and packed >= 0 and (size == 0) == (packed == 0)
     if not fits or (method == _STORED and packed != size) or (size == 0 and checksum):
         raise ChunkError(
-            "lz4_block: the header of a block contradicts itself",
+            "lz4_block: the header of a block is inconsistent",
             found=f"token {token:#04x}, {packed} bytes for {size}, checksum {checksum:#x}",
         )
     require_ratio("lz4_block", packed, size)

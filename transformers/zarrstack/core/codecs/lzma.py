@@ -108,7 +108,7 @@ class Lzma(BytesCodec):
             self._decoder()
         except (lzma.LZMAError, ValueError, TypeError, OverflowError) as error:
             raise MetadataError(
-                "lzma: the raw filters make no sense",
+                "lzma: the raw filters are invalid",
                 found=f"{canonical(self.spec.to_json())}: {error}",
             ) from None
 

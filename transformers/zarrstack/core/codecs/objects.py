@@ -212,7 +212,7 @@ class Pickle(ObjectCodec):
         """Compile; configuration: `protocol`. UnsupportedError unless `options.allow_pickle`."""
         if not options.allow_pickle:
             raise UnsupportedError(
-                "codec 'numcodecs.pickle' runs code that the archive names",
+                "codec 'numcodecs.pickle' executes code that the archive names",
                 advice="If you trust the archive's writer, allow it with --allow-pickle.",
             )
         protocol = Configuration(spec, ("protocol",)).integer("protocol", 4, low=-1, high=5)

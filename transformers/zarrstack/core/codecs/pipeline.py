@@ -226,7 +226,7 @@ def _axes(spec: CodecSpec, ndim: int) -> tuple[int, ...]:
         or sorted(order) != list(range(ndim))
     ):
         raise MetadataError(
-            "codec 'transpose': the order is no permutation of the axes",
+            "codec 'transpose': the order is not a permutation of the axes",
             found=canonical(order),
             expected=f"each of 0 to {ndim - 1} once" if ndim else "no axes",
         )

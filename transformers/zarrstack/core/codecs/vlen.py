@@ -78,7 +78,7 @@ class Scalars(Vlen):
         for found in set(map(type, flat.tolist())):
             if not issubclass(found, kind):
                 raise CastError(
-                    f"{self.spec.name}: an item is no {kind.__name__}",
+                    f"{self.spec.name}: an item is not of type {kind.__name__}",
                     found=found.__name__,
                     expected=kind.__name__,
                 )
@@ -111,7 +111,7 @@ class Scalars(Vlen):
     def _require_end(self, flat: Array, length: int) -> None:
         end = 4 + 4 * len(flat) + self._encoded_length(flat, length - 4 - 4 * len(flat))
         if end != length:
-            raise self._fault(f"{length - end} bytes behind the last item")
+            raise self._fault(f"{length - end} bytes after the last item")
 
     def _encoded_length(self, flat: Array, expected: int) -> int:
         return sum(map(len, flat))
@@ -173,7 +173,7 @@ class VlenArray(Vlen):
                 or not np.can_cast(item.dtype, self.element, "equiv")
             ):
                 raise CastError(
-                    f"{self.spec.name}: an item is no one-dimensional array of {self.element}",
+                    f"{self.spec.name}: an item is not a one-dimensional array of {self.element}",
                     found=f"{item.ndim}-d {item.dtype}"
                     if isinstance(item, np.ndarray)
                     else type(item).__name__,
@@ -195,5 +195,5 @@ class VlenArray(Vlen):
                 raise self._fault(f"item {index} does not fit the payload")
             flat[index] = np.frombuffer(view[start:position], self.element).astype(native)
         if position != buffer_length(data):
-            raise self._fault(f"{len(view) - position} bytes behind the last item")
+            raise self._fault(f"{len(view) - position} bytes after the last item")
         return flat.reshape(self.leaf.shape)

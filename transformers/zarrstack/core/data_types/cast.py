@@ -110,7 +110,7 @@ def _to_integer(array: Array, dtype: np.dtype[Any], casting: Casting) -> Array:
     values = array
     if array.dtype.kind == "f":
         values = array.astype("f8")  # float16 and float32 widen without loss
-        _refuse(np.isnan(values), array, dtype, "NaN is no integer")
+        _refuse(np.isnan(values), array, dtype, "NaN is not an integer")
         if "round" in casting:
             values = np.rint(values)
     below, above = _outside(values, low, high)
@@ -118,7 +118,7 @@ def _to_integer(array: Array, dtype: np.dtype[Any], casting: Casting) -> Array:
         _refuse(below | above, array, dtype, "a value is out of range", "clamp")
     if array.dtype.kind == "f":
         outside = below | above
-        _refuse(~outside & (values != np.trunc(values)), array, dtype, "a value is no integer", "round")
+        _refuse(~outside & (values != np.trunc(values)), array, dtype, "a value is not an integer", "round")
         values = np.where(outside, 0.0, values)
     result = np.asarray(values).astype(dtype)
     if "clamp" in casting:
@@ -227,5 +227,5 @@ def _refuse(bad: Array, array: Array, dtype: np.dtype[Any], message: str, remedy
         message,
         found=f"{found[:80]} at {index}",
         expected=f"a value of {dtype.name}",
-        advice=None if remedy is None else f"Ask for --{remedy} (casting {remedy!r}) if that is wanted.",
+        advice=None if remedy is None else f"Use --{remedy} (casting {remedy!r}) if that is intended.",
     )

@@ -61,7 +61,7 @@ def parse_name(data: JSON) -> tuple[str, Mapping[str, JSON]]:
         return data, {}
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
         raise MetadataError(
-            "a data type is a name or an object with one", found=excerpt(data), expected='{"name": ...}'
+            "a data type must be a name or an object with one", found=excerpt(data), expected='{"name": ...}'
         )
     name = data["name"]
     configuration = data.get("configuration", {})
@@ -124,7 +124,7 @@ def fields(configuration: Mapping[str, JSON]) -> tuple[tuple[str, JSON], ...]:
     _members("struct", configuration, "fields")
     items = configuration["fields"]
     if not isinstance(items, list | tuple) or not items:
-        raise MetadataError("a struct has at least one field", found=excerpt(items))
+        raise MetadataError("a struct must have at least one field", found=excerpt(items))
     result: dict[str, JSON] = {}
     for item in items:
         if isinstance(item, dict) and item.keys() == {"name", "data_type"}:
@@ -134,7 +134,9 @@ def fields(configuration: Mapping[str, JSON]) -> tuple[tuple[str, JSON], ...]:
         else:
             raise MetadataError("malformed field of a struct", found=excerpt(item), expected="[name, type]")
         if not isinstance(label, str) or not label or label in result:
-            raise MetadataError("fields of a struct have distinct, non-empty names", found=excerpt(label))
+            raise MetadataError(
+                "fields of a struct must have distinct, non-empty names", found=excerpt(label)
+            )
         result[label] = inner
     return tuple(result.items())
 
@@ -160,7 +162,7 @@ def to_v3(dtype: np.dtype[Any], *, depth: int = 0) -> JSON:
             return _struct_to_v3(dtype, depth)
         if dtype.kind in _BY_LENGTH_KIND:
             if dtype.itemsize == 0:
-                raise UnsupportedError("no reader knows a data type of zero bytes", found=dtype.str)
+                raise UnsupportedError("no reader supports a data type of zero bytes", found=dtype.str)
             return {"name": _BY_LENGTH_KIND[dtype.kind], "configuration": {"length_bytes": dtype.itemsize}}
     raise UnsupportedError(f"data type {dtype.name} has no v3 name", found=dtype.str)
 
@@ -179,7 +181,7 @@ def _struct_to_v3(dtype: np.dtype[Any], depth: int) -> JSON:
     if offset != dtype.itemsize:
         raise UnsupportedError("a struct with padding has no v3 name", found=str(dtype))
     if not inner:
-        raise UnsupportedError("no reader knows a struct without fields", found=dtype.str)
+        raise UnsupportedError("no reader supports a struct without fields", found=dtype.str)
     pairs = [[name, to_v3(field[0], depth=depth + 1)] for name, field in zip(dtype.names, inner, strict=True)]
     return {"name": "structured", "configuration": {"fields": pairs}}
 

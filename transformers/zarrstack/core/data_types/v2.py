@@ -57,7 +57,7 @@ def _dtype(data: JSON, depth: int) -> np.dtype[Any]:
 
 def _simple(text: str) -> np.dtype[Any]:
     if _TENSORSTORE.fullmatch(text):
-        raise UnsupportedError("a data type of tensorstore's own, unknown to numpy", found=text)
+        raise UnsupportedError("a data type of tensorstore that numpy does not have", found=text)
     match = _TYPESTR.fullmatch(text)
     if match is None:
         raise _bad(text)
@@ -124,7 +124,7 @@ def _struct(data: list[JSON], depth: int) -> np.dtype[Any]:
             )
         name = item[0] or f"f{place}"
         if name in names:
-            raise MetadataError("two fields of a structured dtype have one name", found=excerpt(name))
+            raise MetadataError("two fields of a structured dtype have the same name", found=excerpt(name))
         names.add(name)
         dtype = _dtype(item[1], depth + 1)
         if len(item) == 3:

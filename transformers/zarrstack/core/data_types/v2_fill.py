@@ -72,9 +72,8 @@ def v2_object_fill(data: JSON, data_type: DataType) -> str | bytes:
         if data_type.name == "string":
             return data
         raise UnsupportedError(
-            "the fill value of an array of bytes may mean two things",
-            found=f"{excerpt(data)}: the text as it stands (zarr-python 2), or {_as_base64(data)} "
-            "(zarr-python 3)",
+            "the fill value of an array of bytes is ambiguous",
+            found=f"{excerpt(data)}: the text itself (zarr-python 2), or {_as_base64(data)} (zarr-python 3)",
             expected='null, 0 or ""',
             advice="Set fill_value to null if no chunk is missing, or exclude the array.",
         )
@@ -118,7 +117,9 @@ def _void(data: JSON, dtype: np.dtype[Any]) -> Any:
     native = dtype.newbyteorder("=")
     if dtype.hasobject:
         # zarr-python 2 stores such a fill encoded by the object codec, often pickle.
-        raise UnsupportedError("the fill value of a struct with objects is not read", found=excerpt(data))
+        raise UnsupportedError(
+            "the fill value of a struct with objects is not supported", found=excerpt(data)
+        )
     if isinstance(data, dict) and dtype.names is not None and dtype.fields is not None:
         if data.keys() != set(dtype.names):
             raise ValueError("other fields")

@@ -186,7 +186,7 @@ def _scalar(value: Any, data_type: DataType) -> Array:
             return _array(value, data_type)
     except (ValueError, TypeError, OverflowError, FloatingPointError) as error:
         found = f"{type(value).__name__} {value!r}"[:200]
-        raise CastError("no value of the data type", found=found, expected=str(data_type)) from error
+        raise CastError("not a value of the data type", found=found, expected=str(data_type)) from error
 
 
 def _array(value: Any, data_type: DataType) -> Array:

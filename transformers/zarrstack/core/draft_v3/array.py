@@ -118,7 +118,7 @@ def write_array(array: DraftArray, dialect: Dialect) -> JSONObject:
         if written:
             document["codecs"] = written
     elif len(rest) > 1:
-        raise UnsupportedError("zarr-python's draft dialect has one compressor", found=str(array.chain))
+        raise UnsupportedError("zarr-python's draft dialect has only one compressor", found=str(array.chain))
     elif rest:
         document["compressor"] = write_codec(rest[0], member="codec")
     if array.chunks_per_shard is not None:
@@ -142,9 +142,7 @@ def _endian(stored: CodecSpec) -> Endian:
         return "little"
     endian = stored.configuration.get("endian", "little")
     if stored.name != "bytes" or endian not in ("little", "big"):
-        raise UnsupportedError(
-            "the draft of 2022 has no name for this codec", found=excerpt(stored.to_json())
-        )
+        raise UnsupportedError("the 2022 draft has no name for this codec", found=excerpt(stored.to_json()))
     return endian  # type: ignore[no-any-return]
 
 
@@ -254,7 +252,7 @@ class _Reader:
             return Chain((*front, *_packed(kind, codecs))), DataType.from_numpy(kind.dtype)
         if self.read_filtered is None or "codecs" in self.document:
             raise UnsupportedError(
-                "an array with filters, or of objects, is not read here", found=excerpt(filters)
+                "an array with filters, or of objects, is not supported here", found=excerpt(filters)
             )
         v2 = {
             "order": order,
@@ -271,13 +269,15 @@ class _Reader:
         codecs, compressor = self.document.get("codecs"), self.document.get("compressor")
         itemsize = kind.dtype.itemsize
         if codecs is not None and compressor is not None:
-            raise MetadataError("an array has codecs and a compressor", found=excerpt([codecs, compressor]))
+            raise MetadataError(
+                "an array has both codecs and a compressor", found=excerpt([codecs, compressor])
+            )
         if compressor is not None:
             return [read_codec(compressor, member="codec", itemsize=itemsize)]
         if codecs is None:
             return []
         if not isinstance(codecs, list):
-            raise MetadataError("codecs are a list", found=excerpt(codecs), expected="[...]")
+            raise MetadataError("codecs must be a list", found=excerpt(codecs), expected="[...]")
         return [read_codec(item, member="type", itemsize=itemsize) for item in codecs]
 
     def _numcodec(self) -> JSONObject | None:
@@ -307,7 +307,7 @@ def _packed(kind: DraftType, codecs: list[CodecSpec]) -> list[CodecSpec]:
     stated = [index for index, spec in enumerate(codecs) if spec.name == "bytes"]
     if stated and stated != [0]:
         raise UnsupportedError(
-            "the endian codec stands first", found=" > ".join(spec.name for spec in codecs)
+            "the endian codec must come first", found=" > ".join(spec.name for spec in codecs)
         )
     head = packing(kind.identifier, kind.dtype)
     if not stated:

@@ -37,7 +37,7 @@ def read_codec(data: JSON, *, member: str, itemsize: int) -> CodecSpec:
     """
     if not isinstance(data, dict) or not isinstance(data.get(member), str):
         raise MetadataError(
-            "a codec is an object with a URI", found=excerpt(data), expected=f'{{"{member}": ...}}'
+            "a codec must be an object with a URI", found=excerpt(data), expected=f'{{"{member}": ...}}'
         )
     configuration = data.get("configuration", {})
     if not isinstance(configuration, dict) or data.keys() - {member, "configuration"}:
@@ -65,9 +65,7 @@ def read_codec(data: JSON, *, member: str, itemsize: int) -> CodecSpec:
 def _blosc(configuration: Mapping[str, JSON], itemsize: int) -> CodecSpec:
     shuffle = configuration.get("shuffle", 1)
     if shuffle != -1 and (type(shuffle) is not int or not 0 <= shuffle < len(BLOSC_SHUFFLES)):
-        raise MetadataError(
-            "blosc: 'shuffle' makes no sense", found=excerpt(shuffle), expected="-1, 0, 1 or 2"
-        )
+        raise MetadataError("blosc: 'shuffle' is invalid", found=excerpt(shuffle), expected="-1, 0, 1 or 2")
     # c-blosc treats items of more than 255 bytes as single bytes (`BLOSC_MAX_TYPESIZE`).
     size = itemsize if 0 < itemsize <= 255 else 1
     defaults = {"cname": "lz4", "clevel": 5, "typesize": size, "blocksize": 0}
@@ -83,7 +81,7 @@ def write_codec(spec: CodecSpec, *, member: str) -> JSONObject:
         configuration["shuffle"] = BLOSC_SHUFFLES.index(shuffle) if shuffle in BLOSC_SHUFFLES else shuffle
         configuration.pop("typesize", None)
     elif name not in ("gzip", "zstd") and not (spec.name != name and name in _NUMCODECS):
-        raise UnsupportedError("the draft of 2022 has no name for this codec", found=excerpt(spec.to_json()))
+        raise UnsupportedError("the 2022 draft has no name for this codec", found=excerpt(spec.to_json()))
     space = "codecs" if member == "type" else "codec"
     return {member: f"https://purl.org/zarr/spec/{space}/{name}/1.0", "configuration": configuration}
 
@@ -93,7 +91,7 @@ def read_layout(data: JSON, ndim: int) -> list[CodecSpec]:
     if isinstance(data, dict) and "extension" in data:
         raise UnsupportedError("unknown chunk memory layout", found=excerpt(data), expected="C or F")
     if data not in ("C", "F") or not isinstance(data, str):
-        raise MetadataError("chunk_memory_layout is C or F", found=excerpt(data), expected='"C" or "F"')
+        raise MetadataError("chunk_memory_layout must be C or F", found=excerpt(data), expected='"C" or "F"')
     if data == "C" or ndim < 2:
         return []
     return [CodecSpec("transpose", {"order": list(reversed(range(ndim)))})]
@@ -106,7 +104,7 @@ def write_layout(transposes: Sequence[CodecSpec], ndim: int) -> str:
     if len(transposes) == 1 and transposes[0].configuration.get("order") == list(reversed(range(ndim))):
         return "F"
     raise UnsupportedError(
-        "the draft of 2022 knows the orders C and F only",
+        "the 2022 draft has only the orders C and F",
         found=" > ".join(excerpt(spec.to_json()) for spec in transposes),
     )
 
@@ -119,13 +117,13 @@ def read_shards(data: JSON, ndim: int) -> Shape | None:
     and () is (1,).
     """
     if not isinstance(data, list):
-        raise MetadataError("storage_transformers are a list", found=excerpt(data), expected="[...]")
+        raise MetadataError("storage_transformers must be a list", found=excerpt(data), expected="[...]")
     if not data:
         return None
     for item in data:
         if not isinstance(item, dict) or not isinstance(item.get("extension"), str) or "type" not in item:
             raise MetadataError(
-                "a storage transformer is an object with a URI and a type",
+                "a storage transformer must be an object with a URI and a type",
                 found=excerpt(item),
                 expected='{"extension": ..., "type": ...}',
             )
@@ -133,7 +131,7 @@ def read_shards(data: JSON, ndim: int) -> Shape | None:
         if match is None or match[2] != "1" or item["type"] != "indexed":
             raise UnsupportedError(f"unknown storage transformer {item['extension']}", found=excerpt(item))
     if len(data) > 1:
-        raise UnsupportedError("shards of shards are not read", found=excerpt(data))
+        raise UnsupportedError("nested shards are not supported", found=excerpt(data))
     configuration = data[0].get("configuration")
     if (
         not isinstance(configuration, dict)

@@ -87,9 +87,9 @@ def read_type(data: JSON, *, allow_fallback: bool = False) -> tuple[DraftType, l
         found, expected = excerpt(data), excerpt(fallback.identifier)
         if not allow_fallback:
             raise UnsupportedError(
-                "an extension data type is not known; its fallback would show plain values",
+                "an extension data type is unknown; its fallback would be read as plain values",
                 found=found,
-                expected=f"a known type, or leave to read {expected}",
+                expected=f"a known type, or permission to read {expected}",
                 advice="Allow it with --allow-fallback.",
             ) from error
         message = "an extension data type is read as its fallback"
@@ -117,7 +117,7 @@ def write_type(data_type: DataType, endian: Endian, *, text: bool) -> JSON:
     uri = next((uri for kinds, uri in table.items() if dtype.kind in kinds), None)
     if uri is None or dtype.kind == "O":
         # zarr-python's objects need an object codec among the filters, which are read but not written.
-        raise UnsupportedError("the draft of 2022 has no name for this data type", found=str(data_type))
+        raise UnsupportedError("the 2022 draft has no name for this data type", found=str(data_type))
     identifier: JSON = descr(dtype) if dtype.kind == "V" else dtype.str
     result = {"extension": uri, "type": identifier}
     if not text:
@@ -147,7 +147,7 @@ def _known(data: JSON) -> DraftType:
         return _core(data)
     if not isinstance(data, dict) or not isinstance(data.get("extension"), str) or "type" not in data:
         raise MetadataError(
-            "data_type is an identifier, or an extension with a type",
+            "data_type must be an identifier, or an extension with a type",
             found=excerpt(data),
             expected='"<f8", or {"extension": ..., "type": ...}',
         )
@@ -163,7 +163,7 @@ def _known(data: JSON) -> DraftType:
     dtype = parse_v2_dtype(identifier)
     if dtype.kind not in kinds:
         raise UnsupportedError(
-            "an extension data type names a type that it does not have", found=excerpt(data)
+            "an extension data type does not include the type that it names", found=excerpt(data)
         )
     return DraftType(dtype=dtype, identifier=identifier, ordered=True)
 
@@ -176,7 +176,7 @@ def _core(name: str) -> DraftType:
     if match := _RAW.fullmatch(name):
         bits = int(match[1])
         if bits % 8 or bits // 8 > MAX_ITEM_BYTES:
-            raise MetadataError("a raw type has whole bytes", found=name, expected="r8, r16, r24, ...")
+            raise MetadataError("a raw type must have whole bytes", found=name, expected="r8, r16, r24, ...")
         return DraftType(dtype=np.dtype(f"V{bits // 8}"), identifier=name, ordered=False, raw=True)
     if name in CORE and name != "bool":
         return DraftType(dtype=np.dtype(name).newbyteorder("<"), identifier=name, ordered=False)
@@ -270,7 +270,7 @@ def write_fill(fill: JSON, data_type: DataType, endian: Endian, *, text: bool) -
 
 def _write_float(fill: JSON, *, text: bool) -> JSON:
     if isinstance(fill, str) and fill.startswith("0x") and not text:
-        raise UnsupportedError("zarr-python's draft dialect has one NaN only", found=fill, expected="NaN")
+        raise UnsupportedError("zarr-python's draft dialect has only one NaN", found=fill, expected="NaN")
     return "+Infinity" if text and fill == "Infinity" else fill
 
 
@@ -300,7 +300,7 @@ def _is_bits(data: JSON) -> bool:
 def _bits(data: str, native: Dtype) -> Any:
     if not _BINARY.fullmatch(data) or len(data) - 2 != native.itemsize * (2 if data[1] == "x" else 8):
         raise MetadataError(
-            "a fill value states its bits wrongly",
+            "a fill value has the wrong number of bits",
             found=excerpt(data),
             expected=f"{native.itemsize * 2} hexadecimal or {native.itemsize * 8} binary digits",
         )

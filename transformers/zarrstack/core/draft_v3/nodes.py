@@ -141,7 +141,7 @@ def read_entry(document: Mapping[str, JSON]) -> Entry:
     match = _FORMAT.fullmatch(version) if isinstance(version, str) else None
     if match is None:
         raise MetadataError(
-            "zarr_format is no version of the Zarr core specification",
+            "zarr_format is not a version of the Zarr core specification",
             found=excerpt(version),
             expected='"https://purl.org/zarr/spec/core/3.0"',
         )
@@ -152,7 +152,7 @@ def read_entry(document: Mapping[str, JSON]) -> Entry:
     dialect = _dialect(document, by_protocol=match[1] is not None)
     extensions, problems = read_extensions(document.get("extensions", []))
     if unknown := sorted(document.keys() - {*_ENTRY_MEMBERS}):
-        message = "members of the entry point that the specification does not define are passed over"
+        message = "members of the entry point that the specification does not define are ignored"
         problems.append(Problem(kind="metadata", severity="warning", message=message, found=excerpt(unknown)))
     return Entry(dialect=dialect, extensions=extensions, problems=tuple(problems))
 
@@ -180,7 +180,9 @@ def _dialect(document: Mapping[str, JSON], *, by_protocol: bool) -> Dialect:
     if isinstance(encoding, dict):
         if "extension" in encoding or encoding.get("type") != "json":
             raise UnsupportedError(
-                "metadata documents that are no JSON are not read", found=excerpt(encoding), expected="json"
+                "metadata documents in other formats than JSON are not supported",
+                found=excerpt(encoding),
+                expected="json",
             )
         if unknown := encoding.keys() - {"type", "metadata_key_suffix"}:
             raise MetadataError("unknown members in metadata_encoding", found=excerpt(sorted(unknown)))
@@ -192,7 +194,7 @@ def _dialect(document: Mapping[str, JSON], *, by_protocol: bool) -> Dialect:
         )
     if not by_protocol:
         raise MetadataError(
-            "the entry point mixes two states of the draft",
+            "the entry point mixes two versions of the draft",
             found=excerpt({name: document[name] for name in ("zarr_format", "metadata_encoding")}),
             expected="an object as metadata_encoding",
         )
@@ -216,18 +218,20 @@ def read_extensions(data: JSON) -> tuple[tuple[JSONObject, ...], list[Problem]]:
     counts as true (section "extensions": each object must contain it).
     """
     if not isinstance(data, list):
-        raise MetadataError("extensions are a list", found=excerpt(data), expected="[...]")
+        raise MetadataError("extensions must be a list", found=excerpt(data), expected="[...]")
     problems = []
     for item in data:
         if not isinstance(item, dict) or not isinstance(item.get("extension"), str):
             raise MetadataError(
-                "an extension is an object with a URI", found=excerpt(item), expected='{"extension": ...}'
+                "an extension must be an object with a URI",
+                found=excerpt(item),
+                expected='{"extension": ...}',
             )
         if item.get("must_understand", True) is not False:
             raise UnsupportedError(
-                f"the extension {item['extension']} must be understood, and is not", found=excerpt(item)
+                f"the extension {item['extension']} must be understood, but is unknown", found=excerpt(item)
             )
-        message = f"the extension {item['extension']} is not understood, and need not be"
+        message = f"the unknown extension {item['extension']} is ignored, as it allows"
         problems.append(Problem(kind="unsupported", severity="warning", message=message, found=excerpt(item)))
     return tuple(data), problems
 
@@ -255,7 +259,7 @@ def read_attributes(document: Mapping[str, JSON]) -> JSONObject:
         return {}
     if not isinstance(attributes, dict):
         found = excerpt(attributes) if "attributes" in document else "none"
-        raise MetadataError("attributes are an object", found=found, expected="{...}")
+        raise MetadataError("attributes must be an object", found=found, expected="{...}")
     return attributes
 
 

@@ -105,10 +105,10 @@ def _names_dimensions(names: JSON, ndim: int) -> bool:
 def from_ratified(document: Mapping[str, JSON]) -> DraftArray:
     """The array of a `zarr.json`. UnsupportedError if the draft cannot express it in any dialect."""
     if unknown := sorted(document.keys() - _MEMBERS):
-        raise UnsupportedError("the draft of 2022 has no place for these members", found=excerpt(unknown))
+        raise UnsupportedError("the 2022 draft does not have these members", found=excerpt(unknown))
     if document.get("storage_transformers"):
         raise UnsupportedError(
-            "storage transformers of v3 are none of the draft's",
+            "the 2022 draft does not have storage transformers of v3",
             found=excerpt(document["storage_transformers"]),
         )
     missing = sorted({"shape", "data_type", "chunk_grid", "codecs", "fill_value"} - document.keys())
@@ -141,7 +141,7 @@ def _grid(document: Mapping[str, JSON], shape: Shape) -> Shape:
         case {"name": "regular", "configuration": {"chunk_shape": lengths}}:
             return whole_chunks(read_lengths(lengths, "chunk_shape"), shape, "chunk_shape")
     raise UnsupportedError(
-        "the draft of 2022 knows regular chunk grids only", found=excerpt(document["chunk_grid"])
+        "the 2022 draft has only regular chunk grids", found=excerpt(document["chunk_grid"])
     )
 
 
@@ -152,11 +152,11 @@ def _leaves(chain: Chain, grid: Shape) -> tuple[Shape, Shape | None, Chain]:
         return grid, None, chain
     configuration = packing.configuration
     if len(chain.codecs) > 1 or configuration.keys() - _SHARD_MEMBERS:
-        raise UnsupportedError("the draft of 2022 has nothing around its shards", found=str(chain))
+        raise UnsupportedError("the 2022 draft has no codecs outside its shards", found=str(chain))
     index = IndexFormat.from_json(configuration)
     if index != IndexFormat.DRAFT:
         raise UnsupportedError(
-            "the draft of 2022 has one kind of shard index",
+            "the 2022 draft has only one kind of shard index",
             found=str(index),
             expected=str(IndexFormat.DRAFT),
             advice='Create the array with "index_codecs": [{"name": "bytes", '
@@ -164,10 +164,10 @@ def _leaves(chain: Chain, grid: Shape) -> tuple[Shape, Shape | None, Chain]:
         )
     leaf = read_lengths(configuration.get("chunk_shape"), "chunk_shape", least=1)
     if len(leaf) != len(grid) or any(whole % part for whole, part in zip(grid, leaf, strict=True)):
-        raise MetadataError("shards hold whole chunks", found=f"{list(leaf)} in {list(grid)}")
+        raise MetadataError("shards must hold whole chunks", found=f"{list(leaf)} in {list(grid)}")
     inner = Chain.from_json(configuration.get("codecs"))  # type: ignore[arg-type]  # it rejects None
     if inner.codecs[inner.middle].name == "sharding_indexed":
-        raise UnsupportedError("the draft of 2022 has no shards of shards", found=str(chain))
+        raise UnsupportedError("the 2022 draft has no nested shards", found=str(chain))
     return leaf, tuple(whole // part for whole, part in zip(grid, leaf, strict=True)), inner
 
 
@@ -175,12 +175,12 @@ def _attributes(document: Mapping[str, JSON], ndim: int) -> JSONObject:
     attributes = document.get("attributes")
     attributes = {} if attributes is None else attributes
     if not isinstance(attributes, dict):
-        raise MetadataError("attributes are an object", found=excerpt(attributes), expected="{...}")
+        raise MetadataError("attributes must be an object", found=excerpt(attributes), expected="{...}")
     names = document.get("dimension_names")
     if names is None:
         return attributes
     if not _names_dimensions(names, ndim):
-        raise MetadataError("dimension_names name each dimension", found=excerpt(names))
+        raise MetadataError("dimension_names must name each dimension", found=excerpt(names))
     if DIMENSIONS in attributes:
         raise UnsupportedError(
             f"an archive of the draft keeps dimension names in the attribute {DIMENSIONS}, which is taken",
@@ -233,7 +233,7 @@ def draft_document(
     document["attributes"] = {**hidden, **array.attributes}
     after = read(document)
     if after is None or (_form(after), _open(after)) != (_form(array), _open(array)):
-        raise UnsupportedError("the draft of 2022 would say something else", found=excerpt(document))
+        raise UnsupportedError("the 2022 draft would describe another array", found=excerpt(document))
     return document
 
 

@@ -57,7 +57,9 @@ class IndexFormat:
             raise MetadataError("unknown index_location", found=excerpt(location), expected="start or end")
         listed = configuration.get("index_codecs")
         if not isinstance(listed, list | tuple) or not listed:
-            raise MetadataError("a shard has index_codecs", found=excerpt(listed), expected="[bytes, crc32c]")
+            raise MetadataError(
+                "a shard must have index_codecs", found=excerpt(listed), expected="[bytes, crc32c]"
+            )
         specs = [CodecSpec.from_json(item) for item in listed]
         names = [spec.name for spec in specs]
         if names not in (["bytes"], ["bytes", "crc32c"]):

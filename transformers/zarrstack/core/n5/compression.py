@@ -32,7 +32,7 @@ def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[Cod
     """
     if "codecs" in attributes:
         raise UnsupportedError(
-            "an N5 dataset with a list of codecs is not read", found=excerpt(attributes["codecs"])
+            "an N5 dataset with a list of codecs is not supported", found=excerpt(attributes["codecs"])
         )
     if "compression" not in attributes and "compressionType" in attributes:
         compression: JSON = {"type": attributes["compressionType"]}
@@ -40,7 +40,7 @@ def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[Cod
         compression = attributes.get("compression")
     if not isinstance(compression, dict) or not isinstance(compression.get("type"), str):
         raise MetadataError(
-            "compression is an object with a type",
+            "compression must be an object with a type",
             found=excerpt(compression) if "compression" in attributes else "none",
             expected='{"type": "raw"}, {"type": "gzip", ...}, ...',
         )
@@ -62,7 +62,7 @@ def read_compression(attributes: Mapping[str, JSON], itemsize: int) -> tuple[Cod
     known = {member: value for member, value in compression.items() if member in kind.members}
     problems = []
     if unknown := sorted(compression.keys() - {"type", "id", *kind.members}):
-        message = f"members of N5 compression {name!r} that nobody knows are passed over"
+        message = f"unknown members of N5 compression {name!r} are ignored"
         problems.append(Problem(kind="metadata", severity="warning", message=message, found=excerpt(unknown)))
     spec = kind.read(Configuration(CodecSpec(name, known), kind.members), itemsize)
     if spec is not None and spec.name == "lz4_bare":

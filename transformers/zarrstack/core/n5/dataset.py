@@ -122,12 +122,12 @@ def version_problem(attributes: Mapping[str, JSON]) -> Problem | None:
     match = _VERSION.fullmatch(version) if isinstance(version, str) else None
     expected = f"{NEWEST_MAJOR}.x or earlier"
     if match is None:
-        message = "the N5 version is none"
+        message = "the N5 version is invalid"
         return Problem(
             kind="metadata", severity="warning", message=message, found=excerpt(version), expected=expected
         )
     if int(match[1]) > NEWEST_MAJOR:
-        message = "a later version of N5 than is known here"
+        message = "a later version of N5 than is supported"
         return Problem(kind="unsupported", message=message, found=match[0], expected=expected)
     return None
 
@@ -202,14 +202,17 @@ def _data_type(attributes: Mapping[str, JSON], problems: list[Problem]) -> DataT
 
 def _numpy(name: JSON) -> np.dtype[Any]:
     if not isinstance(name, str):
-        raise MetadataError("dataType is a name", found=excerpt(name), expected='"uint16", "float32", ...')
+        raise MetadataError(
+            "dataType must be a name", found=excerpt(name), expected='"uint16", "float32", ...'
+        )
     if name in STANDARD or name in _BY_ZARR:
         return np.dtype(name)
     if match := _TIME.fullmatch(name):
         return parse_v2_dtype(f">{'M' if match[1] == 'datetime' else 'm'}8{match[2] or ''}")
     if name in ("object", "string"):
         raise UnsupportedError(
-            f"N5 datasets of dataType {name!r} are not read: their blocks are of variable length", found=name
+            f"N5 datasets of dataType {name!r} are not supported: their blocks have variable length",
+            found=name,
         )
     raise UnsupportedError("unknown N5 dataType", found=excerpt(name), expected=", ".join(sorted(STANDARD)))
 

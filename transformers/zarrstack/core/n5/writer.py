@@ -43,7 +43,7 @@ def chain_for_n5(chain: Chain, data_type: DataType, ndim: int, axes: Axes) -> Ch
         raise UnsupportedError(f"N5 has no codec {middle.name!r}", found=str(chain))
     tail = tuple(spec for spec in chain.codecs[chain.middle + 1 :] if spec.name != "crc32c")
     if len(tail) > 1:
-        raise UnsupportedError("N5 has one compression, and no filters", found=str(chain))
+        raise UnsupportedError("N5 has only one compression, and no filters", found=str(chain))
     compression_for_n5(tail)
     # Single bytes have no order, so their codec is kept unchanged.
     packing = middle if data_type.itemsize == 1 else CodecSpec("bytes", {"endian": "big"})
@@ -61,7 +61,7 @@ def dataset_members(
     """
     if prod(chunks) > MOST_IN_BLOCK:
         raise UnsupportedError(
-            "a block is larger than N5's readers hold",
+            "a block has more elements than N5 readers support",
             found=f"{prod(chunks)} elements",
             expected=f"at most {MOST_IN_BLOCK}",
         )
@@ -90,9 +90,9 @@ def require_own_names(attributes: Mapping[str, JSON], *, dataset: bool) -> None:
             taken += sorted(MEMBERS & attributes.keys())
     if taken:
         raise UnsupportedError(
-            "attributes bear names that mean something else to N5",
+            "attributes have names that N5 reserves",
             found=", ".join(taken),
-            advice="Rename them, or leave the node out.",
+            advice="Rename them, or exclude the node.",
         )
 
 

@@ -56,7 +56,7 @@ def _run(machine: Machine) -> Any:
         if opcode == STOP:
             (result,) = machine.stack
             if machine.place != len(data):
-                raise ValueError(f"{len(data) - machine.place} bytes behind the end")
+                raise ValueError(f"{len(data) - machine.place} bytes after the end")
             return result
         step = table.get(opcode)
         if step is None:

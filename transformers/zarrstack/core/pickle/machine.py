@@ -132,7 +132,7 @@ class Machine:
         """Extend the list on top of the stack."""
         target = self.stack[-1]
         if type(target) is not list:
-            raise ValueError("an item for something that is no list")
+            raise ValueError("an item for something that is not a list")
         self.spend(8 * len(values))
         target.extend(values)
 
@@ -140,7 +140,7 @@ class Machine:
         """Add keys and values to the dictionary on top of the stack; keys must be str, as in references."""
         target = self.stack[-1]
         if type(target) is not dict or len(pairs) % 2:
-            raise ValueError("a key for something that is no dictionary")
+            raise ValueError("a key for something that is not a dictionary")
         keys = pairs[::2]
         for key in keys:
             if type(key) is not str:
@@ -161,7 +161,7 @@ class Machine:
         """Push a name from its two parts on the stack."""
         name, module = self.stack.pop(), self.stack.pop()
         if type(name) is not str or type(module) is not str:
-            raise ValueError("a name that is no text")
+            raise ValueError("a name that is not text")
         self.name(module, name)
 
     def reduce(self) -> None:
@@ -190,7 +190,7 @@ class Machine:
         if known is _ENCODE:  # bytes, in protocols before 3
             text, encoding = arguments
             if type(text) is not str or encoding != "latin1":
-                raise refused("_codecs.encode of something that is no bytes")
+                raise refused("_codecs.encode of something that is not bytes")
             self.spend(len(text))
             return text.encode("latin1")
         if known is _BYTES and arguments == ():  # empty bytes in the same protocols

@@ -63,7 +63,7 @@ class Dtype(Unfinished):
     def build(self, state: Any) -> None:
         """Second step: byte order, and the fields of a struct."""
         if type(state) is not tuple or not 8 <= len(state) <= 9 or state[0] not in (3, 4):
-            raise ValueError("a state that is no dtype's")
+            raise ValueError("a state that is not a dtype's")
         _, order, subarray, names, fields, size = state[:6]
         if order not in ("<", ">", "|", "=") or subarray is not None:
             raise refused("numpy.dtype of sub-arrays")
@@ -76,11 +76,11 @@ class Dtype(Unfinished):
 
     def _struct(self, names: Any, fields: Any, size: Any) -> np.dtype[Any]:
         if self._kind != "V" or type(names) is not tuple or type(fields) is not dict:
-            raise ValueError("fields of something that is no struct")
+            raise ValueError("fields of something that is not a struct")
         if len(names) > _MOST_FIELDS or any(type(name) is not str for name in names):
-            raise ValueError("names that are none")
+            raise ValueError("invalid names")
         if set(names) != set(fields):
-            raise ValueError("names that are no fields")
+            raise ValueError("names that are not fields")
         members = []
         offset = 0
         for name in names:
@@ -126,12 +126,12 @@ class StoredArray(Unfinished):
         """Set shape, dtype, order and data."""
         _, shape, dtype, fortran, data = state
         if not isinstance(dtype, Dtype) or self._array is not None:
-            raise ValueError("a state that is no array's")
+            raise ValueError("a state that is not an array's")
         native = dtype.dtype
         if type(shape) is not tuple or len(shape) > _MOST_AXES:
-            raise ValueError("a shape that is none")
+            raise ValueError("an invalid shape")
         if any(type(length) is not int or length < 0 for length in shape):
-            raise ValueError("a shape that is none")
+            raise ValueError("an invalid shape")
         items = math.prod(shape)
         if items > self._payload:
             raise ValueError("more items than the payload has bytes")
@@ -188,8 +188,8 @@ def check_plain(value: Any) -> None:
 def refused(what: str) -> UnsupportedError:
     """The error for content that plain data does not need."""
     return UnsupportedError(
-        "a pickle asks for more than references, numpy arrays and text",
+        "a pickle contains more than references, numpy arrays and text",
         found=excerpt(what)[:200],
-        advice="Nothing of it was run. If you trust whoever wrote this archive, use --conventions none "
+        advice="None of it was executed. If you trust the writer of this archive, use --conventions none "
         "with --allow-pickle, or exclude the array.",
     )

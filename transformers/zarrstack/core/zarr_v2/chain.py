@@ -168,7 +168,7 @@ def _object_head(
         # read what was written, and which of the two was intended is unknown.
         problems.append(
             UnsupportedError(
-                f"{codec['id']} with order F: what zarr-python reads is not what was written",
+                f"{codec['id']} with order F: zarr-python does not read what was written",
                 found='"order": "F"',
                 expected='"order": "C"',
             )
@@ -178,7 +178,7 @@ def _object_head(
         if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
             problems.append(
                 UnsupportedError(
-                    "categorize with labels that are no text", found=excerpt(labels), expected="strings"
+                    "categorize with labels that are not text", found=excerpt(labels), expected="strings"
                 )
             )
     return CodecSpec(name, configuration), DataType(type_name), problems
@@ -202,7 +202,7 @@ def _filter(codec: JSONObject, item: Dtype) -> tuple[CodecSpec, Dtype]:
         return CodecSpec(f"numcodecs.{name}", configuration), encoded
     if name in OBJECT_CODECS:
         raise UnsupportedError(
-            f"the object codec {name!r} stands where no objects are",
+            f"the object codec {name!r} is applied to an array that has no objects",
             found=excerpt(codec),
             expected="an object codec first, in an array of objects",
         )
@@ -242,10 +242,10 @@ def _check_fit(
         return
     problems.append(
         MetadataError(
-            f"{codec['id']}: {member} is not what the filter is given",
+            f"{codec['id']}: {member} does not match the filter's input",
             found=stated.str,
             expected=f"a type such as {item.str}",
-            advice="If the array was written so, nobody can tell what its values were; exclude it.",
+            advice="If the array was written this way, its values cannot be recovered; exclude it.",
         )
     )
 

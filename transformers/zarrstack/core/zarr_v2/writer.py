@@ -167,4 +167,6 @@ def _base64(data: bytes) -> str:
 
 
 def _unsayable(fill: JSON, data_type: DataType) -> UnsupportedError:
-    return UnsupportedError("Zarr v2 cannot say this fill value", found=f"{fill!r} of {data_type}"[:200])
+    return UnsupportedError(
+        "Zarr v2 cannot represent this fill value", found=f"{fill!r} of {data_type}"[:200]
+    )

@@ -24,13 +24,14 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 from zarr.storage import LocalStore
 
+from ...base.option_checks import either, number
 from ...base.sync_calls import Synchronous, complete
 from ...base.transformer import StorageTransformer
 from ...core.errors import StorageError
 from .changes import change
 from .folder_control import LEAST_BUDGET, check_folder
 from .lookup import keep, look
-from .options import check_bytes, check_ttl, folder_of
+from .options import folder_of, is_duration
 from .ranges import ODD, part_of
 from .record import Found, Part
 from .source_identity import source_digest, source_of
@@ -90,9 +91,9 @@ class Cache(StorageTransformer):
         clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__(store)
-        check_bytes("memory_bytes", memory_bytes, 0)
-        check_bytes("disk_bytes", disk_bytes, LEAST_BUDGET)
-        check_ttl(ttl)
+        number(self, "memory_bytes", memory_bytes, whole=True)
+        number(self, "disk_bytes", disk_bytes, least=LEAST_BUDGET, whole=True)
+        either(self, "ttl", ttl, is_duration, "seconds above 0, or None")
         folder = folder_of(disk)
         if folder is not None:
             check_folder(folder)

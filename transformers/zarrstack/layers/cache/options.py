@@ -1,4 +1,4 @@
-"""Validation of the cache's options."""
+"""Checks of the cache's options."""
 
 from __future__ import annotations
 
@@ -10,22 +10,9 @@ from zarr.storage import LocalStore
 from ...core.errors import UsageError
 
 
-def check_bytes(option: str, value: Any, least: int) -> None:
-    """Raise UsageError unless the value is an integer of at least `least` bytes."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(
-            f"layer 'cache': `{option}` is not a number of bytes",
-            found=repr(value),
-            expected=f"an integer of at least {least}",
-        )
-
-
-def check_ttl(value: Any) -> None:
-    """Raise UsageError unless the value is None or a positive number of seconds."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-        raise UsageError(
-            "layer 'cache': `ttl` is not a time", found=repr(value), expected="seconds above 0, or None"
-        )
+def is_duration(value: Any) -> bool:
+    """Whether this is a positive number of seconds."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
 
 
 def folder_of(disk: Any) -> str | None:

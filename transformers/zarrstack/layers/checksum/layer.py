@@ -231,7 +231,7 @@ def _is_record(key: str) -> bool:
 def _check_key(key: str) -> None:
     if _is_record(key):
         raise UsageError(
-            f"layer 'checksum': names that end with {SUFFIX} are those of its own records",
+            f"layer 'checksum': names that end with {SUFFIX} are reserved for its records",
             key=key,
             expected="another name",
         )
@@ -240,10 +240,10 @@ def _check_key(key: str) -> None:
 def _damage(key: str, found: Sum, states: States | None) -> ChunkError:
     if states is None:
         return ChunkError(
-            "layer 'checksum': no checksum is kept of this object",
+            "layer 'checksum': this object has no checksum",
             key=key,
             found=str(found),
-            advice="If you trust what lies there, call `seal`, or let such objects pass with unknown='pass'.",
+            advice="If you trust the object, call `seal`, or allow such objects with unknown='pass'.",
         )
     lost = found == ABSENT
     return ChunkError(

@@ -225,7 +225,7 @@ def _parse_manifest(data: bytes) -> dict[str, States]:
         key=MANIFEST,
         found=found,
         expected=f"a document of format {FORMAT!r}, version {VERSION}",
-        advice="Restore it, or remove it and seal the archive again if you trust what lies there.",
+        advice="Restore it, or remove it and seal the archive again if you trust its objects.",
     )
 
 
@@ -235,7 +235,7 @@ def _parse(lines: Sequence[Any], key: str, record: str) -> States:
         match = _LINE.fullmatch(line) if isinstance(line, str) else None
         if match is None and line != "absent":
             raise ChunkError(
-                f"layer 'checksum': the checksum kept for {key!r} cannot be read",
+                f"layer 'checksum': the checksum stored for {key!r} cannot be read",
                 key=record,
                 found=excerpt(line),
                 expected="crc32c, 8 hexadecimal digits, and the length",
@@ -244,7 +244,7 @@ def _parse(lines: Sequence[Any], key: str, record: str) -> States:
         states.append(ABSENT if match is None else Sum(int(match[1], 16), int(match[2])))
     if not states:
         raise ChunkError(
-            f"layer 'checksum': the checksum kept for {key!r} is empty",
+            f"layer 'checksum': the checksum stored for {key!r} is empty",
             key=record,
             advice="Restore it, or remove it and seal the archive again if you trust the object.",
         )

@@ -38,7 +38,9 @@ class ArchiveLayer(StorageTransformer):
                 "layer 'draft': unknown dialect", found=excerpt(dialect), expected=" or ".join(DIALECTS)
             )
         if not isinstance(allow_fallback, bool):
-            raise UsageError("layer 'draft': allow_fallback is true or false", found=excerpt(allow_fallback))
+            raise UsageError(
+                "layer 'draft': allow_fallback must be true or false", found=excerpt(allow_fallback)
+            )
         self._new = DIALECTS[dialect]
         self._allow_fallback = allow_fallback
         self._state = State()
@@ -105,9 +107,9 @@ class ArchiveLayer(StorageTransformer):
             return found[0]  # zarrita's name for the chunk of a 0-d array, which remains the only one
         if not places or (await self._archive()).homeless(key):
             raise UsageError(
-                "layer 'draft': there is no place for this key",
+                "layer 'draft': this key cannot be stored",
                 key=key,
-                advice="If it is a chunk, write its array first: points before single indexes need that.",
+                advice="If it is a chunk, write its array first: a single index after a point requires it.",
             )
         return places[0]
 

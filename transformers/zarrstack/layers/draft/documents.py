@@ -33,9 +33,9 @@ def parse(content: bytes, key: str) -> JSONObject:
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise MetadataError("a document is no JSON", key=key, found=str(error)[:200]) from None
+        raise MetadataError("a document is not JSON", key=key, found=str(error)[:200]) from None
     if not isinstance(data, dict):
-        raise MetadataError("a document is no JSON object", key=key, found=excerpt(data))
+        raise MetadataError("a document is not a JSON object", key=key, found=excerpt(data))
     return data
 
 
@@ -104,7 +104,7 @@ class Documents:
             self._check_name(path)
             if data.get("zarr_format") != 3:
                 raise UnsupportedError(
-                    "only documents of Zarr v3 are kept", found=excerpt(data.get("zarr_format"))
+                    "only documents of Zarr v3 can be written", found=excerpt(data.get("zarr_format"))
                 )
             if data["node_type"] == "group":
                 return document(write_group(self._group(data)))
@@ -135,10 +135,10 @@ class Documents:
         if data.get("consolidated_metadata") is not None:
             unknown.append("consolidated_metadata")
         if unknown:
-            raise UnsupportedError("groups of the draft of 2022 have attributes only", found=excerpt(unknown))
+            raise UnsupportedError("groups of the 2022 draft have only attributes", found=excerpt(unknown))
         attributes = data.get("attributes")
         if attributes is not None and not isinstance(attributes, dict):
-            raise MetadataError("attributes are an object", found=excerpt(attributes), expected="{...}")
+            raise MetadataError("attributes must be an object", found=excerpt(attributes), expected="{...}")
         return attributes or {}
 
     def _check_name(self, path: str) -> None:

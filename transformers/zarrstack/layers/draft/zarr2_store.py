@@ -38,7 +38,9 @@ async def get_partial_values(
 
 def _request(key: str, start: int, length: int | None) -> ByteRequest | None:
     if start < 0 or (length is not None and length < 0):
-        raise UsageError("a range begins at a byte and has a length", key=key, found=f"{(start, length)}")
+        raise UsageError(
+            "a range must have a start and a length of at least 0", key=key, found=f"{(start, length)}"
+        )
     if length is None:
         return OffsetByteRequest(start) if start else None
     return RangeByteRequest(start, start + length)
@@ -88,7 +90,7 @@ async def list_dir(store: Store, prefix: str) -> tuple[set[str], set[str]]:
     because zarr's `list_dir` does not distinguish keys from prefixes.
     """
     if prefix and not prefix.endswith("/"):
-        raise UsageError("a prefix ends with a slash", found=prefix, expected=f"{prefix}/")
+        raise UsageError("a prefix must end with a slash", found=prefix, expected=f"{prefix}/")
     keys: set[str] = set()
     prefixes: set[str] = set()
     async for key in store.list_prefix(prefix):

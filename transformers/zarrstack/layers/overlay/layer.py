@@ -14,7 +14,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore
 from ...base.option_checks import unfit
 from ...base.transformer import StorageTransformer
 from ...core.json_text import JSONObject
-from ...core.paths import prefix_of
+from ...core.paths import ancestors, prefix_of
 from . import whiteouts
 
 
@@ -244,7 +244,7 @@ class Overlay(StorageTransformer):
         """Whether a name of the store below leads to a key that was not deleted."""
         if not hidden.hides(path) and await self._store.exists(path):
             return True
-        if path in hidden.folders or any(folder in hidden.folders for folder in whiteouts.folders_of(path)):
+        if path in hidden.folders or any(folder in hidden.folders for folder in ancestors(path)):
             return False
         async for key in self._store.list_prefix(path + "/"):
             if not hidden.hides(key):

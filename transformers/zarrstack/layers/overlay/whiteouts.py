@@ -11,7 +11,7 @@ project's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +19,7 @@ from zarr.abc.store import Store
 from zarr.core.buffer import cpu
 
 from ...core.errors import UsageError
-from ...core.paths import prefix_of
+from ...core.paths import ancestors, prefix_of
 
 RESERVED: Final = ".overlay"
 _KEYS: Final = RESERVED + "/keys/"
@@ -38,7 +38,7 @@ class Whiteouts:
     def hides(self, key: str) -> bool:
         """Whether a key of the store below is deleted."""
         return key in self.keys or (
-            bool(self.folders) and any(folder in self.folders for folder in folders_of(key))
+            bool(self.folders) and any(folder in self.folders for folder in ancestors(key))
         )
 
     def touches(self, path: str) -> bool:
@@ -54,7 +54,7 @@ class Whiteouts:
 async def of(upper: Store, key: str) -> bool:
     """Whether a key of the store below is deleted; takes one `exists` and one listing of folders."""
     by_key, folders = await asyncio.gather(upper.exists(_marker(_KEYS, key)), _paths(upper, _FOLDERS))
-    return by_key or any(folder in folders for folder in folders_of(key))
+    return by_key or any(folder in folders for folder in ancestors(key))
 
 
 async def load(upper: Store, prefix: str = "") -> Whiteouts:
@@ -82,19 +82,10 @@ def check_key(key: str) -> None:
     """Raise UsageError for a key that would be indistinguishable from a marker."""
     if is_own(key) or (_LEAF in key and _LEAF in key.split("/")):
         raise UsageError(
-            f"layer 'overlay': names such as {RESERVED} and {_LEAF} are its own",
+            f"layer 'overlay': names such as {RESERVED} and {_LEAF} are reserved",
             key=key,
             expected="another name",
         )
-
-
-def folders_of(key: str) -> Iterator[str]:
-    """The folders that contain a key, from the root down."""
-    yield ""
-    at = key.find("/")
-    while at >= 0:
-        yield key[:at]
-        at = key.find("/", at + 1)
 
 
 def _marker(tree: str, path: str) -> str:

@@ -69,12 +69,14 @@ def _axes(key: str, name: str, text: bytes) -> int | None:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise MetadataError("layer 'rekey': a document is no JSON", key=key, found=str(error)) from None
+        raise MetadataError("layer 'rekey': a document is not JSON", key=key, found=str(error)) from None
     if not isinstance(document, dict):
-        raise MetadataError("layer 'rekey': a document is no JSON object", key=key, found=excerpt(document))
+        raise MetadataError(
+            "layer 'rekey': a document is not a JSON object", key=key, found=excerpt(document)
+        )
     if name.endswith("zarr.json") and document.get("node_type") != "array":
         return None
     shape = document.get("shape")
     if not isinstance(shape, list):
-        raise MetadataError("layer 'rekey': an array has a shape", key=key, found=excerpt(shape))
+        raise MetadataError("layer 'rekey': an array has no shape", key=key, found=excerpt(shape))
     return len(shape)

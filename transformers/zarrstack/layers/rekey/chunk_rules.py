@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Final, Self, TypeAlias
 
 from ...base.chunk_names import DRAFT_ROOT, ChunkEncoding, ChunkNames
 from ...core.errors import UsageError
 from ...core.json_text import JSON, JSONObject, excerpt
-from ...core.paths import join
+from ...core.paths import ancestors, join, parents
 from .rules import Arrays, Exchange, folder_of
 
 Part: TypeAlias = tuple[str, int]
@@ -76,7 +75,7 @@ class Chunks(Exchange):
         root = encoding.root + "/" if encoding.root else ""
         if self.above == self.below or not key.startswith(root):
             return None
-        for path in _ancestors(key[len(root) :]):
+        for path in parents(key[len(root) :]):
             if (names := self._names.get(path)) is not None:
                 chunk = names[side].coordinates(key)
                 if chunk is not None:
@@ -88,7 +87,7 @@ class Chunks(Exchange):
         roots = {encoding.root for encoding in (self.above, self.below)} - {""}
         if not roots:
             # A chunk key changes only within its array's folder.
-            array = next((p for p in _ancestors(prefix, top_first=True) if p in self._names), None)
+            array = next((p for p in ancestors(prefix) if p in self._names), None)
             return (prefix,) if array is None else (array + "/" if array else "",)
         return self._cover_with(prefix, {root + "/" for root in roots})
 
@@ -98,7 +97,7 @@ class Chunks(Exchange):
         mixed = any(path.split("/", 1)[0] in tops for path in self._names)
         if mixed or any(tree.startswith(prefix) or prefix.startswith(tree) for tree in trees):
             return ("",)
-        array = next((p for p in _ancestors(prefix, top_first=True) if p in self._names), None)
+        array = next((p for p in ancestors(prefix) if p in self._names), None)
         folder = folder_of(prefix) if array is None else array + "/" if array else ""
         return (folder, *(tree + folder for tree in sorted(trees)))
 
@@ -197,26 +196,15 @@ class Draft(Chunks):
         }
 
 
-def _ancestors(key: str, *, top_first: bool = False) -> Iterator[str]:
-    """The paths of all folders above a key, innermost first unless `top_first`."""
-    ends = [place for place, letter in enumerate(key) if letter == "/"]
-    if top_first:
-        yield ""
-        yield from (key[:end] for end in ends)
-    else:
-        yield from (key[:end] for end in reversed(ends))
-        yield ""
-
-
 def _apart(all_names: list[ChunkNames], rule: str) -> None:
     """Raise UsageError if a key could name a chunk of two arrays, one inside the other's chunk folder."""
     by_path = {names.path: names for names in all_names}
     for names in all_names:
-        for path in _ancestors(names.path) if names.path else ():
+        for path in parents(names.path):
             outer = by_path.get(path)
             if outer is not None and _meet(_parts(outer), _parts(names)):
                 raise UsageError(
-                    f"rule {rule!r} is not one-to-one: an array lies where another has its chunks",
+                    f"rule {rule!r} is not one-to-one: an array is stored where another has its chunks",
                     node=names.path,
                     found=f"chunk keys {names.encoding} of {outer.ndim} axes in {path or 'the root'!r}",
                 )

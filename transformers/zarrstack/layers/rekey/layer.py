@@ -38,7 +38,7 @@ class Rekey(StorageTransformer):
         super().__init__(store)
         given = read_json(rules) if isinstance(rules, str) else rules
         if not isinstance(given, list | tuple):
-            raise UsageError("layer 'rekey': rules are a list", found=excerpt(given))
+            raise UsageError("layer 'rekey': rules must be a list", found=excerpt(given))
         self._rules = tuple(parse_rule(rule) for rule in given)
         if store is not None:
             self._learn(store)
@@ -100,7 +100,7 @@ class Rekey(StorageTransformer):
         place = self.down(key)
         if place is None:
             raise UsageError(
-                f"layer {self.name!r}: the rules have no place for this key",
+                f"layer {self.name!r}: the rules do not map this key",
                 key=key,
                 found=", ".join(map(repr, self._rules)),
             )

@@ -258,7 +258,7 @@ def _not_inverse(above: str, below: str, found: str | None) -> UsageError:
     return UsageError(
         "rule 'functions': the functions are not the inverse of each other",
         key=above,
-        found=f"kept as {below!r}, which leads to {found!r}",
+        found=f"stored as {below!r}, which maps back to {found!r}",
     )
 
 

@@ -88,7 +88,7 @@ class Sharding(StorageTransformer):
         own = {"path", "ndim", "chunk_key_encoding"}
         if said := sorted(own & set(configuration)):
             raise UsageError(
-                f"layer {cls.name!r}: option {said[0]!r} has no place in an array's metadata",
+                f"layer {cls.name!r}: option {said[0]!r} is not allowed in an array's metadata",
                 node=path,
                 expected=", ".join(sorted(set(cls.option_names()) - own)),
             )

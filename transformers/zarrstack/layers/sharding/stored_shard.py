@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, Store, SuffixByteRequest
+from zarr.abc.store import ByteRequest, RangeByteRequest, Store, SuffixByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 
+from ...base.byte_ranges import bounds
 from ...core.errors import ChunkError
 from ...core.grid.shard_index import ShardIndex
 from .shard import Change, Place, ShardForm, apply
@@ -140,24 +141,3 @@ def content(value: Buffer) -> memoryview:
     if not isinstance(value, Buffer):
         raise TypeError(f"a store holds zarr's buffers, not values of type {type(value).__name__}")
     return memoryview(value.as_numpy_array())  # type: ignore[arg-type]
-
-
-def bounds(byte_range: ByteRequest | None, length: int) -> tuple[int, int]:
-    """Start and stop of a request within a value of this length, clipped to the value.
-
-    Like zarr 3.4.2's MemoryStore, as a Python slice: ranges past the end are empty, not an error, and
-    negative positions count from the end of the chunk, never into a neighbouring chunk of the shard.
-    """
-    match byte_range:
-        case None:
-            part = slice(None)
-        case RangeByteRequest(start, end):
-            part = slice(start, end)
-        case OffsetByteRequest(offset):
-            part = slice(offset, None)
-        case SuffixByteRequest(suffix):
-            part = slice(max(0, length - suffix), None)
-        case _:
-            raise ValueError(f"Unexpected byte_range, got {byte_range}.")
-    first, last, _ = part.indices(length)
-    return first, max(first, last)
