@@ -10,7 +10,6 @@ import numpy as np
 from zarrstack.core.errors import ChunkError, Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Indexes
-from .recode import Tally
 
 _MOST_PROBLEMS: Final = 100
 """Maximum number of problems reported per task."""
@@ -52,7 +51,7 @@ class Counts:
         self.bytes_out = 0
         self.dropped = 0
         self.failures = 0
-        self.tally = Tally()
+        self.filled = 0
         self.path = path
         self._certain = certain
         self._leaves = leaves
@@ -63,21 +62,15 @@ class Counts:
         """The destination's leaves, among these, that the task may write."""
         return leaves if self._leaves is None else leaves[np.isin(leaves, self._leaves, assume_unique=True)]
 
-    def add(self, bytes_in: int, bytes_out: int) -> None:
-        """Count a source chunk that was read and converted."""
-        self.chunks += 1
-        self.leaf(bytes_in, bytes_out)
-
-    def leaf(self, bytes_in: int, bytes_out: int) -> None:
-        """Count a leaf of a shard that was read and converted; the shard is counted separately."""
+    def add(self, bytes_in: int, bytes_out: int, *, chunks: int = 1) -> None:
+        """Count source chunks that were read and converted or copied."""
+        self.chunks += chunks
         self.bytes_in += bytes_in
         self.bytes_out += bytes_out
 
-    def add_many(self, chunks: int, size: int) -> None:
-        """Count chunks that were copied unchanged, with `size` bytes in total."""
-        self.chunks += chunks
-        self.bytes_in += size
-        self.bytes_out += size
+    def leaf(self, bytes_in: int, bytes_out: int) -> None:
+        """Count a leaf of a shard that was read and converted; the shard is counted separately."""
+        self.add(bytes_in, bytes_out, chunks=0)
 
     def drop(self, bytes_in: int) -> None:
         """Count a source chunk that contained only the fill value."""
@@ -116,6 +109,6 @@ class Counts:
             bytes_in=self.bytes_in,
             bytes_out=self.bytes_out,
             dropped=self.dropped,
-            filled=self.tally.filled,
+            filled=self.filled,
             problems=tuple(self._problems),
         )

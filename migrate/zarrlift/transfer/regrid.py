@@ -1,162 +1,43 @@
-"""Tasks whose objects do not correspond to the source's: shards made, split or regrouped, new leaf shapes.
-
-The unit of work is a *block*, a chunk of a separate grid with whole destination objects. If both sides have
-the same leaves, payloads are passed on one by one (`Payloads`), and decoded only if their codecs change.
-Otherwise the values of a block are assembled and divided by the new grid (`Values`).
-"""
+"""The route `regrid`: the values of a block are assembled and divided by a new grid of leaves."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zarrstack.core.codecs.base import Buffer, memory
+from zarrstack.core.codecs.base import memory
 from zarrstack.core.data_types.v3 import fill_from_json
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.grid.grid import Grid
 from zarrstack.core.grid.overlap import cutting_order, touching, within
+from zarrstack.core.n5.block_pipeline import BlockPipeline
 
-from ..archive.decoder import object_bound, object_decoder
+from ..archive.decoder import ObjectDecoder
 from ..storage.base import Storage
 from ..storage.writer import Writer
-from .canvas import Array, Canvas
-from .carry_over import Kept, Region
-from .object_builder import NewObject, new_object
-from .recode import LeafChange, convert, inside_shard, leaf_change_for
-from .shard_reader import MissingShard, ShardReader, among, object_keys, read_objects
+from .blocks import Assembler, NewObject, Place
+from .canvas import Array, Canvas, Kept, Region
+from .recode import convert
+from .shard_reader import ShardReader, among, inside_shard
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
     from ..planning.plans import Move
     from .counts import Counts
-    from .tasks import Task
-
-    Place = tuple[int, ...]
-
-
-class Assembler(ABC):
-    """Makes the destination objects of one array, block by block; shared between threads."""
-
-    def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
-        assert move.block_shape is not None
-        self.move = move
-        self.writer = writer
-        self.source = source
-        self.blocks = Grid(move.source.shape, move.block_shape)
-        self.targets = move.destination.objects
-        self.leaf = LeafChange(move, recheck=recheck)
-        self.change = leaf_change_for(move, self.leaf)
-        self.sharded = isinstance(move.source.frame, Shards)
-        self.shards = ShardReader(source, move.path, move.source) if self.sharded else None
-        self.bound = object_bound(move.source)
-        # Decoded bytes of an object.
-        self.each = prod(move.source.object_shape) * (move.source.data_type.itemsize or 1)
-
-    def __call__(self, task: Task, counts: Counts) -> None:
-        """Make every object of the task's blocks; problems are recorded in `counts`. DestinationError."""
-        assert task.sources is not None
-        for number in task.indexes.tolist():
-            place = self.blocks.coordinates(number)
-            present = among(touching(place, self.blocks, self.move.source.objects), task.sources)
-            self.block(place, present, counts)
-
-    @abstractmethod
-    def block(self, place: Place, present: Indexes, counts: Counts) -> None:
-        """Make the objects of one block from the existing source objects."""
-
-    def open(self, place: Place) -> NewObject:
-        """A new object of the destination, to be written leaf by leaf."""
-        return new_object(self.move, self.writer, place)
-
-    def leaves_of(
-        self, shards: ShardReader, number: int, wanted: Indexes, counts: Counts, *, again: bool = False
-    ) -> Iterator[tuple[int, Buffer]]:
-        """Yield (leaf, payload) of one shard; a missing or damaged shard is recorded in `counts`.
-
-        A shard that is opened `again` is not counted twice.
-        """
-        try:
-            yield from shards.leaves(number, wanted)
-        except MissingShard:
-            counts.missing(shards.key(number))
-        except (ZarrstackError, MemoryError) as error:
-            counts.failed(error, shards.key(number))
-        else:
-            counts.chunks += not again
-
-    def objects_in(self, region: Region) -> Iterator[Place]:
-        """Positions of the destination's objects within a region."""
-        for number in within(region, self.targets).tolist():
-            yield self.targets.coordinates(number)
-
-
-class Payloads(Assembler):
-    """For the same leaves on both sides."""
-
-    def block(self, place: Place, present: Indexes, counts: Counts) -> None:
-        """Pass on the payloads of one block."""
-        whole = self.targets.chunk_shape == self.blocks.chunk_shape
-        target = _One(self.open(place)) if whole else _Many(self)
-        start = counts.failures
-        try:
-            for leaf, payload, key in self._leaves(place, present, counts):
-                try:
-                    changed = self._changed(leaf, payload, counts)
-                except (ZarrstackError, MemoryError) as error:
-                    counts.failed(error, key)
-                    continue
-                counts.leaf(memory(payload).nbytes, 0 if changed is None else memory(changed).nbytes)
-                if changed is None:
-                    counts.dropped += 1
-                    continue
-                target.put(self.move.destination.grid.coordinates(leaf), changed)
-        except BaseException:
-            target.discard()
-            raise
-        if counts.failures > start:
-            target.discard()
-        else:
-            target.finish()
-
-    def _leaves(self, place: Place, present: Indexes, counts: Counts) -> Iterator[tuple[int, Buffer, str]]:
-        """Yield (leaf, payload, key of its source object); unreadable ones are recorded in `counts`."""
-        if self.shards is None:
-            keys = object_keys(self.move.source, self.move.path, present)
-            objects = read_objects(self.source, keys, counts, self.bound, each=self.each)
-            for number, key, data in zip(present.tolist(), keys, objects, strict=True):
-                if data is None:
-                    counts.missing(key)
-                    continue
-                counts.chunks += 1
-                yield number, data, key
-            return
-        wanted = touching(place, self.blocks, self.move.source.grid)
-        for number in self.shards.in_turn(present.tolist()):
-            key = self.shards.key(number)
-            for leaf, payload in self.leaves_of(self.shards, number, wanted, counts):
-                yield leaf, payload, key
-
-    def _changed(self, leaf: int, payload: Buffer, counts: Counts) -> Buffer | None:
-        if self.shards is None:
-            assert isinstance(payload, bytes)
-            return self.change(leaf, payload, counts.tally)
-        try:
-            return self.leaf(leaf, payload)
-        except ZarrstackError as error:
-            raise inside_shard(error, self.shards.inner(leaf)) from error
 
 
 class Values(Assembler):
-    """For leaves of another shape: assembles values and divides them by the new grid."""
+    """Assembles the values of each block and divides them by the new grid."""
 
     def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
         super().__init__(move, source, writer, recheck=recheck)
-        self._decoder = object_decoder(move.source, allow_pickle=move.allow_pickle)
+        layout, frame = move.source, move.source.frame
+        self._decoder: ObjectDecoder = self.leaf.reader
+        if isinstance(frame, N5Blocks):
+            self._decoder = BlockPipeline(layout.chain, layout.chunk_shape, layout.data_type, frame.axes)
         self._type = move.destination.data_type.numpy
         self._fill = fill_from_json(move.destination.fill_value, move.destination.data_type)
         self._order = cutting_order(move.source.chunk_shape, move.destination.chunk_shape)
@@ -182,7 +63,8 @@ class Values(Assembler):
     def _objects(self, region: Region, canvas: Canvas | None, counts: Counts) -> None:
         """Make the objects of a region from its values."""
         if canvas is not None:
-            for target in self.objects_in(region):
+            for number in within(region, self.targets).tolist():
+                target = self.targets.coordinates(number)
                 self._make(target, iter([(self.targets.region(target), canvas)]), counts)
 
     def _piecewise(
@@ -198,7 +80,7 @@ class Values(Assembler):
                 around = _around(region, self._runs)
                 if around != run:
                     run, kept = around, Kept(around, _swept(pieces, self._runs))
-            near = among(touching(piece, pieces, self.move.source.objects), present)
+            near = among(touching(piece, pieces, self.origins), present)
             if len(near):
                 canvas = self._canvas(region, near, counts, kept)
                 yield region, None if counts.failures > start else canvas
@@ -230,17 +112,16 @@ class Values(Assembler):
         """
         start = counts.failures
         canvas = Canvas(region, self._type, self._fill, self.move.destination.chunk_shape)
-        grid = self.move.source.objects
+        grid = self.origins
         if kept is not None:
             kept.paste(canvas)
             if self.shards is None:
                 present = kept.new(present)
-        keys = object_keys(self.move.source, self.move.path, present)
         if self.shards is not None:
             self._paste_shards(canvas, self.shards, present, counts, kept)
         else:
-            objects = read_objects(self.source, keys, counts, self.bound, each=self.each)
-            for number, key, data in zip(present.tolist(), keys, objects, strict=True):
+            keys = self.keys(present)
+            for number, key, data in zip(present.tolist(), keys, self.reader.read(keys, counts), strict=True):
                 where = grid.region(grid.coordinates(number))
                 if data is None:
                     counts.missing(key)
@@ -334,36 +215,3 @@ def _swept(pieces: Grid, runs: Grid) -> int:
     """The axis along which the pieces of a run follow each other."""
     lengths = zip(pieces.chunk_shape, runs.chunk_shape, strict=True)
     return next(axis for axis, (piece, run) in enumerate(lengths) if piece != run)
-
-
-class _One:
-    """A block that is one object."""
-
-    def __init__(self, made: NewObject) -> None:
-        self.put = made.put
-        self.finish = made.finish
-        self.discard = made.discard
-
-
-class _Many:
-    """A block of many objects with one leaf each."""
-
-    def __init__(self, assembler: Assembler) -> None:
-        self._assembler = assembler
-
-    def put(self, place: Place, payload: Buffer) -> None:
-        self._assembler.open(place).put(place, payload)
-
-    def finish(self) -> None:
-        """Do nothing: they are already written."""
-
-    def discard(self) -> None:
-        """Do nothing: each of them is complete, and the array is not published in any case."""
-
-
-def assembler_for(move: Move, source: Storage, writer: Writer, *, recheck: bool) -> Assembler | None:
-    """The assembler for a move; None if each object is made from the source object at the same position."""
-    if move.block_shape is None:
-        return None
-    kind = Payloads if move.source.chunk_shape == move.destination.chunk_shape else Values
-    return kind(move, source, writer, recheck=recheck)

@@ -1,128 +1,156 @@
-"""Copies many small files unchanged, with a minimum of system calls per file.
-
-Large or unusual files are passed to `LocalWriter.copy`, which handles all cases and reports errors.
-"""
+"""The route `relink`: objects keep their bytes, and get other keys or another location."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterable
+from functools import partial
+from itertools import repeat
+from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.codecs.base import Ends
+from zarrstack.core.codecs.base import Buffer, Ends, memory
+from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.grid.frames import Shards
 
 from ..storage.listed_versions import Version
-from ..storage.local.file_copy import IN_ONE_READ
-from ..storage.local.files import CREATING, READING
+from ..storage.local.file_copy import IN_ONE_READ, read_small
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
-from ..storage.writer import DestinationError, Look
+from ..storage.writer import DestinationError, Look, Writer
+from .objects import Change, Objects
+from .shard_reader import in_stored_order, inside_shard, read_index
 
 if TYPE_CHECKING:
+    from ..planning.plans import Move
+    from ..storage.base import Storage
     from .counts import Counts
+    from .objects import Mover
+    from .relink_server_side import ServerCopy
+    from .tasks import Task
 
-Name: TypeAlias = tuple[str, str, Version | None]
-"""(source key, destination key, expected version of the file)."""
-_MORE: Final = 1024
+MORE: Final = 1024
 """Maximum expected growth from one file to the next in bytes; a single read then suffices."""
+_BATCH: Final = 64
+"""Number of objects that a store is requested to copy together."""
 
 
-def copy_files(
-    names: Iterable[Name], source: LocalStorage, writer: LocalWriter, look: Look, counts: Counts
-) -> None:
-    """Copy files after `look` has checked each; raises DestinationError.
+def relink(move: Move, source: Storage, writer: Writer, *, hard_links: bool) -> Mover:
+    """Moves unchanged objects: from file to file, within one store, or through memory."""
+    if isinstance(source, LocalStorage) and isinstance(writer, LocalWriter):
+        return partial(_files, move, source, writer, look_at(move), hard_links)
+    if not isinstance(writer, LocalWriter):
+        from .relink_server_side import server_copy  # files do not need asyncio
 
-    The keys are generated and stay within the root. Problems of single files are recorded in `counts`.
-    """
-    # Attribute lookups matter: with files of 4 KB the interpreter takes as long as the kernel.
-    open_, read, write, close, replace = os.open, os.read, os.write, os.close, os.replace
-    facts_of = os.fstat
-    check, check_whole, ends = look.check, look.check_whole, Ends.of
-    # Keys are appended unchanged: Windows accepts both separators.
-    root, target_root = source.path("") + "/", writer.storage.path("") + "/"
-    temporary, parent = writer.temporary(), ""
-    hint = _MORE
-    copied = total = 0
-    for name in names:
-        before, after, version = name
-        if hint > IN_ONE_READ:  # the last one was large, so this one probably is
-            hint = _one_by_one(name, source, writer, look, counts)
-            continue
-        try:
-            reading = open_(root + before, READING)
-        except OSError:
-            hint = _one_by_one(name, source, writer, look, counts)
-            continue
-        try:
-            data = read(reading, hint)
-            # Checked after the read, which reveals a write in between.
-            changed = version is not None and facts_of(reading).st_mtime_ns != version[1]
-        except OSError:
-            data = b""
-        finally:
-            close(reading)
-        size = len(data)
-        if not 0 < size < hint or changed:
-            # Longer than expected; or empty, or another version, which `writer` decides.
-            hint = _one_by_one(name, source, writer, look, counts)
-            continue
-        hint = size + _MORE
-        try:
-            if not check(ends(data)):
-                check_whole(data)
-        except (ZarrstackError, MemoryError) as error:
-            counts.failed(error, before)
-            continue
-        target = target_root + after
-        directory = target[: target.rindex("/")]
-        try:
-            if directory != parent:
-                writer.make_directory(directory)
-                parent = directory
-            writing = open_(temporary, CREATING, 0o666)
-            try:
-                written = write(writing, data)
-            finally:
-                close(writing)
-            if written == size:
-                replace(temporary, target)
-                copied += 1
-                total += size
-                continue
-        except OSError as error:
-            raise writer.failed(temporary, after, error) from error
-        writer.write(after, data)  # a partial write, from a nearly full disk; this reports it
-        copied += 1
-        total += size
-    counts.add_many(copied, total)
+        copy = server_copy(source, writer.storage)
+        if copy is not None:
+            return partial(_within_store, move, copy, look_at(move))
+    return Objects(move, source, writer, Unchanged(move))
 
 
-def _one_by_one(name: Name, source: LocalStorage, writer: LocalWriter, look: Look, counts: Counts) -> int:
-    """Copy any file; returns the expected maximum size of the next one."""
-    held = counts.bytes_in
-    carry_files([name], source, writer.copy, look, counts)
-    return counts.bytes_in - held + _MORE
+def _keys(move: Move, task: Task) -> tuple[list[str], list[str]]:
+    """The keys of a task's objects in the source and in the destination."""
+    coordinates = move.source.objects.coordinates_of(task.indexes)
+    return (
+        move.source.object_keys(move.path, coordinates),
+        move.destination.object_keys(move.path, coordinates),
+    )
 
 
-def carry_files(
-    names: Iterable[Name],
+def _files(
+    move: Move,
     source: LocalStorage,
-    carry: Callable[[str, str, Look, Version | None], int | None],
+    writer: LocalWriter,
     look: Look,
+    hard_links: bool,
+    task: Task,
     counts: Counts,
 ) -> None:
-    """Like `copy_files`, by a method of the writer: `LocalWriter.copy` or `LocalWriter.link`."""
-    root = source.path("") + os.sep
-    for before, after, version in names:
+    """Copy or link files after `look` has checked each."""
+    root = source.path("") + os.sep  # Windows accepts both separators
+    versions: Iterable[Version | None] = repeat(None)
+    if task.versions is not None:
+        versions = zip(*(each.tolist() for each in task.versions), strict=True)
+    size: int | None = 0
+    for key, target, version in zip(*_keys(move, task), versions, strict=False):
+        path = root + key
         try:
-            size = carry(root + before, after, look, version)
+            # After a large file, the next one is probably large too.
+            expected = (size or 0) + MORE
+            data = None
+            if not hard_links and expected <= IN_ONE_READ:
+                data = read_small(path, expected, version, look)
+            if data is not None:
+                size = len(data)
+                writer.write(target, data)
+            else:
+                carry = writer.link if hard_links else writer.copy
+                size = carry(path, target, look, version)
         except DestinationError:
             raise
         except (ZarrstackError, OSError, MemoryError) as error:
-            counts.failed(error, before)
+            counts.failed(error, key)
             continue
         if size is None:
-            counts.missing(before)
+            counts.missing(key)
         else:
             counts.add(size, size)
+
+
+def _within_store(move: Move, copy: ServerCopy, look: Look, task: Task, counts: Counts) -> None:
+    """Have a store copy its objects."""
+    pairs = list(zip(*_keys(move, task), strict=True))
+    for start in range(0, len(pairs), _BATCH):
+        part = pairs[start : start + _BATCH]
+        for (key, _), carried in zip(part, copy(part, look), strict=True):
+            if isinstance(carried, int):
+                counts.add(carried, carried)
+            elif carried is not None:
+                counts.failed(carried, key)
+            else:
+                counts.missing(key)
+
+
+class Unchanged(Change):
+    """Checks objects, which keep their bytes."""
+
+    def __init__(self, move: Move) -> None:
+        self._look = look_at(move)
+
+    def __call__(self, index: int, data: bytes, counts: Counts) -> bytes:
+        """The same bytes, after the check."""
+        self._look.check_whole(data)
+        return data
+
+
+def look_at(move: Move) -> Look:
+    """The check of source objects that move unchanged."""
+    source = move.source
+    leaf = Pipeline(source.chain, source.chunk_shape, source.data_type, allow_pickle=move.allow_pickle)
+    return _ShardLook(source.frame, leaf) if isinstance(source.frame, Shards) else leaf
+
+
+class _ShardLook:
+    """Checks shards that move unchanged: the index, and the ends of every payload."""
+
+    def __init__(self, frame: Shards, leaf: Pipeline) -> None:
+        self._frame = frame
+        self._leaf = leaf
+
+    @property
+    def most_stored(self) -> int:
+        """Maximum size of a shard in bytes."""
+        frame = self._frame
+        return self._leaf.most_stored * frame.leaves + frame.index.size(frame.chunks_per_shard)
+
+    def check(self, ends: Ends) -> bool:
+        self._frame.index.place(self._frame.chunks_per_shard, ends.length)
+        return False
+
+    def check_whole(self, data: Buffer) -> None:
+        view = memory(data)
+        for inner, place in in_stored_order(read_index(data, self._frame)):
+            try:
+                self._leaf.check_whole(view[place])
+            except ZarrstackError as error:
+                raise inside_shard(error, inner) from error

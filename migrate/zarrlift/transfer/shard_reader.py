@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from zarrstack.core.codecs.base import memory
+from zarrstack.core.codecs.base import Buffer, memory
 from zarrstack.core.errors import ChunkError, ZarrstackError
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.shard_index import ShardIndex
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
     from ..archive.chunk_inventory import Indexes
     from ..archive.nodes import Layout
-    from ..storage.local.files import Bound
-    from .counts import Counts
 
 _SPAN: Final = 4 << 20
 """Bytes of a shard read at once, unless one leaf is larger."""
@@ -45,41 +42,6 @@ read from the same shards).
 """
 _INDEXES: Final = 8
 """Number of indexes requested together."""
-
-
-def read_objects(
-    storage: Storage, keys: Sequence[str], counts: Counts, bound: Bound, *, each: int = 0
-) -> Iterator[bytes | None]:
-    """Yield objects in order, with read-ahead in a store; None for a missing one.
-
-    `each` is the decoded size of an object in bytes, if known. An unreadable object is recorded in `counts`
-    and yields None too.
-    """
-    if storage.soon is None:
-        yield from (_read(partial(storage.get, key, bound), key, counts) for key in keys)
-        return
-    from ..storage.remote.async_requests import window  # files do not need asyncio
-
-    ask = partial(storage.soon.get, bound=bound)
-    coming = window(keys, lambda _: each, ask, most=READ_AHEAD)
-    with contextlib.closing(coming):
-        for key, future in zip(keys, coming, strict=True):
-            yield _read(future.result, key, counts)
-
-
-def _read(read: Callable[[], bytes | None], key: str, counts: Counts) -> bytes | None:
-    try:
-        return read()
-    except (ZarrstackError, MemoryError) as error:
-        # One unreadable object must not affect the others.
-        counts.failed(error, key)
-        return None
-
-
-def object_keys(layout: Layout, path: str, indexes: Indexes) -> list[str]:
-    """The keys of objects with these linear indexes."""
-    prefix = layout.prefix(path)
-    return [prefix + name for name in layout.keys.keys(layout.objects.coordinates_of(indexes))]
 
 
 class MissingShard(Exception):  # noqa: N818 - in a store that cannot list this is no error
@@ -297,3 +259,36 @@ def among(candidates: Indexes, present: Indexes) -> Indexes:
     place = np.searchsorted(present, candidates)
     place[place == len(present)] = 0
     return candidates[present[place] == candidates] if len(present) else candidates[:0]
+
+
+def read_index(data: Buffer, frame: Shards) -> ShardIndex:
+    """The index of a shard, checked against its length; ChunkError."""
+    view = memory(data)
+    place = frame.index.place(frame.chunks_per_shard, view.nbytes)
+    index = ShardIndex.from_bytes(view[place], frame.chunks_per_shard, frame.index)
+    index.check(view.nbytes, frame.index)
+    return index
+
+
+def in_stored_order(index: ShardIndex) -> list[tuple[tuple[int, ...], slice]]:
+    """(position in the shard, bytes) of every existing leaf, in stored order."""
+    there = np.flatnonzero(index.present)
+    order = there[np.argsort(index.offsets.ravel()[there], kind="stable")]
+    result = []
+    for flat in order.tolist():
+        inner = tuple(map(int, np.unravel_index(flat, index.offsets.shape)))
+        place = index.get(inner)
+        assert place is not None
+        result.append((inner, place))
+    return result
+
+
+def inside_shard(error: ZarrstackError, inner: tuple[int, ...]) -> ZarrstackError:
+    """An error of one leaf, with its position in the shard."""
+    problem = error.problem
+    return type(error)(
+        f"inner chunk {inner} of a shard: {problem.message}",
+        found=problem.found,
+        expected=problem.expected,
+        advice=problem.advice,
+    )

@@ -17,12 +17,12 @@ from zarrstack.core.grid.overlap import touched, touching
 
 from ..archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ..planning.plans import ArrayPlan, Move
-from ..planning.routes import Route
+from ..planning.routes import Route, route_between
 from ..storage.base import Storage
 from ..storage.listed_versions import ListedVersions, holding
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import storage_error
-from .shard_reader import MissingShard, ShardReader, among, object_keys
+from .shard_reader import MissingShard, ShardReader, among
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,8 @@ def _held(
     if versions is None or not isinstance(plan.source.frame, Shards):
         return None
     whole = Task(move=plan.move, number=0, indexes=inventory.indexes, versions=versions)
-    return whole.held(lambda: object_keys(plan.source, plan.path, inventory.indexes))
+    places = plan.source.objects.coordinates_of(inventory.indexes)
+    return whole.held(lambda: plan.source.object_keys(plan.path, places))
 
 
 def leaves_reached(plan: ArrayPlan, inventory: Inventory, source: Storage) -> Indexes | None:
@@ -204,9 +205,14 @@ def first_move(plan: ArrayPlan) -> Move:
 
 
 def second_move(plan: ArrayPlan) -> Move:
-    """The move from the intermediate array to the result."""
+    """The move from the intermediate array to the result.
+
+    If their leaves are the same, it passes on payloads, whatever the codecs of the array's source are.
+    """
     assert plan.between is not None
-    return replace(plan.move, source=plan.between.layout, within=True)
+    source = plan.between.layout
+    route = route_between(source, plan.destination, same_place=False, drop_empty=plan.move.drop_empty)
+    return replace(plan.move, source=source, route=route, within=True)
 
 
 def sweep_known(

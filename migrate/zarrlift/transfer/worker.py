@@ -12,13 +12,18 @@ from dataclasses import dataclass
 from zarrstack.core.errors import WorkerError, ZarrstackError
 from zarrstack.version import __version__
 
+from ..planning.plans import Move
 from ..storage.base import Storage
 from ..storage.open_storage import open_storage
 from ..storage.transformer_stack import through
 from ..storage.writer import Writer
 from ..storage.writer_for import writer_for
 from .counts import Counts, Moved
-from .mover import Mover
+from .objects import Mover, Objects
+from .reframe import change_for
+from .reframe_shards import reshard
+from .regrid import Values
+from .relink import relink
 from .tasks import Task
 from .unexpected_errors import unforeseen
 
@@ -54,7 +59,7 @@ class Worker:
         self._writer = writer
         self._hard_links = hard_links
         self._recheck = recheck
-        self._movers: dict[str, Mover] = {}
+        self._movers: dict[str, tuple[Move, Mover]] = {}
         self._running: dict[int, Counts] = {}
         """Counts by thread."""
 
@@ -63,22 +68,40 @@ class Worker:
         self._writer.forked()
 
     def run(self, task: Task) -> Moved:
-        """Move the chunks of a task; raises DestinationError, other errors are in the result."""
-        mover = self._movers.get(task.move.path)
-        if mover is None or mover.move != task.move:
-            mover = self._movers[task.move.path] = Mover(
-                task.move,
-                self._writer.storage if task.move.within else self._source,
-                self._writer,
-                hard_links=self._hard_links,
-                recheck=self._recheck,
-            )
+        """Move the chunks of a task; raises DestinationError, other errors are in the result.
+
+        A task is safe to repeat, so it may run again after a kill, in any process. All bad chunks of a task
+        are reported; an error of the destination ends it at once, since it would affect the other chunks too.
+        """
+        move, mover = self._movers.get(task.move.path, (None, None))
+        if mover is None or move != task.move:
+            mover = self._mover(task.move)
+            self._movers[task.move.path] = task.move, mover
         counts = Counts(task.move.path, certain=task.certain, leaves=task.leaves)
         self._running[threading.get_ident()] = counts
         try:
-            return mover(task, counts)
+            with self._writer.behind():
+                mover(task, counts)
+            self._writer.settle()
+            return counts.moved()
         finally:
             del self._running[threading.get_ident()]
+
+    def _mover(self, move: Move) -> Mover:
+        """Compiles the move of one array, by its route; shared between threads."""
+        writer, recheck = self._writer, self._recheck
+        source = writer.storage if move.within else self._source
+        match move.route.name:
+            case "relink":
+                return relink(move, source, writer, hard_links=self._hard_links)
+            case "reframe" | "recode" | "rewrite" if move.block_shape is None:
+                return Objects(move, source, writer, change_for(move, recheck=recheck))
+            case "reframe" | "recode" | "rewrite":
+                return reshard(move, source, writer, recheck=recheck)
+            case "regrid":
+                return Values(move, source, writer, recheck=recheck)
+            case "stay":
+                raise AssertionError("chunks that stay have no tasks")
 
     def under_way(self) -> dict[str, tuple[int, int]]:
         """(chunks, bytes) of the source read by running tasks, by path of the array."""

@@ -27,8 +27,7 @@ from zarrstack.core.grid.overlap import within as leaves_within
 from ..archive.decoder import ObjectDecoder, object_bound, object_decoder
 from ..archive.nodes import Layout
 from ..storage.base import Storage
-from ..transfer.recode import inside_shard
-from ..transfer.shard_reader import MissingShard, ShardReader
+from ..transfer.shard_reader import MissingShard, ShardReader, inside_shard
 from .documents import VARIABLE, scalar_array
 from .regions import Region, common, corner
 from .sampling import object_bytes, read_bytes

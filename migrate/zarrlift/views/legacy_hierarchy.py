@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Self
 
 from zarrstack.core.codecs.base import OBJECT_LIMIT, memory
@@ -20,13 +21,15 @@ from ..planning.plans import ArrayPlan, Plan
 from ..planning.zarr_json import consolidate
 from ..recipe.recipe import Recipe
 from ..storage.local.files import Bound
-from ..transfer.recode import Change, Tally, change_for, look_at
+from ..transfer.counts import Counts
+from ..transfer.objects import Change
+from ..transfer.reframe import change_for
+from ..transfer.relink import Unchanged
 from .hierarchy import Held, ShownHierarchy, refusal_error
 
 if TYPE_CHECKING:
     from ..archive.nodes import Format
     from ..storage.base import Storage
-    from ..storage.writer import Look
 
 DOCUMENT: Final = "zarr.json"
 _ANY: Final = Bound(OBJECT_LIMIT)
@@ -38,28 +41,22 @@ class ViewedArray:
 
     def __init__(self, plan: ArrayPlan) -> None:
         self.plan = plan
-        self._compiled: Change | Look | None = None
+
+    @cached_property
+    def change(self) -> Change:
+        """The conversion of each object, or its check if nothing is converted."""
+        move = self.plan.move
+        return Unchanged(move) if self.as_it_lies else change_for(move, recheck=False)
 
     @property
-    def change(self) -> Change | None:
-        """The conversion of each object; None if objects are unchanged."""
-        ready = self._ready()
-        return ready if isinstance(ready, Change) else None
-
-    def _ready(self) -> Change | Look:
-        """The conversion of objects, or their check if nothing is converted."""
-        if self._compiled is None:
-            self._compiled = change_for(self.plan.move, recheck=False) or look_at(self.plan.move)
-        return self._compiled
+    def as_it_lies(self) -> bool:
+        """Whether objects are presented unchanged."""
+        return self.plan.route.name in ("stay", "relink")
 
     def changed(self, index: int, key: str, data: bytes) -> bytes | None:
         """The object as a migration would store it; ChunkError and CastError with location."""
         try:
-            ready = self._ready()
-            if not isinstance(ready, Change):
-                ready.check_whole(data)
-                return data
-            result = ready(index, data, Tally())
+            result = self.change(index, data, Counts(self.plan.path))
         except ZarrstackError as error:
             raise (not_fetched(data) or error).at(node=self.plan.path, key=key) from None
         return None if result is None else bytes(memory(result))
@@ -76,7 +73,7 @@ class HeldObject(Held):
     @property
     def as_it_lies(self) -> bool:
         """Whether the object is presented unchanged."""
-        return self._array is None or self._array.change is None
+        return self._array is None or self._array.as_it_lies
 
     @property
     def bound(self) -> Bound:

@@ -20,8 +20,8 @@ from zarrstack.core.paths import prefix_of
 
 from ..planning.plans import Move
 from ..planning.routes import route_between
-from ..transfer.recode import LeafChange, inside_shard
-from ..transfer.shard_reader import MissingShard, ShardReader
+from ..transfer.recode import LeafChange
+from ..transfer.shard_reader import MissingShard, ShardReader, inside_shard
 
 if TYPE_CHECKING:
     from zarrstack.core.chain.chain import Chain

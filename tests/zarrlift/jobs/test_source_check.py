@@ -21,7 +21,7 @@ from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.run import Run
 from zarrlift.planning import source_inventory
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.transfer.mover import Mover
+from zarrlift.transfer.worker import Worker
 from zarrstack import Log, Retry, stack
 
 CHUNK = "h/rewrite/1.1"
@@ -306,14 +306,14 @@ def test_a_chunk_is_read_as_it_was_listed_or_its_array_fails(
     """Whatever reads it, and however often."""
     only = {"include": ("h/rewrite",)}
     made = zarrlift.Recipe(base=zarrlift.ArrayRecipe(**recipe), **only)
-    run = Mover.__call__
+    run = Worker.run
 
-    def late(self: Mover, *arguments: Any) -> Any:
+    def late(self: Worker, *arguments: Any) -> Any:
         kind.put(CHUNK, (kind.local / CHUNK).read_bytes())
         return run(self, *arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Mover, "__call__", late)
+        patched.setattr(Worker, "run", late)
         outcome = zarrlift.migrate(kind.place, tmp_path / "out.zarr", recipe=made, verify="none")
     assert {(problem.kind, problem.key) for problem in outcome.problems} == {("source-changed", CHUNK)}
     assert not (tmp_path / "out.zarr/h/rewrite/zarr.json").exists()

@@ -64,7 +64,7 @@ def test_to_any_store(
 ) -> None:
     if spooled:
         monkeypatch.setattr(spooled_stream, "SPOOLED", 50)
-        monkeypatch.setattr("zarrlift.transfer.object_builder._HELD", 20)
+        monkeypatch.setattr("zarrlift.transfer.blocks._HELD", 20)
     place = DESTINATIONS[destination](tmp_path)
     job = tmp_path / "job.db"
     outcome = zarrlift.migrate(archive, place, recipe=Recipe(base=OPTIONS[option]), job=job)

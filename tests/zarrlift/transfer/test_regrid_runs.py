@@ -21,8 +21,7 @@ from tests.zarrlift.transfer.test_regrid import leave
 import zarrlift
 from zarrlift.planning.regrid.blocks import Blocks, choose_blocks
 from zarrlift.planning.regrid.boxes import Box, Candidates
-from zarrlift.transfer.canvas import Canvas
-from zarrlift.transfer.carry_over import Kept
+from zarrlift.transfer.canvas import Canvas, Kept
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType

@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends, memory
-from zarrstack.core.errors import ChunkError
+from zarrstack.core.errors import ChunkError, SourceChangedError
 
-from .files import read_at
+from ..listed_versions import Version, require_version
+from .files import READING, read_at
+
+if TYPE_CHECKING:
+    from ..writer import Look
 
 _FICLONE: Final = 0x40049409
 """The ioctl that lets a file share another's blocks (linux/fs.h)."""
@@ -28,10 +32,36 @@ IN_ONE_READ: Final = 256 << 10
 
 def write_all(descriptor: int, data: Buffer) -> None:
     """Write a whole buffer; a nearly full disk accepts less than it is given, without an error."""
-    view = memory(data).cast("B") if len(data) else memoryview(b"")
+    view = data if isinstance(data, bytes) else memory(data).cast("B") if len(data) else b""
     written = os.write(descriptor, view)
     while written < len(view):
         written += os.write(descriptor, view[written:])
+
+
+def read_small(path: str, expected: int, version: Version | None, look: Look) -> bytes | None:
+    """The content of a small file, checked by `look`, with a minimum of system calls.
+
+    A single read suffices if the file is shorter than `expected` bytes. Returns None for a file that is
+    empty, longer than `IN_ONE_READ`, unreadable, or not of this version: `LocalWriter.copy` handles all
+    cases and reports errors. Raises the errors of `look`.
+    """
+    try:
+        descriptor = os.open(path, READING)
+        try:
+            data = os.read(descriptor, expected)
+            if len(data) == expected:
+                data += os.read(descriptor, max(IN_ONE_READ + 1 - expected, 0))
+            if version is not None:  # after the reads, so a write in between is detected
+                require_version(descriptor, version)
+        finally:
+            os.close(descriptor)
+    except (OSError, SourceChangedError):
+        return None
+    if not 0 < len(data) <= IN_ONE_READ:
+        return None
+    if not look.check(Ends.of(data)):
+        look.check_whole(data)
+    return data
 
 
 def ends_of_file(descriptor: int, size: int) -> Ends:

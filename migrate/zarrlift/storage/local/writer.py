@@ -15,12 +15,11 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from zarrstack.core.codecs.base import Buffer, Ends
-from zarrstack.core.errors import ChunkError
+from zarrstack.core.codecs.base import Buffer
 
 from ..listed_versions import Version, require_version
 from ..writer import DestinationError, Look, Writer
-from .file_copy import IN_ONE_READ, copy_by_hand, copy_range, ends_of_file, reflink, write_all
+from .file_copy import copy_by_hand, copy_range, ends_of_file, reflink, write_all
 from .files import CREATING, Bound, open_regular, read_file
 from .scratch import directory_of
 from .storage import LocalStorage
@@ -81,20 +80,6 @@ class LocalWriter(Writer):
             return None
         try:
             size = facts.st_size
-            if size <= IN_ONE_READ:
-                # Request no more than the file's size: a larger buffer costs three page faults per file.
-                data = os.read(reading, size + 1)
-                if len(data) != size:
-                    raise ChunkError(
-                        "the chunk changed while it was read",
-                        found=f"{len(data)} bytes",
-                        expected=f"{size} bytes",
-                    )
-                require_version(reading, version)
-                if not look.check(Ends.of(data)):
-                    look.check_whole(data)
-                self.write(key, data)
-                return size
             if not look.check(ends_of_file(reading, size)):
                 look.check_whole(read_file(source, Bound(look.most_stored)))
 

@@ -1,21 +1,37 @@
-"""Objects of a destination that are written leaf by leaf."""
+"""Blocks, the unit of work if the destination's objects do not correspond to the source's.
+
+A block is a chunk of a separate grid with whole destination objects, which are written leaf by leaf.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.codecs.base import Buffer, memory
+from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.grid import Grid
+from zarrstack.core.grid.overlap import touching
 from zarrstack.core.grid.shard_index import ShardIndex
 
+from ..storage.base import Storage
+from ..storage.listed_versions import holding
 from ..storage.writer import Writer
+from .objects import ObjectReader
+from .recode import LeafChange
+from .shard_reader import MissingShard, ShardReader, among
 
 if TYPE_CHECKING:
+    from ..archive.chunk_inventory import Indexes
     from ..planning.plans import Move
     from ..storage.object_stream import ObjectStream
+    from .counts import Counts
+    from .tasks import Task
 
-    Place = tuple[int, ...]
+Place: TypeAlias = tuple[int, ...]
 
 _HELD: Final = 4 << 20
 """Bytes of a shard buffered before they are written."""
@@ -23,11 +39,64 @@ _MOST_HELD: Final = 1000
 """Number of payloads buffered; about the number that the kernel accepts in one call."""
 
 
-def new_object(move: Move, writer: Writer, place: Place) -> NewObject:
-    """A new, empty object at a position in the destination's grid of objects."""
-    key = move.destination.key(move.path, place)
-    frame = move.destination.frame
-    return NewShard(writer, key, frame) if isinstance(frame, Shards) else NewLeaf(writer, key)
+class Assembler(ABC):
+    """Makes the destination objects of one array, block by block; shared between threads."""
+
+    def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
+        assert move.block_shape is not None
+        self.move = move
+        self.writer = writer
+        self.source = source
+        self.blocks = Grid(move.source.shape, move.block_shape)
+        self.origins = move.source.objects
+        self.targets = move.destination.objects
+        self.leaf = LeafChange(move, recheck=recheck)
+        self.reader = ObjectReader(source, move.source)
+        """Reads the objects of a source without shards."""
+        self.shards: ShardReader | None = None
+        if isinstance(move.source.frame, Shards):
+            self.shards = ShardReader(source, move.path, move.source)
+
+    def __call__(self, task: Task, counts: Counts) -> None:
+        """Make every object of the task's blocks; problems are recorded in `counts`. DestinationError."""
+        assert task.sources is not None
+        with holding(self.source, task.held(partial(self.keys, task.sources))):
+            for number in task.indexes.tolist():
+                place = self.blocks.coordinates(number)
+                present = among(touching(place, self.blocks, self.origins), task.sources)
+                self.block(place, present, counts)
+
+    @abstractmethod
+    def block(self, place: Place, present: Indexes, counts: Counts) -> None:
+        """Make the objects of one block from the existing source objects."""
+
+    def keys(self, indexes: Indexes) -> list[str]:
+        """The keys of source objects with these linear indexes."""
+        return self.move.source.object_keys(self.move.path, self.origins.coordinates_of(indexes))
+
+    def open(self, place: Place) -> NewObject:
+        """A new, empty object at a position in the destination's grid, to be written leaf by leaf."""
+        layout = self.move.destination
+        key = layout.key(self.move.path, place)
+        if isinstance(layout.frame, Shards):
+            return NewShard(self.writer, key, layout.frame)
+        return NewLeaf(self.writer, key)
+
+    def leaves_of(
+        self, shards: ShardReader, number: int, wanted: Indexes, counts: Counts, *, again: bool = False
+    ) -> Iterator[tuple[int, Buffer]]:
+        """Yield (leaf, payload) of one shard; a missing or damaged shard is recorded in `counts`.
+
+        A shard that is opened `again` is not counted twice.
+        """
+        try:
+            yield from shards.leaves(number, wanted)
+        except MissingShard:
+            counts.missing(shards.key(number))
+        except (ZarrstackError, MemoryError) as error:
+            counts.failed(error, shards.key(number))
+        else:
+            counts.chunks += not again
 
 
 class NewObject(ABC):

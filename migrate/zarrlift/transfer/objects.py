@@ -1,0 +1,113 @@
+"""Objects that are read whole, and moved one by one through memory.
+
+The bytes of an object are checked or converted by a `Change`, a function of its bytes and position.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, TypeAlias
+
+from zarrstack.core.codecs.base import Buffer, memory
+from zarrstack.core.errors import ZarrstackError
+
+from ..archive.decoder import object_bound
+from ..storage.base import Storage
+from ..storage.limits import READ_AHEAD
+from ..storage.listed_versions import holding
+from ..storage.writer import Writer
+
+if TYPE_CHECKING:
+    from ..archive.nodes import Layout
+    from ..planning.plans import Move
+    from .counts import Counts
+    from .tasks import Task
+
+
+Mover: TypeAlias = "Callable[[Task, Counts], None]"
+"""Moves the chunks of a task and counts them; raises DestinationError, other errors are counted."""
+
+
+class Change(ABC):
+    """Checks or converts stored objects of one array; shared between the threads of a process."""
+
+    @abstractmethod
+    def __call__(self, index: int, data: bytes, counts: Counts) -> Buffer | None:
+        """The object for the destination, or None if it is to be omitted.
+
+        `index` is its linear index in the source's grid of objects. Raises ChunkError, CastError.
+        """
+
+
+class Objects:
+    """Moves each object of a task to the same position in the destination's grid of objects."""
+
+    def __init__(self, move: Move, source: Storage, writer: Writer, change: Change) -> None:
+        self._move = move
+        self._writer = writer
+        self._change = change
+        self._reader = ObjectReader(source, move.source)
+
+    def __call__(self, task: Task, counts: Counts) -> None:
+        """Move the objects; raises DestinationError, other errors are recorded in `counts`."""
+        move, reader = self._move, self._reader
+        coordinates = move.source.objects.coordinates_of(task.indexes)
+        keys = move.source.object_keys(move.path, coordinates)
+        targets = move.destination.object_keys(move.path, coordinates)
+        with holding(reader.storage, task.held(lambda: keys)):
+            payloads = reader.read(keys, counts)
+            for index, key, target, payload in zip(
+                task.indexes.tolist(), keys, targets, payloads, strict=True
+            ):
+                if payload is None:
+                    counts.missing(key)
+                    continue
+                try:
+                    result = self._change(index, payload, counts)
+                except (ZarrstackError, MemoryError) as error:
+                    counts.failed(error, key)
+                    continue
+                if result is None:
+                    counts.drop(len(payload))
+                    continue
+                self._writer.write(target, result)
+                counts.add(len(payload), memory(result).nbytes)
+
+
+class ObjectReader:
+    """Reads whole objects of one array."""
+
+    def __init__(self, storage: Storage, layout: Layout) -> None:
+        self.storage = storage
+        self.bound = object_bound(layout)
+        self._decoded = prod(layout.object_shape) * (layout.data_type.itemsize or 1)
+
+    def read(self, keys: Sequence[str], counts: Counts) -> Iterator[bytes | None]:
+        """Yield objects in order, with read-ahead in a store; None for a missing one.
+
+        An unreadable object is recorded in `counts` and yields None too.
+        """
+        if self.storage.soon is None:
+            for key in keys:
+                yield _read(partial(self.storage.get, key, self.bound), key, counts)
+            return
+        from ..storage.remote.async_requests import window  # files do not need asyncio
+
+        ask = partial(self.storage.soon.get, bound=self.bound)
+        coming = window(keys, lambda _: self._decoded, ask, most=READ_AHEAD)
+        with contextlib.closing(coming):
+            for key, future in zip(keys, coming, strict=True):
+                yield _read(future.result, key, counts)
+
+
+def _read(read: Callable[[], bytes | None], key: str, counts: Counts) -> bytes | None:
+    try:
+        return read()
+    except (ZarrstackError, MemoryError) as error:
+        # One unreadable object must not affect the others.
+        counts.failed(error, key)
+        return None

@@ -1,0 +1,97 @@
+"""The route `reframe`: the frame around payloads changes, an N5 header or a shard.
+
+Here, each object is made from one object of the source; `reframe_shards` combines and divides objects. Codecs
+that differ too are changed in each payload by a `LeafChange`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zarrstack.core.codecs.base import Buffer, memory
+from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.grid.frames import N5Blocks, Shards
+from zarrstack.core.grid.shard_index import ShardIndex
+from zarrstack.core.n5.block_pipeline import BlockPipeline
+
+from ..planning.plans import Move
+from .objects import Change
+from .recode import LeafChange
+from .shard_reader import in_stored_order, inside_shard, read_index
+
+if TYPE_CHECKING:
+    from .counts import Counts
+
+
+def change_for(move: Move, *, recheck: bool) -> Change:
+    """The conversion of objects on the routes `reframe`, `recode` and `rewrite`."""
+    leaf, source, target = LeafChange(move, recheck=recheck), move.source, move.destination
+    if isinstance(source.frame, Shards) and isinstance(target.frame, Shards):
+        return _Reshard(move, leaf, source.frame, target.frame)
+    return without_header(move, leaf)
+
+
+def without_header(move: Move, leaf: LeafChange) -> Change:
+    """The conversion of objects that contain one leaf each to payloads."""
+    frame = move.source.frame
+    return _Unblock(move, leaf, frame) if isinstance(frame, N5Blocks) else leaf
+
+
+class _Unblock(Change):
+    """For N5: removes the header; blocks smaller than their grid cell are decoded and padded."""
+
+    def __init__(self, move: Move, leaf: LeafChange, frame: N5Blocks) -> None:
+        source = move.source
+        self._leaf = leaf
+        self._blocks = BlockPipeline(source.chain, source.chunk_shape, source.data_type, frame.axes)
+
+    def __call__(self, index: int, data: bytes, counts: Counts) -> Buffer | None:
+        payload = self._blocks.whole_payload(data)
+        if payload is not None:
+            return self._leaf(index, payload)
+        shape, payload = self._blocks.part(data)
+        part = self._blocks.decode_part(shape, payload)
+        counts.filled += 1
+        if part.size:
+            self._leaf.again(index, payload, part, shape)
+        return self._leaf.encode(index, self._blocks.filled(part))
+
+
+class _Reshard(Change):
+    """For shards of the same leaves on both sides: converts each payload and rewrites the index."""
+
+    def __init__(self, move: Move, leaf: LeafChange, before: Shards, after: Shards) -> None:
+        self._leaf = leaf
+        self._before = before
+        self._after = after
+        self._leaves = move.source.grid
+        self._objects = move.source.objects
+
+    def __call__(self, index: int, data: bytes, counts: Counts) -> Buffer | None:
+        old = read_index(data, self._before)
+        form, shape = self._after.index, self._after.chunks_per_shard
+        new = ShardIndex.empty(shape)
+        view = memory(data)
+        first = tuple(
+            place * length for place, length in zip(self._objects.coordinates(index), shape, strict=True)
+        )
+        offset = form.size(shape) if form.location == "start" else 0
+        parts: list[memoryview] = []
+        for inner, place in in_stored_order(old):
+            leaf = self._leaves.index(tuple(a + b for a, b in zip(first, inner, strict=True)))
+            if leaf is None:
+                continue  # entirely beyond the array's end
+            try:
+                payload = self._leaf(leaf, view[place])
+            except ZarrstackError as error:
+                raise inside_shard(error, inner) from error
+            if payload is None:
+                continue
+            part = memory(payload).cast("B")
+            new.offsets[inner], new.lengths[inner] = offset, part.nbytes
+            offset += part.nbytes
+            parts.append(part)
+        if not parts and old.present.any():
+            return None
+        encoded = memory(new.to_bytes(form))
+        return b"".join((encoded, *parts) if form.location == "start" else (*parts, encoded))

@@ -1,0 +1,212 @@
+"""The route `reframe` (and `recode`, `rewrite`) if shards are made, split or regrouped.
+
+Both sides have the same leaves, so payloads are passed on one by one, and decoded only if their codecs
+change.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from zarrstack.core.codecs.base import Buffer, memory
+from zarrstack.core.errors import ZarrstackError
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.grid.overlap import touching
+from zarrstack.core.grid.shard_index import ShardIndex
+
+from ..storage.listed_versions import Version, held_each, require_version
+from ..storage.local.file_copy import IN_ONE_READ, ends_of_file, read_small
+from ..storage.local.files import open_regular
+from ..storage.local.storage import LocalStorage
+from ..storage.local.writer import LocalWriter
+from ..storage.writer import DestinationError, Writer
+from .blocks import Assembler, NewObject, Place
+from .reframe import without_header
+from .relink import MORE
+from .shard_reader import inside_shard
+
+if TYPE_CHECKING:
+    from ..archive.chunk_inventory import Indexes
+    from ..planning.plans import Move
+    from ..storage.base import Storage
+    from ..storage.object_stream import ObjectStream
+    from .counts import Counts
+
+_AT_ONCE: Final = 512
+"""Maximum number of files between two writes."""
+_MOST_BYTES: Final = 4 << 20
+"""Maximum number of bytes between two writes, unless one file is larger."""
+
+
+def reshard(move: Move, source: Storage, writer: Writer, *, recheck: bool) -> Payloads:
+    """Moves payloads into or out of shards, or from shards to other shards."""
+    gathers = (
+        move.route.name == "reframe"
+        and move.source.chunk_shape != ()
+        and move.source.frame is None
+        and isinstance(move.destination.frame, Shards)
+        and isinstance(source, LocalStorage)
+        and isinstance(writer, LocalWriter)
+    )
+    return (Gathered if gathers else Payloads)(move, source, writer, recheck=recheck)
+
+
+class Payloads(Assembler):
+    """Passes on payloads one by one."""
+
+    def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
+        super().__init__(move, source, writer, recheck=recheck)
+        self._payload = without_header(move, self.leaf)
+
+    def block(self, place: Place, present: Indexes, counts: Counts) -> None:
+        """Pass on the payloads of one block."""
+        whole = self.targets.chunk_shape == self.blocks.chunk_shape
+        target = self.open(place) if whole else _Many(self)
+        start = counts.failures
+        try:
+            for leaf, payload, key in self._leaves(place, present, counts):
+                try:
+                    changed = self._changed(leaf, payload, counts)
+                except (ZarrstackError, MemoryError) as error:
+                    counts.failed(error, key)
+                    continue
+                counts.leaf(memory(payload).nbytes, 0 if changed is None else memory(changed).nbytes)
+                if changed is None:
+                    counts.dropped += 1
+                    continue
+                target.put(self.move.destination.grid.coordinates(leaf), changed)
+        except BaseException:
+            target.discard()
+            raise
+        if counts.failures > start:
+            target.discard()
+        else:
+            target.finish()
+
+    def _leaves(self, place: Place, present: Indexes, counts: Counts) -> Iterator[tuple[int, Buffer, str]]:
+        """Yield (leaf, payload, key of its source object); unreadable ones are recorded in `counts`."""
+        if self.shards is None:
+            keys = self.keys(present)
+            for number, key, data in zip(present.tolist(), keys, self.reader.read(keys, counts), strict=True):
+                if data is None:
+                    counts.missing(key)
+                    continue
+                counts.chunks += 1
+                yield number, data, key
+            return
+        wanted = touching(place, self.blocks, self.move.source.grid)
+        for number in self.shards.in_turn(present.tolist()):
+            key = self.shards.key(number)
+            for leaf, payload in self.leaves_of(self.shards, number, wanted, counts):
+                yield leaf, payload, key
+
+    def _changed(self, leaf: int, payload: Buffer, counts: Counts) -> Buffer | None:
+        if self.shards is None:
+            assert isinstance(payload, bytes)
+            return self._payload(leaf, payload, counts)
+        try:
+            return self.leaf(leaf, payload)
+        except ZarrstackError as error:
+            raise inside_shard(error, self.shards.inner(leaf)) from error
+
+
+class _Many(NewObject):
+    """The objects of a block, with one leaf each."""
+
+    def __init__(self, assembler: Assembler) -> None:
+        self._assembler = assembler
+
+    def put(self, place: Place, payload: Buffer) -> None:
+        self._assembler.open(place).put(place, payload)
+
+    def finish(self) -> None:
+        """Do nothing: they are already written, and an array with failures is not published."""
+
+
+class Gathered(Payloads):
+    """Combines files into shards at file system speed.
+
+    If anything in a block is unusual (a missing file, an invalid payload), the whole block is passed to
+    `Payloads`, which identifies and reports the cause.
+    """
+
+    def block(self, place: tuple[int, ...], present: Indexes, counts: Counts) -> None:
+        """Make one shard."""
+        frame = self.move.destination.frame
+        assert isinstance(frame, Shards)
+        assert isinstance(self.source, LocalStorage)
+        if not len(present):
+            return
+        root = self.source.path("") + os.sep
+        start = frame.index.size(frame.chunks_per_shard) if frame.index.location == "start" else 0
+        stream = self.writer.stream(self.move.destination.key(self.move.path, place), reserve=start)
+        look = self.leaf.reader
+        lengths: list[int] = []
+        parts: list[bytes] = []
+        size = held = 0
+        try:
+            for key, version in zip(self.keys(present), held_each(self.source, present), strict=True):
+                data = None
+                # After a large file, the next one is probably large too.
+                if size + MORE <= IN_ONE_READ:
+                    data = read_small(root + key, size + MORE, version, look)
+                if data is None:
+                    stream.append(parts)
+                    parts, held = [], 0
+                    size = self._append_file(root + key, version, stream)
+                else:
+                    size = len(data)
+                    self.reader.bound.check(size)
+                    parts.append(data)
+                    held += size
+                    if held >= _MOST_BYTES or len(parts) >= _AT_ONCE:
+                        stream.append(parts)
+                        parts, held = [], 0
+                lengths.append(size)
+            index = self._index(frame, place, present, lengths, start).to_bytes(frame.index)
+            stream.append(parts if start else [*parts, index])
+        except DestinationError:
+            raise
+        except (ZarrstackError, OSError, MemoryError):
+            stream.discard()
+            super().block(place, present, counts)
+            return
+        except BaseException:
+            stream.discard()
+            raise
+        stream.finish(index if start else b"")
+        total = sum(lengths)
+        counts.add(total, total, chunks=len(lengths))
+
+    def _append_file(self, path: str, version: Version | None, stream: ObjectStream) -> int:
+        """Append one large file without holding it in memory; returns its size. OSError, ChunkError."""
+        look = self.leaf.reader
+        descriptor, facts = open_regular(path)
+        try:
+            size = facts.st_size
+            self.reader.bound.check(size)
+            if not look.check(ends_of_file(descriptor, size)) or not stream.take(descriptor, size):
+                data = os.read(descriptor, size)
+                look.check_whole(data)
+                stream.append([data])
+                size = len(data)
+            require_version(descriptor, version)
+        finally:
+            os.close(descriptor)
+        return size
+
+    def _index(
+        self, frame: Shards, place: tuple[int, ...], present: Indexes, lengths: list[int], start: int
+    ) -> ShardIndex:
+        index = ShardIndex.empty(frame.chunks_per_shard)
+        sizes = np.array(lengths, dtype=np.uint64)
+        first = np.array(place, dtype=np.int64) * np.array(frame.chunks_per_shard, dtype=np.int64)
+        inner = self.origins.coordinates_of(present) - first
+        spots = tuple(inner.T)
+        index.lengths[spots] = sizes
+        index.offsets[spots] = np.cumsum(sizes) - sizes + np.uint64(start)
+        return index
