@@ -8,12 +8,12 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends, memory
-from zarrstack.core.errors import ChunkError, SourceChangedError
+from zarrstack.core.errors import ChunkError
 
-from ..listed_versions import Version, require_version
 from .files import READING, read_at
 
 if TYPE_CHECKING:
+    from ..listed_versions import Version
     from ..writer import Look
 
 _FICLONE: Final = 0x40049409
@@ -51,13 +51,13 @@ def read_small(path: str, expected: int, version: Version | None, look: Look) ->
             data = os.read(descriptor, expected)
             if len(data) == expected:
                 data += os.read(descriptor, max(IN_ONE_READ + 1 - expected, 0))
-            if version is not None:  # after the reads, so a write in between is detected
-                require_version(descriptor, version)
+            # After the reads, so a write in between is detected.
+            facts = None if version is None else os.fstat(descriptor)
         finally:
             os.close(descriptor)
-    except (OSError, SourceChangedError):
+    except OSError:
         return None
-    if not 0 < len(data) <= IN_ONE_READ:
+    if not 0 < len(data) <= IN_ONE_READ or facts and (facts.st_size, facts.st_mtime_ns) != version:
         return None
     if not look.check(Ends.of(data)):
         look.check_whole(data)
