@@ -28,7 +28,7 @@ class Look(Protocol):
         """Raise ChunkError for invalid ends; returns False if only the whole payload can be checked."""
 
     def check_whole(self, data: Buffer) -> None:
-        """Raise ChunkError if the payload cannot be decoded."""
+        """Like `check` for a whole payload, which is decoded if necessary."""
 
 
 class DestinationError(StorageError):

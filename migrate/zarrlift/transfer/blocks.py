@@ -50,6 +50,7 @@ class Assembler(ABC):
         self.blocks = Grid(move.source.shape, move.block_shape)
         self.origins = move.source.objects
         self.targets = move.destination.objects
+        self._prefix = move.destination.prefix(move.path)
         self.leaf = LeafChange(move, recheck=recheck)
         self.reader = ObjectReader(source, move.source)
         """Reads the objects of a source without shards."""
@@ -77,7 +78,7 @@ class Assembler(ABC):
     def open(self, place: Place) -> NewObject:
         """A new, empty object at a position in the destination's grid, to be written leaf by leaf."""
         layout = self.move.destination
-        key = layout.key(self.move.path, place)
+        key = self._prefix + layout.keys.key(place)
         if isinstance(layout.frame, Shards):
             return NewShard(self.writer, key, layout.frame)
         return NewLeaf(self.writer, key)

@@ -22,6 +22,7 @@ from ..storage.listed_versions import holding
 from ..storage.writer import Writer
 
 if TYPE_CHECKING:
+    from ..archive.chunk_inventory import Indexes
     from ..archive.nodes import Layout
     from ..planning.plans import Move
     from .counts import Counts
@@ -47,17 +48,15 @@ class Objects:
     """Moves each object of a task to the same position in the destination's grid of objects."""
 
     def __init__(self, move: Move, source: Storage, writer: Writer, change: Change) -> None:
-        self._move = move
+        self._keys = KeyPairs(move)
         self._writer = writer
         self._change = change
         self._reader = ObjectReader(source, move.source)
 
     def __call__(self, task: Task, counts: Counts) -> None:
         """Move the objects; raises DestinationError, other errors are recorded in `counts`."""
-        move, reader = self._move, self._reader
-        coordinates = move.source.objects.coordinates_of(task.indexes)
-        keys = move.source.object_keys(move.path, coordinates)
-        targets = move.destination.object_keys(move.path, coordinates)
+        reader = self._reader
+        keys, targets = self._keys(task.indexes)
         with holding(reader.storage, task.held(lambda: keys)):
             payloads = reader.read(keys, counts)
             for index, key, target, payload in zip(
@@ -76,6 +75,20 @@ class Objects:
                     continue
                 self._writer.write(target, result)
                 counts.add(len(payload), memory(result).nbytes)
+
+
+class KeyPairs:
+    """The keys of objects that have the same position in the source's and the destination's grid."""
+
+    def __init__(self, move: Move) -> None:
+        self._objects = move.source.objects
+        self._sides = [(layout.prefix(move.path), layout.keys) for layout in (move.source, move.destination)]
+
+    def __call__(self, indexes: Indexes) -> tuple[list[str], list[str]]:
+        """The keys in the source and in the destination of objects with these linear indexes."""
+        coordinates = self._objects.coordinates_of(indexes)
+        old, new = ([prefix + key for key in keys.keys(coordinates)] for prefix, keys in self._sides)
+        return old, new
 
 
 class ObjectReader:

@@ -18,7 +18,7 @@ from ..storage.local.file_copy import IN_ONE_READ, read_small
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
 from ..storage.writer import DestinationError, Look, Writer
-from .objects import Change, Objects
+from .objects import Change, KeyPairs, Objects
 from .shard_reader import in_stored_order, inside_shard, read_index
 
 if TYPE_CHECKING:
@@ -38,27 +38,18 @@ _BATCH: Final = 64
 def relink(move: Move, source: Storage, writer: Writer, *, hard_links: bool) -> Mover:
     """Moves unchanged objects: from file to file, within one store, or through memory."""
     if isinstance(source, LocalStorage) and isinstance(writer, LocalWriter):
-        return partial(_files, move, source, writer, look_at(move), hard_links)
+        return partial(_files, KeyPairs(move), source, writer, look_at(move), hard_links)
     if not isinstance(writer, LocalWriter):
         from .relink_server_side import server_copy  # files do not need asyncio
 
         copy = server_copy(source, writer.storage)
         if copy is not None:
-            return partial(_within_store, move, copy, look_at(move))
+            return partial(_within_store, KeyPairs(move), copy, look_at(move))
     return Objects(move, source, writer, Unchanged(move))
 
 
-def _keys(move: Move, task: Task) -> tuple[list[str], list[str]]:
-    """The keys of a task's objects in the source and in the destination."""
-    coordinates = move.source.objects.coordinates_of(task.indexes)
-    return (
-        move.source.object_keys(move.path, coordinates),
-        move.destination.object_keys(move.path, coordinates),
-    )
-
-
 def _files(
-    move: Move,
+    keys: KeyPairs,
     source: LocalStorage,
     writer: LocalWriter,
     look: Look,
@@ -72,7 +63,7 @@ def _files(
     if task.versions is not None:
         versions = zip(*(each.tolist() for each in task.versions), strict=True)
     size: int | None = 0
-    for key, target, version in zip(*_keys(move, task), versions, strict=False):
+    for key, target, version in zip(*keys(task.indexes), versions, strict=False):
         path = root + key
         try:
             # After a large file, the next one is probably large too.
@@ -97,9 +88,9 @@ def _files(
             counts.add(size, size)
 
 
-def _within_store(move: Move, copy: ServerCopy, look: Look, task: Task, counts: Counts) -> None:
+def _within_store(keys: KeyPairs, copy: ServerCopy, look: Look, task: Task, counts: Counts) -> None:
     """Have a store copy its objects."""
-    pairs = list(zip(*_keys(move, task), strict=True))
+    pairs = list(zip(*keys(task.indexes), strict=True))
     for start in range(0, len(pairs), _BATCH):
         part = pairs[start : start + _BATCH]
         for (key, _), carried in zip(part, copy(part, look), strict=True):

@@ -83,8 +83,7 @@ class ServerCopy:
             data = await self._source.fetch(before, Bound(look.most_stored))
             if data is None:
                 return None
-        if not look.check(Ends.of(data)):
-            look.check_whole(data)
+        look.check_whole(data)
         try:
             await self._destination.store(after, data)
         except StorageError as error:
