@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import replace
 from typing import Final
@@ -17,19 +17,17 @@ import numpy as np
 
 from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, ZarrstackError
 
-from ..archive.chunk_inventory import Inventory
 from ..errors import Interrupted
 from ..planning.chunk_advice import advised
 from ..planning.planner import Inventories
 from ..planning.plans import ArrayPlan, Plan
 from ..planning.regrid.blocks import memory_budget
-from ..planning.source_inventory import SourceInventory
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.writer import DestinationError, Writer
 from ..storage.writer_for import writer_for
 from ..transfer.counts import Moved
-from ..transfer.tasks import Task, sweep_known, tasks_of
+from ..transfer.tasks import Task, sweep_known
 from ..transfer.unexpected_errors import unforeseen
 from ..transfer.worker import Worker, WorkerSpec
 from . import log_messages
@@ -44,8 +42,8 @@ from .processes import process_tuning
 from .processes.executors import Executing, RunOptions, executing, forks_for, workers_for
 from .progress import Progress, Silent, Ticker
 from .publisher import Publisher
-from .run_arrays import Asked, RunArray
-from .source_check import SourceCheck, source_changed
+from .run_arrays import Asked, RunArray, RunTasks
+from .source_check import SourceCheck
 from .work_totals import Work
 
 _COMMIT_SECONDS: Final = 0.5
@@ -76,11 +74,11 @@ class Run:
         self.destination = destination
         self.options = options
         self.spec = spec
-        self.inventories = Inventories() if inventories is None else inventories
         self.progress: Progress = progress or Silent()
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
-        self._listed_again = SourceInventory(plan, source)
-        self._source_check = SourceCheck(source, plan, self.inventories.began)
+        inventories = Inventories() if inventories is None else inventories
+        self._tasks = RunTasks(job, plan, source, destination, inventories)
+        self._source_check = SourceCheck(source, plan, inventories.began)
         self._publisher = Publisher(job, plan, source, destination, self.writer, self._source_check.group)
         self._moved = Moved()
         self._lost: set[int] = set()
@@ -204,44 +202,6 @@ class Run:
         forks = forks_for(arrays, self.options, budget, local=local)
         return executing(self.options, worker, self.spec, forks or number, forks=forks > 0)
 
-    def _tasks(
-        self, pending: list[tuple[NodeRow, ArrayPlan]], ended: list[RunArray], *, first_pass: bool
-    ) -> Iterator[tuple[RunArray, Task]]:
-        """Tasks that are not recorded, array by array; for arrays in two passes, those of one pass.
-
-        Arrays without such tasks are appended to `ended`.
-        """
-        for row, plan in pending:
-            inventory = self._inventory(plan, keep=first_pass)
-            array = RunArray(row, plan, inventory.indexes)
-            if inventory.fingerprint != plan.fingerprint:
-                array.fail((source_changed(plan.path),))
-                array.all_submitted = True
-                ended.append(array)
-                continue
-            done = self.job.recorded(row.id)
-            lost: set[int] = set()
-            try:
-                if done:
-                    from .resume.lost_tasks import lost_tasks  # not needed by a first run
-
-                    lost = lost_tasks(plan, inventory, self.source, self.destination, done)
-                    self.job.forget_tasks(row.id, lost)
-                tasks = tasks_of(plan, inventory, self.source, self.destination, first_pass=first_pass)
-            except ZarrstackError as error:
-                array.fail((error.at(node=plan.path).problem,))
-                array.all_submitted = True
-                ended.append(array)
-                continue
-            numbers = [number for number in tasks.numbers if number not in done or number in lost]
-            if not numbers:
-                array.all_submitted = True
-                ended.append(array)
-            for number in numbers:
-                array.open_tasks += 1
-                array.all_submitted = number == numbers[-1]
-                yield array, tasks.task(number)
-
     def _passed(self, arrays: list[RunArray]) -> None:
         """End the first of two passes: start the second, or record the failure."""
         for array in arrays:
@@ -249,14 +209,6 @@ class Run:
                 self._lost.add(array.row.id)
                 self._record_failure(array)
         self._commit_sometimes()
-
-    def _inventory(self, plan: ArrayPlan, *, keep: bool = False) -> Inventory:
-        known = self.inventories.pop(plan.path, None)
-        if known is not None and keep:
-            self.inventories[plan.path] = known
-        if known is not None:
-            return known
-        return self._listed_again(plan)
 
     def _record(self, array: RunArray, task: Task, future: Future[Moved], executor: Executing) -> None:
         try:
@@ -348,7 +300,7 @@ class Run:
         for array in arrays:
             # Nothing was moved and therefore nothing was listed.
             if level == "sample" and array.plan.chunks and not array.plan.tasks:
-                array.present = self._inventory(array.plan).indexes
+                array.present = self._tasks.inventory(array.plan).indexes
             items.append((array.plan, array.present))
         return self.checks.soon(self.job.id, level, items, memory_budget(self.plan.recipe.memory))
 

@@ -22,30 +22,19 @@ from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.json_text import JSONObject, excerpt
 
 from ...planning.plans import Plan, Planned
-from ...storage.local.partial_files import partial_name, sweep_partial
-from .lock import lock_file, require_file
+from .database import (
+    BROKEN,
+    VERSION,
+    connect,
+    create_database,
+    lock_file,
+    prepare_to_write,
+    require_file,
+)
 from .plan_rows import Kind, as_stored, as_text, node_rows
 from .rows import NodeRow, NodeState, Recorded, State, Totals
 
 SUFFIX: Final = ".zarrlift.db"
-_VERSION: Final = "1"
-_SYNCED: Final = """
-CREATE TABLE IF NOT EXISTS synced (
-    node INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (node, number)) WITHOUT ROWID"""
-_SCHEMA: Final = f"""
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE node (
-    id INTEGER PRIMARY KEY, path TEXT NOT NULL, kind TEXT NOT NULL, plan TEXT NOT NULL,
-    state TEXT NOT NULL, published_ns INTEGER, problems TEXT, UNIQUE (path, kind));
-CREATE TABLE task (
-    node INTEGER NOT NULL, number INTEGER NOT NULL, chunks INTEGER NOT NULL,
-    bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, dropped INTEGER NOT NULL,
-    PRIMARY KEY (node, number)) WITHOUT ROWID;
-{_SYNCED};
-CREATE TABLE legacy (key TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
-"""
-
-_BROKEN: Final = "Restore it, or move it away and migrate with --overwrite."
 
 
 class Job:
@@ -58,20 +47,20 @@ class Job:
         rows = connection.execute("SELECT name, value FROM meta")
         self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
         if not {"version", "id", "state", "plan"} <= self._meta.keys():
-            raise JobError("this is no job file", key=str(path), found="no job in it", advice=_BROKEN)
+            raise JobError("this is no job file", key=str(path), found="no job in it", advice=BROKEN)
         try:
             header = json.loads(self._meta["plan"])
         except ValueError:
             header = None
         if not isinstance(header, dict):
             found = excerpt(self._meta["plan"])
-            raise JobError("the job file is damaged", key=str(path), found=found, advice=_BROKEN)
-        if self._meta["version"] != _VERSION:
+            raise JobError("the job file is damaged", key=str(path), found=found, advice=BROKEN)
+        if self._meta["version"] != VERSION:
             raise JobError(
                 "the job file is of another version",
                 key=str(path),
                 found=self._meta["version"],
-                expected=_VERSION,
+                expected=VERSION,
                 advice="Go on with the zarrlift that made it, or move it away and migrate with --overwrite.",
             )
 
@@ -86,75 +75,26 @@ class Job:
         fsync: bool = False,
     ) -> Self:
         """Create a job from a plan; the file appears complete or not at all. JobError if it exists."""
-        if os.path.lexists(path):
-            raise JobError(
-                "a job file is there already", key=str(path), advice="Resume it, or undo it first."
-            )
-        # Created under a temporary name and renamed: a killed process leaves no partial job.
-        partial = Path(partial_name(str(path)))
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            sweep_partial(str(path))
-            partial.unlink(missing_ok=True)
-            db = sqlite3.connect(partial, isolation_level=None)
-        except (OSError, sqlite3.Error) as error:
-            raise _not_created(path, error) from error
-        try:
-            db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
-            db.executescript(_SCHEMA)
-            db.execute("BEGIN")
-            now = repr(time.time())
-            meta = {
-                "version": _VERSION,
-                "id": id or os.urandom(4).hex(),
-                "state": "incomplete",
-                "plan": json.dumps(plan.header_to_json()),
-                "created": now,
-                "updated": now,
-                **(facts or {}),
-            }
-            db.executemany(
-                "INSERT INTO meta VALUES (?, ?)", [(name, as_stored(value)) for name, value in meta.items()]
-            )
-            db.executemany(
-                "INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", node_rows(plan.nodes)
-            )
-            db.execute("COMMIT")
-            db.close()
-            os.replace(partial, path)
-        except (OSError, sqlite3.Error) as error:
-            db.close()
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
-                partial.with_name(partial.name + "-journal").unlink(missing_ok=True)
-            raise _not_created(path, error) from error
+        meta = {
+            "id": id or os.urandom(4).hex(),
+            "state": "incomplete",
+            "plan": json.dumps(plan.header_to_json()),
+            **(facts or {}),
+        }
+        create_database(path, meta, plan.nodes, fsync=fsync)
         return cls.open(path, fsync=fsync)
 
     @classmethod
     def open(cls, path: Path, *, fsync: bool = False, write: bool = True) -> Self:
         """Open an existing job; JobError if the file is not a job, or if another process is running it."""
-        from urllib.parse import quote
-
         require_file(path)
         lock = lock_file(path) if write else None
         db = None
         try:
-            mode = "rw" if write or os.access(path, os.W_OK) else "ro"  # readers roll back after a kill too
-            db = sqlite3.connect(
-                f"file:{quote(os.fsencode(path))}?mode={mode}", uri=True, isolation_level=None
-            )
-            db.execute("PRAGMA busy_timeout=10000")
-            if write:
-                db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
+            db = connect(path, fsync=fsync, write=write)
             opened = cls(path, db, lock)
             if write:
-                db.execute(_SYNCED)  # missing in files of earlier versions
-            if write and os.path.lexists(f"{path}-journal"):
-                # Left by a killed commit. SQLite removes an unneeded journal after it changes a page.
-                db.execute("BEGIN IMMEDIATE")
-                db.execute("INSERT INTO meta VALUES ('', '')")
-                db.execute("DELETE FROM meta WHERE name = ''")
-                db.execute("COMMIT")
+                prepare_to_write(db, path)
             return opened
         except (JobError, sqlite3.Error) as error:
             if db is not None:
@@ -163,7 +103,7 @@ class Job:
                 os.close(lock)
             if isinstance(error, JobError):
                 raise
-            message, advice = "this is no job file", _BROKEN
+            message, advice = "this is no job file", BROKEN
             if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
                 message, advice = "cannot open the job file", "Mend the cause, then try again."
             found = "a database of something else" if "no such table" in str(error) else str(error)
@@ -224,7 +164,7 @@ class Job:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             found = f"{type(error).__name__}: {error}"[:200]
             raise JobError(
-                "the job file is damaged", key=str(self.path), found=found, advice=_BROKEN
+                "the job file is damaged", key=str(self.path), found=found, advice=BROKEN
             ) from error
 
     def swap_node(self, path: str, node: Planned) -> None:
@@ -369,20 +309,12 @@ class Job:
             return self._db.execute(statement, values).fetchall()
         except sqlite3.Error as error:
             raise JobError(
-                "the job file is damaged", key=str(self.path), found=str(error), advice=_BROKEN
+                "the job file is damaged", key=str(self.path), found=str(error), advice=BROKEN
             ) from error
 
     def _begin(self) -> None:
         if not self._db.in_transaction:
             self._do("BEGIN")
-
-
-def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
-    said = error.strerror if isinstance(error, OSError) else None
-    if said is None and not os.access(path.parent, os.W_OK | os.X_OK):
-        said = "Permission denied"  # SQLite only reports that it cannot open the file
-    advice = "Mend that, or say with --job where it may lie. Nothing else was written."
-    return JobError("cannot create the job file", key=str(path), found=said or str(error), advice=advice)
 
 
 def _unwritable(path: Path, error: Exception) -> JobError:

@@ -36,11 +36,8 @@ if TYPE_CHECKING:
 
     from ..local.files import Bound
 
-
 _GAP: Final = 64 << 10
 """Initial maximum gap in bytes between two ranges that are read in one request, before any measurement."""
-
-
 _MOST_GAP: Final = 1 << 20
 """Upper limit of the measured gap, because unneeded bytes may cost money."""
 
@@ -343,14 +340,8 @@ def _bytes(data: bytes | None) -> int:
     return 0 if data is None else len(data)
 
 
-# ----- listings
-
-
 async def _forgiving(work: Coroutine[Any, Any, None]) -> None:
     try:
         await work
     except (KeyError, FileNotFoundError):
         return
-
-
-# ----- stores

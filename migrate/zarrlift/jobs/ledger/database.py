@@ -1,0 +1,137 @@
+"""The file of a ledger: an SQLite database that appears complete or not at all, used by one process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from zarrstack.core.errors import JobError
+
+from ...planning.plans import Planned
+from ...storage.local.files import kind_of
+from ...storage.local.partial_files import partial_name, sweep_partial
+from .plan_rows import as_stored, node_rows
+
+VERSION: Final = "1"
+_SYNCED: Final = """
+CREATE TABLE IF NOT EXISTS synced (
+    node INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (node, number)) WITHOUT ROWID"""
+_SCHEMA: Final = f"""
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE node (
+    id INTEGER PRIMARY KEY, path TEXT NOT NULL, kind TEXT NOT NULL, plan TEXT NOT NULL,
+    state TEXT NOT NULL, published_ns INTEGER, problems TEXT, UNIQUE (path, kind));
+CREATE TABLE task (
+    node INTEGER NOT NULL, number INTEGER NOT NULL, chunks INTEGER NOT NULL,
+    bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, dropped INTEGER NOT NULL,
+    PRIMARY KEY (node, number)) WITHOUT ROWID;
+{_SYNCED};
+CREATE TABLE legacy (key TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
+"""
+
+BROKEN: Final = "Restore it, or move it away and migrate with --overwrite."
+
+
+def create_database(path: Path, facts: Mapping[str, str], nodes: Iterable[Planned], *, fsync: bool) -> None:
+    """Create a job file; JobError if it exists.
+
+    It is created under a temporary name and renamed, so a killed process leaves no partial job.
+    """
+    if os.path.lexists(path):
+        raise JobError("a job file is there already", key=str(path), advice="Resume it, or undo it first.")
+    partial = Path(partial_name(str(path)))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep_partial(str(path))
+        partial.unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(partial, isolation_level=None)) as db:
+            db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
+            db.executescript(_SCHEMA)
+            db.execute("BEGIN")
+            now = repr(time.time())
+            meta = {"version": VERSION, "created": now, "updated": now, **facts}
+            db.executemany(
+                "INSERT INTO meta VALUES (?, ?)", [(name, as_stored(value)) for name, value in meta.items()]
+            )
+            db.executemany("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", node_rows(nodes))
+            db.execute("COMMIT")
+        os.replace(partial, path)
+    except (OSError, sqlite3.Error) as error:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+            partial.with_name(partial.name + "-journal").unlink(missing_ok=True)
+        raise _not_created(path, error) from error
+
+
+def connect(path: Path, *, fsync: bool, write: bool) -> sqlite3.Connection:
+    """A connection to an existing job file; sqlite3.Error."""
+    from urllib.parse import quote
+
+    mode = "rw" if write or os.access(path, os.W_OK) else "ro"  # readers roll back after a kill too
+    db = sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode={mode}", uri=True, isolation_level=None)
+    try:
+        db.execute("PRAGMA busy_timeout=10000")
+        if write:
+            db.execute(f"PRAGMA synchronous={'FULL' if fsync else 'OFF'}")
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db
+
+
+def prepare_to_write(db: sqlite3.Connection, path: Path) -> None:
+    """Add what files of earlier versions do not have, and remove the journal of a killed commit."""
+    db.execute(_SYNCED)
+    if os.path.lexists(f"{path}-journal"):
+        # SQLite removes an unneeded journal after it changes a page.
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("INSERT INTO meta VALUES ('', '')")
+        db.execute("DELETE FROM meta WHERE name = ''")
+        db.execute("COMMIT")
+
+
+def require_file(path: Path) -> None:
+    """Raise JobError for a pipe, socket or device, on which SQLite would block."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:  # SQLite reports the error
+        return
+    if not stat.S_ISREG(mode):
+        raise JobError("this is no job file", key=str(path), found=kind_of(mode), expected="a regular file")
+
+
+def lock_file(path: Path) -> int | None:
+    """Lock the file against other runners until this process ends; the kernel releases the lock."""
+    from zarrstack.system import file_locks
+
+    if not file_locks.HERE:  # SQLite's own locks still protect the ledger
+        return None
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError as error:
+        advice = "Let it be written: whoever goes on with a job records in it what is done."
+        raise JobError(
+            "cannot open the job file", key=str(path), found=error.strerror, advice=advice
+        ) from error
+    try:
+        file_locks.alone(descriptor, wait=False)
+    except OSError:
+        os.close(descriptor)
+        raise JobError(
+            "another process is running this job", key=str(path), advice="Wait for it, or stop it first."
+        ) from None
+    return descriptor
+
+
+def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
+    said = error.strerror if isinstance(error, OSError) else None
+    if said is None and not os.access(path.parent, os.W_OK | os.X_OK):
+        said = "Permission denied"  # SQLite only reports that it cannot open the file
+    advice = "Mend that, or say with --job where it may lie. Nothing else was written."
+    return JobError("cannot create the job file", key=str(path), found=said or str(error), advice=advice)
