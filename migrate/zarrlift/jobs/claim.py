@@ -190,7 +190,7 @@ def not_exclusive(url: str) -> Problem:
     return Problem(
         kind="claim",
         severity="note",
-        message="the destination cannot be claimed for one job alone: its store has no exclusive creation",
+        message="the destination cannot be claimed exclusively: its store has no exclusive creation",
         found=url,
         advice="Start one job at a time.",
     )
@@ -309,7 +309,7 @@ def _require_free(place: _Place, there: bytes, holder: Holder, *, take_over: boo
         )
         key, advice = (holder.file if own else place.shown), "Wait for it, or stop it first."
     elif state == "unknown" and not take_over:
-        message = "this destination is claimed by a process that cannot be seen from here"
+        message = "this destination is claimed by a process that cannot be checked from this host"
         key = place.shown
         advice = "Wait for it. If it has certainly ended, use --take-over (in Python take_over=True)."
     elif state == "ended" and other is not None and job_left and not own and not take_over:

@@ -31,7 +31,7 @@ from .processes.executors import RunOptions, out_of_reach
 
 Options: TypeAlias = dict[str, Any] | None
 
-_APART: Final = "neither of the two places in the other"
+_APART: Final = "two separate locations"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Ends:
     ) -> Ends:
         """Open source and destination; UsageError if the combination is invalid."""
         if in_place and destination is not None:
-            raise UsageError("in place takes no destination", found=str(destination))
+            raise UsageError("a migration in place has no destination", found=str(destination))
         try:
             first = _source(source, storage_options, in_place=in_place, follow_links=follow_links)
         except UsageError as error:
@@ -84,9 +84,7 @@ class Ends:
             second.document_bound = WRITTEN
             _refuse_nested(first, second)
         if in_place and (source_through or dest_through):
-            raise UsageError(
-                "in place there are no two sides to put layers under", found=source_through or dest_through
-            )
+            raise UsageError("layers cannot be used in place", found=source_through or dest_through)
         return cls(
             source=through(first, source_through),
             destination=through(second, dest_through, written=True),
@@ -223,15 +221,15 @@ def _refuse_nested(source: Storage, destination: Storage) -> None:
         raise UsageError(
             "source and destination are the same place",
             found=str(first),
-            advice="Use --in-place if that is meant.",
+            advice="Use --in-place to migrate in place.",
         )
     if first in second.parents:
         raise UsageError(
-            "the destination lies inside the source", found=f"{second} in {first}", expected=_APART
+            "the destination is inside the source", found=f"{second} in {first}", expected=_APART
         )
     if second in first.parents:
         raise UsageError(
-            "the source lies inside the destination", found=f"{first} in {second}", expected=_APART
+            "the source is inside the destination", found=f"{first} in {second}", expected=_APART
         )
 
 

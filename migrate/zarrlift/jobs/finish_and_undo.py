@@ -63,14 +63,14 @@ def finish(
         refuse_other_place(target, opened)
         plan = opened.plan()
         if not plan.in_place:
-            raise JobError("there is nothing to finish: a copy leaves its source alone", key=str(opened.path))
+            raise JobError("there is nothing to finish: a copy keeps its source", key=str(opened.path))
         if opened.state == "finished":
             sweep_claim(open_storage(plan.source, storage_options=storage_options, mode="w"), opened.path)
             return _outcome(opened, plan, "nothing to do", started)
         waiting = [row.path for row in opened.nodes() if row.state != "done"]
         if opened.state != "done" or waiting:
             raise JobError(
-                "not every node is migrated",
+                "some nodes are not migrated",
                 key=str(opened.path),
                 found=", ".join("/" + path for path in waiting[:5]) or opened.state,
                 advice="Resume the job first.",
@@ -224,7 +224,7 @@ def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) 
             storage.delete(key)
             removed += 1
         else:
-            problems.append(_stays("changed since the job wrote it, so it stays", node.path, key))
+            problems.append(_stays("changed after the job wrote it, so it is kept", node.path, key))
     return removed
 
 
@@ -249,7 +249,7 @@ def _delete(
     removed = 0
     for key in keys:
         if _newer(storage, key, published_ns):
-            problems.append(_stays("changed since the job wrote it, so it stays", node, key))
+            problems.append(_stays("changed after the job wrote it, so it is kept", node, key))
             continue
         storage.delete(key)
         removed += 1
@@ -299,7 +299,7 @@ def _sweep(storage: LocalStorage, told: AbstractSet[str | None]) -> Iterator[Pro
             elif others := sorted(
                 {join("" if key == "." else key, name) for name in files if name != CLAIM} - told
             ):
-                message = "files that the job did not write stay, and their directory"
+                message = "files that the job did not write are kept, with their directory"
                 yield replace(_stays(message, None, others[0]), severity="note")
     yield from unlisted
 

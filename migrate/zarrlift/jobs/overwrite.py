@@ -57,7 +57,7 @@ def bring_back(job: Job, destination: Storage) -> Problem | None:
             return None
     return Problem(
         kind="aside",
-        message="the old tree does not get its name back",
+        message="the old tree cannot be renamed back",
         key=old,
         found=found,
         expected=f"nothing at {destination.root}",
@@ -107,7 +107,7 @@ def left_aside(job: Job, destination: Storage) -> Problem | None:
     return Problem(
         kind="aside",
         severity="note",
-        message="the old tree is kept until the new one is whole",
+        message="the old tree is kept until the new one is complete",
         found=old,
         advice="Resume once the cause is gone, or rename it back yourself.",
     )
@@ -122,7 +122,7 @@ def settle_aside(job: Job, destination: Storage) -> None:
         sweep_aside(job, destination)
     if (aside := left_aside(job, destination)) is not None:
         raise JobError(
-            "an earlier migration to this place keeps the old tree until it is whole",
+            "an earlier migration to this location keeps the old tree until it is complete",
             key=str(job.path),
             found=aside.found,
             advice="Resume or undo that one first.",

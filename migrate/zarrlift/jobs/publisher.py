@@ -59,7 +59,7 @@ class Publisher:
             (there,) = self.destination.find_many([key])
             if there is not None and there != data and not self._ours(key, there):
                 raise JobError(
-                    "a zarr.json that this job did not write is there already",
+                    "a zarr.json that this job did not write already exists",
                     key=key,
                     advice="Move it away, then resume.",
                 )

@@ -37,7 +37,7 @@ _DOCUMENTS: Final = {
 """Documents that make a directory a node."""
 _AT_ONCE: Final = 8
 """Number of arrays of a store that are checked together."""
-_RESUME: Final = "Let nothing write to the source, then resume: the node is planned anew."
+_RESUME: Final = "Stop all writers of the source, then resume: the node is planned again."
 _UNDO: Final = "Undo this job and migrate again, so that old and new chunks are not mixed."
 
 Found: TypeAlias = Problem | None
@@ -165,7 +165,7 @@ class SourceCheck:
             return None
         return source_changed(
             plan.path,
-            "chunks of the source were written, added or deleted since they were listed",
+            "chunks of the source were written, added or deleted after they were listed",
             found=f"{len(now.indexes)} chunks",
             advice=_RESUME,
         )
@@ -198,7 +198,7 @@ class SourceCheck:
             if content is not None
         }
         for path in sorted(there):
-            yield source_changed(path, "the source has a node that was not there when the plan was made")
+            yield source_changed(path, "the source has a node that did not exist when the plan was made")
 
 
 def _changed(source: Storage, keys: Sequence[str], expected: dict[str, str]) -> str | StorageError | None:

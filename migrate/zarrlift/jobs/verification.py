@@ -73,9 +73,9 @@ def verify(
     in_place = first.url == second.url
     if known is not None and known.finished and in_place:
         raise JobError(
-            "finish has removed the legacy metadata: there is nothing left to compare with",
+            "finish has removed the legacy metadata, so there is nothing to compare with",
             key=str(known.path),
-            advice="The job file keeps a copy; undo brings it back.",
+            advice="The job file has a copy, which undo restores.",
         )
     if known is not None:
         recipe = known.recipe if recipe is None else recipe
@@ -88,7 +88,7 @@ def verify(
         format = detect(first, beside_v3=True)  # noqa: A001 - both formats' documents lie at every node
         if format == "zarr3":
             raise UsageError(
-                "this is Zarr v3 already, and nothing else to compare it with",
+                "this is Zarr v3 already, and there is nothing to compare it with",
                 found=first.url,
                 expected="a destination",
             )

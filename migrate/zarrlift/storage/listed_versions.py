@@ -43,8 +43,8 @@ def version_number(text: str) -> int:
 def changed() -> SourceChangedError:
     """The error for an object that differs from the one in the plan."""
     return SourceChangedError(
-        "the object was written again since it was listed",
-        advice="Resume: the node is planned anew, once nothing writes to the source.",
+        "the object was rewritten after it was listed",
+        advice="Stop all writers of the source, then resume: the node is planned again.",
     )
 
 

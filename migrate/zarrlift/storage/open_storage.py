@@ -70,7 +70,7 @@ def is_url(place: str) -> bool:
 
 def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Storage:
     if not text:
-        raise UsageError("an empty path is no place", expected="a directory, a zip file or a URL")
+        raise UsageError("the path is empty", expected="a directory, a zip file or a URL")
     if options:
         raise UsageError("storage options are for URLs", found=text)
     path = Path(os.path.abspath(os.path.expanduser(text)))
@@ -83,7 +83,7 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
                 advice="Unpack it first to work in place; else name a directory, and pack that afterwards.",
             )
         if path.exists() and not path.is_dir():
-            raise UsageError("a file stands where a directory is to be written", found=str(path))
+            raise UsageError("a file exists where a directory is to be written", found=str(path))
         return LocalStorage(path)
     if path.is_dir():
         return LocalStorage(path)
@@ -98,7 +98,9 @@ def _from_path(text: str, options: Mapping[str, Any] | None, mode: Mode) -> Stor
     if not path.exists():
         raise UsageError("a link leads nowhere", found=f"{path} -> {os.path.realpath(path)}")
     if path.name in _METADATA:
-        raise UsageError("a metadata document is no archive", found=str(path), advice=f"Give {path.parent}.")
+        raise UsageError(
+            "a metadata document is not an archive", found=str(path), advice=f"Give {path.parent}."
+        )
     if not path.is_file():
         found = f"{kind_of(path.stat().st_mode)}, {path}"
         raise UsageError("not an archive", found=found, expected="a directory, a zip file or a URL")
@@ -156,7 +158,9 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
     if protocol == "file" and "::" not in url:
         parts = urlsplit(url)
         if parts.netloc not in ("", "localhost"):
-            raise UsageError("a file URL names a file on this machine", found=shown, expected="file:///...")
+            raise UsageError(
+                "a file URL must name a file on this machine", found=shown, expected="file:///..."
+            )
         return _from_path(unquote(parts.path), options, mode)
 
     from zarr.storage import FsspecStore
@@ -169,7 +173,7 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
             bucket = s3_store(url, options or {}, read_only=mode == "r")
         except Exception as error:
             found = redact(f"{shown} ({type(error).__name__}: {error})", secrets)
-            raise StorageError("cannot open the place", found=found) from error
+            raise StorageError("cannot open the location", found=found) from error
         if bucket is not None:
             return StoreStorage(*bucket, url=shown, secrets=secrets)
     try:
@@ -187,7 +191,7 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
         raise UsageError(f"no such file or directory: {shown}") from error
     except Exception as error:
         found = redact(f"{shown} ({type(error).__name__}: {error})", secrets)
-        raise StorageError("cannot open the place", found=found) from error
+        raise StorageError("cannot open the location", found=found) from error
     return StoreStorage(store, url=shown, secrets=secrets)
 
 

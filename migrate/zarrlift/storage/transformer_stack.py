@@ -61,8 +61,8 @@ def through(storage: Storage, text: str | None, *, written: bool = False) -> Sto
         if layer.secrets & layer.options.keys():
             # The job stores the text, and keys of an encrypted place must not be stored next to it.
             raise UsageError(
-                f"the layer {layer.name!r} has secret options, which a job file may not hold",
-                advice="Use Python: hand zarrlift.migrate a store with the stack over it.",
+                f"the layer {layer.name!r} has secret options, which a job file must not contain",
+                advice="Use Python: pass zarrlift.migrate a store that contains the layers.",
             )
     if not written and isinstance(storage, LocalStorage) and all(type(layer) is ReadOnly for layer in layers):
         return storage
@@ -79,10 +79,10 @@ def through(storage: Storage, text: str | None, *, written: bool = False) -> Sto
         for layer in reversed(layers):
             if layer.read_only or not layer.supports_writes:
                 raise UsageError(
-                    f"the layer {layer.name!r} lets nothing be written",
+                    f"the layer {layer.name!r} does not support writes",
                     found=text,
-                    expected="layers that a destination can be written through",
-                    advice="Leave it out, or put it under the source.",
+                    expected="layers that support writes",
+                    advice="Remove it, or use it for the source.",
                 )
     if all(layer.transparent for layer in layers):
         result.beneath = storage

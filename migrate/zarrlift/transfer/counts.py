@@ -97,8 +97,8 @@ class Counts:
         """Count a missing chunk: a failure if it was listed and its read has not failed already."""
         if self._certain and key not in self._keys:
             error = ChunkError(
-                "a chunk that was listed is gone; the source changed",
-                advice="Let no one write to the source while it is migrated; then start a new job.",
+                "a listed chunk is gone: the source changed",
+                advice="Stop all writers of the source, then start a new job.",
             )
             self.failed(error, key)
 

@@ -48,7 +48,7 @@ def difference(source: Storage, destination: Storage, key: str) -> str | None:
 def _parts(source: Storage, key: str) -> Iterator[bytes]:
     size = source.size(key)
     if size is None:
-        raise StorageError("a file that was there is gone", key=key)
+        raise StorageError("a listed file is gone", key=key)
     for start in range(0, size, _PIECE):
         part = source.get_part(key, start, min(_PIECE, size - start))
         if part is None or len(part) != min(_PIECE, size - start):

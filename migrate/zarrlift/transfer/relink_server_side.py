@@ -99,7 +99,7 @@ class ServerCopy:
                 self._able = False
                 return False
             if isinstance(error.__cause__, FileNotFoundError):
-                raise ChunkError("a chunk that was listed is gone; the source changed") from error
+                raise ChunkError("a listed chunk is gone: the source changed") from error
             raise _failed(error) from error
         return True
 
@@ -117,7 +117,7 @@ class ServerCopy:
     async def _size(self, key: str) -> int:
         size = await self._source.fetch_size(key)
         if size is None:
-            raise ChunkError("a chunk that was listed is gone; the source changed")
+            raise ChunkError("a listed chunk is gone: the source changed")
         return size
 
 

@@ -122,7 +122,7 @@ class _Comparison:
         path = node.path
         if not self.recipe.selects(path) and not self._leads_to_selected(path):
             if found is not None and not self.in_place:
-                self.add(path, [_structure(path, "a node the recipe leaves out is there", "a node", "none")])
+                self.add(path, [_structure(path, "a node that the recipe excludes exists", "a node", "none")])
             return
         kind = "an array" if isinstance(node, ArrayNode) else "a group"
         told = (*node.problems, *self.applied.told(path))
@@ -176,7 +176,7 @@ class _Comparison:
             self.add(
                 path,
                 [
-                    replace(_structure(path, "a file that goes along differs", text, "the source's"), key=key)
+                    replace(_structure(path, "a copied file differs", text, "the source's"), key=key)
                     for key, text in wrong
                     if text is not None
                 ],
@@ -200,7 +200,7 @@ class _Comparison:
         """Record nodes of the destination that the source does not have."""
         for path in found:
             if path not in nodes:
-                message = "a node is there that the source does not have"
+                message = "a node does not exist in the source"
                 self.add(path, [_structure(path, message, "a node", "none")])
 
     def report(self, source: str, destination: str) -> VerificationReport:

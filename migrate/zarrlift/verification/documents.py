@@ -72,7 +72,7 @@ def document_problems(plan: ArrayPlan) -> tuple[Problem, ...]:
     return tuple(
         Problem(
             kind="verify-document",
-            message=f"the {item.what} in zarr.json is not what the plan says",
+            message=f"the {item.what} in zarr.json differs from the plan",
             node=plan.path,
             key=_key(plan.path),
             found=item.found,

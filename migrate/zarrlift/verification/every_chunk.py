@@ -83,6 +83,6 @@ def _problems(values: ArrayValues, budget: int) -> Iterator[list[Problem]]:
 def _enough(path: str) -> Problem:
     return Problem(
         kind="verify-values",
-        message=f"{_MOST_PROBLEMS} differences were found, and no more were looked for",
+        message=f"{_MOST_PROBLEMS} differences were found; the comparison stopped",
         node=path,
     )

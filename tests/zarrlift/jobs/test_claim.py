@@ -140,7 +140,7 @@ def test_undo_and_finish_wait_for_no_one_either(source: Path, tmp_path: Path) ->
     job = tmp_path / "source.zarr.zarrlift.db"
     claim = hold(source, ELSEWHERE, job)
     for work in (zarrlift.finish, zarrlift.undo):
-        with pytest.raises(JobError, match="claimed by a process that cannot be seen"):
+        with pytest.raises(JobError, match="claimed by a process that cannot be checked"):
             work(source)
     assert zarrlift.finish(source, take_over=True).state == "finished"
     assert not claim.exists()
@@ -194,7 +194,7 @@ def test_where_another_job_was_killed_that_one_is_named(source: Path, tmp_path: 
 def test_a_claim_of_another_host_is_refused_with_what_is_known_of_it(source: Path, tmp_path: Path) -> None:
     destination = tmp_path / "out.zarr"
     claim = hold(destination, ELSEWHERE, Path("/work/out.zarr.zarrlift.db"))
-    with pytest.raises(JobError, match="claimed by a process that cannot be seen from here") as told:
+    with pytest.raises(JobError, match="claimed by a process that cannot be checked from this host") as told:
         zarrlift.migrate(source, destination)
     assert told.value.problem.found == (
         "process 4711 on node7, since 1970-01-01 00:00:00 UTC, job file /work/out.zarr.zarrlift.db"
@@ -214,7 +214,7 @@ def test_a_claim_that_a_power_failure_emptied_is_taken_over(
     if taken:
         assert zarrlift.migrate(source, tmp_path / "out.zarr").ok
     else:
-        with pytest.raises(JobError, match=r"cannot be seen from here.*cannot be read: b'something'"):
+        with pytest.raises(JobError, match=r"cannot be checked from this host.*cannot be read: b'something'"):
             zarrlift.migrate(source, tmp_path / "out.zarr")
 
 
@@ -344,7 +344,7 @@ def test_a_claim_goes_with_the_job_however_that_ends(source: Path, tmp_path: Pat
         patched.setattr(Run, "_arrays", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(zarrlift.Interrupted):
             zarrlift.resume(destination)
-    with pytest.raises(JobError, match="a different job is on record"):
+    with pytest.raises(JobError, match="belongs to a different job"):
         zarrlift.migrate(source / "g", destination)
     assert left_of(tmp_path) == {"out.zarr", "out.zarr.zarrlift.db"}
 

@@ -65,7 +65,7 @@ def test_after_finish_there_is_nothing_left_to_verify(source: Path) -> None:
     for places in ((source,), (source, source)):
         with pytest.raises(JobError, match="finish has removed the legacy metadata") as told:
             zarrlift.verify(*places)
-        assert told.value.problem.advice == "The job file keeps a copy; undo brings it back."
+        assert told.value.problem.advice == "The job file has a copy, which undo restores."
     zarrlift.undo(source)
     assert zarrlift.migrate(source, in_place=True).ok
     assert zarrlift.verify(source).ok

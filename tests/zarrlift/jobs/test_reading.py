@@ -64,7 +64,7 @@ def test_other_axes_are_another_job(source, tmp_path, asked):
     destination = tmp_path / "out.zarr"
     zarrlift.migrate(source, destination, axes="kept")
     assert zarrlift.migrate(source, destination, axes="kept").state == "nothing to do"
-    with pytest.raises(JobError, match="a different job is on record"):
+    with pytest.raises(JobError, match="belongs to a different job"):
         zarrlift.migrate(source, destination)
 
 

@@ -43,12 +43,12 @@ def test_a_moved_job_is_not_undone_where_nothing_of_it_is(stopped: Path) -> None
     there = move(stopped)
     before = tree(there)
     for command in (zarrlift.undo, zarrlift.resume, zarrlift.finish):
-        with pytest.raises(JobError, match="the job is of another place") as told:
+        with pytest.raises(JobError, match="the job belongs to another location") as told:
             command(there)
         assert (told.value.problem.found, told.value.problem.expected) == (str(stopped), str(there))
         assert told.value.problem.advice is not None
         assert f"resume {there}{SUFFIX} --destination {there}" in told.value.problem.advice
-    with pytest.raises(JobError, match="nothing that this job wrote is there"):
+    with pytest.raises(JobError, match="the output of this job was not found"):
         zarrlift.undo(f"{there}{SUFFIX}")
     assert tree(there) == before
 
@@ -90,7 +90,7 @@ def test_what_the_job_did_not_write_is_not_taken_for_its_destination(
     other = tmp_path / "other.zarr"
     assert zarrlift.migrate(source / "g", other).ok
     for wrong in (other, tmp_path / "none.zarr"):
-        with pytest.raises(JobError, match="this is not what the job wrote"):
+        with pytest.raises(JobError, match="this is not the job's output"):
             zarrlift.resume(stopped, destination=wrong)
     assert zarrlift.status(stopped).destination == str(stopped)
     assert not (tmp_path / "none.zarr").exists()
@@ -103,7 +103,7 @@ def test_a_copy_that_was_cut_short_is_not_taken_for_the_destination(source: Path
     shutil.copytree(destination, there)
     chunk = next((there / "g/relink/c").rglob("0"))
     chunk.rename(tmp_path / "chunk")
-    with pytest.raises(JobError, match="not all that the job wrote is there"):
+    with pytest.raises(JobError, match="some output of the job is missing"):
         zarrlift.resume(destination, destination=there)
     (tmp_path / "chunk").rename(chunk)
     assert zarrlift.resume(destination, destination=there).state == "nothing to do"
@@ -125,7 +125,7 @@ def test_before_an_array_is_published_its_chunks_tell(
         assert values(moved, 3) == values(source, 2)
     else:
         shutil.rmtree(moved)
-        with pytest.raises(JobError, match=r"this is not what the job wrote.*no chunk"):
+        with pytest.raises(JobError, match=r"this is not the job's output.*no chunk"):
             zarrlift.resume(f"{moved}{SUFFIX}", destination=moved)
 
 
@@ -138,7 +138,7 @@ def test_another_source_is_another_job_also_where_the_first_one_is_gone(source: 
     destination = tmp_path / "out.zarr"
     assert zarrlift.migrate(source, destination).ok
     shutil.rmtree(source)
-    with pytest.raises(JobError, match="a different job is on record"):
+    with pytest.raises(JobError, match="belongs to a different job"):
         zarrlift.migrate(tomorrow, destination)
 
 
@@ -146,10 +146,10 @@ def test_a_moved_archive_goes_on_in_place(source: Path) -> None:
     before = tree(source)
     assert zarrlift.migrate(source, in_place=True).ok
     there = move(source)
-    with pytest.raises(JobError, match="the job is of another place") as told:
+    with pytest.raises(JobError, match="the job belongs to another location") as told:
         zarrlift.finish(there)
     assert f"--source {there}" in str(told.value.problem.advice)
-    with pytest.raises(UsageError, match="in place takes no destination"):
+    with pytest.raises(UsageError, match="a migration in place has no destination"):
         zarrlift.resume(f"{there}{SUFFIX}", destination=there)
     assert zarrlift.resume(there, source=there).state == "nothing to do"
     assert zarrlift.verify(there).ok
@@ -164,5 +164,5 @@ def test_a_store_without_a_url_is_recognised_by_what_the_job_published(source: P
     assert zarrlift.migrate(source, store, job=tmp_path / "job.db").ok
     again = MemoryStore(dict(store._store_dict))
     assert zarrlift.resume(tmp_path / "job.db", destination=again).state == "nothing to do"
-    with pytest.raises(JobError, match="this is not what the job wrote"):
+    with pytest.raises(JobError, match="this is not the job's output"):
         zarrlift.resume(tmp_path / "job.db", destination=MemoryStore())

@@ -19,7 +19,7 @@ OTHER = Recipe(base=ArrayRecipe(codecs="zstd:3"))
 def test_a_job_with_other_options_is_called_that(source: Path, tmp_path: Path) -> None:
     destination = tmp_path / "out.zarr"
     zarrlift.migrate(source, destination)
-    with pytest.raises(JobError, match="a different job is on record") as told:
+    with pytest.raises(JobError, match="belongs to a different job") as told:
         zarrlift.migrate(source, destination, recipe=OTHER)
     assert told.value.problem.found == "a job of the same source and destination with other options"
     assert told.value.problem.advice == "Undo it, use --overwrite, or give another --job."
@@ -34,7 +34,7 @@ def test_a_job_of_another_source_is_named_with_it(source: Path, tmp_path: Path) 
 
 def test_in_place_no_overwriting_is_advised(source: Path) -> None:
     zarrlift.migrate(source, in_place=True)
-    with pytest.raises(JobError, match="a different job is on record") as told:
+    with pytest.raises(JobError, match="belongs to a different job") as told:
         zarrlift.migrate(source, in_place=True, recipe=Recipe(consolidate=True))
     assert told.value.problem.advice == "Undo it, or give another --job."
 
@@ -45,7 +45,7 @@ def test_the_source_of_a_copy_elsewhere_leads_to_no_job(
     (tmp_path / "results").mkdir()
     zarrlift.migrate(source, tmp_path / "results/out.zarr")
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(JobError, match="lies beside its destination: name that"):
+    with pytest.raises(JobError, match="is next to its destination: name"):
         zarrlift.status(source)
     assert zarrlift.status("results/out.zarr").state == "done"
 

@@ -98,7 +98,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 RESTORE = "Restore it, or move it away and migrate with --overwrite."
-NAME_IT = "The job of a copy lies beside its destination: name that, or the job file itself."
+NAME_IT = "The job file of a copy is next to its destination: name the destination or the job file."
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ NAME_IT = "The job of a copy lies beside its destination: name that, or the job 
         (
             "resume other.db",
             1,
-            "key '{0}/other.db': this is no job file; found a database of something else. " + RESTORE,
+            "key '{0}/other.db': this is not a job file; found a database of something else. " + RESTORE,
         ),
     ],
 )

@@ -160,7 +160,7 @@ def test_plain_http_cannot_list_and_is_read_from_consolidated_metadata(web):
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("", "an empty path"),
+        ("", "the path is empty"),
         ("/nowhere/at/all", "^no such file or directory: /nowhere/at/all$"),
         (
             __file__,
@@ -282,8 +282,8 @@ def test_an_array_from_a_url_is_shown_with_its_place():
 
 def test_neither_place_may_hold_the_other():
     for source, destination, said in (
-        (OCEAN, OCEAN / "new", "the destination lies inside the source"),
-        (OCEAN / "sst", OCEAN, "the source lies inside the destination"),
+        (OCEAN, OCEAN / "new", "the destination is inside the source"),
+        (OCEAN / "sst", OCEAN, "the source is inside the destination"),
     ):
         with pytest.raises(UsageError, match=said):
             zarrlift.plan(source, destination)

@@ -208,7 +208,7 @@ def test_many_differences_end_the_comparison_and_it_says_so(tmp_path, meanwhile,
     meanwhile(overwrite)
     outcome = migrate(source_of("the same chunks", tmp_path), tmp_path / "new", CASES["the same chunks"][1])
     assert len(outcome.problems) == 4
-    assert any("no more were looked for" in problem.message for problem in outcome.problems)
+    assert any("the comparison stopped" in problem.message for problem in outcome.problems)
 
 
 def test_a_payload_that_we_refuse_is_shown_to_nobody_else(tmp_path, meanwhile, monkeypatch) -> None:

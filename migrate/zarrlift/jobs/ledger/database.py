@@ -44,7 +44,7 @@ def create_database(path: Path, facts: Mapping[str, str], nodes: Iterable[Planne
     It is created under a temporary name and renamed, so a killed process leaves no partial job.
     """
     if os.path.lexists(path):
-        raise JobError("a job file is there already", key=str(path), advice="Resume it, or undo it first.")
+        raise JobError("the job file already exists", key=str(path), advice="Resume it, or undo it first.")
     partial = Path(partial_name(str(path)))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,9 @@ def require_file(path: Path) -> None:
     except OSError:  # SQLite reports the error
         return
     if not stat.S_ISREG(mode):
-        raise JobError("this is no job file", key=str(path), found=kind_of(mode), expected="a regular file")
+        raise JobError(
+            "this is not a job file", key=str(path), found=kind_of(mode), expected="a regular file"
+        )
 
 
 def lock_file(path: Path) -> int | None:
@@ -115,7 +117,7 @@ def lock_file(path: Path) -> int | None:
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError as error:
-        advice = "Let it be written: whoever goes on with a job records in it what is done."
+        advice = "Make it writable: a job records its progress in this file."
         raise JobError(
             "cannot open the job file", key=str(path), found=error.strerror, advice=advice
         ) from error
@@ -133,5 +135,5 @@ def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
     said = error.strerror if isinstance(error, OSError) else None
     if said is None and not os.access(path.parent, os.W_OK | os.X_OK):
         said = "Permission denied"  # SQLite only reports that it cannot open the file
-    advice = "Mend that, or say with --job where it may lie. Nothing else was written."
+    advice = "Fix the cause, or choose another path with --job. Nothing else was written."
     return JobError("cannot create the job file", key=str(path), found=said or str(error), advice=advice)

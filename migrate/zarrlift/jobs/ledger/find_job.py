@@ -15,7 +15,7 @@ from ...storage.open_storage import is_url
 from ...storage.redact import redact
 from .ledger import SUFFIX, Job
 
-_NAME_IT: Final = "The job of a copy lies beside its destination: name that, or the job file itself."
+_NAME_IT: Final = "The job file of a copy is next to its destination: name the destination or the job file."
 _SQLITE: Final = b"SQLite format 3\0"
 """First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
 
@@ -80,7 +80,7 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
         return found[0]
     if found:
         raise JobError(
-            "several jobs concern this place",
+            "several jobs match this location",
             key=redact(text),
             found=", ".join(str(file) for file in found),
             advice="Name one of them.",
@@ -90,7 +90,7 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
     url = redact(text).rstrip("/")
     name = _name_of_file(url) if local is None else local.name + SUFFIX
     raise JobError(
-        "no job was found for this place",
+        "no job was found for this location",
         key=redact(text),
         expected=" or ".join(str(folder / name) for folder in folders),
         advice=_NAME_IT,
@@ -101,9 +101,9 @@ def refuse_half_undone(job: Job) -> None:
     """Raise JobError if an undo was interrupted: objects recorded as written may be deleted."""
     if job.fact("undoing") is not None:
         raise JobError(
-            "this job is being taken back, and some of what it wrote may be deleted",
+            "an undo of this job was interrupted, and some of its output may be deleted",
             key=str(job.path),
-            advice="Run undo again; then migrate anew, if that is wanted.",
+            advice="Run undo again, then migrate again if you want to.",
         )
 
 

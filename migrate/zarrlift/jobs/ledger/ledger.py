@@ -47,7 +47,7 @@ class Job:
         rows = connection.execute("SELECT name, value FROM meta")
         self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
         if not {"version", "id", "state", "plan"} <= self._meta.keys():
-            raise JobError("this is no job file", key=str(path), found="no job in it", advice=BROKEN)
+            raise JobError("this is not a job file", key=str(path), found="no job in it", advice=BROKEN)
         try:
             header = json.loads(self._meta["plan"])
         except ValueError:
@@ -57,11 +57,11 @@ class Job:
             raise JobError("the job file is damaged", key=str(path), found=found, advice=BROKEN)
         if self._meta["version"] != VERSION:
             raise JobError(
-                "the job file is of another version",
+                "the job file has another version",
                 key=str(path),
                 found=self._meta["version"],
                 expected=VERSION,
-                advice="Go on with the zarrlift that made it, or move it away and migrate with --overwrite.",
+                advice="Use the zarrlift that created it, or move it away and migrate with --overwrite.",
             )
 
     @classmethod
@@ -103,9 +103,9 @@ class Job:
                 os.close(lock)
             if isinstance(error, JobError):
                 raise
-            message, advice = "this is no job file", BROKEN
+            message, advice = "this is not a job file", BROKEN
             if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
-                message, advice = "cannot open the job file", "Mend the cause, then try again."
+                message, advice = "cannot open the job file", "Fix the cause, then try again."
             found = "a database of something else" if "no such table" in str(error) else str(error)
             raise JobError(message, key=str(path), found=found, advice=advice) from error
 
@@ -322,5 +322,5 @@ def _unwritable(path: Path, error: Exception) -> JobError:
         "cannot write the job file",
         key=str(path),
         found=str(error),
-        advice="Make room, or let it be written there; what was done is kept. Then resume.",
+        advice="Free some space or make the file writable, then resume; recorded work is kept.",
     )

@@ -168,17 +168,17 @@ def _copies(worker: Worker, workers: int) -> Executor | None:
 def out_of_reach() -> JobError:
     """The error if processes are requested but one end exists only in this process."""
     return JobError(
-        "processes cannot reach a store that lives in this one",
-        advice="Use threads, or name both ends by URL.",
+        "other processes cannot reach a store that exists only in this one",
+        advice="Use threads, or give both locations as URLs.",
     )
 
 
 def _lost(error: Exception) -> WorkerError:
     """Wraps an error raised by an executor itself, such as Dask's client after the scheduler has died."""
     return WorkerError(
-        "the workers cannot be reached any more",
+        "the workers can no longer be reached",
         found=f"{type(error).__name__}: {error}",
-        advice="Start them again, then resume: what is recorded is not done again.",
+        advice="Restart them, then resume: recorded work is not repeated.",
     )
 
 

@@ -43,7 +43,7 @@ def continues_earlier(
         return False
     if not same:
         raise JobError(
-            "a different job is on record for this destination",
+            "this destination belongs to a different job",
             key=str(path),
             found=_kind_of_job(made, same_places=same_places),
             advice=f"{'Undo it' if ends.in_place else 'Undo it, use --overwrite'}, or give another --job.",

@@ -50,7 +50,7 @@ def refuse_other_place(target: str | os.PathLike[str], job: Job) -> None:
     header = json.loads(job.fact("plan") or "{}")
     option = "--source" if header.get("in_place") else "--destination"
     raise JobError(
-        "the job is of another place",
+        "the job belongs to another location",
         key=str(job.path),
         found=str(header.get("destination")),
         expected=redact(text),
@@ -70,7 +70,7 @@ def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
         found = not _has_written(job) or any(True for _ in islice(destination.list_dir(""), 1))
     if not found:
         raise JobError(
-            "nothing that this job wrote is there",
+            "the output of this job was not found",
             key=str(job.path),
             found=f"nothing of it at {plan.destination}",
             advice="If it was moved, resume the job with --destination (in place --source) first; if it was"
@@ -159,16 +159,16 @@ def _require_chunks(job: Job, plan: Plan, ends: Ends) -> None:
         lost = lost_tasks(array, source, ends.source, ends.destination, recorded)
         if lost:
             raise JobError(
-                "not all that the job wrote is there",
+                "some output of the job is missing",
                 key=array.path,
                 found=f"chunks of {len(lost)} of {array.tasks} tasks are missing at {ends.destination.url}",
-                advice="Move or copy the rest, too.",
+                advice="Move or copy the rest too.",
             )
 
 
 def _not_own(job: Job, ends: Ends, key: str, found: str) -> JobError:
     return JobError(
-        "this is not what the job wrote",
+        "this is not the job's output",
         key=key,
         found=f"{found} at {ends.destination.url}",
         expected=f"what the job {job.path} has published",

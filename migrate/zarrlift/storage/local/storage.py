@@ -184,7 +184,7 @@ class LocalStorage(Storage):
                 key=key,
                 found=f"a link to {os.readlink(path)}",
                 expected="a link to a file",
-                advice="Fetch what it leads to; in an archive of git-annex or DataLad, with `git annex get`.",
+                advice="Fetch its target; in an archive of git-annex or DataLad, with `git annex get`.",
             )
 
     def _require_absence(self, key: str, error: OSError) -> None:
@@ -208,5 +208,5 @@ def _as_path(key: str) -> str:
     """A key for systems with other separators; UsageError for one that would name another object there."""
     if _SEPARATOR in key or ":" in key:
         expected = f"no {_SEPARATOR} and no :"
-        raise UsageError("a key that this system cannot keep", key=key, expected=expected)
+        raise UsageError("this system cannot store the key", key=key, expected=expected)
     return key.replace("/", _SEPARATOR)

@@ -84,5 +84,5 @@ class SpooledStream(ObjectStream):
             "cannot write a temporary file",
             key=self._key,
             found=error.strerror or str(error),
-            advice="Free some space where temporary files go (TMPDIR) and resume.",
+            advice="Free some space in the directory for temporary files (TMPDIR) and resume.",
         )
