@@ -166,7 +166,7 @@ def test_plain_http_cannot_list_and_is_read_from_consolidated_metadata(web):
             __file__,
             "test_open_storage.py is a text file, not an archive; expected a directory, a",
         ),
-        (OCEAN / ".zgroup", f"is no archive; .*Give {OCEAN}"),
+        (OCEAN / ".zgroup", f"is not an archive; .*Give {OCEAN}"),
         ("file://elsewhere/x", "on this machine"),
         ("nosuch://x", "not a place"),
         (7, "not a place; found int"),
