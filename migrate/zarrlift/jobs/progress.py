@@ -50,23 +50,10 @@ class Progress(Protocol):
 class Silent:
     """Shows no progress."""
 
-    def start(self, total_bytes: int | None, total_chunks: int | None) -> None:
+    def start(self, *_: object, **__: object) -> None:
         """Do nothing."""
 
-    def resume_at(self, chunks: int, nbytes: int) -> None:
-        """Do nothing."""
-
-    def expect(self, total_bytes: int, total_chunks: int) -> None:
-        """Do nothing."""
-
-    def advance(self, chunks: int, nbytes: int) -> None:
-        """Do nothing."""
-
-    def note(self, text: str) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
+    resume_at = expect = advance = note = close = start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +72,9 @@ class Display(ABC):
     Every display writes one record per minute to the log; see `log_messages.progress_log`.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        """`stream` is standard error by default."""
+        self.stream = sys.stderr if stream is None else stream
         self.clock = clock
         self.lock = threading.RLock()
         self.chunks = self.bytes = 0
@@ -163,29 +152,23 @@ class Display(ABC):
         return ", ".join(parts)
 
     @abstractmethod
-    def begin(self) -> None:
-        """Show the start of work, at the progress reached."""
-
-    @abstractmethod
-    def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:
-        """Show the progress reached, at once if `now`."""
-
-    @abstractmethod
     def note(self, text: str) -> None:
         """Show one line at once."""
 
-    @abstractmethod
-    def close(self) -> None:
+    def begin(self) -> None:  # noqa: B027 - `Lines` shows records only
+        """Show the start of work, at the progress reached."""
+
+    def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:  # noqa: B027
+        """Show the progress reached, at once if `now`."""
+
+    def close(self) -> None:  # noqa: B027
         """Remove the display; may be called twice."""
 
 
 class Bar(Display):
     """A tqdm bar of bytes with the number of chunks; of chunks alone if bytes are unknown."""
 
-    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(clock)
-        self._stream = sys.stderr if stream is None else stream
-        self._bar: tqdm[Any] | None = None
+    _bar: tqdm[Any] | None = None
 
     def begin(self) -> None:
         """Draw the bar."""
@@ -197,7 +180,7 @@ class Bar(Display):
             self._bar = _bar_type()(
                 total=self.total_bytes if by_bytes else self.total_chunks,
                 initial=self.bytes if by_bytes else self.chunks,
-                file=self._stream,
+                file=self.stream,
                 unit="B" if by_bytes else " chunks",
                 unit_scale=by_bytes,
                 dynamic_ncols=True,
@@ -231,7 +214,7 @@ class Bar(Display):
             try:
                 if self._bar is not None:
                     self._bar.clear()
-                print(text, file=self._stream, flush=True)
+                print(text, file=self.stream, flush=True)
                 if self._bar is not None:
                     self._bar.refresh()
             except (OSError, ValueError):
@@ -249,25 +232,15 @@ class Bar(Display):
 
 
 class Lines(Display):
-    """Log records instead of a bar, for runs whose standard error is a file or a pipe."""
+    """Log records instead of a bar, for runs whose standard error is a file or a pipe.
 
-    def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(clock)
-        self._stream = sys.stderr if stream is None else stream
-
-    def begin(self) -> None:
-        """Do nothing: a run that ends within a minute prints no progress."""
-
-    def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:
-        """Do nothing: only the log records are shown."""
+    A run that ends within a minute prints no progress.
+    """
 
     def note(self, text: str) -> None:
         """Print the line."""
         with suppress(OSError, ValueError):
-            print(text, file=self._stream, flush=True)
-
-    def close(self) -> None:
-        """Do nothing."""
+            print(text, file=self.stream, flush=True)
 
 
 class Ticker:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from zarrstack.core.errors import JobError, Problem, StorageError, any_refusal
 from zarrstack.core.json_text import DocumentTexts, JSONObject, document
@@ -30,26 +31,18 @@ def is_root_document(job: Job, content: bytes) -> bool:
     return digest(content) in (job.fact("root_document"), job.fact("root_document_before"))
 
 
+@dataclass(slots=True)
 class Publisher:
     """Writes the documents of one job."""
 
-    def __init__(
-        self,
-        job: Job,
-        plan: Plan,
-        source: Storage,
-        destination: Storage,
-        writer: Writer,
-        changed: Callable[[GroupPlan], Problem | None],
-    ) -> None:
-        """`changed` reports what has changed in the source of a group."""
-        self.job = job
-        self.plan = plan
-        self.source = source
-        self.destination = destination
-        self.writer = writer
-        self._changed = changed
-        self._text = DocumentTexts()
+    job: Job
+    plan: Plan
+    source: Storage
+    destination: Storage
+    writer: Writer
+    changed: Callable[[GroupPlan], Problem | None]
+    """Reports what has changed in the source of a group."""
+    _text: DocumentTexts = field(default_factory=DocumentTexts)
 
     def publish(self, path: str, content: JSONObject) -> int | None:
         """Write a `zarr.json`; returns its modification time if the storage has one."""
@@ -103,7 +96,7 @@ class Publisher:
 
     def _publish_group(self, row: NodeRow, group: GroupPlan, content: JSONObject) -> bool:
         """Publish a group; returns whether its document exists."""
-        changed = self._changed(group)
+        changed = self.changed(group)
         if changed is not None:
             self.job.record_node(row.id, "failed", problems=(changed,))
             return False

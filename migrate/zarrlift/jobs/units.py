@@ -33,11 +33,11 @@ def bytes_text(count: int, *, estimated: bool = False) -> str:
     return f"{mark}{value:,.{digits}f} {unit}"
 
 
-def count_text(count: int, one: str = "", many: str | None = None) -> str:
+def count_text(count: int, one: str = "") -> str:
     """A number with thousands separators and an optional noun: `1,234 arrays`."""
     if not one:
         return f"{count:,}"
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {one if count == 1 else one + 's'}"
 
 
 def duration_text(seconds: float) -> str:

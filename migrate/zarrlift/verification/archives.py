@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final, Protocol
 
@@ -21,7 +21,7 @@ from ..transfer.extra_files import difference
 from .arrays import ArrayComparison
 from .node_differences import Differences, compare_attributes
 from .report import VerificationReport
-from .v3_tree import FoundNode, consolidated_problems, find_nodes, key_below
+from .v3_tree import FoundNode, consolidated_problems, find_nodes, node_problem
 
 _NO_RESULT: Final = "Is this the result? The source is named first."
 
@@ -64,7 +64,7 @@ def verify_archives(
         raise UsageError(f"there is no result to compare: {destination.url} is empty")
     above = {line for path in paths if wanted.selects(path) for line in parents(path)}
     applied = apply_conventions(archive, source, wanted)
-    comparison = _Comparison(source, destination, wanted, applied, above, full=full, progress=progress)
+    comparison = _Comparison(source, destination, wanted, applied, above, full, progress)
     if progress is not None:
         progress.start(sum(map(_size, archive.nodes)) if full else None, None)
     threads = min(os.cpu_count() or 1, 8)
@@ -81,29 +81,23 @@ def verify_archives(
     return comparison.report(archive.url, destination.url)
 
 
+@dataclass(slots=True)
 class _Comparison:
     """The state of a comparison of two archives."""
 
-    def __init__(
-        self,
-        source: Storage,
-        destination: Storage,
-        recipe: Recipe,
-        applied: Applied,
-        above: set[str],
-        *,
-        full: bool,
-        progress: Watcher | None,
-    ) -> None:
-        self.source = source
-        self.destination = destination
-        self.recipe = recipe
-        self.applied = applied
-        self._above = above
-        self.full = full
-        self.progress = progress
-        self.arrays = self.groups = self.chunks = self.bytes = 0
-        self.differences: dict[str, Differences] = {}
+    source: Storage
+    destination: Storage
+    recipe: Recipe
+    applied: Applied
+    above: set[str]
+    """Paths above selected nodes, which must be groups."""
+    full: bool
+    progress: Watcher | None
+    arrays: int = 0
+    groups: int = 0
+    chunks: int = 0
+    bytes: int = 0
+    differences: dict[str, Differences] = field(default_factory=dict)
 
     def add(self, path: str, problems: list[Problem]) -> None:
         """Record differences of one node."""
@@ -120,7 +114,7 @@ class _Comparison:
     def compare(self, node: Node, found: FoundNode | None, pool: ThreadPoolExecutor) -> None:
         """Compare one node of the source with the node at the same path in the destination."""
         path = node.path
-        if not self.recipe.selects(path) and not self._leads_to_selected(path):
+        if not self.recipe.selects(path) and path not in self.above:
             if found is not None and not self.in_place:
                 self.add(path, [_structure(path, "a node that the recipe excludes exists", "a node", "none")])
             return
@@ -170,7 +164,7 @@ class _Comparison:
     def files(self, applied: Applied) -> None:
         """Compare the extra files copied with groups, byte by byte."""
         for path, keys in applied.files.items():
-            if self.in_place or not (self.recipe.selects(path) or self._leads_to_selected(path)):
+            if self.in_place or not (self.recipe.selects(path) or path in self.above):
                 continue
             wrong = ((key, difference(self.source, self.destination, key)) for key in keys)
             self.add(
@@ -191,10 +185,6 @@ class _Comparison:
     def in_place(self) -> bool:
         """Whether both sides are the same place."""
         return self.source.url == self.destination.url
-
-    def _leads_to_selected(self, path: str) -> bool:
-        """Whether an omitted node must exist as the parent group of a selected one."""
-        return path in self._above
 
     def unexpected(self, found: Mapping[str, FoundNode], nodes: Mapping[str, Node]) -> None:
         """Record nodes of the destination that the source does not have."""
@@ -227,11 +217,4 @@ def _size(node: Node) -> int:
 
 
 def _structure(path: str, message: str, found: str, expected: str) -> Problem:
-    return Problem(
-        kind="verify-structure",
-        message=message,
-        node=path,
-        key=key_below(path),
-        found=found,
-        expected=expected,
-    )
+    return node_problem("verify-structure", path, message, found, expected)

@@ -267,13 +267,11 @@ class Job:
     def record_published(self, nodes: Iterable[tuple[int, int | None]]) -> None:
         """Record published nodes: (node, modification time of its document in nanoseconds)."""
         self._begin()
-        try:
-            self._db.executemany(
+        for node, published in nodes:
+            self._do(
                 "UPDATE node SET state = 'done', published_ns = ?, problems = NULL WHERE id = ?",
-                [(published, node) for node, published in nodes],
+                (published, node),
             )
-        except sqlite3.Error as error:
-            raise _unwritable(self.path, error) from error
 
     def commit(self) -> None:
         """Make the recorded work durable."""
@@ -288,10 +286,8 @@ class Job:
         self.commit()
         self._do("PRAGMA synchronous=FULL")
         self._do("BEGIN")
-        try:
-            self._db.executemany("INSERT OR REPLACE INTO legacy VALUES (?, ?)", documents)
-        except sqlite3.Error as error:
-            raise _unwritable(self.path, error) from error
+        for document in documents:
+            self._do("INSERT OR REPLACE INTO legacy VALUES (?, ?)", document)
         self._do("COMMIT")
 
     def legacy(self) -> Iterator[tuple[str, bytes]]:

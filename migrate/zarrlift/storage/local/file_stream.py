@@ -12,7 +12,7 @@ from zarrstack.core.codecs.base import Buffer, memory
 
 from ..object_stream import ObjectStream
 from ..writer import DestinationError
-from .file_copy import copy_range
+from .file_copy import copy_range, write_all
 from .files import CREATING
 
 _MOST_BUFFERS: Final = 1024
@@ -70,29 +70,20 @@ class FileStream(ObjectStream):
         return True
 
     def _write(self, views: list[memoryview]) -> None:
-        total = sum(len(view) for view in views)
+        self.size += sum(map(len, views))
         written = os.writev(self._descriptor, views) if hasattr(os, "writev") else 0
-        self.size += total
-        if written < total:
-            self._write_rest(views, written)
-
-    def _write_rest(self, views: list[memoryview], written: int) -> None:
-        """Write the rest of some pieces; a nearly full disk accepts only a part, without an error."""
-        for view in views:
-            if written >= len(view):
-                written -= len(view)
-                continue
-            rest = view[written:]
-            written = 0
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
+        while views and written >= len(views[0]):
+            written -= len(views.pop(0))
+        if views:  # a nearly full disk accepts only a part, without an error
+            views[0] = views[0][written:]
+            write_all(self._descriptor, b"".join(views))
 
     def finish(self, head: bytes = b"") -> None:
         """Publish the object."""
         try:
             if head:
                 os.lseek(self._descriptor, 0, os.SEEK_SET)
-                self._write_rest([memory(head)], 0)
+                write_all(self._descriptor, head)
             if self._fsync:
                 os.fsync(self._descriptor)
             self._close()

@@ -177,18 +177,17 @@ class LocalWriter(Writer):
 
     def _publish(self, temporary: str, key: str) -> None:
         target = self.storage.path(key)
-        if not (self.in_place and self._replace(temporary, target)):
-            self.make_directory(target.rpartition(os.sep)[0])
-            os.replace(temporary, target)
-        self._remember(target)
-
-    def _replace(self, temporary: str, target: str) -> bool:
-        """Rename the file; returns False if its directory does not exist."""
+        directory = target.rpartition(os.sep)[0]
+        if not self.in_place:
+            self.make_directory(directory)
         try:
             os.replace(temporary, target)
         except FileNotFoundError:
-            return False
-        return True
+            if not self.in_place:
+                raise
+            self.make_directory(directory)
+            os.replace(temporary, target)
+        self._remember(target)
 
     def _remember(self, target: str) -> None:
         if self.fsync:

@@ -27,9 +27,8 @@ from .backend_fsspec import own, protocols
 from .backends import is_obstore, native
 from .error_text import plainly
 from .event_loop import begin, bounded, close_soon, collect, run
-from .store_listing import ListedKeys, any_names, tree_of
+from .store_listing import ListedKeys, any_names, tree_of, zip_members
 from .store_names import is_zip, url_of
-from .zip_listing import members
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest, Store
@@ -207,7 +206,7 @@ class StoreStorage(Storage):
         store: Any = self._store
         if self.native is not None:
             return self.native.pages(full)
-        return members(store.path, full) if is_zip(store) else any_names(store, full)
+        return zip_members(store.path, full) if is_zip(store) else any_names(store, full)
 
     def zarr_store(self) -> Store:
         """A store for use in zarr's own event loop; its calls run in ours."""
