@@ -46,9 +46,11 @@ def object_decoder(layout: Layout, *, allow_pickle: bool = False) -> ObjectDecod
     )
 
 
-def object_bound(layout: Layout) -> Bound:
-    """The maximum size of a stored object of an array."""
-    return _object_bound(layout.chain, layout.chunk_shape, layout.data_type, layout.frame)
+def object_bound(layout: Layout, leaf: Pipeline | None = None) -> Bound:
+    """The maximum size of a stored object of an array; `leaf` is its compiled chain, if there is one."""
+    if leaf is None:
+        return _object_bound(layout.chain, layout.chunk_shape, layout.data_type, layout.frame)
+    return _with_frame(leaf.most_stored, layout.chunk_shape, layout.frame)
 
 
 def most_in_leaf(layout: Layout) -> int:
@@ -60,7 +62,10 @@ def most_in_leaf(layout: Layout) -> int:
 def _object_bound(
     chain: Chain, chunk_shape: tuple[int, ...], data_type: DataType, frame: Frame | None
 ) -> Bound:
-    most = _most_in_leaf(chain, chunk_shape, data_type)
+    return _with_frame(_most_in_leaf(chain, chunk_shape, data_type), chunk_shape, frame)
+
+
+def _with_frame(most: int, chunk_shape: tuple[int, ...], frame: Frame | None) -> Bound:
     if isinstance(frame, N5Blocks):
         most += head_bytes(len(chunk_shape))
     elif isinstance(frame, Shards):

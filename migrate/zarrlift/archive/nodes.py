@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.data_types.v3 import DataType
@@ -18,10 +18,6 @@ from zarrstack.core.grid.frames import Frame, Shards
 from zarrstack.core.grid.grid import Grid
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import prefix_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 Format: TypeAlias = Literal["zarr1", "zarr2", "zarr3", "zarr3-draft", "n5"]
 
@@ -76,11 +72,6 @@ class Layout:
         """Key prefix of the objects of the array at `path`: "" or a path with "/" at its end."""
         place = path if self.root is None else self.root
         return prefix_of(place)
-
-    def object_keys(self, path: str, coordinates: npt.NDArray[np.int64]) -> list[str]:
-        """Like `key`, for many objects, from (n, ndim) coordinates in the grid of objects."""
-        prefix = self.prefix(path)
-        return [prefix + key for key in self.keys.keys(coordinates)]
 
     def key(self, path: str, place: tuple[int, ...]) -> str:
         """The key of an object, relative to the archive's root."""

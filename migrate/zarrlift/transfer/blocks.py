@@ -20,6 +20,7 @@ from zarrstack.core.grid.shard_index import ShardIndex
 from ..storage.base import Storage
 from ..storage.listed_versions import holding
 from ..storage.writer import Writer
+from .object_keys import ObjectKeys
 from .objects import ObjectReader
 from .recode import LeafChange
 from .shard_reader import MissingShard, ShardReader, among
@@ -50,9 +51,10 @@ class Assembler(ABC):
         self.blocks = Grid(move.source.shape, move.block_shape)
         self.origins = move.source.objects
         self.targets = move.destination.objects
-        self._prefix = move.destination.prefix(move.path)
+        self._origin_keys = ObjectKeys(move.source, move.path)
+        self.target_keys = ObjectKeys(move.destination, move.path)
         self.leaf = LeafChange(move, recheck=recheck)
-        self.reader = ObjectReader(source, move.source)
+        self.reader = ObjectReader(source, move.source, self.leaf.reader)
         """Reads the objects of a source without shards."""
         self.shards: ShardReader | None = None
         if isinstance(move.source.frame, Shards):
@@ -73,15 +75,12 @@ class Assembler(ABC):
 
     def keys(self, indexes: Indexes) -> list[str]:
         """The keys of source objects with these linear indexes."""
-        return self.move.source.object_keys(self.move.path, self.origins.coordinates_of(indexes))
+        return self._origin_keys(self.origins.coordinates_of(indexes))
 
     def open(self, place: Place) -> NewObject:
         """A new, empty object at a position in the destination's grid, to be written leaf by leaf."""
-        layout = self.move.destination
-        key = self._prefix + layout.keys.key(place)
-        if isinstance(layout.frame, Shards):
-            return NewShard(self.writer, key, layout.frame)
-        return NewLeaf(self.writer, key)
+        key, frame = self.target_keys.at(place), self.move.destination.frame
+        return NewShard(self.writer, key, frame) if isinstance(frame, Shards) else NewLeaf(self.writer, key)
 
     def leaves_of(
         self, shards: ShardReader, number: int, wanted: Indexes, counts: Counts, *, again: bool = False

@@ -20,9 +20,11 @@ from ..storage.base import Storage
 from ..storage.limits import READ_AHEAD
 from ..storage.listed_versions import holding
 from ..storage.writer import Writer
+from .object_keys import ObjectKeys
 
 if TYPE_CHECKING:
-    from ..archive.chunk_inventory import Indexes
+    from zarrstack.core.codecs.pipeline import Pipeline
+
     from ..archive.nodes import Layout
     from ..planning.plans import Move
     from .counts import Counts
@@ -36,6 +38,9 @@ Mover: TypeAlias = "Callable[[Task, Counts], None]"
 class Change(ABC):
     """Checks or converts stored objects of one array; shared between the threads of a process."""
 
+    reader: Pipeline
+    """The compiled chain of the source's payloads."""
+
     @abstractmethod
     def __call__(self, index: int, data: bytes, counts: Counts) -> Buffer | None:
         """The object for the destination, or None if it is to be omitted.
@@ -48,15 +53,18 @@ class Objects:
     """Moves each object of a task to the same position in the destination's grid of objects."""
 
     def __init__(self, move: Move, source: Storage, writer: Writer, change: Change) -> None:
-        self._keys = KeyPairs(move)
+        self._objects = move.source.objects
+        self._keys = ObjectKeys(move.source, move.path)
+        self._targets = ObjectKeys(move.destination, move.path)
         self._writer = writer
         self._change = change
-        self._reader = ObjectReader(source, move.source)
+        self._reader = ObjectReader(source, move.source, change.reader)
 
     def __call__(self, task: Task, counts: Counts) -> None:
         """Move the objects; raises DestinationError, other errors are recorded in `counts`."""
         reader = self._reader
-        keys, targets = self._keys(task.indexes)
+        places = self._objects.coordinates_of(task.indexes)
+        keys, targets = self._keys(places), self._targets(places)
         with holding(reader.storage, task.held(lambda: keys)):
             payloads = reader.read(keys, counts)
             for index, key, target, payload in zip(
@@ -77,26 +85,12 @@ class Objects:
                 counts.add(len(payload), memory(result).nbytes)
 
 
-class KeyPairs:
-    """The keys of objects that have the same position in the source's and the destination's grid."""
-
-    def __init__(self, move: Move) -> None:
-        self._objects = move.source.objects
-        self._sides = [(layout.prefix(move.path), layout.keys) for layout in (move.source, move.destination)]
-
-    def __call__(self, indexes: Indexes) -> tuple[list[str], list[str]]:
-        """The keys in the source and in the destination of objects with these linear indexes."""
-        coordinates = self._objects.coordinates_of(indexes)
-        old, new = ([prefix + key for key in keys.keys(coordinates)] for prefix, keys in self._sides)
-        return old, new
-
-
 class ObjectReader:
     """Reads whole objects of one array."""
 
-    def __init__(self, storage: Storage, layout: Layout) -> None:
+    def __init__(self, storage: Storage, layout: Layout, leaf: Pipeline) -> None:
         self.storage = storage
-        self.bound = object_bound(layout)
+        self.bound = object_bound(layout, leaf)
         self._decoded = prod(layout.object_shape) * (layout.data_type.itemsize or 1)
 
     def read(self, keys: Sequence[str], counts: Counts) -> Iterator[bytes | None]:

@@ -41,6 +41,7 @@ class LeafChange(Change):
         self.reader = Pipeline(
             source.chain, source.chunk_shape, source.data_type, allow_pickle=move.allow_pickle
         )
+        self.casts = source.data_type != move.destination.data_type
         self._judged = self._judged_by_undoing()
         self._change = self._chosen()
 
@@ -103,7 +104,7 @@ class LeafChange(Change):
         """The payload of a leaf with these source values, or None if it is to be omitted."""
         move = self.move
         target = move.destination
-        if move.source.data_type != target.data_type:
+        if self.casts:
             inside = _inside(target.grid, index)
             part = np.asarray(convert(move, array[inside]))
             if part.shape == array.shape:
@@ -157,10 +158,8 @@ def _inside(grid: Grid, index: int) -> tuple[Any, ...]:
 
 
 def convert(move: Move, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Source values in the destination's form; raises CastError."""
+    """Source values in the destination's data type, which is another one; raises CastError."""
     source, target = move.source.data_type, move.destination.data_type
-    if source == target:
-        return array
     if target.name == "string" and source.name != "string":
         return to_strings(array, move.objects)
     return cast(array, target.numpy, move.casting)

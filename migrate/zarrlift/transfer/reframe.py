@@ -42,6 +42,7 @@ class _Unblock(Change):
 
     def __init__(self, move: Move, leaf: LeafChange, frame: N5Blocks) -> None:
         source = move.source
+        self.reader = leaf.reader
         self._leaf = leaf
         self._blocks = BlockPipeline(source.chain, source.chunk_shape, source.data_type, frame.axes)
 
@@ -61,6 +62,7 @@ class _Reshard(Change):
     """For shards of the same leaves on both sides: converts each payload and rewrites the index."""
 
     def __init__(self, move: Move, leaf: LeafChange, before: Shards, after: Shards) -> None:
+        self.reader = leaf.reader
         self._leaf = leaf
         self._before = before
         self._after = after

@@ -143,7 +143,7 @@ class Gathered(Payloads):
             return
         root = self.source.path("") + os.sep
         start = frame.index.size(frame.chunks_per_shard) if frame.index.location == "start" else 0
-        stream = self.writer.stream(self.move.destination.key(self.move.path, place), reserve=start)
+        stream = self.writer.stream(self.target_keys.at(place), reserve=start)
         look = self.leaf.reader
         lengths: list[int] = []
         parts: list[bytes] = []

@@ -38,6 +38,7 @@ class Values(Assembler):
         self._decoder: ObjectDecoder = self.leaf.reader
         if isinstance(frame, N5Blocks):
             self._decoder = BlockPipeline(layout.chain, layout.chunk_shape, layout.data_type, frame.axes)
+        self._grid = move.destination.grid
         self._type = move.destination.data_type.numpy
         self._fill = fill_from_json(move.destination.fill_value, move.destination.data_type)
         self._order = cutting_order(move.source.chunk_shape, move.destination.chunk_shape)
@@ -146,7 +147,7 @@ class Values(Assembler):
 
     def _convert(self, values: Array, number: int, grid: Grid) -> Array:
         """A chunk's values in the destination's form, without those beyond the array."""
-        if self.move.source.data_type == self.move.destination.data_type:
+        if not self.leaf.casts:
             return values
         inside: tuple[Any, ...] = (*grid.valid(grid.coordinates(number)), ...)
         return np.asarray(convert(self.move, values[inside]))
@@ -189,7 +190,7 @@ class Values(Assembler):
         return places
 
     def _cut(self, canvas: Canvas, region: Region, made: NewObject, counts: Counts) -> None:
-        grid = self.move.destination.grid
+        grid = self._grid
         for place in self._in_order(counts.wanted(within(region, grid)), grid):
             if not canvas.holds(grid.region(place)):
                 continue

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.codecs.base import Buffer, Ends, memory
 from zarrstack.core.codecs.pipeline import Pipeline
@@ -18,7 +18,8 @@ from ..storage.local.file_copy import IN_ONE_READ, read_small
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
 from ..storage.writer import DestinationError, Look, Writer
-from .objects import Change, KeyPairs, Objects
+from .object_keys import ObjectKeys
+from .objects import Change, Objects
 from .shard_reader import in_stored_order, inside_shard, read_index
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from .relink_server_side import ServerCopy
     from .tasks import Task
 
+Keys: TypeAlias = "Callable[[Task], Iterator[tuple[str, str]]]"
+"""The keys of a task's objects in the source and in the destination."""
+
 MORE: Final = 1024
 """Maximum expected growth from one file to the next in bytes; a single read then suffices."""
 _BATCH: Final = 64
@@ -37,19 +41,27 @@ _BATCH: Final = 64
 
 def relink(move: Move, source: Storage, writer: Writer, *, hard_links: bool) -> Mover:
     """Moves unchanged objects: from file to file, within one store, or through memory."""
+    unchanged = Unchanged(move)
+    objects = move.source.objects
+    source_keys, target_keys = ObjectKeys(move.source, move.path), ObjectKeys(move.destination, move.path)
+
+    def keys(task: Task) -> Iterator[tuple[str, str]]:
+        places = objects.coordinates_of(task.indexes)
+        return zip(source_keys(places), target_keys(places), strict=True)
+
     if isinstance(source, LocalStorage) and isinstance(writer, LocalWriter):
-        return partial(_files, KeyPairs(move), source, writer, look_at(move), hard_links)
+        return partial(_files, keys, source, writer, unchanged.look, hard_links)
     if not isinstance(writer, LocalWriter):
         from .relink_server_side import server_copy  # files do not need asyncio
 
         copy = server_copy(source, writer.storage)
         if copy is not None:
-            return partial(_within_store, KeyPairs(move), copy, look_at(move))
-    return Objects(move, source, writer, Unchanged(move))
+            return partial(_within_store, keys, copy, unchanged.look)
+    return Objects(move, source, writer, unchanged)
 
 
 def _files(
-    keys: KeyPairs,
+    keys: Keys,
     source: LocalStorage,
     writer: LocalWriter,
     look: Look,
@@ -63,7 +75,7 @@ def _files(
     if task.versions is not None:
         versions = zip(*(each.tolist() for each in task.versions), strict=True)
     size: int | None = 0
-    for key, target, version in zip(*keys(task.indexes), versions, strict=False):
+    for (key, target), version in zip(keys(task), versions, strict=False):
         path = root + key
         try:
             # After a large file, the next one is probably large too.
@@ -88,9 +100,9 @@ def _files(
             counts.add(size, size)
 
 
-def _within_store(keys: KeyPairs, copy: ServerCopy, look: Look, task: Task, counts: Counts) -> None:
+def _within_store(keys: Keys, copy: ServerCopy, look: Look, task: Task, counts: Counts) -> None:
     """Have a store copy its objects."""
-    pairs = list(zip(*keys(task.indexes), strict=True))
+    pairs = list(keys(task))
     for start in range(0, len(pairs), _BATCH):
         part = pairs[start : start + _BATCH]
         for (key, _), carried in zip(part, copy(part, look), strict=True):
@@ -106,19 +118,18 @@ class Unchanged(Change):
     """Checks objects, which keep their bytes."""
 
     def __init__(self, move: Move) -> None:
-        self._look = look_at(move)
+        source = move.source
+        self.reader = Pipeline(
+            source.chain, source.chunk_shape, source.data_type, allow_pickle=move.allow_pickle
+        )
+        self.look: Look = self.reader
+        if isinstance(source.frame, Shards):
+            self.look = _ShardLook(source.frame, self.reader)
 
     def __call__(self, index: int, data: bytes, counts: Counts) -> bytes:
         """The same bytes, after the check."""
-        self._look.check_whole(data)
+        self.look.check_whole(data)
         return data
-
-
-def look_at(move: Move) -> Look:
-    """The check of source objects that move unchanged."""
-    source = move.source
-    leaf = Pipeline(source.chain, source.chunk_shape, source.data_type, allow_pickle=move.allow_pickle)
-    return _ShardLook(source.frame, leaf) if isinstance(source.frame, Shards) else leaf
 
 
 class _ShardLook:

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from ..storage.base import Storage
 from ..storage.listed_versions import ListedVersions, holding
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import storage_error
+from .object_keys import ObjectKeys
 from .shard_reader import MissingShard, ShardReader, among
 
 
@@ -160,7 +162,7 @@ def _held(
         return None
     whole = Task(move=plan.move, number=0, indexes=inventory.indexes, versions=versions)
     places = plan.source.objects.coordinates_of(inventory.indexes)
-    return whole.held(lambda: plan.source.object_keys(plan.path, places))
+    return whole.held(partial(ObjectKeys(plan.source, plan.path), places))
 
 
 def leaves_reached(plan: ArrayPlan, inventory: Inventory, source: Storage) -> Indexes | None:

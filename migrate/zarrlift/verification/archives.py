@@ -217,4 +217,4 @@ def _size(node: Node) -> int:
 
 
 def _structure(path: str, message: str, found: str, expected: str) -> Problem:
-    return node_problem("verify-structure", path, message, found, expected)
+    return node_problem(path, message, found, expected, kind="verify-structure")

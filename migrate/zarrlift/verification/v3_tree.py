@@ -193,9 +193,9 @@ def _own(document: JSONObject) -> str:
 
 
 def _wrong(path: str, message: str, found: str, expected: str) -> Problem:
-    return node_problem("verify-consolidated", path, message, found, expected)
+    return node_problem(path, message, found, expected, kind="verify-consolidated")
 
 
-def node_problem(kind: str, path: str, message: str, found: str, expected: str) -> Problem:
+def node_problem(path: str, message: str, found: str, expected: str, *, kind: str) -> Problem:
     """A difference in the `zarr.json` of a node."""
     return Problem(kind=kind, message=message, node=path, key=key_below(path), found=found, expected=expected)
