@@ -75,7 +75,7 @@ LIMITS: dict[str, tuple[tuple[str, str], ...]] = {
 REFUSED: tuple[tuple[str, str], ...] = (
     (r"names_hostile:\.\.\.$", "a node's name is made of periods only"),
     (r"/base64$", "unknown codec"),
-    (r"/vlen_bytes_3_str$", "may mean two things"),
+    (r"/vlen_bytes_3_str$", "is ambiguous"),
     (r":dtype_generic_time$", "cannot read this fill value"),
     (r":shape_float$", "shape is no list of lengths"),
     (r"/F/(json2|msgpack2)$", "order F"),

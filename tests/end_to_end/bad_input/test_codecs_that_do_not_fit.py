@@ -53,7 +53,7 @@ def test_with_chunks_the_plan_refuses_it(codecs: str, document: dict[str, Any], 
     (refusal,) = zarrlift.plan(source, tmp_path / "out.zarr", recipe=_with(codecs)).refusals
     told = next(problem for problem in refusal.problems if problem.severity == "refusal")
     assert (told.kind, told.key) == ("metadata", ".zarray")
-    assert "no whole number of elements" in told.message
+    assert "not a whole number of elements" in told.message
 
 
 @pytest.mark.parametrize("document", MISFITS.values(), ids=MISFITS)

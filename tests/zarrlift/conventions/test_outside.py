@@ -126,7 +126,7 @@ def test_a_recipe_file_takes_a_list_or_text() -> None:
     ("place", "words"),
     [
         ("NoSuchClass", "cannot be loaded"),
-        ("ROOT", "is no convention"),
+        ("ROOT", "is not a convention"),
         ("Shy", "has another name"),
     ],
 )

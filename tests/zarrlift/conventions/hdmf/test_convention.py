@@ -476,9 +476,9 @@ def said_fields(**kinds: str) -> list[dict[str, str]]:
 
 ROWS: dict[str, tuple[list[Any], list[dict[str, str]], str]] = {
     "too few fields": ([(1,)], said_fields(n="int32", t="str"), "another number"),
-    "a text for a number": ([("x", "y")], said_fields(n="int32", t="str"), "no number"),
-    "a number for a text": ([(1, 2)], said_fields(n="int32", t="str"), "no text"),
-    "no row": (["x"], said_fields(n="int32"), "no row"),
+    "a text for a number": ([("x", "y")], said_fields(n="int32", t="str"), "not a number"),
+    "a number for a text": ([(1, 2)], said_fields(n="int32", t="str"), "not text"),
+    "no row": (["x"], said_fields(n="int32"), "not a row"),
     "a field of regions": ([(1, 2)], said_fields(n="int32", t="region"), "regions"),
     "a field of an unknown type": ([(1,)], said_fields(n="void"), "does not write in compound"),
     "two fields of one name": ([(1, 2)], said_fields(n="int32") * 2, "not those of the array"),
@@ -497,4 +497,4 @@ def test_bytes_that_are_no_text_are_told(tmp_path: Path) -> None:
     source = shutil.copytree(fixture("0.13", "builders") / "builders.zarr", tmp_path / "a.zarr")
     edit(source / "texts" / "ascii" / ".zarray", lambda found: found.update(compressor=None))
     (source / "texts" / "ascii" / "0").write_bytes(b"\3\0\0\0" + b"\1\0\0\0\xff" + b"\0\0\0\0" + b"\0\0\0\0")
-    assert "no UTF-8 text" in said(source)["texts/ascii"]
+    assert "not UTF-8 text" in said(source)["texts/ascii"]
