@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import MetadataError
 from ..json_text import JSON, JSONObject, excerpt
+from ..shapes import Shape
 from .chunk_keys_v3 import KeyEncoding
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 
 Axes: TypeAlias = Literal["reversed", "kept"]
-
-
-Shape: TypeAlias = tuple[int, ...]
 
 
 def turned(lengths: Shape, axes: Axes) -> Shape:

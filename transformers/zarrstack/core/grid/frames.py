@@ -14,10 +14,9 @@ from ..chain.chain import Chain
 from ..chain.codec_spec import CodecSpec
 from ..errors import MetadataError
 from ..json_text import JSON, JSONObject, excerpt
+from ..shapes import Shape
 from .chunk_keys_n5 import Axes
 from .shard_index import IndexFormat
-
-Shape: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ import numpy as np
 
 from ..codecs.base import memory
 from ..errors import ChunkError
-from ..grid.chunk_keys_n5 import Shape
+from ..shapes import Shape
 
 if TYPE_CHECKING:
     from ..codecs.base import Buffer

@@ -19,9 +19,9 @@ from ..chain.codec_spec import CodecSpec
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v3 import DataType, fill_to_json
 from ..errors import MetadataError, Problem, UnsupportedError, ZarrstackError, any_refusal
-from ..grid.chunk_keys_n5 import Axes, N5Keys, Shape, turned
+from ..grid.chunk_keys_n5 import Axes, N5Keys, turned
 from ..json_text import JSON, JSONObject, excerpt
-from ..shapes import MOST_ELEMENTS, read_lengths, require_same_axes
+from ..shapes import MOST_ELEMENTS, Shape, read_lengths, require_same_axes
 from .blocks import BlockHeader
 from .compression import read_compression
 

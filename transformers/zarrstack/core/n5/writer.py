@@ -15,8 +15,9 @@ from ..chain.codec_spec import CodecSpec
 from ..chain.numcodecs_settings import BLOSC_SHUFFLES
 from ..data_types.v3 import DataType, fill_from_json, same_bits, zero_fill
 from ..errors import UnsupportedError
-from ..grid.chunk_keys_n5 import Axes, Shape, turned
+from ..grid.chunk_keys_n5 import Axes, turned
 from ..json_text import JSON, JSONObject, excerpt
+from ..shapes import Shape
 from .dataset import MEMBERS, MOST_IN_BLOCK, STANDARD, VERSION, is_dataset
 
 WRITTEN_VERSION: Final = "2.0.0"

@@ -12,12 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
+from ...core.codecs.base import memory
 from .folder_tier import LocalTier
 from .memory_tier import Entry, MemoryTier
 from .ranges import cut
 from .record import Found, Part, identity
 from .single_flight import Flights
-from .versions import Place, Versions, is_plain, own_versions
+from .versions import OWN_TABLE, Place, Versions, is_plain
 
 logger = logging.getLogger("zarrstack.cache")
 PAUSE: Final = 60.0
@@ -90,7 +93,7 @@ class CacheState:
 
     def _own(self) -> Versions:
         lock = threading.Lock()
-        return own_versions(lambda: lock)
+        return Versions(memory(np.zeros(OWN_TABLE, dtype="u8")), lambda: lock)
 
     def open(self, root: str, source: str) -> None:
         """Open the disk tier, once, for the source with this digest."""

@@ -24,8 +24,6 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from ...core.codecs.base import memory
-
 Slots: TypeAlias = tuple[int, ...]
 """The slots of a path, from the root of the store to the key."""
 
@@ -147,8 +145,3 @@ class Place(NamedTuple):
         self.table.step(self.slots[-1], _END)
         stamp = self.quiet()
         return stamp if stamp == begun + _END else None
-
-
-def own_versions(lock: Callable[[], AbstractContextManager[object]]) -> Versions:
-    """A table for this process only."""
-    return Versions(memory(np.zeros(OWN_TABLE, dtype="u8")), lock)

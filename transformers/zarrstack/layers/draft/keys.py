@@ -20,8 +20,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from ...base.array_documents import DOCUMENT, key_of, node_of
-from ...core.draft_v3.nodes import Dialect, NodeKey
+from ...base.array_documents import key_of
+from ...core.draft_v3.nodes import Dialect
 from ...core.paths import join, prefix_of
 
 GHOST: Final = "consolidated"
@@ -181,14 +181,6 @@ class DraftArchive:
 
     # -- documents ------------------------------------------------------------------------------
 
-    def node(self, place: str) -> NodeKey | None:
-        """The node of a metadata key; None for other keys."""
-        return self.dialect.node(place)
-
-    def may_be_ghost(self, path: str) -> bool:
-        """Whether this is the name under which zarr-python 2 stores consolidated metadata."""
-        return self.dialect.name == "zarr-python" and path == GHOST
-
     def raw(self, path: str) -> str:
         """Location of a node's `zarr.json` that is not a valid document."""
         return self.data + key_of(path)
@@ -197,21 +189,13 @@ class DraftArchive:
         """Paths of the nodes at or below `folder`, explicit and implied, derived from metadata keys."""
         found: set[str] = set()
         for place in places:
-            node = self.node(place)
+            node = self.dialect.node(place)
             path = None if node is None else node.path
             while path is not None and path not in found:
                 found.add(path)
-                path = parent(path) if path not in ("", folder) else None
+                path = path.rpartition("/")[0] if path not in ("", folder) else None
         return found
-
-
-def parent(path: str) -> str:
-    """Path of the parent group; the root's is the root."""
-    return path.rpartition("/")[0]
 
 
 def _join(path: str | None, rest: str) -> str:
     return rest if path is None else f"{path}/{rest}"
-
-
-__all__ = ["DOCUMENT", "Axes", "DraftArchive", "axes_of", "key_of", "node_of", "parent"]

@@ -24,7 +24,7 @@ _CHUNKS: Final = re.compile(r"c(?:[./]?[0-9][0-9.]*)?")
 async def any_node(store: Store, archive: DraftArchive, path: str) -> bool:
     """Whether a path contains nodes."""
     async for place in store.list_prefix(archive.dialect.below(path)):
-        node = archive.node(place)
+        node = archive.dialect.node(place)
         if node is not None and node.path != path:
             return True
     return False
@@ -35,7 +35,8 @@ async def is_ghost(store: Store, archive: DraftArchive, path: str) -> bool:
 
     A group of this name with attributes or nodes is the user's.
     """
-    if not archive.may_be_ghost(path) or not await store.exists(CONSOLIDATED):
+    is_named_so = archive.dialect.name == "zarr-python" and path == GHOST
+    if not is_named_so or not await store.exists(CONSOLIDATED):
         return False
     content = await store.get(archive.dialect.group_key(path), default_buffer_prototype())
     own = content is not None and has_attributes(content.to_bytes())
@@ -115,7 +116,7 @@ async def _children(store: Store, archive: DraftArchive, path: str) -> set[str]:
     below = archive.dialect.below(path)
     found, folders = set(), set()
     async for name in store.list_dir(below.rstrip("/")):
-        node = archive.node(below + name)
+        node = archive.dialect.node(below + name)
         if node is None:
             folders.add(name)
         elif node.path != path and not await is_ghost(store, archive, node.path):
