@@ -64,7 +64,7 @@ def test_a_store_in_memory_is_beyond_their_reach(kind, end, archive, tmp_path: P
     monkeypatch.chdir(tmp_path)
     store = MemoryStore() if kind == "MemoryStore" else f"memory://{uuid.uuid4()}/x.zarr"
     ends = (fill(store, archive), tmp_path / "out.zarr") if end == "source" else (archive, store)
-    with pytest.raises(JobError, match=r"a store that lives in this one.*Use threads"):
+    with pytest.raises(JobError, match=r"a store that exists only in this one.*Use threads"):
         zarrlift.migrate(*ends, processes=True)
     assert not list(tmp_path.iterdir())
     with ThreadPoolExecutor(2) as threads:
