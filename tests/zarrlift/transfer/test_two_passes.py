@@ -104,6 +104,23 @@ def test_the_bytes_are_those_of_one_pass(
     assert not (tmp_path / "new" / PASSES).exists() or not any((tmp_path / "new" / PASSES).iterdir())
 
 
+@pytest.mark.parametrize("codecs", ["none", "zstd:3"])
+def test_a_second_pass_may_have_the_leaves_of_the_result(
+    codecs: str, rows: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It passes payloads on into shards; their codecs are those of the intermediate array."""
+    recipe = zarrlift.Recipe(base=zarrlift.ArrayRecipe(chunks="100,8", shards="3,5", codecs=codecs))
+    monkeypatch.setattr(two_passes, "_between", lambda *_: [(100, 8)])
+    monkeypatch.setattr(two_passes, "_WORTH", 0)
+    monkeypatch.setattr(two_passes, "_COST", -1000)
+    outcome = zarrlift.migrate(rows, tmp_path / "new", recipe=recipe)
+    assert outcome.ok, outcome.problems
+    (array,) = outcome.plan.arrays
+    assert array.between is not None
+    found, expected = (zarr.open_array(path / "a", mode="r")[...] for path in (tmp_path / "new", rows))
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_what_lies_between_and_cannot_be_removed_fails_its_array(
     rows: Path, ample: dict[str, bytes], tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
