@@ -43,7 +43,7 @@ _FILES: Final = (
     ),
     # APPNOTE.TXT 4.3.7: a local file header comes first, but the end record that defines a zip file comes
     # last.
-    _Known(0, b"PK\3\4", "a zip file that is cut short or damaged", "Copy it anew."),
+    _Known(0, b"PK\3\4", "a zip file that is cut short or damaged", "Copy it again."),
     _Known(0, b"\x1f\x8b", "a gzip file", _UNPACK),  # RFC 1952, 2.3.1
     _Known(257, b"ustar", "a tar file", _UNPACK),  # POSIX.1-2017, pax, ustar interchange format
 )
