@@ -8,16 +8,16 @@ import time
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from zarrstack.core.errors import JobError, UsageError
 
-from .archive.nodes import Archive, Format
-from .archive.read_options import Axes, ReadOptions
+from .archive.nodes import Archive
+from .archive.read_options import ReadOptions
 from .conventions.apply import look_for
 from .formats.describe import describe
 from .jobs import log_messages
-from .jobs.checks.checks import Checks, VerifyLevel
+from .jobs.checks.checks import Checks
 from .jobs.checks.checks_for import checks_for
 from .jobs.claim import claimed
 from .jobs.endpoints import Ends, Options, refuse_existing
@@ -34,6 +34,7 @@ from .jobs.resume.replan import merge
 from .jobs.run import Run
 from .planning.planner import Inventories
 from .planning.plans import Plan
+from .recipe.options import Axes, Format, Link, VerifyLevel
 from .recipe.recipe import Recipe
 from .storage.open_storage import Place, open_storage
 from .storage.writer_for import writer_for
@@ -41,7 +42,6 @@ from .storage.writer_for import writer_for
 if TYPE_CHECKING:
     from .jobs.status import Status
 
-Link: TypeAlias = Literal["auto", "hard"]
 PathText: TypeAlias = str | os.PathLike[str]
 
 

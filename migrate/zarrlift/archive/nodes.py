@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.data_types.v3 import DataType
@@ -19,7 +19,7 @@ from zarrstack.core.grid.grid import Grid
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import prefix_of
 
-Format: TypeAlias = Literal["zarr1", "zarr2", "zarr3", "zarr3-draft", "n5"]
+from ..recipe.options import Format
 
 _ITEM: Final = 64
 """Estimated bytes of an item of variable length."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, Self, TypeAlias
+from typing import Any, Final, Self, get_args
 
 from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSONObject
 
+from ..recipe.options import Axes
 from ..storage.local.files import DOCUMENT, Bound
 
-Axes: TypeAlias = Literal["reversed", "kept"]
-AXES: Final[tuple[Axes, ...]] = ("reversed", "kept")
+AXES: Final[tuple[Axes, ...]] = get_args(Axes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -365,14 +365,11 @@ def recipe(given: Mapping[str, Any]) -> Recipe:
     fields = {name: value(given[name]) for name in _FIELDS}
     base: dict[str, Any] = {name: choice for name, choice in fields.items() if choice not in (None, False)}
     if given["codecs"] is not None:
-        from ..recipe.codecs import parse_codecs
-
-        parse_codecs(given["codecs"])  # reports an error before anything is read
         base["codecs"] = given["codecs"]
     if given["conventions"] is not None:
-        from ..recipe.convention_names import parse_conventions
+        from ..recipe.convention_names import parse_conventions, require_known
 
-        parse_conventions(given["conventions"])
+        require_known(parse_conventions(given["conventions"]))
     casting = "+".join(word for word, name in (("clamp", "clamp"), ("round", "round_")) if given[name])
     if casting:
         if given["recipe_file"] is None and "dtype" not in base:

@@ -15,7 +15,7 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.paths import parents
 
 from ..archive.nodes import Archive, ArrayNode, Node, SeenConvention
-from ..recipe.convention_names import parse_conventions
+from ..recipe.convention_names import require_known
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
 from .base import Change, Convention, Recognised, View
@@ -126,13 +126,9 @@ def look_for(archive: Archive, storage: Storage) -> Archive:
 
 def _wanted(archive: Archive, recipe: Recipe) -> Mapping[str, tuple[str, ...]]:
     """The requested names for each node that the recipe selects."""
-    parsed: dict[str, tuple[str, ...]] = {}
-    wanted = {}
-    for node in archive.nodes:
-        text = recipe.for_array(node.path).conventions
-        if text not in parsed:
-            parsed[text] = parse_conventions(text)
-        wanted[node.path] = parsed[text]
+    wanted = {node.path: recipe.for_array(node.path).conventions for node in archive.nodes}
+    for names in set(wanted.values()):
+        require_known(names)
     return wanted
 
 

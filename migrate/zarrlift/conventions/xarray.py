@@ -26,7 +26,6 @@ from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.json_text import JSON, canonical, excerpt
 
 from ..archive.nodes import ArrayNode
-from ..recipe.dtype import parse_data_type
 from ..recipe.recipe import ArrayRecipe
 from .base import Change, Convention, Recognised, View
 from .netcdf import netcdf_names
@@ -128,10 +127,9 @@ def _mask(node: ArrayNode, recipe: ArrayRecipe, problems: list[Problem]) -> _Mas
         message = f"the attribute {FILL} gives way to the array's fill value, which xarray goes by"
         problems.append(_warning(node, message, excerpt(stated), excerpt(node.layout.fill_value)))
     if recipe.dtype is not None:
-        wanted = parse_data_type(recipe.dtype)
         try:
             value = np.asarray(fill, dtype=data_type.numpy).reshape(1)
-            data_type, fill = wanted, cast(value, wanted.numpy, recipe.casting)[0]
+            data_type, fill = recipe.dtype, cast(value, recipe.dtype.numpy, recipe.casting)[0]
         except ZarrstackError:
             return _Mask()  # the plan refuses the array for this reason
     if data_type.name in _TEXT:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from ..archive.read_options import ReadOptions
 
 if TYPE_CHECKING:
-    from ..archive.nodes import Archive, Format
+    from ..archive.nodes import Archive
+    from ..recipe.options import Format
     from ..storage.base import Storage
 
 __all__ = ["describe", "read_alike"]

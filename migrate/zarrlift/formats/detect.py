@@ -11,7 +11,7 @@ from zarrstack.core.git_pointers import pointer
 from zarrstack.core.json_text import excerpt
 from zarrstack.core.paths import join
 
-from ..archive.nodes import Format
+from ..recipe.options import Format
 from ..storage.base import Storage
 from .tree.documents import documents_at, parse_object
 

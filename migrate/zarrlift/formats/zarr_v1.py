@@ -36,7 +36,8 @@ from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
-from ..archive.nodes import Archive, ArrayNode, Document, Format, GroupNode, Layout, Node
+from ..archive.nodes import Archive, ArrayNode, Document, GroupNode, Layout, Node
+from ..recipe.options import Format
 from ..storage.base import Storage
 from .tree.conflicts import Native, chunks_alone, nodes_in_arrays
 from .tree.documents import Documents

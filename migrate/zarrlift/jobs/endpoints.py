@@ -11,11 +11,11 @@ from typing import Any, Final, TypeAlias
 
 from zarrstack.core.errors import UsageError
 
-from ..archive.nodes import Format
 from ..archive.read_options import ReadOptions
 from ..formats.describe import describe
 from ..planning.planner import Inventories, free_space, make_plan
 from ..planning.plans import Plan
+from ..recipe.options import Format
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
 from ..storage.listed_versions import Moment

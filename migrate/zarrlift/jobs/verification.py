@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from zarrstack.core.errors import JobError, UsageError
 
-from ..archive.nodes import Format
-from ..archive.read_options import Axes, ReadOptions
+from ..archive.read_options import ReadOptions
+from ..recipe.options import Axes, Format
 from ..recipe.recipe import Recipe
 from ..storage.local.files import WRITTEN
 from ..storage.transformer_stack import through

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.json_text import JSONObject
 
-from ..archive.nodes import Format
-from ..archive.read_options import Axes, ReadOptions
+from ..archive.read_options import ReadOptions
+from ..recipe.options import Axes, Format
 from ..recipe.recipe import Recipe
 from ..storage.open_storage import Place, is_url, open_storage
 from .differences import Difference, differences

@@ -13,13 +13,14 @@ from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSONObject, excerpt
 
-from ..archive.nodes import Archive, ArrayNode, Format, GroupNode, Layout, Node
+from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
 from ..archive.read_options import ReadOptions
 from ..formats.describe import describe
 from ..formats.tree.documents import parse_object
 from ..formats.tree.walk import MOST_LEVELS, bad_name
 from ..planning.planner import make_plan
 from ..planning.zarr_json import array_document, group_document, strict_attributes
+from ..recipe.options import Format
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
 from .model_storage import ModelStorage

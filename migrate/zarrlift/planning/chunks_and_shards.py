@@ -15,7 +15,7 @@ from zarrstack.core.grid.frames import Frame, Shards
 from zarrstack.core.grid.shard_index import IndexFormat
 
 from ..archive.nodes import Layout
-from ..recipe.grid import chunk_shape, chunks_per_shard
+from ..recipe.grid import Shape, chunk_shape, chunks_per_shard
 from ..recipe.recipe import ArrayRecipe
 
 
@@ -40,10 +40,10 @@ def placed(
     return replace(layout, keys=keys, frame=frame, root=None), problems
 
 
-def _chunks(text: str, shape: tuple[int, ...], problems: list[Problem]) -> tuple[int, ...] | None:
+def _chunks(lengths: Shape, shape: Shape, problems: list[Problem]) -> Shape | None:
     """The requested chunk shape; None, with a note, if it is for arrays with another number of axes."""
     try:
-        return chunk_shape(text, shape)
+        return chunk_shape(lengths, shape)
     except UnsupportedError as error:
         problems.append(replace(error.problem, kind="grid", severity="note"))
         return None

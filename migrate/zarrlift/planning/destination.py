@@ -25,11 +25,8 @@ from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSON, excerpt
 
 from ..archive.nodes import ArrayNode, Layout
-from ..recipe.codecs import CodecRequest, parse_codecs
-from ..recipe.convention_names import parse_conventions
-from ..recipe.dtype import parse_data_type
-from ..recipe.grid import check_grid
-from ..recipe.recipe import CHOICES, ArrayRecipe
+from ..recipe.convention_names import conventions_text
+from ..recipe.recipe import ArrayRecipe
 from .chunks_and_shards import keys_for, placed
 from .portable_codecs import complete, portable_tail, resize
 
@@ -52,20 +49,12 @@ _LEAVE_PAYLOADS: Final = frozenset(
 """Options that do not change the stored bytes of chunks."""
 
 
-def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> CodecRequest:
-    """The recipe's request for the chain; UsageError if it is invalid for every array."""
-    for name, choices in CHOICES.items():
-        value = getattr(recipe, name)
-        if value is not None and value not in choices:
-            raise UsageError(f"unknown {_option(name)}", found=repr(value), expected=", ".join(choices))
-    request = parse_codecs(recipe.codecs)
-    if recipe.dtype is not None:
-        parse_data_type(recipe.dtype)
-    check_grid(recipe.chunks, recipe.shards)
-    if recipe.multiscale is not None and not {"auto", "n5"} & {*parse_conventions(recipe.conventions)}:
+def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> None:
+    """Raise UsageError if the requested changes contradict each other."""
+    if recipe.multiscale is not None and not {"auto", "n5"} & {*recipe.conventions}:
         raise UsageError(
             "--multiscale is for pyramids that the convention n5 recognises, which is left out",
-            found=f"--conventions {recipe.conventions}",
+            found=f"--conventions {conventions_text(recipe.conventions)}",
             expected="auto, or n5 among the names",
         )
     changes = [
@@ -75,7 +64,7 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> CodecRequest
             ("endian", recipe.endian != "keep"),
             ("order", recipe.order != "keep"),
             ("drop_empty", recipe.drop_empty),
-            ("codecs", request.mode == "explicit"),
+            ("codecs", recipe.codecs.mode == "explicit"),
             ("key_encoding", recipe.key_encoding == "default"),
             ("chunks", recipe.chunks is not None),
             ("shards", recipe.shards is not None),
@@ -91,19 +80,18 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> CodecRequest
             advice="Migrate to a new place instead, or leave the option out.",
         )
     changes = [name for name in changes if name not in _LEAVE_PAYLOADS]
-    if request.mode == "keep" and changes:
+    if recipe.codecs.mode == "keep" and changes:
         raise UsageError(
             "--codecs keep leaves the stored bytes alone",
             found=", ".join(changes),
             advice="Leave one of the two out.",
         )
-    if request.head and (recipe.endian != "keep" or recipe.order != "keep"):
+    if recipe.codecs.head and (recipe.endian != "keep" or recipe.order != "keep"):
         raise UsageError(
             "a whole chain states byte order and memory order itself",
             found="--endian or --order beside it",
             advice="Leave them out.",
         )
-    return request
 
 
 def destination_layout(
@@ -116,14 +104,14 @@ def destination_layout(
     is invalid for every array.
     """
     assert node.layout is not None
-    request = check_recipe(recipe, in_place=in_place)
+    check_recipe(recipe, in_place=in_place)
     source = node.layout
     keys = keys_for(source.keys, recipe, in_place=in_place)
     try:
-        if in_place or request.mode == "keep":
+        if in_place or recipe.codecs.mode == "keep":
             layout, problems = replace(source, keys=keys), list(_kept(source, in_place=in_place))
         else:
-            layout, problems = _copy(source, recipe, request)
+            layout, problems = _copy(source, recipe)
         if not in_place:
             layout, notes = placed(
                 source, layout, recipe, _leaf_bytes(source) if leaf_bytes is None else leaf_bytes
@@ -173,7 +161,8 @@ def _kept(source: Layout, *, in_place: bool) -> Iterable[Problem]:
 # ----- copies that may re-encode
 
 
-def _copy(source: Layout, recipe: ArrayRecipe, request: CodecRequest) -> tuple[Layout, list[Problem]]:
+def _copy(source: Layout, recipe: ArrayRecipe) -> tuple[Layout, list[Problem]]:
+    request = recipe.codecs
     problems: list[Problem] = []
     data_type, fill = _values(source, recipe, problems)
     if request.head:
@@ -239,7 +228,7 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
                 expected="string, and a str in every place" if recipe.objects == "refuse" else "string",
             )
         )
-    if recipe.dtype is not None and (target := parse_data_type(recipe.dtype)) != data_type:
+    if (target := recipe.dtype) is not None and target != data_type:
         if (reason := cast_refusal(data_type, target)) is not None:
             raise UnsupportedError(
                 reason, found=str(data_type), expected=str(target), advice="Ask for it by path, in a recipe."

@@ -11,8 +11,9 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.layout import layout_from_json, layout_to_json
-from ..archive.nodes import Format, Layout, SeenConvention
+from ..archive.nodes import Layout, SeenConvention
 from ..archive.read_options import ReadOptions
+from ..recipe.options import Format
 from ..recipe.recipe import Recipe
 from .routes import Route
 

@@ -16,7 +16,7 @@ https://github.com/zarr-developers/zarr-extensions/tree/main/codecs/zstd.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Final, Literal
 
@@ -25,7 +25,7 @@ from zarrstack.core.chain.chain import ARRAY_TO_BYTES, Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.chain.readers import CODECS, limits_problem
 from zarrstack.core.errors import UsageError, ZarrstackError
-from zarrstack.core.json_text import JSON, canonical
+from zarrstack.core.json_text import JSON, JSONObject, canonical
 
 SHORT_NAMES: Final = ("none", "zstd", "gzip", "blosc", "crc32c")
 _KNOWN: Final = (
@@ -42,12 +42,25 @@ class CodecRequest:
     """Any transpose codecs and the array-to-bytes codec, if requested; otherwise empty."""
     tail: tuple[CodecSpec, ...] = ()
     """The codecs after it; a `blosc` without `typesize` or `shuffle` is completed for the data type."""
+    text: str | None = field(default=None, compare=False)
+    """The request as it was written; None if it was given as a chain."""
+
+    def to_json(self) -> JSON:
+        """The text, or the chain in normal form."""
+        return self.text or [codec.to_json() for codec in (*self.head, *self.tail)]
 
 
-def parse_codecs(text: str | Chain) -> CodecRequest:
+def parse_codecs(value: str | JSONObject | list[JSON] | Chain | CodecRequest) -> CodecRequest:
     """The request in `--codecs`; raises UsageError with the supported forms."""
-    if isinstance(text, Chain):
-        return _split(text)
+    if isinstance(value, CodecRequest):
+        return value
+    if isinstance(value, Chain):
+        return _split(value)
+    text = value if isinstance(value, str) else canonical(value)
+    return replace(_parse_text(text), text=text)
+
+
+def _parse_text(text: str) -> CodecRequest:
     stripped = text.strip()
     if stripped == "portable":
         return CodecRequest(mode="portable")

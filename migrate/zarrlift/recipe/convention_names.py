@@ -12,7 +12,8 @@ It is not imported before an archive is read.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.base import plugins
 from zarrstack.core.errors import UsageError
@@ -38,26 +39,38 @@ def known_names() -> tuple[str, ...]:
     return tuple(sorted({*BUILT_IN, *(point.name for point in outside())}))
 
 
-def parse_conventions(text: str) -> tuple[str, ...]:
-    """The names in `auto`, `none` or a comma-separated list, each once; raises UsageError.
+def parse_conventions(value: str | Sequence[str]) -> tuple[str, ...]:
+    """The names in `auto`, `none` or a comma-separated list, each once; see `require_known`.
 
     `none` gives no names. `auto`, for all automatically applied conventions, may be part of a list:
     `auto,beamline`.
     """
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
-    if names == (NONE,):
-        return ()
-    for name in names:
-        if name in BUILT_IN or name == AUTO:
-            continue
-        if name not in (known := known_names()):
-            from difflib import get_close_matches
+    names: Any = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise UsageError("--conventions takes names", found=repr(value), expected="such as ome,xarray")
+    parsed = tuple(dict.fromkeys(name.strip() for name in names))
+    return () if parsed == (NONE,) else parsed
 
-            near = get_close_matches(name, known, 1)
-            raise UsageError(
-                "'none' stands alone" if name == NONE else f"no convention is called {name!r}",
-                found=text,
-                expected="auto, none, or names: " + ", ".join(known),
-                advice=f"Did you mean {near[0]!r}?" if near else "Install the package that brings it.",
-            )
-    return names
+
+def conventions_text(names: Iterable[str]) -> str:
+    """Inverse of `parse_conventions`."""
+    return ",".join(names) or NONE
+
+
+def require_known(names: Iterable[str]) -> None:
+    """Raise UsageError unless every name is `auto` or that of an installed convention.
+
+    Not part of parsing: a job may name a convention whose package is not installed here.
+    """
+    for name in names:
+        if name in BUILT_IN or name == AUTO or name in (known := known_names()):
+            continue
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, known, 1)
+        raise UsageError(
+            "'none' stands alone" if name == NONE else f"no convention is called {name!r}",
+            found=",".join(names),
+            expected="auto, none, or names: " + ", ".join(known),
+            advice=f"Did you mean {near[0]!r}?" if near else "Install the package that provides it.",
+        )

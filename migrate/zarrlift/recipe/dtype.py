@@ -8,10 +8,14 @@ from difflib import get_close_matches
 from zarrstack.core.chain.readers import DATA_TYPES, ZARR_OLD
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import UsageError, ZarrstackError
+from zarrstack.core.json_text import JSONObject, canonical
 
 
-def parse_data_type(text: str) -> DataType:
+def parse_data_type(value: str | JSONObject | DataType | None) -> DataType | None:
     """The data type for `--dtype`: a v3 name such as float32, or v3 JSON; UsageError for anything else."""
+    if value is None or isinstance(value, DataType):
+        return value
+    text = value if isinstance(value, str) else canonical(value)
     try:
         data_type = DataType.from_json(json.loads(text) if text.lstrip().startswith("{") else text)
     except (ZarrstackError, ValueError, KeyError) as error:

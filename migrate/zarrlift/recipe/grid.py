@@ -1,14 +1,16 @@
-"""Parses `--chunks` and `--shards`, and applies them to an array."""
+"""Parses `--chunks` and `--shards` and applies them to an array."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from zarrstack.core.errors import UnsupportedError, UsageError
 
-Shape = tuple[int, ...]
+Shape: TypeAlias = tuple[int, ...]
 
 _LENGTHS: Final = re.compile(r"-?[0-9]{1,18}( *, *-?[0-9]{1,18})*")
 _TIMES: Final = re.compile(r"([1-9][0-9]{0,8})x")
@@ -25,67 +27,101 @@ MOST_LEAVES: Final = 1 << 18
 """
 
 
-def check_grid(chunks: str | None, shards: str | None) -> None:
-    """Raise UsageError if either of the two is invalid for every array."""
-    if chunks is not None and not (
-        _LENGTHS.fullmatch(chunks) and all(n > 0 or n == -1 for n in _ints(chunks))
-    ):
+@dataclass(frozen=True, slots=True)
+class EachAxis:
+    """The same number of chunks per shard along each axis, such as 4x."""
+
+    chunks: int
+
+
+ShardRequest: TypeAlias = Literal["auto", "none"] | EachAxis | Shape
+
+
+def parse_chunks(value: str | Sequence[int] | None) -> Shape | None:
+    """The lengths in `--chunks`, such as 64,64,64, where -1 is a whole axis; raises UsageError."""
+    if value is None:
+        return None
+    lengths = _lengths(value)
+    if not lengths or not all(n > 0 or n == -1 for n in lengths):
         raise UsageError(
-            "--chunks takes lengths", found=repr(chunks), expected="such as 64,64,64; -1 is the whole axis"
+            "--chunks takes lengths", found=repr(value), expected="such as 64,64,64; -1 is the whole axis"
         )
-    if shards is None or shards in ("auto", "none") or _TIMES.fullmatch(shards):
-        return
-    if not _LENGTHS.fullmatch(shards) or any(n < 1 for n in _ints(shards)):
+    return lengths
+
+
+def parse_shards(value: str | ShardRequest | Sequence[int] | None) -> ShardRequest | None:
+    """The request in `--shards`: auto, none, such as 8,8,8, or such as 4x; raises UsageError."""
+    if value is None or isinstance(value, EachAxis):
+        return value
+    if value == "auto":
+        return "auto"
+    if value == "none":
+        return "none"
+    if isinstance(value, str) and (times := _TIMES.fullmatch(value)):
+        return EachAxis(int(times[1]))
+    counts = _lengths(value)
+    if not counts or any(n < 1 for n in counts):
         raise UsageError(
             "--shards takes chunks per shard",
-            found=repr(shards),
+            found=repr(value),
             expected="auto, none, such as 8,8,8, or such as 4x (along each axis)",
         )
+    return counts
 
 
-def chunk_shape(text: str, shape: Shape) -> Shape:
+def shards_text(request: ShardRequest) -> str:
+    """Inverse of `parse_shards`."""
+    if isinstance(request, str):
+        return request
+    return f"{request.chunks}x" if isinstance(request, EachAxis) else lengths_text(request)
+
+
+def lengths_text(lengths: Shape) -> str:
+    """Inverse of `parse_chunks`."""
+    return ",".join(map(str, lengths))
+
+
+def chunk_shape(lengths: Shape, shape: Shape) -> Shape:
     """The leaf shape requested by `--chunks`; UnsupportedError for another number of axes.
 
     A length larger than the array's is reduced to it, because it would only add padding.
     """
-    lengths = _ints(text)
     if not shape:
         return ()  # a scalar is a single chunk
-    if len(lengths) != len(shape):
-        raise UnsupportedError(
-            "--chunks names another number of axes than the array has",
-            found=text,
-            expected="1 length" if len(shape) == 1 else f"{len(shape)} lengths",
-            advice="Say it by path, in a recipe.",
-        )
+    _require_axes("--chunks", lengths, shape, unit="length", advice="Set it by path, in a recipe.")
     return tuple(
         max(n, 1) if length == -1 else min(length, max(n, 1))
         for length, n in zip(lengths, shape, strict=True)
     )
 
 
-def chunks_per_shard(text: str, counts: Shape, leaf_bytes: float) -> tuple[Shape | None, str]:
+def chunks_per_shard(request: ShardRequest, counts: Shape, leaf_bytes: float) -> tuple[Shape | None, str]:
     """Chunks per shard requested by `--shards` (None: no shards), and the reason.
 
     `counts` are the array's chunks along each axis, `leaf_bytes` the stored size of one of them.
     UnsupportedError for another number of axes.
     """
-    if text == "none":
-        return None, "no shards were asked for"
-    if text == "auto":
+    if request == "none":
+        return None, "no shards were requested"
+    if request == "auto":
         return _auto(counts, leaf_bytes)
     if not counts:
         return None, "a scalar is a single chunk"
-    times = _TIMES.fullmatch(text)
-    asked = (int(times[1]),) * len(counts) if times else _ints(text)
-    if len(asked) != len(counts):
+    if isinstance(request, EachAxis):
+        return (request.chunks,) * len(counts), "as requested"
+    advice = "Use 4x, or auto, or set it by path, in a recipe."
+    _require_axes("--shards", request, counts, unit="number", advice=advice)
+    return request, "as requested"
+
+
+def _require_axes(option: str, numbers: Shape, axes: Shape, *, unit: str, advice: str) -> None:
+    if len(numbers) != len(axes):
         raise UnsupportedError(
-            "--shards names another number of axes than the array has",
-            found=text,
-            expected="1 number" if len(counts) == 1 else f"{len(counts)} numbers",
-            advice="Use 4x, or auto, or say it by path, in a recipe.",
+            f"{option} names another number of axes than the array has",
+            found=lengths_text(numbers),
+            expected=f"{len(axes)} {unit}{'' if len(axes) == 1 else 's'}",
+            advice=advice,
         )
-    return asked, "as asked for"
 
 
 def _auto(counts: Shape, leaf_bytes: float) -> tuple[Shape | None, str]:
@@ -116,5 +152,10 @@ def _size(number: float) -> str:
     return f"{number:.1f} GB"
 
 
-def _ints(text: str) -> Shape:
-    return tuple(int(part) for part in text.split(","))
+def _lengths(value: object) -> Shape:
+    """The integers in a text or a sequence; empty if it contains anything else."""
+    if isinstance(value, str):
+        return tuple(map(int, value.split(","))) if _LENGTHS.fullmatch(value) else ()
+    if isinstance(value, Sequence) and all(type(n) is int for n in value):
+        return tuple(value)
+    return ()

@@ -4,89 +4,131 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
+from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import UsageError
-from zarrstack.core.grid.chunk_keys_v3 import Separator
-from zarrstack.core.json_text import JSONObject
+from zarrstack.core.json_text import JSON, JSONObject, canonical
 from zarrstack.core.paths import parents
 
-if TYPE_CHECKING:
-    from zarrstack.core.data_types.cast import Casting
+from .codecs import CodecRequest, parse_codecs
+from .convention_names import conventions_text, parse_conventions
+from .dtype import parse_data_type
+from .grid import (
+    Shape,
+    ShardRequest,
+    lengths_text,
+    parse_chunks,
+    parse_shards,
+    shards_text,
+)
+from .options import (
+    ARRAY_OPTIONS,
+    Attributes,
+    Casting,
+    Endian,
+    IndexLocation,
+    KeyEncodingName,
+    Multiscale,
+    Objects,
+    Order,
+    Separator,
+    ShardIndexCodec,
+)
+
+CodecForms: TypeAlias = str | JSONObject | list[JSON] | Chain | CodecRequest
+
+Given = TypeVar("Given")
+Value = TypeVar("Value")
 
 
-CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "casting": ("exact", "clamp", "round", "clamp+round"),
-    "endian": ("little", "big", "keep"),
-    "order": ("C", "F", "keep"),
-    "key_encoding": ("default", "v2"),
-    "separator": (".", "/"),
-    "shard_index": ("bytes", "crc32c"),
-    "shard_index_location": ("start", "end"),
-    "objects": ("refuse", "json"),
-    "attributes": ("strict", "keep"),
-    "multiscale": ("ome",),
-}
-"""Option -> its permitted values."""
+class _Parsed(Generic[Given, Value]):
+    """A field that accepts the forms of `Given`, such as text, and holds the value parsed from them."""
+
+    def __init__(self, parse: Callable[[Given], Value], default: Given) -> None:
+        self._parse = parse
+        self._default = parse(default)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> Value:
+        value: Value = self._default if instance is None else instance.__dict__[self._name]
+        return value
+
+    def __set__(self, instance: object, value: Given) -> None:
+        instance.__dict__[self._name] = self._parse(value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ArrayRecipe:
-    """The requested changes of one array; the defaults change only what portability requires."""
+    """The requested changes of one array; the defaults change only what portability requires.
 
-    codecs: Literal["portable", "keep"] | Chain | str = "portable"
-    """"portable", "keep", a short form such as "zstd:3", v3 JSON as text, or a whole chain.
-
-    `codecs.parse_codecs` defines the text forms.
+    Values may be given as on the command line (`codecs="zstd:3"`, `chunks="64,64"`) and are parsed when the
+    recipe is created. Raises UsageError if a value is invalid for every array.
     """
-    dtype: str | None = None
-    """Name of a v3 data type to cast to; None keeps the type."""
+
+    codecs: _Parsed[CodecForms, CodecRequest] = _Parsed(parse_codecs, "portable")
+    """"portable", "keep", a short form such as "zstd:3", v3 JSON, or a whole chain."""
+    dtype: _Parsed[str | JSONObject | DataType | None, DataType | None] = _Parsed(parse_data_type, None)
+    """A v3 data type to cast to; None keeps the type."""
     casting: Casting = "exact"
     """Treatment of a value that `dtype` cannot represent; "exact" raises an error."""
-    endian: Literal["little", "big", "keep"] = "keep"
-    order: Literal["C", "F", "keep"] = "keep"
-    key_encoding: Literal["default", "v2"] | None = None
+    endian: Endian = "keep"
+    order: Order = "keep"
+    key_encoding: KeyEncodingName | None = None
     """None is "default" for copies and "v2" in place."""
     separator: Separator | None = None
     """None is the encoding's default for copies, the source's in place."""
-    chunks: str | None = None
+    chunks: _Parsed[str | Sequence[int] | None, Shape | None] = _Parsed(parse_chunks, None)
     """Shape of a chunk, such as "64,64,64"; -1 is a whole axis. None keeps it."""
-    shards: str | None = None
+    shards: _Parsed[str | ShardRequest | Sequence[int] | None, ShardRequest | None] = _Parsed(
+        parse_shards, None
+    )
     """Chunks per shard: "auto", "8,8,8", "4x" or "none"; None keeps the present shards."""
-    shard_index_location: Literal["start", "end"] | None = None
-    shard_index: Literal["bytes", "crc32c"] | None = None
+    shard_index_location: IndexLocation | None = None
+    shard_index: ShardIndexCodec | None = None
     """Whether the index of a shard has a checksum; None keeps its form."""
     drop_empty: bool = False
     """Omit chunks in which every element has the bit pattern of the fill value."""
-    objects: Literal["refuse", "json"] = "refuse"
+    objects: Objects = "refuse"
     """Treatment of object values that are neither str nor bytes."""
     allow_pickle: bool = False
-    attributes: Literal["strict", "keep"] = "strict"
+    attributes: Attributes = "strict"
     """"strict" converts bare NaN and Infinity to strings."""
-    conventions: str = "auto"
+    conventions: _Parsed[str | Sequence[str], tuple[str, ...]] = _Parsed(parse_conventions, "auto")
     """"auto", "none", or names joined by commas; see `convention_names.parse_conventions`."""
-    multiscale: Literal["ome"] | None = None
+    multiscale: Multiscale | None = None
     """"ome" writes OME-Zarr 0.5 metadata for the multiscale pyramids of N5 programs."""
+
+    def __post_init__(self) -> None:
+        for name, option in ARRAY_OPTIONS.items():
+            value = getattr(self, name)
+            if option.type is bool and not isinstance(value, bool):
+                raise UsageError(f"wrong type of {name}", found=repr(value), expected="true or false")
+            if option.choices and value is not None and value not in option.choices:
+                raise UsageError(
+                    f"unknown value of {name}", found=repr(value), expected=", ".join(option.choices)
+                )
 
     def to_json(self) -> JSONObject:
         """The fields that differ from the defaults; a chain in normal form, as a list."""
-        default = ArrayRecipe()
-        changed = {name: getattr(self, name) for name in FIELDS}
-        return {name: _to_json(value) for name, value in changed.items() if value != getattr(default, name)}
+        changed = {name: getattr(self, name) for name in ARRAY_OPTIONS}
+        return {
+            name: _to_json(name, value)
+            for name, value in changed.items()
+            if value != getattr(ArrayRecipe, name)
+        }
 
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
         """Inverse of `to_json`."""
         return cls(**{name: _from_json(name, value) for name, value in data.items()})
-
-
-FIELDS: Final = tuple(item.name for item in fields(ArrayRecipe))
-"""Field names allowed in an array recipe and in a section of a recipe file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +183,13 @@ class Recipe:
     model: RequiredModel | None = None
     """Model to which the result must conform; checked during planning, before anything is moved."""
 
+    def __post_init__(self) -> None:
+        parsed = tuple(
+            (glob, tuple((name, getattr(ArrayRecipe(**{name: value}), name)) for name, value in changes))  # type: ignore[arg-type]
+            for glob, changes in self.sections
+        )
+        object.__setattr__(self, "sections", parsed)
+
     def for_array(self, path: str) -> ArrayRecipe:
         """The requested changes for the node at `path`: the base, modified by each matching section."""
         result = self.base
@@ -175,7 +224,8 @@ class Recipe:
         return {
             "base": self.base.to_json(),
             "sections": [
-                [glob, {name: _to_json(value) for name, value in changes}] for glob, changes in self.sections
+                [glob, {name: _to_json(name, value) for name, value in changes}]
+                for glob, changes in self.sections
             ],
             "include": list(self.include),
             "exclude": list(self.exclude),
@@ -201,8 +251,22 @@ class Recipe:
         )
 
 
-def _to_json(value: object) -> Any:
-    return [codec.to_json() for codec in value.codecs] if isinstance(value, Chain) else value
+def _to_json(name: str, value: Any) -> JSON:
+    """A parsed value in the form in which jobs store it."""
+    if name == "codecs":
+        return value.to_json()
+    if name == "dtype" and value is not None:
+        data = value.to_json()
+        return data if isinstance(data, str) else canonical(data)
+    text = _TEXTS.get(name)
+    return value if text is None or value is None else text(value)
+
+
+_TEXTS: Final[Mapping[str, Callable[[Any], str]]] = {
+    "chunks": lengths_text,
+    "shards": shards_text,
+    "conventions": conventions_text,
+}
 
 
 def _from_json(name: str, value: Any) -> Any:

@@ -25,20 +25,15 @@ from zarrstack.core.errors import Joined, UsageError
 from zarrstack.core.json_text import canonical
 from zarrstack.core.sizes import parse_size
 
-from .codecs import parse_codecs
-from .convention_names import parse_conventions
-from .dtype import parse_data_type
-from .grid import check_grid
-from .recipe import CHOICES, FIELDS, ArrayRecipe, Recipe, RequiredModel, check_glob
+from .convention_names import require_known
+from .options import ARRAY_OPTIONS
+from .recipe import ArrayRecipe, Recipe, RequiredModel, check_glob
 
 _TOP: Final = ("include", "exclude", "consolidate", "memory", "model", "arrays")
 
 
-def load_recipe(path: str | os.PathLike[str], *, base: ArrayRecipe | None = None) -> Recipe:
-    """The recipe in a TOML file; raises one UsageError with all problems.
-
-    `base` contains the command line options; the file's own fields have priority.
-    """
+def load_recipe(path: str | os.PathLike[str]) -> Recipe:
+    """The recipe in a TOML file; raises one UsageError with all problems."""
     try:
         with open(path, "rb") as file:
             text = file.read().decode()
@@ -46,15 +41,15 @@ def load_recipe(path: str | os.PathLike[str], *, base: ArrayRecipe | None = None
     except OSError as error:
         raise UsageError("cannot read the recipe", found=f"{os.fspath(path)}: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError("the recipe is no valid TOML", found=f"{os.fspath(path)}: {error}") from error
-    return parse_recipe(data, name=os.fspath(path), base=base)
+        raise UsageError("the recipe is not valid TOML", found=f"{os.fspath(path)}: {error}") from error
+    return parse_recipe(data, name=os.fspath(path))
 
 
-def parse_recipe(data: Mapping[str, Any], *, name: str = "recipe", base: ArrayRecipe | None = None) -> Recipe:
+def parse_recipe(data: Mapping[str, Any], *, name: str = "recipe") -> Recipe:
     """The recipe in a parsed TOML document; errors as for `load_recipe`."""
     problems: list[str] = []
     top = {key: value for key, value in data.items() if key not in _TOP}
-    fields = dict(_fields(top, "", (*_TOP, *FIELDS), problems))
+    fields = dict(_fields(top, "", (*_TOP, *ARRAY_OPTIONS), problems))
     sections = []
     arrays = data.get("arrays", {})
     if not isinstance(arrays, dict):
@@ -64,7 +59,7 @@ def parse_recipe(data: Mapping[str, Any], *, name: str = "recipe", base: ArrayRe
         place = f"arrays.{canonical(glob)}"
         _check_glob(glob, place, problems)
         if isinstance(section, dict):
-            sections.append((glob, tuple(_fields(section, place + ".", FIELDS, problems))))
+            sections.append((glob, tuple(_fields(section, place + ".", tuple(ARRAY_OPTIONS), problems))))
         else:
             problems.append(f"{place}: a table is expected, found {section!r}")
     include = _globs(data, "include", problems)
@@ -77,9 +72,8 @@ def parse_recipe(data: Mapping[str, Any], *, name: str = "recipe", base: ArrayRe
     if problems:
         count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
         raise UsageError(Joined.of(problems, before=f"the recipe has {count}: "), found=name)
-    changes = base.to_json() if base is not None else {}
     return Recipe(
-        base=ArrayRecipe.from_json({**changes, **fields}),
+        base=ArrayRecipe(**fields),
         sections=tuple(sections),
         include=include,
         exclude=exclude,
@@ -114,45 +108,22 @@ def _model(value: Any, beside: str, problems: list[str]) -> RequiredModel | None
 
 def _fields(
     table: Mapping[str, Any], place: str, known: tuple[str, ...], problems: list[str]
-) -> Iterator[tuple[str, object]]:
-    """The fields of ArrayRecipe that a table sets; hyphens may replace underscores."""
+) -> Iterator[tuple[str, Any]]:
+    """The parsed fields of ArrayRecipe that a table sets; hyphens may replace underscores."""
     for key, value in table.items():
         name = key.replace("-", "_")
-        if name not in FIELDS:
+        if name not in ARRAY_OPTIONS:
             near = get_close_matches(name, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
             problems.append(f"{place}{key}: unknown name{hint}")
             continue
         try:
-            yield name, _value(name, value)
+            parsed = getattr(ArrayRecipe(**{name: value}), name)
+            if name == "conventions":
+                require_known(parsed)
+            yield name, parsed
         except UsageError as error:
             problems.append(f"{place}{key}: {error}")
-
-
-def _value(name: str, value: Any) -> object:
-    if name in CHOICES:
-        if value not in CHOICES[name]:
-            raise UsageError("unknown value", found=repr(value), expected=", ".join(CHOICES[name]))
-    elif name in ("drop_empty", "allow_pickle"):
-        if not isinstance(value, bool):
-            raise UsageError("wrong type", found=repr(value), expected="true or false")
-    elif name == "conventions" and isinstance(value, list) and all(isinstance(n, str) for n in value):
-        value = ",".join(value) or "none"
-    elif name in ("chunks", "shards") and isinstance(value, list) and all(type(n) is int for n in value):
-        value = ",".join(map(str, value))
-    elif isinstance(value, list | dict):
-        value = canonical(value)
-    elif not isinstance(value, str):
-        raise UsageError("wrong type", found=repr(value), expected="a string, or v3 JSON as TOML tables")
-    if name == "codecs":
-        parse_codecs(value)
-    if name in ("chunks", "shards"):
-        check_grid(**{"chunks": None, "shards": None, name: value})
-    if name == "dtype":
-        parse_data_type(value)
-    if name == "conventions":
-        parse_conventions(value)
-    return value
 
 
 def _globs(data: Mapping[str, Any], key: str, problems: list[str]) -> tuple[str, ...]:

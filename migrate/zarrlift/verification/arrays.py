@@ -83,7 +83,7 @@ class ArrayComparison:
     def _wanted_type(self) -> DataType:
         """The expected data type: the source's, or the result of the recipe."""
         if self.recipe.dtype is not None:
-            return DataType.from_json(self.recipe.dtype)
+            return self.recipe.dtype
         source = self.layout.data_type
         if VARIABLE.get(source.name) == "object":
             # Values that are all str become `string`; others are JSON texts on request.

@@ -18,7 +18,7 @@ from zarrstack.core.data_types.compare import same
 from zarrstack.core.json_text import JSON, canonical
 
 from ..archive.nodes import ArrayNode, Node
-from ..recipe.convention_names import AUTO, parse_conventions
+from ..recipe.convention_names import AUTO
 from ..recipe.recipe import ArrayRecipe
 from .attributes import lost_values
 from .conventions_hdmf import hdmf
@@ -32,11 +32,10 @@ Witness: TypeAlias = Callable[[Node, FoundNode], Iterator[Finding]]
 def findings(node: Node, found: FoundNode, recipe: ArrayRecipe) -> Iterator[Finding]:
     """The findings of the requested conventions' witnesses for a node."""
     yield from netcdf(node, found)
-    names = parse_conventions(recipe.conventions)
     for name, witness in WITNESSES.items():
         if name == "ome" and recipe.multiscale is not None:
             continue  # the content of `ome` has another form
-        if name in names or AUTO in names:
+        if name in recipe.conventions or AUTO in recipe.conventions:
             yield from witness(node, found)
 
 

@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
     import zarr
 
-    from ..archive.nodes import Format
-    from ..archive.read_options import Axes
     from ..planning.plans import Plan
+    from ..recipe.options import Axes, Format
     from ..storage.base import Storage
 
 

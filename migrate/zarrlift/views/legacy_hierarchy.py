@@ -28,7 +28,7 @@ from ..transfer.relink import Unchanged
 from .hierarchy import Held, ShownHierarchy, refusal_error
 
 if TYPE_CHECKING:
-    from ..archive.nodes import Format
+    from ..recipe.options import Format
     from ..storage.base import Storage
 
 DOCUMENT: Final = "zarr.json"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from zarrstack.core.grid.chunk_keys_v3 import Separator
 
-    from ..archive.nodes import Format
+    from ..recipe.options import Format
     from ..recipe.recipe import Recipe
     from ..storage.base import Storage
     from .reverse_arrays import Shown

@@ -18,7 +18,7 @@ from tests.support.convention_trees import applied, archive, array
 import zarrlift
 from zarrlift.conventions import Change, Convention, Recognised, registry
 from zarrlift.recipe import convention_names
-from zarrlift.recipe.convention_names import known_names, parse_conventions
+from zarrlift.recipe.convention_names import known_names, parse_conventions, require_known
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 from zarrlift.recipe.toml_file import parse_recipe
 from zarrstack.core.errors import UsageError
@@ -108,7 +108,7 @@ def test_names_are_known_and_unknown_ones_are_answered_with_them(register) -> No
     assert parse_conventions("none") == ()
     for wrong in ("noise", "none,ome", "", "ome,"):
         with pytest.raises(UsageError) as caught:
-            parse_conventions(wrong)
+            require_known(parse_conventions(wrong))
         known = (caught.value.problem.expected or "").partition(": ")[2].split(", ")
         assert known == list(known_names())
 
@@ -117,7 +117,11 @@ def test_a_recipe_file_takes_a_list_or_text() -> None:
     recipe = parse_recipe(
         {"conventions": "ome", "arrays": {"a": {"conventions": ["xarray", "ome"]}, "b": {"conventions": []}}}
     )
-    assert [recipe.for_array(path).conventions for path in ("x", "a", "b")] == ["ome", "xarray,ome", "none"]
+    assert [recipe.for_array(path).conventions for path in ("x", "a", "b")] == [
+        ("ome",),
+        ("xarray", "ome"),
+        (),
+    ]
     with pytest.raises(UsageError, match="no convention is called 'omee'"):
         parse_recipe({"conventions": ["omee"]})
 

@@ -384,7 +384,7 @@ def test_in_place_no_chunk_may_change(recipe: Any) -> None:
         ({"dtype": '{"name": '}, "unknown data type"),
         ({"endian": "middle"}, "little, big, keep"),
         ({"casting": "nearest"}, "clamp+round"),
-        ({"separator": "-"}, "--separator"),
+        ({"separator": "-"}, "unknown value of separator"),
         ({"codecs": "zstdd"}, "zstd"),
     ],
     ids=str,

@@ -13,9 +13,11 @@ from zarrlift.recipe.grid import (
     MOST_LEAVES,
     MOST_SHARDS,
     SMALLEST,
-    check_grid,
     chunk_shape,
     chunks_per_shard,
+    parse_chunks,
+    parse_shards,
+    shards_text,
 )
 from zarrstack.core.errors import UnsupportedError, UsageError
 
@@ -34,34 +36,34 @@ MIB = 1 << 20
     ],
 )
 def test_a_chunk_is_no_longer_than_its_axis(text, shape, expected) -> None:
-    assert chunk_shape(text, shape) == expected
+    assert chunk_shape(parse_chunks(text), shape) == expected
 
 
 @pytest.mark.parametrize("text", ["", "0", "64,0", "-2", "a", "1;2", "1,", "1.5", "9" * 20])
 def test_lengths_that_make_no_sense(text) -> None:
     with pytest.raises(UsageError, match="--chunks takes lengths"):
-        check_grid(text, None)
+        parse_chunks(text)
 
 
 @pytest.mark.parametrize("text", ["", "0", "0x", "x", "-1", "2,-1", "4X", "automatic", "none,none"])
 def test_shards_that_make_no_sense(text) -> None:
     with pytest.raises(UsageError, match="--shards takes chunks per shard"):
-        check_grid(None, text)
+        parse_shards(text)
 
 
 @pytest.mark.parametrize("text", ["auto", "none", "4x", "8,8,8", "1"])
 def test_shards_that_make_sense(text) -> None:
-    check_grid(None, text)
+    assert shards_text(parse_shards(text)) == text
 
 
 def test_another_number_of_axes_is_no_slip_of_the_pen() -> None:
     """A recipe speaks of many arrays; where it does not fit one, that one keeps what it has."""
     with pytest.raises(UnsupportedError, match=r"another number of axes.*expected 1 length[.]"):
-        chunk_shape("64,64", (100,))
+        chunk_shape((64, 64), (100,))
     with pytest.raises(UnsupportedError, match=r"another number of axes.*expected 2 lengths[.]"):
-        chunk_shape("64", (100, 100))
+        chunk_shape((64,), (100, 100))
     with pytest.raises(UnsupportedError, match=r"another number of axes.*expected 1 number[.]"):
-        chunks_per_shard("2,2", (4,), MIB)
+        chunks_per_shard((2, 2), (4,), MIB)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_another_number_of_axes_is_no_slip_of_the_pen() -> None:
     ],
 )
 def test_what_is_asked_for_is_what_there_is(text, counts, expected) -> None:
-    assert chunks_per_shard(text, counts, MIB)[0] == expected
+    assert chunks_per_shard(parse_shards(text), counts, MIB)[0] == expected
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrlift.recipe.recipe import CHOICES, ArrayRecipe, Recipe, check_glob, matches
+from zarrlift.recipe.options import ARRAY_OPTIONS
+from zarrlift.recipe.recipe import ArrayRecipe, Recipe, check_glob, matches
 from zarrlift.recipe.toml_file import load_recipe
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
@@ -117,17 +119,23 @@ def test_globs_that_match_nothing_are_found() -> None:
     assert recipe.unmatched(["", "a", "a/b"]) == ("typo", "other")
 
 
+DAYS = {"unit": "D", "scale_factor": 1}
 CHAIN = Chain((CodecSpec("bytes", {"endian": "little"}), CodecSpec("numcodecs.delta", {"dtype": "<i4"})))
 
 
 def array_recipes() -> st.SearchStrategy[ArrayRecipe]:
-    closed = {name: st.sampled_from(choices) for name, choices in CHOICES.items()}
+    closed = {
+        name: st.sampled_from(option.choices) for name, option in ARRAY_OPTIONS.items() if option.choices
+    }
     for name in ("key_encoding", "separator", "shard_index"):
         closed[name] |= st.none()
     return st.builds(
         ArrayRecipe,
         codecs=st.sampled_from(["portable", "keep", "zstd:3"]) | st.just(CHAIN),
-        dtype=st.none() | st.just("float32"),
+        dtype=st.sampled_from([None, "float32", {"name": "numpy.datetime64", "configuration": DAYS}]),
+        chunks=st.sampled_from([None, "64,-1", (3, 4)]),
+        shards=st.sampled_from([None, "auto", "none", "4x", "8,8", (2,)]),
+        conventions=st.sampled_from(["auto", "none", "ome,xarray"]),
         drop_empty=st.booleans(),
         allow_pickle=st.booleans(),
         **closed,
@@ -145,6 +153,25 @@ def test_a_recipe_comes_back_from_the_job_as_it_went_in(
 ) -> None:
     recipe = Recipe(base=base, sections=tuple(sections), include=tuple(globs), consolidate=flag)
     assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
+
+
+def test_options_are_the_fields_of_a_recipe() -> None:
+    assert set(ARRAY_OPTIONS) == {field.name for field in fields(ArrayRecipe)}
+
+
+def test_a_job_keeps_the_words_of_the_user() -> None:
+    words = {
+        "codecs": "zstd:3",
+        "dtype": "float32",
+        "chunks": "64,-1",
+        "shards": "4x",
+        "conventions": "ome,xarray",
+    }
+    assert ArrayRecipe(**words).to_json() == words
+
+
+def test_a_job_may_name_a_convention_that_is_not_installed() -> None:
+    assert ArrayRecipe.from_json({"conventions": "beamline"}).conventions == ("beamline",)
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -170,9 +197,9 @@ def test_a_file_says_the_same_as_options_do(tmp_path: Path) -> None:
         [arrays."images/0"]
         codecs = [{name = "gzip", configuration = {level = 1}}]
     """
-    recipe = load_recipe(written(tmp_path, text), base=ArrayRecipe(codecs="keep", order="C"))
+    recipe = load_recipe(written(tmp_path, text))
     assert recipe == Recipe(
-        base=ArrayRecipe(codecs="zstd:3", order="C", key_encoding="v2", shard_index="crc32c"),
+        base=ArrayRecipe(codecs="zstd:3", key_encoding="v2", shard_index="crc32c"),
         sections=(
             ("images/**", (("dtype", "uint16"), ("casting", "clamp"), ("drop_empty", True))),
             ("images/0", (("codecs", '[{"configuration":{"level":1},"name":"gzip"}]'),)),
@@ -206,7 +233,7 @@ def test_every_problem_of_a_file_is_told_at_once_with_its_place(tmp_path: Path) 
     for words in (
         "11 problems",
         "codec: unknown name; did you mean 'codecs'?",
-        "endian: unknown value; found 'middle'",
+        "endian: unknown value of endian; found 'middle'",
         "include: a list of path globs",
         "exclude: '**' stands for whole names",
         "consolidate: true or false",
@@ -215,13 +242,13 @@ def test_every_problem_of_a_file_is_told_at_once_with_its_place(tmp_path: Path) 
         "Did you mean 'zstd'",
         'arrays."x/*".include: unknown name',
         'arrays."a**"',
-        "separator: unknown value; found 3",
+        "separator: unknown value of separator; found 3",
     ):
         assert words in said
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(b"a = ", "no valid TOML"), (b"\xff", "no valid TOML"), (None, "cannot read")]
+    ("content", "words"), [(b"a = ", "not valid TOML"), (b"\xff", "not valid TOML"), (None, "cannot read")]
 )
 def test_a_file_that_cannot_be_read_is_a_clear_error(content: Any, words: str, tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"

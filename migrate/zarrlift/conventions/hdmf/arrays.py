@@ -27,7 +27,6 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from ...archive.decoder import object_bound
 from ...archive.nodes import ArrayNode, Layout
 from ...formats.zarr_v2.array import Describer
-from ...recipe.codecs import parse_codecs
 from ..base import View
 from .fields import fields_from
 from .findings import Look, problem_at
@@ -191,10 +190,7 @@ class DatasetReader:
         return replace(found, layout=changed, problems=look.problems())
 
     def _may_rewrite(self, node: ArrayNode) -> bool:
-        return (
-            not self._view.in_place
-            and parse_codecs(self._view.recipe.for_array(node.path).codecs).mode != "keep"
-        )
+        return not self._view.in_place and self._view.recipe.for_array(node.path).codecs.mode != "keep"
 
     def _refused(self, node: ArrayNode, message: str, dtype: JSON) -> Dataset:
         key = node.documents[0].key if node.documents else None

@@ -18,7 +18,7 @@ from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ...archive.nodes import ArrayNode, GroupNode, Node
-from ...archive.read_options import Axes
+from ...recipe.options import Axes
 from ..base import Change, Recognised, View
 from ..ome.convention import BLOCK, FROM, VERSION, recognise_ngff
 from ..ome.images import image_problems, version_of

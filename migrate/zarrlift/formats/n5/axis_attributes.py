@@ -13,7 +13,7 @@ from typing import Final
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON
 
-from ...archive.read_options import Axes
+from ...recipe.options import Axes
 
 _OF_GROUPS: Final = frozenset(
     {"axes", "downsamplingFactors", "offset", "pixelResolution", "resolution", "scales", "translate", "units"}

@@ -31,8 +31,8 @@ from zarrstack.core.n5.dataset import (
 )
 from zarrstack.core.paths import join, parents
 
-from ...archive.nodes import Archive, ArrayNode, Document, Format, GroupNode, Layout, Node
-from ...archive.read_options import Axes
+from ...archive.nodes import Archive, ArrayNode, Document, GroupNode, Layout, Node
+from ...recipe.options import Axes, Format
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from ..tree.conflicts import Native, chunks_alone

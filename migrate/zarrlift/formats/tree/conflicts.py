@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.paths import join
 
-from ...archive.nodes import Format
+from ...recipe.options import Format
 from ...storage.base import Storage
 from .walk import Found, inside
 

@@ -16,7 +16,8 @@ from zarrstack.core.identity_cache import Remembered
 from zarrstack.core.json_text import JSONObject, document, excerpt
 from zarrstack.core.paths import join
 
-from ...archive.nodes import Archive, ArrayNode, Document, Format, GroupNode, Layout, Node
+from ...archive.nodes import Archive, ArrayNode, Document, GroupNode, Layout, Node
+from ...recipe.options import Format
 from ...storage.base import Entry, Storage
 from ...storage.local.files import BadObjectError
 from ...storage.local.storage import LocalStorage

@@ -17,7 +17,8 @@ from zarrstack.core.errors import Problem, UsageError, any_refusal
 from zarrstack.core.json_text import JSONObject, document, excerpt
 from zarrstack.core.paths import join
 
-from ...archive.nodes import Archive, ArrayNode, Document, Format, GroupNode, Node
+from ...archive.nodes import Archive, ArrayNode, Document, GroupNode, Node
+from ...recipe.options import Format
 from ...storage.base import Storage
 from ..tree import consolidated
 from ..tree.conflicts import Native, chunks_alone, nodes_in_arrays

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from zarrstack.core.errors import Problem, ZarrstackError
 
 from ...archive.chunk_inventory import Indexes
 from ...planning.plans import ArrayPlan
+from ...recipe.options import VerifyLevel
 from ...storage.base import Storage
 from ...transfer.unexpected_errors import unforeseen
 
 if TYPE_CHECKING:
     from ...verification.sampling import Sampler
 
-VerifyLevel: TypeAlias = Literal["none", "sample", "full"]
 Items: TypeAlias = Sequence[tuple[ArrayPlan, Indexes]]
 """Plans, each with the linear indexes of the source's chunks; a full check lists the chunks itself."""
 Found: TypeAlias = list[tuple[Problem, ...]]

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from typing import TYPE_CHECKING, cast
 
+from ...recipe.options import VerifyLevel
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from . import checks_process
-from .checks import Checks, ChecksHere, Found, Items, VerifyLevel
+from .checks import Checks, ChecksHere, Found, Items
 
 if TYPE_CHECKING:
     from ..processes.forked_process import Twin

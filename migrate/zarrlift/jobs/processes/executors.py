@@ -14,10 +14,10 @@ from zarrstack.core.errors import JobError, WorkerError, ZarrstackError
 
 from ...planning.plans import ArrayPlan
 from ...planning.regrid.blocks import cores, workers_within
+from ...recipe.options import VerifyLevel
 from ...transfer.counts import Moved
 from ...transfer.tasks import Task
 from ...transfer.worker import Worker, WorkerSpec, end_with_coordinator, move, sent
-from ..checks.checks import VerifyLevel
 
 _SMALL: Final = 32 << 10
 """Mean chunk size below which one thread is faster than two: file operations dominate."""
