@@ -53,7 +53,7 @@ def run(*words: str | Path) -> Ran:
     said = ran.out + ran.err
     assert "Traceback" not in said
     assert "did not foresee" not in said, said
-    assert "fault of zarrlift" not in said, said
+    assert "bug in zarrlift" not in said, said
     return ran
 
 

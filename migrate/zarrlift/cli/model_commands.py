@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
 from . import options as o
+from .option_groups import expanded
+from .recipe_options import ViewRecipe, load_recipe
 from .session import DONE, PARTLY, Answer, Session, say
 
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ if TYPE_CHECKING:
 
     from ..report.page import Page
 
-_HELP: Final = """Describe, compare, check and make hierarchies by Zarr Object Models (ZEP 6).
+_HELP: Final = """Describe, compare, validate and create hierarchies by Zarr Object Models (ZEP 6).
 
 \b
-  zarrlift model show old.zarr > model.json        its structure, as JSON
-  zarrlift model show old.zarr --as v3             what migration would make of it
-  zarrlift model validate new.zarr model.json      is it so?
-  zarrlift model diff old.zarr new.zarr            where do they differ?
-  zarrlift model create model.json empty.zarr      the same hierarchy without values
+  zarrlift model show old.zarr > model.json        print the structure as JSON
+  zarrlift model show old.zarr --as v3             print the structure after a migration
+  zarrlift model validate new.zarr model.json      check an archive against a model
+  zarrlift model diff old.zarr new.zarr            compare the structure of two archives
+  zarrlift model create model.json empty.zarr      create the hierarchy without values
 
 \b
 A MODEL is a ZOM or a JSON Schema in a file (- for stdin), or a Python type, module:Name.
@@ -43,21 +44,9 @@ app = typer.Typer(
 )
 
 
-class As(StrEnum):
-    """Formats in which an archive is shown."""
-
-    V3 = "v3"
-
-
-class ZarrFormat(StrEnum):
-    """Formats of models."""
-
-    V2 = "2"
-    V3 = "3"
-
-
 AsOption: TypeAlias = Annotated[
-    As | None, typer.Option("--as", help="v3: what migration would make of it; chunks are not looked at.")
+    Literal["v3"] | None,
+    typer.Option("--as", help="v3: the result of a migration; chunks are not read."),
 ]
 Place: TypeAlias = Annotated[
     str, typer.Argument(help="An archive, or a file with a model; - for stdin.", metavar="SRC")
@@ -66,49 +55,28 @@ Open: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--open",
-        help="Leave a part open: shape, chunks, codecs, fill_value, keys, attributes, members. Repeatable.",
+        help="A part that may have any value: shape, chunks, codecs, fill_value, keys, attributes, "
+        "members. Repeatable.",
         metavar="PART",
     ),
 ]
 
 
-def _reading(
-    as_: As | None,
-    from_: Any,
-    follow_links: bool,
-    axes: Any,
-    allow_fallback: bool,
-    max_document_size: str | None,
-    storage_options: list[str] | None,
-) -> dict[str, Any]:
-    """Arguments of `zarrlift.models.show` for reading an archive."""
-    return {
-        "migrated": as_ is not None,
-        "format": o.value(from_),
-        "follow_links": follow_links,
-        "axes": o.value(axes),
-        "allow_fallback": allow_fallback,
-        "max_document_size": o.size(max_document_size, "--max-document-size"),
-        "storage_options": o.storage_options(storage_options),
-    }
-
-
 @app.command(short_help="Print the structure of a hierarchy as JSON.")
+@expanded
 def show(
     source: Place,
     as_: AsOption = None,
-    flat: Annotated[bool, typer.Option("--flat", help="One object: path -> node without members.")] = False,
-    consolidated: Annotated[
-        bool, typer.Option("--consolidated", help="The consolidated metadata that follows from the model.")
+    flat: Annotated[
+        bool, typer.Option("--flat", help="Print one object: path -> node without members.")
     ] = False,
-    recipe_file: o.ViewRecipe = None,
-    from_: o.From = None,
-    follow_links: o.FollowLinks = False,
-    axes: o.AxesOption = None,
-    allow_fallback: o.AllowFallback = False,
-    max_document_size: o.MaxDocumentSize = None,
-    storage_options: o.StorageOptions = None,
-    as_json: o.Json = False,
+    consolidated: Annotated[
+        bool, typer.Option("--consolidated", help="Print the consolidated metadata of the model.")
+    ] = False,
+    recipe_file: ViewRecipe = None,
+    *,
+    reading: o.Reading,
+    output: o.Json,
 ) -> int:
     """Print the hierarchy as a Zarr Object Model. Problems go to standard error."""
 
@@ -116,19 +84,18 @@ def show(
         from .. import models
         from ..formats.tree.documents import levels
 
-        reading = _reading(as_, from_, follow_links, axes, allow_fallback, max_document_size, storage_options)
-        recipe = None if recipe_file is None else o.load_recipe(recipe_file)
+        recipe = load_recipe(recipe_file)
         if flat and consolidated or (recipe is not None and as_ is None):
-            raise _usage("--flat or --consolidated, and --recipe with --as v3")
-        found = models.show(source, recipe=recipe, **reading)
+            raise o.usage("--flat or --consolidated, and --recipe with --as v3")
+        found = models.show(source, recipe=recipe, migrated=as_ is not None, **reading.arguments())
         model = found.model
         if flat:
             model = models.flatten(model)
         elif consolidated:
             model = models.consolidated(model)
         whole = not flat and not consolidated
-        if as_json and whole and levels(model) > _MOST_JSON_LEVELS:
-            raise _usage("the model is too deep for --json", expected="no --json: the model is JSON itself")
+        if output.as_json and whole and levels(model) > _MOST_JSON_LEVELS:
+            raise o.usage("the model is too deep for --json", expected="no --json: the model is JSON itself")
 
         def text(_page: Page) -> Iterable[str]:
             from ..models.text import lines
@@ -143,27 +110,25 @@ def show(
             data=lambda: {"format": found.format, "model": model, "problems": problems},
         )
 
-    return Session(command="model show", json=as_json).run(work)
+    return output.session("model show").run(work)
 
 
 @app.command(short_help="Write the JSON Schema of a format or of one hierarchy.")
+@expanded
 def schema(
     source: Annotated[
-        str | None, typer.Argument(help="An archive or model; left out: all of a format.", metavar="SRC")
+        str | None,
+        typer.Argument(help="An archive or model; without it, the schema of a whole format.", metavar="SRC"),
     ] = None,
     zarr_format: Annotated[
-        ZarrFormat | None, typer.Option("--format", help="Without SRC: the format; 3 if not given.")
+        Literal["2", "3"] | None, typer.Option("--format", help="Without SRC: the format; 3 by default.")
     ] = None,
     leave_open: Open = None,
     as_: AsOption = None,
-    from_: o.From = None,
-    follow_links: o.FollowLinks = False,
-    axes: o.AxesOption = None,
-    allow_fallback: o.AllowFallback = False,
-    max_document_size: o.MaxDocumentSize = None,
-    storage_options: o.StorageOptions = None,
+    *,
+    reading: o.Reading,
 ) -> int:
-    """Write a JSON Schema (draft 2020-12): of all v2 or v3 models, or of exactly this hierarchy."""
+    """Write a JSON Schema (draft 2020-12): of all v2 or v3 models, or of one hierarchy."""
 
     def work() -> Answer:
         from .. import models
@@ -171,34 +136,30 @@ def schema(
 
         if source is None:
             if leave_open or as_ is not None:
-                raise _usage("--open and --as are about one hierarchy", expected="SRC before them")
-            made = models.schema(format=2 if zarr_format == ZarrFormat.V2 else 3)
+                raise o.usage("--open and --as are about one hierarchy", expected="SRC before them")
+            made = models.schema(format=2 if zarr_format == "2" else 3)
         else:
             if zarr_format is not None:
-                raise _usage("a hierarchy has its own format", expected="no --format, or no SRC")
-            reading = _reading(
-                as_, from_, follow_links, axes, allow_fallback, max_document_size, storage_options
+                raise o.usage("a hierarchy has its own format", expected="no --format, or no SRC")
+            made = models.schema(
+                source, leave_open=parts(leave_open or ()), migrated=as_ is not None, **reading.arguments()
             )
-            made = models.schema(source, leave_open=parts(leave_open or ()), **reading)
         return Answer(code=DONE, text=lambda _: (json.dumps(made, indent=2),), data=lambda: made)
 
     return Session(command="model schema").run(work)
 
 
 @app.command(short_help="Check archives against a model.")
+@expanded
 def validate(
     places: Annotated[
         list[str], typer.Argument(help="Archives (or models), then the MODEL.", metavar="SRC... MODEL")
     ],
     leave_open: Open = None,
     as_: AsOption = None,
-    from_: o.From = None,
-    follow_links: o.FollowLinks = False,
-    axes: o.AxesOption = None,
-    allow_fallback: o.AllowFallback = False,
-    max_document_size: o.MaxDocumentSize = None,
-    storage_options: o.StorageOptions = None,
-    as_json: o.Json = False,
+    *,
+    reading: o.Reading,
+    output: o.Json,
 ) -> int:
     """Check any number of archives against one model; every violation is listed with its path."""
 
@@ -209,13 +170,13 @@ def validate(
 
         *sources, model = places
         if not sources:
-            raise _usage("an archive and a model are needed", expected="SRC... MODEL")
-        reading = _reading(as_, from_, follow_links, axes, allow_fallback, max_document_size, storage_options)
+            raise o.usage("an archive and a model are needed", expected="SRC... MODEL")
+        how = {"migrated": as_ is not None, **reading.arguments()}
         requirement = models.load(model, leave_open=parts(leave_open or ()))
         if len(sources) == 1:
-            rows = [(_shown(sources[0]), models.validate(sources[0], requirement, **reading))]
+            rows = [(_shown(sources[0]), models.validate(sources[0], requirement, **how))]
         else:
-            checked = models.validate_many(sources, requirement, **reading)
+            checked = models.validate_many(sources, requirement, **how)
             rows = [(_shown(str(place)), problems) for place, problems in checked]
 
         def text(page: Page) -> Iterator[str]:
@@ -234,57 +195,58 @@ def validate(
             },
         )
 
-    return Session(command="model validate", json=as_json).run(work)
+    return output.session("model validate").run(work)
 
 
 @app.command(short_help="Show where two hierarchies differ in structure.")
+@expanded
 def diff(
     first: Annotated[
         str, typer.Argument(help="An archive, or a file with a model; - for stdin.", metavar="A")
     ],
-    second: Annotated[str, typer.Argument(help="The other one.", metavar="B")],
+    second: Annotated[str, typer.Argument(help="The other archive or model.", metavar="B")],
     ignore: Annotated[
         list[str] | None,
-        typer.Option("--ignore", help="A member to pass over, such as codecs; repeatable.", metavar="MEMBER"),
+        typer.Option(
+            "--ignore", help="A metadata member to skip, such as codecs; repeatable.", metavar="MEMBER"
+        ),
     ] = None,
-    follow_links: o.FollowLinks = False,
-    axes: o.AxesOption = None,
-    allow_fallback: o.AllowFallback = False,
-    max_document_size: o.MaxDocumentSize = None,
-    storage_options: o.BothOptions = None,
-    as_json: o.Json = False,
+    *,
+    reading: o.ReadingBoth,
+    output: o.Json,
 ) -> int:
-    """Compare structure: values, storage and formats aside. Exit code 1 if they differ."""
+    """Compare the structure of two hierarchies, not values, storage or format. Exit code 1 if it differs."""
 
     def work() -> Answer:
         from .. import models
         from ..report import models as report_models
 
-        reading = _reading(None, None, follow_links, axes, allow_fallback, max_document_size, storage_options)
-        found = models.diff(first, second, ignore=ignore or (), **reading)
+        found = models.diff(first, second, ignore=ignore or (), **reading.arguments())
         return Answer(
             code=PARTLY if found else DONE,
             text=lambda page: report_models.difference_lines(found, page),
             data=lambda: {"differences": [difference.to_json() for difference in found]},
         )
 
-    return Session(command="model diff", json=as_json).run(work)
+    return output.session("model diff").run(work)
 
 
-@app.command(short_help="Make the hierarchy of a model, without chunks.")
+@app.command(short_help="Create the hierarchy of a model, without chunks.")
+@expanded
 def create(
     source: Annotated[
         str, typer.Argument(help="A model in a file, - for stdin, or an archive.", metavar="ZOM")
     ],
-    destination: Annotated[str, typer.Argument(help="Where; nothing may be there yet.", metavar="DST")],
+    destination: Annotated[str, typer.Argument(help="Where to create it; must be empty.", metavar="DST")],
     as_: AsOption = None,
     consolidate: Annotated[
-        bool, typer.Option("--consolidate", help="Write consolidated metadata too.")
+        bool, typer.Option("--consolidate", help="Also write consolidated metadata.")
     ] = False,
-    dest_storage_options: o.DestOptions = None,
-    as_json: o.Json = False,
+    *,
+    storage: o.DestinationStorage,
+    output: o.Json,
 ) -> int:
-    """Make groups and arrays with their metadata. The root comes last: it appears whole or not at all."""
+    """Create groups and arrays with their metadata. The root is written last."""
 
     def work() -> Answer:
         from .. import models
@@ -295,11 +257,11 @@ def create(
             destination,
             consolidate=consolidate,
             migrated=as_ is not None,
-            storage_options=o.storage_options(dest_storage_options, "--dest-storage-options"),
+            storage_options=storage.arguments()["dest_storage_options"],
         )
         return Answer(code=DONE, text=lambda page: report_models.created_lines(made, page), data=made.to_json)
 
-    return Session(command="model create", json=as_json).run(work)
+    return output.session("model create").run(work)
 
 
 def run(words: list[str]) -> int:
@@ -325,9 +287,3 @@ def _shown(place: str) -> str:
     from ..storage.redact import redact
 
     return redact(place) if is_url(place) else place
-
-
-def _usage(message: str, *, expected: str | None = None) -> Exception:
-    from zarrstack.core.errors import UsageError
-
-    return UsageError(message, expected=expected)

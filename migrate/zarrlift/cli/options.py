@@ -1,63 +1,28 @@
-"""The options of the command line, and their conversion to frozen data."""
+"""The options of the command line, and their conversion to arguments of the public functions.
 
-from __future__ import annotations
+Annotations are not postponed here and in `recipe_options`: compiling them from text takes 10 ms of `--help`.
+"""
 
 import json
-from collections.abc import Iterable, Mapping
-from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from .choices import (
-    Attributes,
-    Axes,
-    Check,
-    Encoding,
-    Endian,
-    Format,
-    Link,
-    Location,
-    Multiscale,
-    Objects,
-    Order,
-    Separator,
-    ShardIndex,
-)
+from ..recipe.options import Axes, Format, Link, VerifyLevel
+from .option_groups import Group, option
+from .run_display import watched
+from .session import Session
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from zarrstack.core.json_text import JSONObject
-
-    from ..recipe.recipe import Recipe
-
-
-_FIELDS: Final = (
-    "dtype",
-    "endian",
-    "order",
-    "key_encoding",
-    "separator",
-    "chunks",
-    "shards",
-    "shard_index",
-    "shard_index_location",
-    "drop_empty",
-    "objects",
-    "allow_pickle",
-    "attributes",
-    "conventions",
-    "multiscale",
-)
-"""Parameters named like a field of `ArrayRecipe`; None and False mean "not given"."""
-
-
-def _option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
-    return typer.Option(*names, help=help, metavar=metavar, **more)
 
 
 Source: TypeAlias = Annotated[str, typer.Argument(help="The archive: a path or URL.", metavar="SRC")]
 Destination: TypeAlias = Annotated[
-    str | None, typer.Argument(help="Where the result goes; it must not exist yet.", metavar="DST")
+    str | None, typer.Argument(help="Where to write the result; must not exist yet.", metavar="DST")
 ]
 Target: TypeAlias = Annotated[
     str,
@@ -65,242 +30,221 @@ Target: TypeAlias = Annotated[
         help="The destination of the job (in place, the archive), or the job file.", metavar="TARGET"
     ),
 ]
-SourceThrough: TypeAlias = Annotated[
-    str | None,
-    _option(
-        "--source-through",
-        help="Storage transformers over the source, such as retry,throttle:50MB/s,log:events.jsonl.",
-        metavar="LAYERS",
-    ),
-]
-DestThrough: TypeAlias = Annotated[
-    str | None, _option("--dest-through", help="Storage transformers over the destination.", metavar="LAYERS")
-]
-InPlace: TypeAlias = Annotated[
-    bool, _option("--in-place", help="Add v3 metadata to the source; its chunks stay.")
-]
-From: TypeAlias = Annotated[
-    Format | None, _option("--from", help="The source's format, where two are found.")
-]
 Job: TypeAlias = Annotated[
-    str | None, _option("--job", help="The job file; else beside the result.", metavar="PATH")
-]
-FollowLinks: TypeAlias = Annotated[
-    bool, _option("--follow-links", help="Follow symbolic links that leave the archive.")
-]
-AxesOption: TypeAlias = Annotated[
-    Axes | None,
-    _option(
-        "--axes",
-        help="N5 only: reversed, to (z, y, x), is the default of copies; kept is the only choice in place.",
-    ),
-]
-AllowFallback: TypeAlias = Annotated[
-    bool,
-    _option(
-        "--allow-fallback",
-        help="2022 draft of v3 only: read unknown data types as the fallback they name.",
-    ),
-]
-MaxDocumentSize: TypeAlias = Annotated[
-    str | None, _option("--max-document-size", help="Of a metadata document; else 64MiB.", metavar="SIZE")
+    str | None, option("--job", help="The job file; by default beside the result.", metavar="PATH")
 ]
 Overwrite: TypeAlias = Annotated[
-    bool, _option("--overwrite", help="Replace DST; the old one goes once the new one is whole.")
+    bool, option("--overwrite", help="Replace DST; the old content is deleted after the new is complete.")
 ]
 MovedSource: TypeAlias = Annotated[
-    str | None, _option("--source", help="Where the source is now, if it was moved.", metavar="SRC")
+    str | None, option("--source", help="The current place of the source, if it was moved.", metavar="SRC")
 ]
 MovedDestination: TypeAlias = Annotated[
-    str | None, _option("--destination", help="Where the destination is now, if it was moved.", metavar="DST")
+    str | None,
+    option("--destination", help="The current place of the destination, if it was moved.", metavar="DST"),
 ]
 TakeOver: TypeAlias = Annotated[
     bool,
-    _option(
+    option(
         "--take-over",
-        help="Go on although a process of another host has claimed the place. Only if that has surely ended.",
+        help="Continue although a process on another host has claimed the destination. Use it only if that "
+        "process has certainly ended.",
     ),
 ]
-_OPTIONS_HELP = "fsspec options: KEY=VALUE (repeatable) or one JSON object."
+_FSSPEC = "fsspec options: KEY=VALUE (repeatable) or one JSON object."
 StorageOptions: TypeAlias = Annotated[
-    list[str] | None,
-    _option("--storage-options", help=f"{_OPTIONS_HELP} For the source.", metavar="OPTIONS"),
+    list[str] | None, option("--storage-options", help=f"{_FSSPEC} For the source.", metavar="OPTIONS")
 ]
-BothOptions: TypeAlias = Annotated[
-    list[str] | None,
-    _option("--storage-options", help=f"{_OPTIONS_HELP} For both places.", metavar="OPTIONS"),
-]
-DestOptions: TypeAlias = Annotated[
-    list[str] | None,
-    _option("--dest-storage-options", help=f"{_OPTIONS_HELP} For the destination.", metavar="OPTIONS"),
-]
-
-RecipeFile: TypeAlias = Annotated[
-    str | None,
-    _option(
-        "--recipe",
-        help="A TOML recipe. Options given here replace its general part; its sections per path still win.",
-        metavar="FILE.toml",
-    ),
-]
-ViewRecipe: TypeAlias = Annotated[
-    str | None,
-    _option("--recipe", help="A TOML recipe: show what a migration by it would give.", metavar="FILE.toml"),
-]
-VerifyRecipe: TypeAlias = Annotated[
-    str | None,
-    _option("--recipe", help="The recipe of the migration, where no job knows it.", metavar="FILE.toml"),
-]
-Codecs: TypeAlias = Annotated[
-    str | None,
-    _option(
-        "--codecs",
-        help="portable (default of copies), keep (default in place), none, zstd:3, gzip:6, "
-        "blosc:zstd:5:shuffle, or v3 JSON.",
-        metavar="CODECS",
-    ),
-]
-Dtype: TypeAlias = Annotated[
-    str | None,
-    _option("--dtype", help="Cast to a v3 data type; a value that does not fit is an error.", metavar="NAME"),
-]
-Clamp: TypeAlias = Annotated[
-    bool, _option("--clamp", help="With --dtype: values out of range become the nearest one.")
-]
-Round: TypeAlias = Annotated[bool, _option("--round", help="With --dtype: values may be rounded.")]
-EndianOption: TypeAlias = Annotated[Endian | None, _option("--endian", help="Byte order of the result.")]
-OrderOption: TypeAlias = Annotated[
-    Order | None, _option("--order", help="Memory order within the result's chunks.")
-]
-KeyEncoding: TypeAlias = Annotated[
-    Encoding | None, _option("--key-encoding", help="How the result's chunks are named.")
-]
-SeparatorOption: TypeAlias = Annotated[
-    Separator | None, _option("--separator", help="Separator within chunk keys.")
-]
-Chunks: TypeAlias = Annotated[
-    str | None,
-    _option(
-        "--chunks", help="Shape of the result's chunks, such as 64,64,64; -1 is a whole axis.", metavar="N,N"
-    ),
-]
-Shards: TypeAlias = Annotated[
-    str | None,
-    _option(
-        "--shards",
-        help="Chunks per shard: auto, 8,8,8, 4x (along each axis) or none; payloads are not decoded for it.",
-        metavar="SHARDS",
-    ),
-]
-Memory: TypeAlias = Annotated[
-    str | None,
-    _option(
-        "--memory",
-        help="With --chunks: what the process may take, such as 2GB; else a quarter of the machine's.",
-        metavar="SIZE",
-    ),
-]
-IndexLocation: TypeAlias = Annotated[
-    Location | None,
-    _option("--shard-index-location", help="Where in a shard its index stands; end if not given."),
-]
-ShardIndexOption: TypeAlias = Annotated[
-    ShardIndex | None,
-    _option("--shard-index", help="crc32c: the index of each shard gets a checksum; bytes: none."),
-]
-Include: TypeAlias = Annotated[
-    list[str] | None,
-    _option("--include", help="Only nodes whose path matches; repeatable.", metavar="GLOB"),
-]
-Exclude: TypeAlias = Annotated[
-    list[str] | None,
-    _option("--exclude", help="Not the nodes whose path matches; repeatable.", metavar="GLOB"),
-]
-DropEmpty: TypeAlias = Annotated[
-    bool, _option("--drop-empty", help="Leave out chunks that hold the fill value alone.")
-]
-ObjectsOption: TypeAlias = Annotated[
-    Objects | None, _option("--objects", help="json: store object values as JSON text.")
-]
-AllowPickle: TypeAlias = Annotated[
-    bool, _option("--allow-pickle", help="Unpickle objects. This runs code from the archive.")
-]
-AttributesOption: TypeAlias = Annotated[
-    Attributes | None,
-    _option("--attributes", help="keep: write bare NaN and Infinity; strict makes them strings."),
-]
-ConventionsOption: TypeAlias = Annotated[
-    str | None,
-    _option(
-        "--conventions",
-        help="auto, or names: what applications laid on top is carried over; none: no attribute changes.",
-        metavar="NAMES",
-    ),
-]
-MultiscaleOption: TypeAlias = Annotated[
-    Multiscale | None,
-    _option(
-        "--multiscale",
-        help="N5: ome describes pyramids by COSEM, n5-viewer, Paintera, BigDataViewer as OME-Zarr 0.5.",
-    ),
-]
-Consolidate: TypeAlias = Annotated[
-    bool | None,
-    _option(
-        "--consolidate/--no-consolidate",
-        help="Write consolidated metadata; else as the source has it.",
-    ),
-]
-ModelOption: TypeAlias = Annotated[
-    str | None,
-    _option(
-        "--model",
-        help="What the result must be: a ZOM or JSON Schema in a file, or module:Name. Checked in the plan.",
-        metavar="MODEL",
-    ),
-]
-
-Workers: TypeAlias = Annotated[
-    int | None,
-    _option(
-        "--workers",
-        help="How many threads or processes; else as many as fit the work and the machine.",
-        metavar="N",
-        min=1,
-    ),
-]
-Processes: TypeAlias = Annotated[bool, _option("--processes", help="Processes instead of threads.")]
 Verify: TypeAlias = Annotated[
-    Check, _option("--verify", help="How much is compared before an array appears.")
+    VerifyLevel, option("--verify", help="How much is compared before an array is published.")
 ]
 VerifyAgain: TypeAlias = Annotated[
-    Check | None, _option("--verify", help="How much is compared; else as the job says.")
+    VerifyLevel | None, option("--verify", help="How much is compared; by default as the job states.")
 ]
-Fsync: TypeAlias = Annotated[bool, _option("--fsync", help="Survive power loss too; slower.")]
 LinkOption: TypeAlias = Annotated[
-    Link,
-    Location,
-    _option("--link", help="hard: hard links for unchanged chunks, which then share bytes with the source."),
+    Link, option("--link", help="hard: hard links for unchanged chunks, which then share bytes with SRC.")
 ]
-Full: TypeAlias = Annotated[bool, _option("--full", help="Compare every value, not samples.")]
-
-Json: TypeAlias = Annotated[bool, _option("--json", help="One JSON document on standard output.")]
-Quiet: TypeAlias = Annotated[bool, _option("--quiet", "-q", help="Only what went wrong, on standard error.")]
-Verbose: TypeAlias = Annotated[
-    bool, _option("--verbose", "-v", help="Say on standard error what is done, array by array.")
-]
-LogFile: TypeAlias = Annotated[
-    str | None, _option("--log-file", help="Add what is done, and every failure, to a file.", metavar="PATH")
-]
-All: TypeAlias = Annotated[bool, _option("--all", help="Every row and every place, not the first few.")]
+Full: TypeAlias = Annotated[bool, option("--full", help="Compare every value, not samples.")]
 
 
-def value(choice: Any) -> Any:
-    """The value of an enum member; any other object unchanged."""
-    return choice.value if isinstance(choice, Enum) else choice
+class ReadingBoth(Group):
+    """How several archives are read."""
+
+    follow_links: Annotated[
+        bool, option("--follow-links", help="Follow symbolic links to targets outside the archive.")
+    ] = False
+    axes: Annotated[
+        Axes | None,
+        option(
+            "--axes",
+            help="N5 only: reversed, to (z, y, x), is the default for copies; in place, only kept is valid.",
+        ),
+    ] = None
+    allow_fallback: Annotated[
+        bool,
+        option(
+            "--allow-fallback",
+            help="2022 draft of v3 only: read unknown data types as their fallback types.",
+        ),
+    ] = False
+    max_document_size: Annotated[
+        str | None,
+        option(
+            "--max-document-size",
+            help="Maximum size of a metadata document; 64MiB by default.",
+            metavar="SIZE",
+        ),
+    ] = None
+    storage_options: Annotated[
+        list[str] | None,
+        option("--storage-options", help=f"{_FSSPEC} For both archives.", metavar="OPTIONS"),
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the public functions that read an archive."""
+        return {
+            "follow_links": self.follow_links,
+            "axes": self.axes,
+            "allow_fallback": self.allow_fallback,
+            "max_document_size": size(self.max_document_size, "--max-document-size"),
+            "storage_options": storage_options(self.storage_options),
+        }
 
 
-def storage_options(texts: Iterable[str] | None, name: str = "--storage-options") -> JSONObject | None:
+class Reading(ReadingBoth):
+    """How the source is read."""
+
+    from_: Annotated[Format | None, option("--from", help="The source's format, if several are present.")] = (
+        None
+    )
+    storage_options: StorageOptions = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the public functions that read an archive."""
+        return {"format": self.from_, **super().arguments()}
+
+
+class DestinationStorage(Group):
+    """How the destination is opened."""
+
+    dest_storage_options: Annotated[
+        list[str] | None,
+        option("--dest-storage-options", help=f"{_FSSPEC} For the destination.", metavar="OPTIONS"),
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the public functions that open a destination."""
+        name = "--dest-storage-options"
+        return {"dest_storage_options": storage_options(self.dest_storage_options, name)}
+
+
+class JobStorage(DestinationStorage):
+    """How the places of a job are opened."""
+
+    storage_options: StorageOptions = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the public functions that continue a job."""
+        return {"storage_options": storage_options(self.storage_options), **super().arguments()}
+
+
+class Writing(DestinationStorage):
+    """Where and through which layers the result is written."""
+
+    in_place: Annotated[
+        bool, option("--in-place", help="Add v3 metadata to the source; its chunks are unchanged.")
+    ] = False
+    source_through: Annotated[
+        str | None,
+        option(
+            "--source-through",
+            help="Storage transformers over the source, such as retry,throttle:50MB/s,log:events.jsonl.",
+            metavar="LAYERS",
+        ),
+    ] = None
+    dest_through: Annotated[
+        str | None,
+        option("--dest-through", help="Storage transformers over the destination.", metavar="LAYERS"),
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `plan` and `migrate`."""
+        return {
+            "in_place": self.in_place,
+            "source_through": self.source_through,
+            "dest_through": self.dest_through,
+            **super().arguments(),
+        }
+
+
+class Running(Group):
+    """How a job is run."""
+
+    workers: Annotated[
+        int | None,
+        option(
+            "--workers",
+            help="Number of threads or processes; by default as many as suit the work and the machine.",
+            metavar="N",
+            min=1,
+        ),
+    ] = None
+    processes: Annotated[bool, option("--processes", help="Use processes instead of threads.")] = False
+    fsync: Annotated[
+        bool, option("--fsync", help="Protect the result against power failures too; slower.")
+    ] = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of `migrate` and `resume`."""
+        return {"workers": self.workers, "processes": self.processes, "fsync": self.fsync}
+
+
+class Json(Group):
+    """Output as JSON."""
+
+    as_json: Annotated[bool, option("--json", help="Print one JSON document on standard output.")] = False
+
+    def session(self, command: str) -> Session:
+        """The session of a command with these options."""
+        return Session(
+            command=command,
+            json=self.as_json,
+            quiet=getattr(self, "quiet", False),
+            everything=getattr(self, "show_all", False),
+        )
+
+
+class Output(Json):
+    """The form of a report."""
+
+    show_all: Annotated[
+        bool, option("--all", help="Show every row and every location, not only the first few.")
+    ] = False
+
+
+class QuietOutput(Output):
+    """The form of a report that may be omitted."""
+
+    quiet: Annotated[bool, option("--quiet", "-q", help="Show only errors, on standard error.")] = False
+
+
+class WatchedOutput(QuietOutput):
+    """The form of a report and of the progress before it."""
+
+    verbose: Annotated[
+        bool, option("--verbose", "-v", help="Report each array on standard error as it is processed.")
+    ] = False
+    log_file: Annotated[
+        str | None,
+        option("--log-file", help="Append progress and every failure to a file.", metavar="PATH"),
+    ] = None
+
+    def watched(self) -> "AbstractContextManager[Any]":
+        """The progress of the command, shown as requested."""
+        return watched(quiet=self.quiet, verbose=self.verbose, log_file=self.log_file)
+
+
+def storage_options(texts: Iterable[str] | None, name: str = "--storage-options") -> "JSONObject | None":
     """Options for fsspec from `key=value` words and JSON objects; later ones win. UsageError for others.
 
     The value of a pair is JSON if it can be parsed as such (`anon=true`, `timeout=5`), otherwise text.
@@ -313,7 +257,7 @@ def storage_options(texts: Iterable[str] | None, name: str = "--storage-options"
         key, equals, content = text.partition("=")
         if not equals or not key:
             # The word may be a secret in the wrong form, so it is not repeated.
-            raise _usage(f"{name} takes KEY=VALUE or a JSON object", expected="such as anon=true")
+            raise usage(f"{name} takes KEY=VALUE or a JSON object", expected="such as anon=true")
         try:
             options[key] = json.loads(content)
         except ValueError:
@@ -321,13 +265,13 @@ def storage_options(texts: Iterable[str] | None, name: str = "--storage-options"
     return options or None
 
 
-def _object(text: str, name: str) -> JSONObject:
+def _object(text: str, name: str) -> "JSONObject":
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise _usage(f"{name} is not JSON: {error}") from None
+        raise usage(f"{name} is not JSON: {error}") from None
     if not isinstance(data, dict):
-        raise _usage(f"{name} is not a JSON object")
+        raise usage(f"{name} is not a JSON object")
     return data
 
 
@@ -339,55 +283,12 @@ def size(text: str | None, name: str) -> int | None:
         return None
     number = parse_size(text)
     if number is None:
-        raise _usage(f"{name} is no size: {text}", expected="such as 512MB or 2GB")
+        raise usage(f"{name} is not a size: {text}", expected="such as 512MB or 2GB")
     return int(number)
 
 
-def load_recipe(path: str) -> Recipe:
-    """The recipe in a TOML file; raises UsageError."""
-    from ..recipe.toml_file import load_recipe as load
-
-    return load(path)
-
-
-def recipe(given: Mapping[str, Any]) -> Recipe:
-    """The recipe of a file, or the default one, modified by the command line.
-
-    `given` contains the parameters of `plan` or `migrate` by name. Raises UsageError.
-    """
-    from dataclasses import replace
-
-    from ..recipe.recipe import Recipe
-
-    result = Recipe()
-    if given["recipe_file"] is not None:
-        result = load_recipe(given["recipe_file"])
-    fields = {name: value(given[name]) for name in _FIELDS}
-    base: dict[str, Any] = {name: choice for name, choice in fields.items() if choice not in (None, False)}
-    if given["codecs"] is not None:
-        base["codecs"] = given["codecs"]
-    if given["conventions"] is not None:
-        from ..recipe.convention_names import parse_conventions, require_known
-
-        require_known(parse_conventions(given["conventions"]))
-    casting = "+".join(word for word, name in (("clamp", "clamp"), ("round", "round_")) if given[name])
-    if casting:
-        if given["recipe_file"] is None and "dtype" not in base:
-            raise _usage("--clamp and --round say how --dtype casts", expected="--dtype NAME beside them")
-        base["casting"] = casting
-    whole: dict[str, Any] = {name: tuple(given[name]) for name in ("include", "exclude") if given[name]}
-    if given["consolidate"] is not None:
-        whole["consolidate"] = given["consolidate"]
-    if given["memory"] is not None:
-        whole["memory"] = size(given["memory"], "--memory")
-    if given["model"] is not None:
-        from ..models.requirement import load as load_model
-
-        whole["model"] = load_model(given["model"]).named()
-    return replace(result, base=replace(result.base, **base), **whole)
-
-
-def _usage(message: str, *, expected: str | None = None) -> Exception:
+def usage(message: str, *, expected: str | None = None) -> Exception:
+    """An error of the command line; its class is loaded only here."""
     from zarrstack.core.errors import UsageError
 
     return UsageError(message, expected=expected)

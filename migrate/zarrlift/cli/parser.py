@@ -9,42 +9,43 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from .option_groups import expanded
 from .session import DEBUG, DONE, INTERRUPTED, PARTLY, USAGE, say, write_json
 
 _HELP: Final = f"""Lift legacy chunked-array archives to Zarr v3.
 
 \b
-  zarrlift inspect old.zarr             what is in it
-  zarrlift plan old.zarr new.zarr       what would happen; writes nothing
-  zarrlift migrate old.zarr new.zarr    do it
-  zarrlift resume new.zarr              go on after an interruption
+  zarrlift inspect old.zarr             show its content and problems
+  zarrlift plan old.zarr new.zarr       show what would be done; writes nothing
+  zarrlift migrate old.zarr new.zarr    migrate it
+  zarrlift resume new.zarr              continue after an interruption
   zarrlift verify old.zarr new.zarr     compare the two; --full compares every value
 
 \b
 Exit codes
   {DONE}    done
-  {PARTLY}    some arrays were refused or failed, the job could not go on, or verification
+  {PARTLY}    some arrays were refused or failed, the job could not continue, or verification
        found differences
-  {USAGE}    the request makes no sense; nothing was touched
+  {USAGE}    the request is invalid; nothing was changed
   {INTERRUPTED}  interrupted (Ctrl-C, SIGTERM); the job can be resumed
 
 \b
 {DEBUG}=1 in the environment shows the traceback of an error.
-NO_COLOR switches colours off.
+NO_COLOR disables colours.
 """
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
-    "inspect": ("inspect_commands", "Show what an archive holds and what is wrong with it."),
+    "inspect": ("inspect_commands", "Show the content of an archive and its problems."),
     "plan": ("inspect_commands", "Show what a migration would do and cost; writes nothing."),
     "migrate": ("migrate_commands", "Migrate an archive."),
-    "resume": ("migrate_commands", "Go on with a migration."),
-    "status": ("inspect_commands", "Show how far a migration is."),
+    "resume": ("migrate_commands", "Continue a migration."),
+    "status": ("inspect_commands", "Show the progress of a migration."),
     "verify": ("inspect_commands", "Compare source and result."),
     "finish": ("migrate_commands", "In place: delete the legacy metadata."),
-    "undo": ("migrate_commands", "Take a migration back, in place or a copy."),
+    "undo": ("migrate_commands", "Undo a migration, in place or a copy."),
     "serve": ("serve_command", "Serve an archive over HTTP as Zarr v3, without converting it."),
-    "model": ("", "Describe, compare, check and make hierarchies by models."),
-    "transformers": ("inspect_commands", "List the storage transformers there are."),
+    "model": ("", "Describe, compare, validate and create hierarchies by models."),
+    "transformers": ("inspect_commands", "List the available storage transformers."),
 }
 """Name -> the module with the command ("" is this one), and its line in `--help`."""
 
@@ -123,7 +124,8 @@ def app(*names: str) -> typer.Typer:
     for name in names:
         module, summary = COMMANDS[name]
         if module:
-            made.command(short_help=summary)(getattr(import_module(f".{module}", __package__), name))
+            command = getattr(import_module(f".{module}", __package__), name)
+            made.command(short_help=summary)(expanded(command))
         else:
             # It parses its own arguments, with commands that are not needed elsewhere.
             free = {

@@ -2,46 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from ..recipe.options import Separator
 from . import options as o
-from .choices import Separator, Shown
+from .recipe_options import ViewRecipe, load_recipe
 from .session import DONE, Answer, Session, say, write
 
+Shown: TypeAlias = Literal["zarr3", "zarr2", "n5"]
 _HOST = "127.0.0.1"
 _PORT = 8383
 
 
 def serve(
     source: o.Source,
-    port: Annotated[int, typer.Option("--port", help="0 takes any that is free.", min=0, max=65535)] = _PORT,
+    port: Annotated[
+        int, typer.Option("--port", help="The port to listen on; 0 selects a free one.", min=0, max=65535)
+    ] = _PORT,
     host: Annotated[
-        str, typer.Option("--host", help="The address to listen on; others reach 0.0.0.0 too.")
+        str,
+        typer.Option("--host", help="The address to listen on; 0.0.0.0 is reachable from other machines."),
     ] = _HOST,
     allow_origin: Annotated[
         list[str] | None,
         typer.Option(
             "--allow-origin",
-            help="Whose pages may read in a browser: https://HOST (repeatable), or * for all.",
+            help="Web pages that may read in a browser: https://HOST (repeatable), or * for all.",
         ),
     ] = None,
     as_: Annotated[
-        Shown, typer.Option("--as", help="What is served: zarr2 and n5 for readers that do not know Zarr v3.")
-    ] = Shown.ZARR3,
+        Shown, typer.Option("--as", help="The format served: zarr2 and n5 are for readers without Zarr v3.")
+    ] = "zarr3",
     separator: Annotated[
-        Separator | None, typer.Option("--separator", help="With --as zarr2: within chunk keys; else a dot.")
+        Separator | None,
+        typer.Option("--separator", help="With --as zarr2: separator in chunk keys; a dot by default."),
     ] = None,
-    from_: o.From = None,
-    follow_links: o.FollowLinks = False,
-    axes: o.AxesOption = None,
-    allow_fallback: o.AllowFallback = False,
-    max_document_size: o.MaxDocumentSize = None,
-    storage_options: o.StorageOptions = None,
-    recipe_file: o.ViewRecipe = None,
+    recipe_file: ViewRecipe = None,
+    *,
+    reading: o.Reading,
 ) -> int:
-    """Serve an archive over HTTP as Zarr v3, as it lies, read-only, until Ctrl-C."""
+    """Serve an archive over HTTP as Zarr v3, without converting it, read-only, until Ctrl-C."""
     session = Session(command="serve")
 
     def work() -> Answer:
@@ -54,31 +56,28 @@ def serve(
         from ..views.http_server import Served, require_server, run
 
         require_server()
-        if separator is not None and as_ is not Shown.ZARR2:
-            raise UsageError("--separator is that of Zarr v2's chunk keys", expected="--as zarr2 beside it")
-        reading = ReadOptions.asked(
-            follow_links=follow_links,
-            axes=o.value(axes),
-            allow_fallback=allow_fallback,
-            max_document_size=o.size(max_document_size, "--max-document-size"),
-        )
-        storage = open_storage(source, storage_options=o.storage_options(storage_options))
+        if separator is not None and as_ != "zarr2":
+            raise UsageError("--separator is for the chunk keys of Zarr v2", expected="--as zarr2")
+        asked = reading.arguments()
+        storage = open_storage(source, storage_options=asked.pop("storage_options"))
+        format = asked.pop("format")  # noqa: A001 - as in the public functions
+        options = ReadOptions.asked(**asked)
         origins = frozenset(allow_origin or ())
-        recipe = None if recipe_file is None else o.load_recipe(recipe_file)
-        if as_ is Shown.ZARR3:
+        recipe = load_recipe(recipe_file)
+        if as_ == "zarr3":
             from ..views.legacy import view_of
 
-            view = view_of(storage, format=o.value(from_), reading=reading, recipe=recipe)
+            view = view_of(storage, format=format, reading=options, recipe=recipe)
             served, problems = Served(view=view, url=storage.url, origins=origins), view.plan.all_problems()
         else:
             from ..views.reverse import presented
 
             reverse = presented(
                 storage,
-                "zarr2" if as_ is Shown.ZARR2 else "n5",
-                separator="/" if separator is Separator.SLASH else ".",
-                format=o.value(from_),
-                reading=reading,
+                as_,
+                separator=separator or ".",
+                format=format,
+                reading=options,
                 recipe=recipe,
             )
             served = Served(

@@ -57,7 +57,7 @@ class Session:
     quiet: bool = False
     everything: bool = False
     interrupted: bool = False
-    how_to_go_on: Callable[[tuple[str, ...] | None], str] | None = None
+    how_to_continue: Callable[[tuple[str, ...] | None], str] | None = None
     """Advice in one line after an interruption, given the job's path and options if known."""
 
     def run(self, work: Callable[[], Answer]) -> int:
@@ -96,11 +96,11 @@ class Session:
     def _stopped(self, job: tuple[str, ...] | None) -> int:
         self.interrupted = True
         advice = "Nothing was changed."
-        if self.how_to_go_on is not None:
+        if self.how_to_continue is not None:
             # A second Ctrl-C during the search for advice must not end in a traceback; nor must errors of
             # numpy, if it is loaded again after the first one interrupted its import.
             with suppress(KeyboardInterrupt, Exception):
-                advice = self.how_to_go_on(job)
+                advice = self.how_to_continue(job)
         if self.json:
             error = {"kind": "interrupted", "severity": "refusal", "message": "interrupted", "advice": advice}
             self._document(INTERRUPTED, {"error": error})
@@ -124,7 +124,7 @@ class Session:
                 message="reading or writing failed",
                 key=None if error.filename is None else os.fsdecode(error.filename),
                 found=error.strerror or str(error),
-                advice="Mend the cause, then run the command again.",
+                advice="Fix the cause, then run the command again.",
             )
         elif isinstance(error, MemoryError):
             problem = Problem(kind="memory", message="there is not enough memory")
@@ -132,7 +132,7 @@ class Session:
             problem = broken
         else:
             text = " ".join(f"{type(error).__name__}: {error}".split())
-            advice = f"This is a fault of zarrlift; {DEBUG}=1 shows the traceback to report."
+            advice = f"This is a bug in zarrlift; {DEBUG}=1 shows the traceback to report."
             problem = Problem(kind="internal", message=f"unexpected {text}", advice=advice)
         code = USAGE if problem.kind == "usage" else PARTLY
         from ..jobs.units import safe

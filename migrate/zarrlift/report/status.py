@@ -55,7 +55,7 @@ def lines(status: Status, page: Page) -> Iterator[str]:
         yield "What the job had done was taken back."
     elif status.undoing:
         yield from page.advice(
-            "It is being taken back. Go on with:", command("undo", status.job, *status.options)
+            "It is being undone. Continue with:", command("undo", status.job, *status.options)
         )
     elif status.state == "incomplete" and status.activity != "running":
         yield from page.advice(_when_to_resume(status), command("resume", status.job, *status.options))
@@ -93,7 +93,7 @@ def _when_to_resume(status: Status) -> str:
     if status.activity == "unknown":
         return "If that process has ended:"
     if any(row.state == "pending" and row.kind == "array" for row in status.nodes):
-        return "Go on with:"
+        return "Continue with:"
     return "Once the cause is gone:"
 
 

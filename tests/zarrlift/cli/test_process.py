@@ -133,7 +133,7 @@ def interrupted(numbers, cleanup="pass"):
 def test_a_signal_ends_with_130_and_one_line(number):
     code, err = interrupted([number])
     assert code == 130
-    assert err == "zarrlift: interrupted. No job had been started yet; run the same command again.\n"
+    assert err == "zarrlift: interrupted. No job was started; run the same command again.\n"
 
 
 STOPPED_AT_THE_START = """

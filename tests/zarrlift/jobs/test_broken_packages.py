@@ -1,4 +1,4 @@
-"""A package that cannot be imported is named, and not called a fault of zarrlift."""
+"""A package that cannot be imported is named, and not called a bug in zarrlift."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_zfpy_that_cannot_be_imported_is_named(
     assert done.returncode == 1
     assert "the package zfpy cannot be imported (by zarr and numcodecs)" in said
     assert "numpy.dtype size changed" in said
-    assert "fault of zarrlift" not in said
+    assert "bug in zarrlift" not in said
     assert "did not foresee" not in said
 
 

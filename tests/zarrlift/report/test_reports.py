@@ -97,11 +97,13 @@ FAILED = (NodeStatus(path="a", kind="array", route="relink", state="failed", err
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        pytest.param({"activity": "stopped", "nodes": PENDING}, "Go on with: zarrlift resume", id="stopped"),
-        pytest.param({"activity": "stale", "nodes": PENDING}, "Go on with: zarrlift resume", id="killed"),
+        pytest.param(
+            {"activity": "stopped", "nodes": PENDING}, "Continue with: zarrlift resume", id="stopped"
+        ),
+        pytest.param({"activity": "stale", "nodes": PENDING}, "Continue with: zarrlift resume", id="killed"),
         pytest.param({"activity": "stopped", "nodes": FAILED}, "Once the cause is gone: ", id="failed"),
         pytest.param({"activity": "unknown"}, "If that process has ended: zarrlift resume", id="elsewhere"),
-        pytest.param({"undoing": True}, "It is being taken back. Go on", id="undone"),
+        pytest.param({"undoing": True}, "It is being undone. Continue", id="undone"),
         pytest.param({"activity": "running"}, "4 nodes: ", id="running"),
         pytest.param({"activity": None, "state": "done"}, "4 nodes: ", id="done"),
     ],

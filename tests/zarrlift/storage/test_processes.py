@@ -206,7 +206,7 @@ def test_ctrl_c_ends_all_without_a_traceback(many, expected, tmp_path: Path) -> 
         start_new_session=True,
     )
     assert stopped.returncode == 130
-    assert stopped.stderr.startswith("zarrlift: interrupted. Go on with: zarrlift resume ")
+    assert stopped.stderr.startswith("zarrlift: interrupted. Continue with: zarrlift resume ")
     assert len(stopped.stderr.splitlines()) == 1
     assert zarrlift.resume(place).ok
     assert files(place) == expected

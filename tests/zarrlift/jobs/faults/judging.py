@@ -22,7 +22,7 @@ _CHANGING = (".json", ".crc32c")
 _CACHE = "cache/"
 _CODES = frozenset({0, 1, 2, 130})
 """Exit codes that the documentation knows."""
-_FAULTS = ("Traceback", "fault of zarrlift", "did not foresee", "Exception ignored")
+_FAULTS = ("Traceback", "bug in zarrlift", "did not foresee", "Exception ignored")
 
 
 @dataclass(frozen=True, slots=True)
