@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
@@ -179,13 +179,9 @@ def validate(
             checked = models.validate_many(sources, requirement, **how)
             rows = [(_shown(str(place)), problems) for place, problems in checked]
 
-        def text(page: Page) -> Iterator[str]:
-            _tell(requirement.notes)
-            yield from report_models.validation_lines(rows, model, page)
-
         return Answer(
             code=PARTLY if any(problems for _, problems in rows) else DONE,
-            text=text,
+            text=lambda page: report_models.validation_lines(rows, model, page),
             data=lambda: {
                 "model": model,
                 "archives": [

@@ -33,7 +33,7 @@ class Created:
     arrays: int
     groups: int
     problems: tuple[Problem, ...] = ()
-    """Notes about lenient readings."""
+    """Properties that cannot be read back from the model."""
 
     def to_json(self) -> JSONObject:
         """JSON for machines."""

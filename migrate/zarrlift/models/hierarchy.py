@@ -24,9 +24,9 @@ from ..recipe.options import Format
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
 from .model_storage import ModelStorage
-from .zep6_repairs import mended_model, mended_text
 from .zom import (
     MEMBERS,
+    OMITTED_IF_NULL,
     Flat,
     FormatNumber,
     empty_group,
@@ -37,6 +37,7 @@ from .zom import (
     is_group,
     model_problems,
     nodes,
+    normalized,
     unflatten,
 )
 
@@ -113,7 +114,7 @@ def _is_unread(node: Node) -> bool:
 
 
 def read_model(path: str | os.PathLike[str]) -> Hierarchy:
-    """The model in a file; deviations of ZEP 6 from Zarr are accepted with a note.
+    """The model in a file.
 
     Raises UsageError if there is no file, MetadataError with all problems of its tree.
     """
@@ -123,14 +124,14 @@ def read_model(path: str | os.PathLike[str]) -> Hierarchy:
 
 
 def checked_model(data: Any, name: str) -> Hierarchy:
-    """The model in a JSON value, after lenient corrections; MetadataError with all problems of its tree."""
+    """The model in a JSON value, as a copy in normal form; MetadataError with all problems of its tree."""
     if not isinstance(data, dict):
         raise MetadataError("a model is a JSON object", key=name, found=excerpt(data))
     if "$schema" in data or "$ref" in data or "$defs" in data or "definitions" in data:
         raise MetadataError(
             "this is a JSON Schema, where a model is expected", key=name, found=excerpt(sorted(data))
         )
-    model, notes = mended_model(data)
+    model = normalized(data)
     problems = model_problems(model)
     if problems:
         first, more = problems[0], len(problems) - 1
@@ -144,21 +145,12 @@ def checked_model(data: Any, name: str) -> Hierarchy:
     for _, node in nodes(model):  # copies of the input
         node.update({key: finite(value) for key, value in node.items() if key != MEMBERS})
     format_: Format = "zarr2" if format_of(model) == 2 else "zarr3"
-    return Hierarchy(url=name, format=format_, model=model, problems=notes)
+    return Hierarchy(url=name, format=format_, model=model)
 
 
 def parse_json(content: bytes, name: str) -> JSONObject:
-    """The JSON object in a model or schema file, read leniently; MetadataError."""
-    try:
-        return parse_object(content, name, most_levels=MOST_JSON_LEVELS)
-    except MetadataError as error:
-        mended = mended_text(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
-        if mended == content:
-            raise
-        try:
-            return parse_object(mended, name, most_levels=MOST_JSON_LEVELS)
-        except MetadataError:
-            raise error from None
+    """The JSON object in a model or schema file; MetadataError."""
+    return parse_object(content, name, most_levels=MOST_JSON_LEVELS)
 
 
 def read_file(name: str) -> bytes:
@@ -271,7 +263,7 @@ def _of_v3(node: Node, problems: list[Problem]) -> JSONObject | None:
         # Consolidated metadata is derived from the model. A null dimension_names or storage_transformers, as
         # some writers produce, equals its absence.
         if name not in ("consolidated_metadata", "attributes")
-        and not (value is None and name in ("dimension_names", "storage_transformers"))
+        and not (value is None and name in OMITTED_IF_NULL)
     }
     document["attributes"] = _attributes(attributes, node.path, problems)
     return document

@@ -75,7 +75,7 @@ class TypedModel:
         except Exception as error:
             # pydantic has a dozen errors for types without a schema.
             found = " ".join(str(error).split())[:300]
-            raise UsageError("this is no type that pydantic can check", key=name, found=found) from error
+            raise UsageError("pydantic cannot check this type", key=name, found=found) from error
 
     def read(self, model: JSONObject) -> Any:
         """An instance of the type; raises pydantic's ValidationError."""
@@ -212,10 +212,10 @@ def from_instance(instance: Any) -> JSONObject:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses as JSON, including class attributes (ZEP 6: `zarr_version = 2`)."""
+    """Dataclasses as JSON, including class attributes such as `zarr_format = 2`."""
     if hasattr(value, "__dataclass_fields__"):
         fields = {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
-        said = {name: getattr(value, name, None) for name in ("zarr_version", "zarr_format", "node_type")}
+        said = {name: getattr(value, name, None) for name in ("zarr_format", "node_type")}
         return {**{name: item for name, item in said.items() if item is not None}, **fields}
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}

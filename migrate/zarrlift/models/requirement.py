@@ -16,7 +16,6 @@ from .hierarchy import checked_model, parse_json, read_file
 from .json_schema import Schema
 from .pydantic_types import TypedModel, is_class_name, load_class
 from .schemas import OPEN, hierarchy_schema
-from .zep6_repairs import mended_schema
 from .zom import format_of, unflatten
 
 Kind = Literal["zom", "schema", "python"]
@@ -36,8 +35,6 @@ class Requirement:
     kind: Kind
     content: JSONObject | None = None
     """Content of a ZOM or a JSON Schema."""
-    notes: tuple[Problem, ...] = ()
-    """Notes about lenient readings."""
     _check: Any = field(repr=False, compare=False)
 
     def violations(self, model: JSONObject) -> tuple[Problem, ...]:
@@ -83,16 +80,12 @@ def _from_json(data: JSONObject, name: str, leave_open: Collection[str]) -> Requ
     if _is_schema(data):
         if leave_open:
             raise UsageError("parts can be left open of a ZOM only", found=f"{name} is a JSON Schema")
-        mended, notes = mended_schema(data)
-        return Requirement(
-            name=name, kind="schema", content=data, notes=notes, _check=Schema(mended, name=name)
-        )
-    hierarchy = checked_model(data, name)
-    model = hierarchy.model
+        return Requirement(name=name, kind="schema", content=data, _check=Schema(data, name=name))
+    model = checked_model(data, name).model
     check: Any = _Zom(model, name)
     if leave_open:
         check = Schema(hierarchy_schema(model, leave_open=leave_open), name=name)
-    return Requirement(name=name, kind="zom", content=model, notes=hierarchy.problems, _check=check)
+    return Requirement(name=name, kind="zom", content=model, _check=check)
 
 
 def _is_schema(data: JSONObject) -> bool:

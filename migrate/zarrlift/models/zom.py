@@ -22,6 +22,8 @@ from ..formats.tree.documents import levels
 from ..formats.tree.walk import MOST_LEVELS, bad_name
 
 MEMBERS: Final = "members"
+OMITTED_IF_NULL: Final = frozenset({"dimension_names", "storage_transformers"})
+"""Members of v3 metadata for which some writers produce null, which equals their absence."""
 FormatNumber: TypeAlias = Literal[2, 3]
 Flat: TypeAlias = dict[str, JSONObject]
 
@@ -194,6 +196,30 @@ def _node_problems(path: str, node: JSONObject, number: JSON) -> Iterator[Proble
             yield _wrong("members are not a JSON object", path, members, "an object: name -> node")
     elif MEMBERS in node:
         yield _wrong("an array has members", path, MEMBERS, "none: arrays are leaves")
+
+
+def normalized(model: JSONObject) -> JSONObject:
+    """A copy of a model in which every node has `attributes` and every group `members`.
+
+    Null members that v3 does not allow, as pydantic-zarr writes them, are removed.
+    """
+    root = dict(model)
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.get("zarr_format") == 3:
+            for name in OMITTED_IF_NULL & node.keys():
+                if node[name] is None:
+                    del node[name]
+        node.setdefault("attributes", {})
+        if is_group(node) and node.get(MEMBERS) is None:
+            node[MEMBERS] = {}
+        members = node.get(MEMBERS)
+        if isinstance(members, dict):
+            members = {name: dict(item) if isinstance(item, dict) else item for name, item in members.items()}
+            node[MEMBERS] = members
+            waiting.extend(item for item in members.values() if isinstance(item, dict))
+    return root
 
 
 def finite(value: JSON) -> Any:
