@@ -4,40 +4,33 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
 from .archive.nodes import Archive
 from .archive.read_options import ReadOptions
 from .conventions.apply import look_for
 from .formats.describe import describe
-from .jobs import log_messages
-from .jobs.checks.checks import Checks
 from .jobs.checks.checks_for import checks_for
 from .jobs.claim import claimed
 from .jobs.endpoints import Ends, Options, refuse_existing
-from .jobs.ledger.find_job import find_job, job_path, refuse_half_undone
+from .jobs.ledger.find_job import find_job, job_path
 from .jobs.ledger.last_run import noted_run
 from .jobs.ledger.ledger import Job
-from .jobs.option_words import option_words
 from .jobs.outcome import Outcome
-from .jobs.overwrite import left_aside, set_aside, sweep_aside
+from .jobs.overwrite import set_aside
 from .jobs.processes import process_tuning
 from .jobs.processes.executors import RunOptions
 from .jobs.progress import Progress
-from .jobs.resume.replan import merge
-from .jobs.run import Run
-from .planning.planner import Inventories
+from .jobs.run_job import refuse_unmet, resume_job, run_job
 from .planning.plans import Plan
 from .recipe.options import Axes, Format, Link, VerifyLevel
 from .recipe.recipe import Recipe
 from .storage.open_storage import Place, open_storage
-from .storage.writer_for import writer_for
 
 if TYPE_CHECKING:
     from .jobs.status import Status
@@ -93,24 +86,23 @@ def plan(
     The arguments are those of `migrate`. Without `destination`, the plan is for a copy to an unspecified
     place.
     """
-    reading = ReadOptions.asked(
-        follow_links=follow_links,
-        axes=axes,
-        allow_fallback=allow_fallback,
-        max_document_size=max_document_size,
-        in_place=in_place,
-    )
     ends = Ends.open(
         source,
         destination,
-        in_place,
-        storage_options,
-        dest_storage_options,
-        follow_links,
-        source_through,
-        dest_through,
+        in_place=in_place,
+        reading=ReadOptions.asked(
+            follow_links=follow_links,
+            axes=axes,
+            allow_fallback=allow_fallback,
+            max_document_size=max_document_size,
+            in_place=in_place,
+        ),
+        source_options=storage_options,
+        destination_options=dest_storage_options,
+        source_through=source_through,
+        destination_through=dest_through,
     )
-    return ends.plan(recipe or Recipe(), format, reading)[0]
+    return ends.plan(recipe or Recipe(), format)[0]
 
 
 def migrate(
@@ -170,22 +162,21 @@ def migrate(
         raise UsageError("in place there is nothing to overwrite", advice="Undo the earlier job first.")
     process_tuning.keep_modules()
     recipe = recipe or Recipe()
-    reading = ReadOptions.asked(
-        follow_links=follow_links,
-        axes=axes,
-        allow_fallback=allow_fallback,
-        max_document_size=max_document_size,
-        in_place=in_place,
-    )
     ends = Ends.open(
         source,
         destination,
-        in_place,
-        storage_options,
-        dest_storage_options,
-        follow_links,
-        source_through,
-        dest_through,
+        in_place=in_place,
+        reading=ReadOptions.asked(
+            follow_links=follow_links,
+            axes=axes,
+            allow_fallback=allow_fallback,
+            max_document_size=max_document_size,
+            in_place=in_place,
+        ),
+        source_options=storage_options,
+        destination_options=dest_storage_options,
+        source_through=source_through,
+        destination_through=dest_through,
     )
     path = job_path(ends.local_destination, ends.destination.url, None if job is None else Path(job))
     options = RunOptions(
@@ -203,8 +194,8 @@ def migrate(
                 continues_earlier,  # not loaded by a first run
             )
 
-            if continues_earlier(path, ends, recipe, reading, overwrite=overwrite):
-                return claim.end(_resume(path, options, ends, progress))
+            if continues_earlier(path, ends, recipe, overwrite=overwrite):
+                return claim.end(resume_job(path, options, ends, progress))
         if not in_place:
             refuse_existing(ends.destination, overwrite=overwrite)
         facts = {"link": link, "source_place": ends.lasting_place}
@@ -212,8 +203,8 @@ def migrate(
             facts["overwrite"] = "yes"
         facts.update(ends.layers | ends.options)
         with checks_for(ends.source, ends.destination, verify) as checks:
-            made, inventories = ends.plan(recipe, format, reading)
-            _refuse_unmet(made)
+            made, inventories = ends.plan(recipe, format)
+            refuse_unmet(made)
             if not made.arrays and not made.groups and not made.refusals:
                 raise UsageError(
                     "there is nothing to migrate",
@@ -223,7 +214,7 @@ def migrate(
             new = Job.create(path, made, id=claim.new_id, facts=facts, fsync=fsync)
             with new as created, noted_run(created):
                 set_aside(created, ends.destination)
-                return claim.end(_run(created, made, ends, options, checks, inventories, progress))
+                return claim.end(run_job(created, made, ends, options, checks, inventories, progress))
 
 
 def resume(
@@ -266,15 +257,16 @@ def resume(
     ends = Ends.open(
         lasting if source is None else source,
         header["destination"] if destination is None and not header["in_place"] else destination,
-        header["in_place"],
-        storage_options,
-        dest_storage_options,
-        ReadOptions.from_json(header).follow_links,
-        *layers,
+        in_place=header["in_place"],
+        reading=ReadOptions.from_json(header),
+        source_options=storage_options,
+        destination_options=dest_storage_options,
+        source_through=layers[0],
+        destination_through=layers[1],
     )
     ends.check_reach(options)
     with claimed(ends.place, path, take_over=take_over) as claim:
-        return claim.end(_resume(path, replace(options, hard_links=link == "hard"), ends, progress))
+        return claim.end(resume_job(path, replace(options, hard_links=link == "hard"), ends, progress))
 
 
 def status(target: PathText, *, job: PathText | None = None) -> Status:
@@ -283,113 +275,3 @@ def status(target: PathText, *, job: PathText | None = None) -> Status:
 
     with Job.open(find_job(target, job), write=False) as opened:
         return current_status(opened)
-
-
-def _refuse_unmet(made: Plan) -> None:
-    """Raise UsageError if the result would not conform to the recipe's model."""
-    if made.recipe.model is not None:
-        from .models.requirement import refuse_unmet
-
-        refuse_unmet(made)
-
-
-def _resume(path: Path, options: RunOptions, ends: Ends, progress: Progress | None) -> Outcome:
-    from .jobs.resume.relocate import follow
-    from .jobs.resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
-
-    # Start the checks first: a forked process must not inherit the lock on the job.
-    with (
-        checks_for(ends.source, ends.destination, options.verify) as checks,
-        Job.open(path, fsync=options.fsync) as job,
-    ):
-        if job.state == "undone":
-            raise JobError("this job was undone", key=str(path), advice="Start a new one with migrate.")
-        refuse_half_undone(job)
-        follow(job, ends)
-        crashed = ends.local_destination is not None and may_be_lost(job)
-        if crashed and job.state == "incomplete":
-            find_torn_documents(job, ends.destination)
-        _still_there(job, ends)
-        if job.state != "incomplete":
-            sweep_aside(job, ends.destination)
-            writer_for(ends.destination, job.id, fsync=False).close()
-            return _nothing_to_do(job)
-        old = job.plan()  # first, so that nothing is changed if the file cannot be read
-        with noted_run(job):
-            job.note(**ends.options)
-            set_aside(job, ends.destination)
-            fresh, inventories = ends.plan(old.recipe, old.format, old.reading)
-            _refuse_unmet(fresh)
-            merged = merge(job, old, fresh, inventories, ends.destination)
-            if crashed:
-                compare_unsynced(job, merged, ends.source, ends.destination, inventories)
-            return _run(job, merged, ends, options, checks, inventories, progress)
-
-
-def _still_there(job: Job, ends: Ends) -> None:
-    """Raise JobError if the job's output is missing at the destination, because it would not be rewritten.
-
-    It was deleted or moved, or existed only in the memory of a process that has ended. The check reads one
-    published document and tests whether there is anything at all, but not every chunk.
-    """
-    done = next((row.path for row in job.nodes() if row.state == "done"), None)
-    written = any(total.chunks > total.dropped for total in job.totals().values())
-    if done is not None:
-        key = f"{done}/zarr.json" if done else "zarr.json"
-        lost = ends.destination.get(key) is None
-    else:
-        key = ""
-        lost = written and next(iter(ends.destination.list_dir("")), None) is None
-    if lost:
-        raise JobError(
-            "what this job wrote is gone",
-            key=key or None,
-            found=f"nothing at {ends.destination.url}",
-            advice=f"Put it back, or delete the job file {job.path} and migrate again. If it was moved, say"
-            " where it is: --destination (in place --source).",
-        )
-
-
-def _nothing_to_do(job: Job) -> Outcome:
-    rows = job.nodes()
-    made = job.plan()
-    return Outcome(
-        job=str(job.path),
-        state="nothing to do",
-        arrays_done=sum(row.kind == "array" and row.state == "done" for row in rows),
-        arrays_total=len(made.arrays) + sum(refusal.kind == "array" for refusal in made.refusals),
-        groups_done=sum(row.kind == "group" and row.state == "done" for row in rows),
-        problems=tuple(problem for refusal in made.refusals for problem in refusal.problems),
-        options=option_words(job),
-        plan=made,
-    )
-
-
-def _run(
-    job: Job,
-    made: Plan,
-    ends: Ends,
-    options: RunOptions,
-    checks: Checks,
-    inventories: Inventories,
-    progress: Progress | None,
-) -> Outcome:
-    started = time.monotonic()
-    outcome = Run(
-        job,
-        made,
-        ends.source,
-        ends.destination,
-        options,
-        spec=ends.spec(job.id, options),
-        checks=checks,
-        inventories=inventories,
-        progress=progress,
-    )()
-    if outcome.state == "done":
-        sweep_aside(job, ends.destination)
-    aside = left_aside(job, ends.destination)
-    problems = outcome.problems if aside is None else (*outcome.problems, aside)
-    outcome = replace(outcome, seconds=time.monotonic() - started, problems=problems)
-    log_messages.ended(outcome)
-    return outcome

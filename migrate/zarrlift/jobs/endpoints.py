@@ -40,6 +40,7 @@ class Ends:
 
     source: Storage
     destination: Storage
+    reading: ReadOptions
     in_place: bool
     named: bool
     """Whether a destination was given."""
@@ -61,18 +62,19 @@ class Ends:
         cls,
         source: Place,
         destination: Place | None,
+        *,
         in_place: bool,
-        storage_options: Options,
-        dest_storage_options: Options,
-        follow_links: bool,
+        reading: ReadOptions,
+        source_options: Options = None,
+        destination_options: Options = None,
         source_through: str | None = None,
-        dest_through: str | None = None,
+        destination_through: str | None = None,
     ) -> Ends:
         """Open source and destination; UsageError if the combination is invalid."""
         if in_place and destination is not None:
             raise UsageError("a migration in place has no destination", found=str(destination))
         try:
-            first = _source(source, storage_options, in_place=in_place, follow_links=follow_links)
+            first = _source(source, source_options, in_place=in_place, follow_links=reading.follow_links)
         except UsageError as error:
             from ..storage.open_errors import swapped
 
@@ -80,34 +82,35 @@ class Ends:
         if destination is None:
             second = first
         else:
-            second = open_storage(destination, storage_options=dest_storage_options, mode="w")
+            second = open_storage(destination, storage_options=destination_options, mode="w")
             second.document_bound = WRITTEN
             _refuse_nested(first, second)
-        if in_place and (source_through or dest_through):
-            raise UsageError("layers cannot be used in place", found=source_through or dest_through)
+        if in_place and (source_through or destination_through):
+            raise UsageError("layers cannot be used in place", found=source_through or destination_through)
         return cls(
             source=through(first, source_through),
-            destination=through(second, dest_through, written=True),
+            destination=through(second, destination_through, written=True),
             place=without_layers(second),
             local_destination=second.root if isinstance(second, LocalStorage) else None,
             source_through=source_through,
-            destination_through=dest_through,
+            destination_through=destination_through,
+            reading=reading,
             in_place=in_place,
             named=destination is not None,
             source_place=_text(source),
             destination_place=_text(source if destination is None else destination),
-            source_options=json.dumps(storage_options or {}),
-            destination_options=json.dumps((storage_options if in_place else dest_storage_options) or {}),
+            source_options=json.dumps(source_options or {}),
+            destination_options=json.dumps((source_options if in_place else destination_options) or {}),
         )
 
-    def plan(self, recipe: Recipe, format: Format | None, reading: ReadOptions) -> tuple[Plan, Inventories]:
+    def plan(self, recipe: Recipe, format: Format | None) -> tuple[Plan, Inventories]:
         """The plan for the current content of the source, and the listings made for it."""
         with process_tuning.made_to_last():
-            return self._plan(recipe, format, reading)
+            return self._plan(recipe, format)
 
-    def _plan(self, recipe: Recipe, format: Format | None, reading: ReadOptions) -> tuple[Plan, Inventories]:
+    def _plan(self, recipe: Recipe, format: Format | None) -> tuple[Plan, Inventories]:
         began = Moment()
-        archive = describe(self.source, format=format, options=reading)
+        archive = describe(self.source, format=format, options=self.reading)
         if self.in_place:
             self.source.document_bound = WRITTEN
         if self.in_place and archive.format == "zarr3":
@@ -122,7 +125,7 @@ class Ends:
                 found="its entry point zarr.json, where Zarr v3 keeps the root's own document",
                 expected="a destination",
             )
-        if self.in_place and archive.format == "n5" and reading.axes != "kept":
+        if self.in_place and archive.format == "n5" and self.reading.axes != "kept":
             raise UsageError(
                 "axes cannot be reversed in place: the chunks stay as they are",
                 found="--axes reversed",
@@ -134,7 +137,7 @@ class Ends:
             recipe,
             destination=None if self.in_place else (self.destination.url if self.named else ""),
             free_bytes=free_space(self.destination) if self.named else None,
-            reading=reading,
+            reading=self.reading,
         )
         if recipe.model is not None:
             from ..models.requirement import unmet

@@ -13,11 +13,11 @@ from tests.support.job_archives import values
 from zarr.storage import ObjectStore
 
 import zarrlift
-from zarrlift import api
 from zarrlift.jobs import disk_sync
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.resume import unsynced_files
+from zarrlift.jobs.run import Run
 from zarrlift.verification import every_chunk
 
 RECIPES = [{}, {"shards": "auto"}, {"chunks": "5,5"}, {"codecs": "gzip:1"}, {"drop_empty": True}]
@@ -118,14 +118,14 @@ def test_an_array_that_was_there_already_is_compared_too(
     (destination / "empty/zarr.json").write_bytes(b"")
     rebooted(monkeypatch)
     (source / "g/recode/0").write_bytes(good)
-    run = api.Run.__call__
+    run = Run.__call__
     seen = []
 
-    def look(self: api.Run) -> Any:
+    def look(self: Run) -> Any:
         seen.append(sorted(path.parent.name for path in destination.glob("*/*/zarr.json")))
         return run(self)
 
-    monkeypatch.setattr(api.Run, "__call__", look)
+    monkeypatch.setattr(Run, "__call__", look)
     assert zarrlift.resume(destination).ok
     assert seen == [["relink"]], "an array with a wrong chunk is not to be seen"
     assert values(destination, 3) == values(source, 2)

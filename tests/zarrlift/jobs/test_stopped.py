@@ -15,7 +15,7 @@ from tests.support.job_archives import tree, values
 
 import zarrlift
 from zarrlift import api
-from zarrlift.jobs import overwrite
+from zarrlift.jobs import overwrite, run_job
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.run import Run
 from zarrlift.storage.local import writer as writing
@@ -126,7 +126,7 @@ def test_a_resume_ends_a_removal_that_was_stopped(
     source: Path, earlier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        stop_at(0, api, "sweep_aside", patched)
+        stop_at(0, run_job, "sweep_aside", patched)
         with pytest.raises(KeyboardInterrupt):
             zarrlift.migrate(source, earlier, overwrite=True)
     assert zarrlift.resume(earlier).state == "nothing to do"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from zarrstack.core.errors import JobError
 
-from ...archive.read_options import ReadOptions
 from ...formats.describe import read_alike
 from ...planning.plans import Plan
 from ...recipe.recipe import Recipe
@@ -16,9 +15,7 @@ from ..overwrite import settle_aside
 from .relocate import follow, has_moved
 
 
-def continues_earlier(
-    path: Path, ends: Ends, recipe: Recipe, reading: ReadOptions, *, overwrite: bool
-) -> bool:
+def continues_earlier(path: Path, ends: Ends, recipe: Recipe, *, overwrite: bool) -> bool:
     """Whether the existing job file belongs to this migration; JobError if it belongs to another one.
 
     A job that was undone, or whose result is to be overwritten, is removed.
@@ -31,7 +28,7 @@ def continues_earlier(
             and made.destination == ends.destination.url
             and made.in_place == ends.in_place
         )
-        same = made.recipe == recipe and read_alike(made.format, made.reading, reading)
+        same = made.recipe == recipe and read_alike(made.format, made.reading, ends.reading)
         if same and not same_places and has_moved(job, made, ends):
             follow(job, ends)
             same_places = True

@@ -11,6 +11,7 @@ import json
 import os
 import shlex
 import time
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -108,7 +109,7 @@ def has_moved(job: Job, made: Plan, ends: Ends) -> bool:
         _require_own(job, made, ends)
     except JobError:
         return False
-    fresh, _ = ends.plan(made.recipe, made.format, made.reading)
+    fresh, _ = replace(ends, reading=made.reading).plan(made.recipe, made.format)
     return unchanged(job, made, fresh)
 
 

@@ -1,0 +1,139 @@
+"""Runs a job to its end: a new one, or one that an earlier run left incomplete."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from zarrstack.core.errors import JobError
+
+from ..planning.planner import Inventories
+from ..planning.plans import Plan
+from ..storage.writer_for import writer_for
+from . import log_messages
+from .checks.checks import Checks
+from .checks.checks_for import checks_for
+from .endpoints import Ends
+from .ledger.find_job import refuse_half_undone
+from .ledger.last_run import noted_run
+from .ledger.ledger import Job
+from .option_words import option_words
+from .outcome import Outcome
+from .overwrite import left_aside, set_aside, sweep_aside
+from .processes.executors import RunOptions
+from .progress import Progress
+from .resume.replan import merge
+from .run import Run
+
+
+def run_job(
+    job: Job,
+    made: Plan,
+    ends: Ends,
+    options: RunOptions,
+    checks: Checks,
+    inventories: Inventories,
+    progress: Progress | None,
+) -> Outcome:
+    """Run a created job to its end, and remove what it replaced."""
+    started = time.monotonic()
+    outcome = Run(
+        job,
+        made,
+        ends.source,
+        ends.destination,
+        options,
+        spec=ends.spec(job.id, options),
+        checks=checks,
+        inventories=inventories,
+        progress=progress,
+    )()
+    if outcome.state == "done":
+        sweep_aside(job, ends.destination)
+    aside = left_aside(job, ends.destination)
+    problems = outcome.problems if aside is None else (*outcome.problems, aside)
+    outcome = replace(outcome, seconds=time.monotonic() - started, problems=problems)
+    log_messages.ended(outcome)
+    return outcome
+
+
+def refuse_unmet(made: Plan) -> None:
+    """Raise UsageError if the result would not conform to the recipe's model."""
+    if made.recipe.model is not None:
+        from ..models import requirement
+
+        requirement.refuse_unmet(made)
+
+
+def resume_job(path: Path, options: RunOptions, ends: Ends, progress: Progress | None) -> Outcome:
+    """Check what an earlier run left, and run the job to its end."""
+    from .resume.relocate import follow
+    from .resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
+
+    # Start the checks first: a forked process must not inherit the lock on the job.
+    with (
+        checks_for(ends.source, ends.destination, options.verify) as checks,
+        Job.open(path, fsync=options.fsync) as job,
+    ):
+        if job.state == "undone":
+            raise JobError("this job was undone", key=str(path), advice="Start a new one with migrate.")
+        refuse_half_undone(job)
+        follow(job, ends)
+        crashed = ends.local_destination is not None and may_be_lost(job)
+        if crashed and job.state == "incomplete":
+            find_torn_documents(job, ends.destination)
+        _still_there(job, ends)
+        if job.state != "incomplete":
+            sweep_aside(job, ends.destination)
+            writer_for(ends.destination, job.id, fsync=False).close()
+            return _nothing_to_do(job)
+        old = job.plan()  # first, so that nothing is changed if the file cannot be read
+        with noted_run(job):
+            job.note(**ends.options)
+            set_aside(job, ends.destination)
+            fresh, inventories = replace(ends, reading=old.reading).plan(old.recipe, old.format)
+            refuse_unmet(fresh)
+            merged = merge(job, old, fresh, inventories, ends.destination)
+            if crashed:
+                compare_unsynced(job, merged, ends.source, ends.destination, inventories)
+            return run_job(job, merged, ends, options, checks, inventories, progress)
+
+
+def _still_there(job: Job, ends: Ends) -> None:
+    """Raise JobError if the job's output is missing at the destination, because it would not be rewritten.
+
+    It was deleted or moved, or existed only in the memory of a process that has ended. The check reads one
+    published document and tests whether there is anything at all, but not every chunk.
+    """
+    done = next((row.path for row in job.nodes() if row.state == "done"), None)
+    written = any(total.chunks > total.dropped for total in job.totals().values())
+    if done is not None:
+        key = f"{done}/zarr.json" if done else "zarr.json"
+        lost = ends.destination.get(key) is None
+    else:
+        key = ""
+        lost = written and next(iter(ends.destination.list_dir("")), None) is None
+    if lost:
+        raise JobError(
+            "what this job wrote is gone",
+            key=key or None,
+            found=f"nothing at {ends.destination.url}",
+            advice=f"Put it back, or delete the job file {job.path} and migrate again. If it was moved, say"
+            " where it is: --destination (in place --source).",
+        )
+
+
+def _nothing_to_do(job: Job) -> Outcome:
+    rows = job.nodes()
+    made = job.plan()
+    return Outcome(
+        job=str(job.path),
+        state="nothing to do",
+        arrays_done=sum(row.kind == "array" and row.state == "done" for row in rows),
+        arrays_total=len(made.arrays) + sum(refusal.kind == "array" for refusal in made.refusals),
+        groups_done=sum(row.kind == "group" and row.state == "done" for row in rows),
+        problems=tuple(problem for refusal in made.refusals for problem in refusal.problems),
+        options=option_words(job),
+        plan=made,
+    )
