@@ -86,7 +86,7 @@ def show(
 
         recipe = load_recipe(recipe_file)
         if flat and consolidated or (recipe is not None and as_ is None):
-            raise o.usage("--flat or --consolidated, and --recipe with --as v3")
+            raise o.usage("--flat and --consolidated exclude each other, and --recipe requires --as v3")
         found = models.show(source, recipe=recipe, migrated=as_ is not None, **reading.arguments())
         model = found.model
         if flat:
@@ -136,11 +136,11 @@ def schema(
 
         if source is None:
             if leave_open or as_ is not None:
-                raise o.usage("--open and --as are about one hierarchy", expected="SRC before them")
+                raise o.usage("--open and --as require SRC")
             made = models.schema(format=2 if zarr_format == "2" else 3)
         else:
             if zarr_format is not None:
-                raise o.usage("a hierarchy has its own format", expected="no --format, or no SRC")
+                raise o.usage("--format cannot be used with SRC")
             made = models.schema(
                 source, leave_open=parts(leave_open or ()), migrated=as_ is not None, **reading.arguments()
             )

@@ -110,7 +110,7 @@ def _faults(node: JSONObject, readers: Readers) -> Iterator[Problem]:
         yield Problem(kind="metadata", message=f"{place}: {message}", found=found)
         sound = False
     if sound and (problem := readers.refused(node)) is not None:
-        yield replace(problem, message=f"nothing reads this array: {problem.message}", node=None)
+        yield replace(problem, message=f"no known reader supports this array: {problem.message}", node=None)
 
 
 def _v3_faults(node: JSONObject) -> Iterator[tuple[str, str]]:
@@ -161,7 +161,7 @@ def _refuse_others(storage: Storage, documents: dict[str, bytes]) -> None:
             continue
         if key == last or documents.get(key) is None or storage.get(key) != documents[key]:
             raise JobError(
-                "the place holds something already",
+                "the destination is not empty",
                 key=key,
                 found=storage.url,
                 advice="Choose another place, or remove what is there.",

@@ -238,7 +238,7 @@ def _of_v2(node: Node, problems: list[Problem]) -> JSONObject | None:
             Problem(
                 kind="model",
                 severity="warning",
-                message="a member called attributes has no place in a model beside those of .zattrs",
+                message="a metadata member named attributes cannot be kept beside the attributes of .zattrs",
                 node=node.path,
                 found=excerpt(document["attributes"]),
             )
@@ -313,7 +313,7 @@ def _tree(flat: Flat, number: int, problems: list[Problem]) -> JSONObject:
         del flat[path]
     for path, node in flat.items():
         if is_ambiguous(node):
-            message = "properties called members, with underscores before it, do not read back from the model"
+            message = "properties named members with leading underscores cannot be restored from the model"
             problems.append(Problem(kind="model", severity="warning", message=message, node=path))
     if not flat:
         refusal = next((problem for problem in problems if problem.severity == "refusal"), None)

@@ -136,17 +136,17 @@ def _words(message: str) -> str:
 
 
 def _refuse_to_fetch(uri: str) -> JSON:
-    raise ValueError(f"the schema refers to another document, {uri}, and nothing is fetched")
+    raise ValueError(f"the schema refers to another document, {uri}, which is not fetched")
 
 
 def _refuse_bombs(schema: JSON, name: str) -> None:
     """Raise UsageError if one value could be checked against more than `_MOST_STEPS` subschemas."""
     if _Weights(schema).of(schema, 0) > _MOST_STEPS:
         raise UsageError(
-            "the schema unfolds to more than can be checked",
+            "the schema expands to too many subschemas",
             key=name,
             found=f"more than {_MOST_STEPS} subschemas for one value",
-            advice="Look for references that double each other.",
+            advice="Check for references that multiply each other.",
         )
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import sysconfig
 import traceback
@@ -23,16 +22,10 @@ from .json_schema import library, split_place
 from .zom import MEMBERS
 
 T = TypeVar("T")
-_NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _SHALLOW: Final = frozenset({"missing", "extra_forbidden", "literal_error", "model_type", "dict_type"})
 """Errors that distinguish the branches of a union."""
 _SCALAR: Final = frozenset({"bool_type", "float_type", "int_from_float", "int_type", "string_type"})
 """Errors of strict pydantic for a scalar of another type."""
-
-
-def is_class_name(text: str) -> bool:
-    """Whether a text names a Python object, `module:Name`, rather than a file."""
-    return _NAME.fullmatch(text) is not None and not os.path.exists(text)
 
 
 def load_class(text: str) -> Any:
@@ -92,7 +85,7 @@ class TypedModel:
                 "the Python model's own code failed",
                 key=self.name,
                 found=f"{type(error).__name__}: {error}, {_place_of(error)}",
-                advice="Correct it, or let it raise ValueError for what it does not accept.",
+                advice="Correct it, or raise ValueError for values that it does not accept.",
             ) from error
 
     def violations(self, model: JSONObject) -> Iterator[Problem]:

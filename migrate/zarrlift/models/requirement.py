@@ -10,11 +10,11 @@ from zarrstack.core.errors import Joined, Problem, UsageError
 from zarrstack.core.json_text import JSONObject, canonical, excerpt
 
 from ..planning.plans import Plan
-from ..recipe.recipe import RequiredModel
+from ..recipe.recipe import RequiredModel, is_class_name
 from .differences import Difference, differences
 from .hierarchy import checked_model, parse_json, read_file
 from .json_schema import Schema
-from .pydantic_types import TypedModel, is_class_name, load_class
+from .pydantic_types import TypedModel, load_class
 from .schemas import OPEN, hierarchy_schema
 from .zom import format_of, unflatten
 
@@ -63,7 +63,7 @@ def load(source: str | JSONObject | type, *, leave_open: Collection[str] = ()) -
     if isinstance(source, dict):
         return _from_json(source, "the model", leave_open)
     if leave_open:
-        raise UsageError("parts can be left open of a ZOM only", found=str(source))
+        raise UsageError("only the parts of a ZOM can be left open", found=str(source))
     name = source if isinstance(source, str) else getattr(source, "__name__", str(source))
     type_ = load_class(source) if isinstance(source, str) else source
     return Requirement(name=name, kind="python", _check=TypedModel(type_, name=name))
@@ -79,7 +79,7 @@ def required(kept: RequiredModel) -> Requirement:
 def _from_json(data: JSONObject, name: str, leave_open: Collection[str]) -> Requirement:
     if _is_schema(data):
         if leave_open:
-            raise UsageError("parts can be left open of a ZOM only", found=f"{name} is a JSON Schema")
+            raise UsageError("only the parts of a ZOM can be left open", found=f"{name} is a JSON Schema")
         return Requirement(name=name, kind="schema", content=data, _check=Schema(data, name=name))
     model = checked_model(data, name).model
     check: Any = _Zom(model, name)
@@ -105,11 +105,11 @@ class _Zom:
     def violations(self, model: JSONObject) -> Iterator[Problem]:
         if format_of(model) != format_of(self.model):
             raise UsageError(
-                "the model describes another format",
+                "the model has a different format",
                 key=self.name,
                 found=f"Zarr v{format_of(self.model)}",
                 expected=f"Zarr v{format_of(model)}",
-                advice="zarrlift model show --as v3 gives the v3 model of anything.",
+                advice="zarrlift model show --as v3 gives the v3 model of any archive.",
             )
         for difference in differences(self.model, model):
             yield _violation(difference)
@@ -121,7 +121,7 @@ def _violation(difference: Difference) -> Problem:
         kind = difference.first if difference.what == "missing" else difference.second
         text = "is missing" if difference.what == "missing" else "is not in the model"
         return Problem(kind="model", message=f"the {kind} {text}", node=difference.path)
-    words = {"added": "is not in the model", "missing": "is missing", "changed": "is not as in the model"}
+    words = {"added": "is not in the model", "missing": "is missing", "changed": "differs from the model"}
     return Problem(
         kind="model",
         message=member + words[difference.what],
@@ -150,9 +150,9 @@ def refuse_unmet(plan: Plan) -> None:
     problems = [problem for problem in plan.problems if problem.kind == "model"]
     if problems:
         raise UsageError(
-            f"the result would not be what the model {plan.recipe.model.name} says",
+            f"the result would not conform to the model {plan.recipe.model.name}",
             found=_first(problems),
-            advice="Nothing was moved. zarrlift plan --all lists every place.",
+            advice="Nothing was moved. zarrlift plan --all lists every violation.",
         )
 
 

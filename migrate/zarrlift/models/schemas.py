@@ -108,7 +108,7 @@ def hierarchy_schema(model: JSONObject, *, leave_open: Collection[str] = ()) -> 
     """
     unknown = sorted(set(leave_open) - set(OPEN))
     if unknown:
-        raise UsageError("no such part of a model", found=", ".join(unknown), expected=", ".join(OPEN))
+        raise UsageError("unknown part of a model", found=", ".join(unknown), expected=", ".join(OPEN))
     open_ = {name: part for part in leave_open for name in _PARTS.get(part, ())}
     made: dict[str, JSONObject] = {}
     apart: dict[str, JSONObject] = {}

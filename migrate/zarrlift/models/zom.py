@@ -33,7 +33,7 @@ def format_of(node: Mapping[str, JSON]) -> FormatNumber:
     number = node.get("zarr_format")
     if type(number) is not int or number not in (2, 3):
         found = excerpt(number) if "zarr_format" in node else "none"
-        raise MetadataError("a model has no zarr_format that is known", found=found, expected="2 or 3")
+        raise MetadataError("a model has no known zarr_format", found=found, expected="2 or 3")
     return 2 if number == 2 else 3
 
 
@@ -102,7 +102,9 @@ def unflatten(flat: Mapping[str, JSONObject]) -> JSONObject:
     """
     paths = {path.strip("/"): path for path in flat}
     if not paths:
-        raise MetadataError("a flat model holds no node", expected='"" -> the root, "a/b" -> a node below it')
+        raise MetadataError(
+            "a flat model contains no node", expected='"" -> the root, "a/b" -> a node below it'
+        )
     first = flat[next(iter(paths.values()))]
     made: dict[str, JSONObject] = {}
     for path in sorted(paths, key=lambda path: (path.count("/") + bool(path), path)):
@@ -131,7 +133,7 @@ def _place(path: str, document: JSONObject, made: dict[str, JSONObject], first: 
 
 def _adopt(parent: JSONObject, name: str, node: JSONObject, path: str) -> None:
     if MEMBERS not in parent:
-        raise MetadataError("a node lies below an array", node=path, expected="a group above it")
+        raise MetadataError("a node is below an array", node=path, expected="a group above it")
     wrong = bad_name(name)
     if wrong is not None:
         raise MetadataError(wrong, node=path, found=repr(name), advice="Rename it.")
@@ -180,12 +182,12 @@ def _node_problems(path: str, node: JSONObject, number: JSON) -> Iterator[Proble
         return
     own = node.get("zarr_format")
     if type(own) is not int or own not in (2, 3):
-        yield _wrong("a node has no zarr_format that is known", path, own, "2 or 3")
+        yield _wrong("a node has no known zarr_format", path, own, "2 or 3")
         return
     if own != number:
-        yield _wrong("a node is of another format than the model", path, own, excerpt(number))
+        yield _wrong("a node has a different format than the model", path, own, excerpt(number))
     if own == 3 and node.get("node_type") not in ("array", "group"):
-        yield _wrong("a node names no kind of node", path, node.get("node_type"), '"array" or "group"')
+        yield _wrong("a node has no known node_type", path, node.get("node_type"), '"array" or "group"')
         return
     attributes = node.get("attributes")
     if not isinstance(attributes, dict):
@@ -238,4 +240,4 @@ def _wrong(message: str, path: str, found: JSON, expected: str) -> Problem:
 
 
 def _too_deep(path: str) -> MetadataError:
-    return MetadataError(f"a node lies more than {MOST_LEVELS} levels deep", node=path)
+    return MetadataError(f"a node is more than {MOST_LEVELS} levels deep", node=path)

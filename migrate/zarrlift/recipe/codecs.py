@@ -69,7 +69,7 @@ def _parse_text(text: str) -> CodecRequest:
     if stripped.startswith(("[", "{")):
         return _parse_json(stripped)
     if not stripped:
-        raise UsageError("no codecs are named", expected=_KNOWN)
+        raise UsageError("no codecs given", expected=_KNOWN)
     parts = stripped.split("+")
     if parts == ["none"]:
         return CodecRequest(mode="explicit")
@@ -81,7 +81,7 @@ def _short(part: str, text: str) -> CodecSpec:
     if name == "none" or name not in SHORT_NAMES:
         near = get_close_matches(name, (*SHORT_NAMES, "portable", "keep"), 1)
         raise UsageError(
-            f"unknown codec {name!r}" if name != "none" else "'none' stands alone",
+            f"unknown codec {name!r}" if name != "none" else "'none' cannot be combined with others",
             found=text,
             expected=_KNOWN,
             advice=f"Did you mean {near[0]!r}?" if near and near[0] != name else None,
@@ -125,7 +125,7 @@ def _parse_json(text: str) -> CodecRequest:
     try:
         data = json.loads(text)
     except ValueError as error:
-        raise UsageError("the codecs are no valid JSON", found=str(error), expected=_KNOWN) from error
+        raise UsageError("the codecs are not valid JSON", found=str(error), expected=_KNOWN) from error
     data = [data] if isinstance(data, dict) else data
     try:
         specs = [CodecSpec.from_json(item) for item in data]
@@ -141,10 +141,10 @@ def _parse_json(text: str) -> CodecRequest:
     misplaced = [spec.name for spec in specs if spec.name == "transpose" or spec.name in ARRAY_FILTERS]
     if misplaced:
         raise UsageError(
-            f"{misplaced[0]} needs the array-to-bytes codec beside it",
+            f"{misplaced[0]} requires an array-to-bytes codec in the same chain",
             found=text,
             expected='a whole chain, such as [{"name": "transpose", ...}, {"name": "bytes", ...}]',
-            advice="--order says the same in short." if "transpose" in misplaced else None,
+            advice="--order is the short form." if "transpose" in misplaced else None,
         )
     return CodecRequest(mode="explicit", tail=tuple(specs))
 
@@ -161,9 +161,9 @@ def _check(spec: CodecSpec) -> None:
         )
     if spec.name == "sharding_indexed":
         raise UsageError(
-            "shards are not asked for among the codecs",
+            "shards cannot be requested as a codec",
             found=canonical(spec.to_json()),
-            advice="Ask for them with --shards.",
+            advice="Use --shards.",
         )
     _within(spec, canonical(spec.to_json()))
 

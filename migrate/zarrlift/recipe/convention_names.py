@@ -69,7 +69,7 @@ def require_known(names: Iterable[str]) -> None:
 
         near = get_close_matches(name, known, 1)
         raise UsageError(
-            "'none' stands alone" if name == NONE else f"no convention is called {name!r}",
+            "'none' cannot be combined with others" if name == NONE else f"unknown convention {name!r}",
             found=",".join(names),
             expected="auto, none, or names: " + ", ".join(known),
             advice=f"Did you mean {near[0]!r}?" if near else "Install the package that provides it.",

@@ -28,5 +28,11 @@ def parse_data_type(value: str | JSONObject | DataType | None) -> DataType | Non
         ) from error
     row = DATA_TYPES.get(data_type.name)
     if row is None or ZARR_OLD not in row.readers:
-        raise UsageError("this data type is never written", found=text, expected=", ".join(DATA_TYPES))
+        raise UsageError("this data type cannot be written", found=text, expected=", ".join(DATA_TYPES))
     return data_type
+
+
+def data_type_text(data_type: DataType) -> str:
+    """Inverse of `parse_data_type`."""
+    data = data_type.to_json()
+    return data if isinstance(data, str) else canonical(data)

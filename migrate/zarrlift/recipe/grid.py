@@ -117,7 +117,7 @@ def chunks_per_shard(request: ShardRequest, counts: Shape, leaf_bytes: float) ->
 def _require_axes(option: str, numbers: Shape, axes: Shape, *, unit: str, advice: str) -> None:
     if len(numbers) != len(axes):
         raise UnsupportedError(
-            f"{option} names another number of axes than the array has",
+            f"{option} and the array have different numbers of axes",
             found=lengths_text(numbers),
             expected=f"{len(axes)} {unit}{'' if len(axes) == 1 else 's'}",
             advice=advice,

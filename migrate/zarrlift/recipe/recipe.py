@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import UsageError
-from zarrstack.core.json_text import JSON, JSONObject, canonical
+from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import parents
 
 from .codecs import CodecRequest, parse_codecs
 from .convention_names import conventions_text, parse_conventions
-from .dtype import parse_data_type
+from .dtype import data_type_text, parse_data_type
 from .grid import (
     Shape,
     ShardRequest,
@@ -50,9 +50,13 @@ Value = TypeVar("Value")
 class _Parsed(Generic[Given, Value]):
     """A field that accepts the forms of `Given`, such as text, and holds the value parsed from them."""
 
-    def __init__(self, parse: Callable[[Given], Value], default: Given) -> None:
+    def __init__(
+        self, parse: Callable[[Given], Value], default: Given, to_json: Callable[[Any], JSON]
+    ) -> None:
         self._parse = parse
         self._default = parse(default)
+        self.to_json = to_json
+        """The form in which jobs store a value other than None."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -73,9 +77,11 @@ class ArrayRecipe:
     recipe is created. Raises UsageError if a value is invalid for every array.
     """
 
-    codecs: _Parsed[CodecForms, CodecRequest] = _Parsed(parse_codecs, "portable")
+    codecs: _Parsed[CodecForms, CodecRequest] = _Parsed(parse_codecs, "portable", CodecRequest.to_json)
     """"portable", "keep", a short form such as "zstd:3", v3 JSON, or a whole chain."""
-    dtype: _Parsed[str | JSONObject | DataType | None, DataType | None] = _Parsed(parse_data_type, None)
+    dtype: _Parsed[str | JSONObject | DataType | None, DataType | None] = _Parsed(
+        parse_data_type, None, data_type_text
+    )
     """A v3 data type to cast to; None keeps the type."""
     casting: Casting = "exact"
     """Treatment of a value that `dtype` cannot represent; "exact" raises an error."""
@@ -85,10 +91,10 @@ class ArrayRecipe:
     """None is "default" for copies and "v2" in place."""
     separator: Separator | None = None
     """None is the encoding's default for copies, the source's in place."""
-    chunks: _Parsed[str | Sequence[int] | None, Shape | None] = _Parsed(parse_chunks, None)
+    chunks: _Parsed[str | Sequence[int] | None, Shape | None] = _Parsed(parse_chunks, None, lengths_text)
     """Shape of a chunk, such as "64,64,64"; -1 is a whole axis. None keeps it."""
     shards: _Parsed[str | ShardRequest | Sequence[int] | None, ShardRequest | None] = _Parsed(
-        parse_shards, None
+        parse_shards, None, shards_text
     )
     """Chunks per shard: "auto", "8,8,8", "4x" or "none"; None keeps the present shards."""
     shard_index_location: IndexLocation | None = None
@@ -101,7 +107,9 @@ class ArrayRecipe:
     allow_pickle: bool = False
     attributes: Attributes = "strict"
     """"strict" converts bare NaN and Infinity to strings."""
-    conventions: _Parsed[str | Sequence[str], tuple[str, ...]] = _Parsed(parse_conventions, "auto")
+    conventions: _Parsed[str | Sequence[str], tuple[str, ...]] = _Parsed(
+        parse_conventions, "auto", conventions_text
+    )
     """"auto", "none", or names joined by commas; see `convention_names.parse_conventions`."""
     multiscale: Multiscale | None = None
     """"ome" writes OME-Zarr 0.5 metadata for the multiscale pyramids of N5 programs."""
@@ -131,6 +139,12 @@ class ArrayRecipe:
         return cls(**{name: _from_json(name, value) for name, value in data.items()})
 
 
+def is_class_name(text: str, path: str | None = None) -> bool:
+    """Whether a text names a Python object, `module:Name`, rather than a file (at `path`)."""
+    named = re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text) is not None
+    return named and not os.path.exists(text if path is None else path)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequiredModel:
     """A model to which the result must conform, for `zarrlift.models`; created by `load(...).named()`."""
@@ -147,7 +161,7 @@ class RequiredModel:
         Planning checks whether it is a model. UsageError if the file cannot be read.
         """
         path = os.path.join(beside, text)
-        if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", text) and not os.path.exists(path):
+        if is_class_name(text, path):
             return cls(name=text)
         try:
             with open(path, encoding="utf-8") as file:
@@ -252,21 +266,9 @@ class Recipe:
 
 
 def _to_json(name: str, value: Any) -> JSON:
-    """A parsed value in the form in which jobs store it."""
-    if name == "codecs":
-        return value.to_json()
-    if name == "dtype" and value is not None:
-        data = value.to_json()
-        return data if isinstance(data, str) else canonical(data)
-    text = _TEXTS.get(name)
-    return value if text is None or value is None else text(value)
-
-
-_TEXTS: Final[Mapping[str, Callable[[Any], str]]] = {
-    "chunks": lengths_text,
-    "shards": shards_text,
-    "conventions": conventions_text,
-}
+    """A value in the form in which jobs store it."""
+    field_ = vars(ArrayRecipe).get(name)
+    return field_.to_json(value) if isinstance(field_, _Parsed) and value is not None else value
 
 
 def _from_json(name: str, value: Any) -> Any:
@@ -299,13 +301,15 @@ def _pattern(glob: str) -> re.Pattern[str]:
     try:
         return re.compile("".join(parts), re.DOTALL)
     except re.error as error:
-        raise UsageError("this is no path glob", found=glob, expected=f"other characters: {error}") from error
+        raise UsageError(
+            "this is not a path glob", found=glob, expected=f"other characters: {error}"
+        ) from error
 
 
 def _name(glob: str, name: str) -> str:
     if "**" in name:
         raise UsageError(
-            "'**' stands for whole names", found=glob, expected="a name of its own, as in 'images/**'"
+            "'**' must be a whole name", found=glob, expected="a separate name, as in 'images/**'"
         )
     text, index = "", 0
     while index < len(name):

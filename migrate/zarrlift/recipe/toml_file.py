@@ -114,7 +114,7 @@ def _fields(
         name = key.replace("-", "_")
         if name not in ARRAY_OPTIONS:
             near = get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known names are {', '.join(known)}"
             problems.append(f"{place}{key}: unknown name{hint}")
             continue
         try:

@@ -19,13 +19,13 @@ def validation_lines(rows: Sequence[tuple[str, Sequence[Problem]]], model: str, 
     """All violations of all archives, one per line; then the number of conforming archives."""
     for place, problems in rows:
         if not problems:
-            yield f"{safe(place)}: {page.paint('as required', 'good')}"
+            yield f"{safe(place)}: {page.paint('conforms', 'good')}"
             continue
         yield f"{safe(place)}: {page.paint(count_text(len(problems), 'violation'), 'bad')}"
         yield from problem_lines(problems)
     if len(rows) > 1:
         good = sum(not problems for _, problems in rows)
-        yield f"{count_text(good)} of {count_text(len(rows), 'archive')} are as {safe(model)} requires."
+        yield f"{count_text(good)} of {count_text(len(rows), 'archive')} conform to {safe(model)}."
 
 
 def problem_lines(problems: Iterable[Problem]) -> Iterator[str]:
@@ -50,7 +50,7 @@ def difference_lines(found: Sequence[Difference], page: Page) -> Iterator[str]:
 
 
 def created_lines(created: Created, page: Page) -> Iterator[str]:
-    """The created nodes, and lenient readings."""
+    """The created nodes, and warnings."""
     what = f"{count_text(created.groups, 'group')} and {count_text(created.arrays, 'array')}"
-    yield from page.paragraph(f"Made {safe(created.url)}: {what}, no chunks.", hang=2)
+    yield from page.paragraph(f"Created {safe(created.url)}: {what}, no chunks.", hang=2)
     yield from problem_lines(created.problems)

@@ -95,7 +95,7 @@ def _headline(outcome: Outcome) -> str:
     time = duration_text(outcome.seconds)
     match outcome.state:
         case "nothing to do":
-            return "Nothing to do: this job is complete already. Nothing was changed."
+            return "Nothing to do: this job is already complete. Nothing was changed."
         case "undone":
             back = f", {count_text(outcome.restored, 'document')} restored" if outcome.restored else ""
             return f"Undone: {count_text(outcome.removed, 'object')} of this job removed{back} in {time}."
@@ -103,7 +103,7 @@ def _headline(outcome: Outcome) -> str:
             gone = count_text(outcome.removed, "legacy document")
             return f"Finished: {gone} removed in {time}. The job file keeps a copy of each."
         case "incomplete" if any(problem.kind == "changed" for problem in outcome.problems):
-            return "Not finished: the archive is not as the job left it."
+            return "Not finished: the archive has changed since the job ended."
         case state:
             wrong = f", {text}" if (text := _counts(outcome)) else ""
             return f"{_arrays(outcome, state)}{wrong}{_moved(outcome)} in {time}{_rate(outcome)}."
@@ -127,7 +127,7 @@ def _counts(outcome: Outcome) -> str:
 def _moved(outcome: Outcome) -> str:
     if not outcome.chunks:
         return ""
-    dropped = f", {count_text(outcome.dropped)} left out as empty" if outcome.dropped else ""
+    dropped = f", {count_text(outcome.dropped)} omitted as empty" if outcome.dropped else ""
     dropped += f", {count_text(outcome.filled)} filled up" if outcome.filled else ""
     read, written = bytes_text(outcome.bytes_in), bytes_text(outcome.bytes_out)
     return f"; {count_text(outcome.chunks, 'chunk')}{dropped}; {read} read, {written} written"
@@ -146,12 +146,12 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield "Nothing was removed.", ()  # `finish` found objects that the job cannot account for
             return
         if plan is not None and plan.in_place and not outcome.groups_done:
-            yield "No group document was written, so the archive reads as before.", ()
-        yield "Once the cause is gone:", ("resume", outcome.job)
+            yield "No group document was written, so readers see the archive as before.", ()
+        yield "After the cause is fixed:", ("resume", outcome.job)
     elif outcome.state == "done" and plan is not None and plan.in_place:
         yield "To compare every value:", ("verify", outcome.job, "--full")
         yield "To remove the legacy metadata, after a verification:", ("finish", outcome.job)
-        yield "To take the new metadata away again:", ("undo", outcome.job)
+        yield "To remove the new metadata:", ("undo", outcome.job)
     elif outcome.state == "done" and plan is not None:
         yield "To compare every value:", ("verify", plan.source, plan.destination, "--full")
 
@@ -179,7 +179,7 @@ def verification_lines(report: VerificationReport, page: Page) -> Iterator[str]:
         head = f"Equal. Compared {how}: {looked}."
         yield from page.paragraph(head, hang=2, tone="good")
         if not report.full:
-            yield "With --full every value is compared."
+            yield "Use --full to compare every value."
     else:
         head = f"{_differences(report)} Compared {how}: {looked}."
         yield from page.paragraph(head, hang=2, tone="bad")

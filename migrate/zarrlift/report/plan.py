@@ -10,6 +10,7 @@ from zarrstack.core.grid.frames import Shards
 from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_text
 from . import problems as report_problems
 from .archive import convention_lines
+from .json import plan_totals
 from .table import Column
 
 if TYPE_CHECKING:
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 _ROWS: Final = 12
 """Maximum number of arrays listed individually in a group; more are combined by shape and data type."""
 _MEANING: Final = {
-    "stay": "metadata only; the chunks stay as and where they are",
-    "relink": "chunks copied as they are",
+    "stay": "metadata only; chunks are unchanged and stay in place",
+    "relink": "chunks copied unchanged",
     "reframe": "chunks copied into another frame, not decoded",
     "recode": "outer codecs changed",
-    "rewrite": "decoded and encoded anew",
-    "regrid": "cut into other chunks",
+    "rewrite": "decoded and re-encoded",
+    "regrid": "rechunked",
 }
 _COLUMNS: Final = (
     Column(title="array"),
@@ -59,20 +60,20 @@ def lines(plan: Plan, page: Page) -> Iterator[str]:
 
 def totals(plan: Plan) -> str:
     """One sentence: arrays, groups, objects, bytes in and out, and the available space."""
-    moving = [array for array in plan.arrays if array.route.name != "stay"]
-    objects = sum(array.objects_out for array in moving) + len(plan.arrays) + len(plan.groups)
-    known = all(array.bytes_in_known for array in moving)
+    amounts = plan_totals(plan)
+    read = bytes_text(amounts["bytes_read"], estimated=not amounts["bytes_in_known"])
+    written = bytes_text(amounts["bytes_out"], estimated=not amounts["bytes_out_known"])
     parts = [
-        f"{count_text(len(plan.arrays), 'array')} in {count_text(len(plan.groups), 'group')}",
-        f"{count_text(sum(array.chunks for array in plan.arrays), 'chunk')}",
-        f"{bytes_text(sum(array.bytes_read for array in moving), estimated=not known)} to read",
-        f"{_bytes_out(moving)} to write in {count_text(objects, 'object')}",
+        f"{count_text(amounts['arrays'], 'array')} in {count_text(amounts['groups'], 'group')}",
+        count_text(amounts["chunks"], "chunk"),
+        f"{read} to read",
+        f"{written} to write in {count_text(amounts['objects_out'], 'object')}",
     ]
     if plan.refusals:
         parts.insert(1, f"{count_text(len(plan.refusals), 'node')} refused")
     text = ", ".join(parts)
     if plan.free_bytes is not None:
-        text += f"; {bytes_text(plan.free_bytes)} free there"
+        text += f"; {bytes_text(plan.free_bytes)} free at the destination"
     return text + "."
 
 
@@ -125,11 +126,11 @@ def _cost(group: list[ArrayPlan]) -> Iterator[tuple[str, str]]:
     needed = [array.memory for array in group if array.memory is not None]
     again = max(array.times_read for array in group)
     if again > 1:
-        each = "each chunk" if len(group) == 1 else "chunks of the array where it is most"
+        each = "each chunk" if len(group) == 1 else "chunks of the most affected array"
         total = bytes_text(sum(array.bytes_read for array in group))
         yield "reading", f"{each} {again:.3g} times on average, {total} in all"
     if needed:
-        yield "memory", f"about {bytes_text(max(needed))} for each worker, besides the program's own"
+        yield "memory", f"about {bytes_text(max(needed))} for each worker, in addition to the program's own"
 
 
 def _rows(group: list[ArrayPlan], page: Page) -> Iterator[tuple[str, ...]]:
@@ -192,4 +193,4 @@ def _excluded(plan: Plan, page: Page) -> Iterator[str]:
     more = len(plan.excluded) - len(shown)
     tail = f" and {count_text(more)} more (--all shows them)" if more else ""
     head = count_text(len(plan.excluded), "node")
-    yield from page.paragraph(f"Left out by the recipe, {head}: {names}{tail}", hang=2)
+    yield from page.paragraph(f"Excluded by the recipe, {head}: {names}{tail}", hang=2)

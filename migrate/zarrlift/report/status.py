@@ -52,7 +52,7 @@ def lines(status: Status, page: Page) -> Iterator[str]:
     yield ""
     yield from page.paragraph(_summary(status), hang=2)
     if status.state == "undone":
-        yield "What the job had done was taken back."
+        yield "Everything the job wrote was removed."
     elif status.undoing:
         yield from page.advice(
             "It is being undone. Continue with:", command("undo", status.job, *status.options)
@@ -62,7 +62,7 @@ def lines(status: Status, page: Page) -> Iterator[str]:
 
 
 def _state(status: Status) -> str:
-    process = f"process {status.process} on {safe(status.host or 'an unnamed host')}"
+    process = f"process {status.process} on {safe(status.host or 'an unknown host')}"
     match status.activity:
         case "running":
             since = "" if status.began is None else f", since {_moment(status.began)}"
@@ -72,7 +72,9 @@ def _state(status: Status) -> str:
         case "stale":
             return f"incomplete, stale: {process} was killed, or its host was restarted"
         case "unknown":
-            return f"incomplete: {process} began a run, and whether it still runs cannot be seen from here"
+            return (
+                f"incomplete: {process} started a run; this host cannot determine whether it is still running"
+            )
     return status.state
 
 
@@ -94,7 +96,7 @@ def _when_to_resume(status: Status) -> str:
         return "If that process has ended:"
     if any(row.state == "pending" and row.kind == "array" for row in status.nodes):
         return "Continue with:"
-    return "Once the cause is gone:"
+    return "After the cause is fixed:"
 
 
 def _row(row: NodeStatus) -> tuple[str, ...]:

@@ -122,7 +122,7 @@ def test_a_recipe_file_takes_a_list_or_text() -> None:
         ("xarray", "ome"),
         (),
     ]
-    with pytest.raises(UsageError, match="no convention is called 'omee'"):
+    with pytest.raises(UsageError, match="unknown convention 'omee'"):
         parse_recipe({"conventions": ["omee"]})
 
 

@@ -146,7 +146,7 @@ def test_open_members_may_be_more_and_not_fewer():
 
 
 def test_an_unknown_part_is_a_usage_error():
-    with pytest.raises(UsageError, match="no such part"):
+    with pytest.raises(UsageError, match="unknown part of a model"):
         models.schema({"zarr_format": 2, "attributes": {}, "members": {}}, leave_open=("colour",))
 
 

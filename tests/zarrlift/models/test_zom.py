@@ -109,7 +109,7 @@ def test_what_would_not_read_back_is_told(tmp_path):
 @pytest.mark.parametrize(
     ("flat", "message"),
     [
-        ({}, "holds no node"),
+        ({}, "contains no node"),
         ({"a": ARRAY, "a/b": ARRAY}, "below an array"),
         ({"..": ARRAY}, "periods"),
         ({"a//b": ARRAY}, "empty name"),

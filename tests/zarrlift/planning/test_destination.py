@@ -379,7 +379,7 @@ def test_in_place_no_chunk_may_change(recipe: Any) -> None:
         ({"codecs": "keep", "drop_empty": True}, "--drop-empty"),
         ({"codecs": '["bytes"]', "order": "F"}, "states byte order"),
         ({"dtype": "flaot32"}, "'float32'"),
-        ({"dtype": "object"}, "never written"),
+        ({"dtype": "object"}, "cannot be written"),
         ({"dtype": "struct"}, "unknown data type"),
         ({"dtype": '{"name": '}, "unknown data type"),
         ({"endian": "middle"}, "little, big, keep"),

@@ -72,7 +72,7 @@ def test_json_with_an_array_to_bytes_codec_states_the_head_too() -> None:
         ("blosc:zstd:10", "0 to 9"),
         ("blosc:zstd:5:shuffled", "noshuffle, shuffle"),
         ("crc32c:1", "too many"),
-        ("none+crc32c", "stands alone"),
+        ("none+crc32c", "cannot be combined"),
         ("keep+crc32c", "unknown codec"),
         ("[{]", "JSON"),
         ('[{"configuration": {}}]', "name"),
@@ -83,7 +83,7 @@ def test_json_with_an_array_to_bytes_codec_states_the_head_too() -> None:
         ('[{"name": "gzip", "configuration": {"level": 1, "lvl": 1}}]', "lvl"),
         ('[{"name": "transpose", "configuration": {"order": [1, 0]}}]', "--order"),
         ('[{"name": "numcodecs.delta", "configuration": {"dtype": "<i4"}}]', "array-to-bytes"),
-        ('[{"name": "sharding_indexed"}]', "not asked for among the codecs"),
+        ('[{"name": "sharding_indexed"}]', "cannot be requested as a codec"),
         ("[1]", "name"),
     ],
 )

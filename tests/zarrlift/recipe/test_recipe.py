@@ -235,7 +235,7 @@ def test_every_problem_of_a_file_is_told_at_once_with_its_place(tmp_path: Path) 
         "codec: unknown name; did you mean 'codecs'?",
         "endian: unknown value of endian; found 'middle'",
         "include: a list of path globs",
-        "exclude: '**' stands for whole names",
+        "exclude: '**' must be a whole name",
         "consolidate: true or false",
         "allow_pickle: wrong type",
         "Did you mean 'float32'",

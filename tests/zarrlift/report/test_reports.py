@@ -101,7 +101,7 @@ FAILED = (NodeStatus(path="a", kind="array", route="relink", state="failed", err
             {"activity": "stopped", "nodes": PENDING}, "Continue with: zarrlift resume", id="stopped"
         ),
         pytest.param({"activity": "stale", "nodes": PENDING}, "Continue with: zarrlift resume", id="killed"),
-        pytest.param({"activity": "stopped", "nodes": FAILED}, "Once the cause is gone: ", id="failed"),
+        pytest.param({"activity": "stopped", "nodes": FAILED}, "After the cause is fixed: ", id="failed"),
         pytest.param({"activity": "unknown"}, "If that process has ended: zarrlift resume", id="elsewhere"),
         pytest.param({"undoing": True}, "It is being undone. Continue", id="undone"),
         pytest.param({"activity": "running"}, "4 nodes: ", id="running"),
@@ -115,7 +115,7 @@ def test_a_status_advises_what_is_right(changes, expected):
 
 def test_an_undone_job_is_not_said_to_be_there():
     status = replace(examples.STATUS, state="undone")
-    assert list(report_status.lines(status, Page(width=120)))[-1] == "What the job had done was taken back."
+    assert list(report_status.lines(status, Page(width=120)))[-1] == "Everything the job wrote was removed."
 
 
 def test_a_verification_counts_one_group_in_the_singular():
