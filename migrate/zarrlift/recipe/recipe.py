@@ -197,6 +197,11 @@ class Recipe:
     model: RequiredModel | None = None
     """Model to which the result must conform; checked during planning, before anything is moved."""
 
+    _combined: dict[tuple[int, ...], ArrayRecipe] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """The recipes of arrays so far, by the places of their sections."""
+
     def __post_init__(self) -> None:
         parsed = tuple(
             (glob, tuple((name, getattr(ArrayRecipe(**{name: value}), name)) for name, value in changes))  # type: ignore[arg-type]
@@ -206,11 +211,12 @@ class Recipe:
 
     def for_array(self, path: str) -> ArrayRecipe:
         """The requested changes for the node at `path`: the base, modified by each matching section."""
-        result = self.base
-        for glob, changes in self.sections:
-            if matches(glob, path):
-                result = replace(result, **dict(changes))  # type: ignore[arg-type]
-        return result
+        which = tuple(place for place, (glob, _) in enumerate(self.sections) if matches(glob, path))
+        known = self._combined.get(which)
+        if known is None:
+            changes = {name: value for place in which for name, value in self.sections[place][1]}
+            known = self._combined[which] = replace(self.base, **changes)  # type: ignore[arg-type]
+        return known
 
     def selects(self, path: str) -> bool:
         """Whether the node at `path` is selected: included, and not excluded.
