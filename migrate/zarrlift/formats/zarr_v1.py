@@ -18,33 +18,24 @@ between the two formats are the compressor's form and the names of documents.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final
 
 from zarrstack.core.data_types.v2 import parse_v2_dtype
 from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar
-from zarrstack.core.errors import (
-    MetadataError,
-    Problem,
-    UnsupportedError,
-    UsageError,
-    ZarrstackError,
-    any_refusal,
-)
+from zarrstack.core.errors import MetadataError, Problem, UnsupportedError, UsageError, ZarrstackError
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
-from ..archive.nodes import Archive, ArrayNode, Document, GroupNode, Layout, Node
-from ..recipe.options import Format
+from ..archive.nodes import Archive, ArrayNode, Layout, Node
 from ..storage.base import Storage
-from .tree.conflicts import Native, chunks_alone, nodes_in_arrays
-from .tree.documents import Documents
-from .tree.nodes import add_groups, placed, refuse
-from .tree.unclaimed_files import stray_notes, strays
+from .tree.directory import Found
+from .tree.nodes import implicit_group
+from .tree.reader import Native, TreeReader
 from .tree.unlisted import root_alone
-from .tree.walk import Found, chunk_root, walk
+from .tree.walk import walk
 from .zarr_v2.array import Describer
 from .zarr_v2.deviations import specified_fill
 
@@ -52,8 +43,6 @@ ARRAY: Final = "meta"
 ATTRIBUTES: Final = "attrs"
 _BEFORE: Final = "__zmeta__"
 """Document in which zarr 0.x stored an array's metadata: a pickle, which is not read."""
-_OTHERS: Final[Mapping[str, Format]] = {".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"}
-"""Metadata documents of other formats."""
 _MEMBERS: Final = frozenset(
     {"zarr_format", "shape", "chunks", "dtype", "compression", "compression_opts", "fill_value", "order"}
 )
@@ -61,7 +50,14 @@ _REALLY_F: Final = frozenset({"blosc"})
 """Compressions whose chunks really have the order given by `order`."""
 _RAW: Final = 3
 """The number of lzma's raw format (Python's `lzma.FORMAT_RAW`), whose stream does not contain its filters."""
-_NATIVE: Final = Native(format="zarr1", archive="a Zarr v1 archive", documents=(ARRAY,))
+_NATIVE: Final = Native(
+    format="zarr1",
+    archive="a Zarr v1 archive",
+    documents=(ARRAY,),
+    sources=frozenset({ARRAY, ATTRIBUTES}),
+    others={".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"},
+    known=frozenset({ARRAY}),
+)
 
 
 def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
@@ -73,10 +69,9 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
     Raises UsageError if there is no v1 archive, StorageError if the root cannot be read; all other errors are
     problems of the archive or of a node.
     """
-    names = (ARRAY, ATTRIBUTES, _BEFORE, *_OTHERS)
+    names = (ARRAY, ATTRIBUTES, _BEFORE, *_NATIVE.others)
     if storage.can_list:
-        leaves = frozenset({ARRAY, _BEFORE})
-        found = walk(storage, documents=names, leaves=leaves, follow_links=follow_links)
+        found = walk(storage, documents=names, is_array=_is_array, follow_links=follow_links)
     else:
         root = root_alone(storage, names)
         found = {"": root} if ARRAY in root.documents else {}
@@ -84,7 +79,7 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
     nodes = reader.nodes(found)
     if not nodes:
         raise UsageError("no Zarr v1 archive is here", found=storage.url, expected=ARRAY)
-    return Archive(url=storage.url, format="zarr1", nodes=nodes, problems=tuple(reader.strays))
+    return Archive(url=storage.url, format="zarr1", nodes=nodes, problems=tuple(reader.problems))
 
 
 def in_v2_terms(document: Mapping[str, JSON]) -> JSONObject:
@@ -169,64 +164,45 @@ def _by_name(fill: JSON, dtype: Any) -> JSON:
     return {name: _by_name(item, dtype.fields[name][0]) for name, item in zip(dtype.names, fill, strict=True)}
 
 
-@dataclass(slots=True, kw_only=True)
-class _Reader:
-    """Converts directories to nodes, and collects problems of the archive as a whole."""
+def _is_array(place: Found) -> bool:
+    return ARRAY in place.documents or _BEFORE in place.documents
 
-    storage: Storage
-    only: bool
-    documents: Documents = field(default_factory=Documents)
-    strays: list[Problem] = field(default_factory=list)
+
+@dataclass(slots=True, kw_only=True)
+class _Reader(TreeReader):
+    native: ClassVar[Native] = _NATIVE
     describer: Describer = field(default_factory=Describer)
 
     def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
         """All nodes, sorted, including implicit groups."""
         nodes: dict[str, Node] = {}
         for path, place in found.items():
-            if ARRAY in place.documents or _BEFORE in place.documents:
+            if _is_array(place):
                 nodes[path] = self._array(place)
             elif place.refused:
-                nodes[path] = GroupNode(path=path, implicit=True, problems=placed(place.problems, path, None))
-            elif others := list(self._other_format(place)):
-                nodes[path] = GroupNode(path=path, implicit=True, problems=placed(others, path, None))
+                nodes[path] = implicit_group(path, place.problems)
+            elif others := list(self.foreign(place)):
+                nodes[path] = implicit_group(path, others)
         arrays = [path for path, node in nodes.items() if isinstance(node, ArrayNode)]
         if not arrays:
             return ()
-        for path, place in found.items():
-            root = chunk_root(path, found)
-            if place.chunk is not None and root and root not in nodes:
-                refuse(nodes, chunks_alone(root, join(path, place.chunk), ARRAY))
-        for problem in nodes_in_arrays(self.storage, arrays, (ARRAY,), found):
-            refuse(nodes, problem)
-        add_groups(nodes, found)
-        self.strays.extend(stray_notes([*strays(found, nodes, (ARRAY,))]))
-        return tuple(nodes[path] for path in sorted(nodes))
+        self.refuse_lone_chunks(nodes, found)
+        return self.complete(nodes, found, arrays)
 
     def _array(self, place: Found) -> ArrayNode:
-        problems = [*place.problems, *self._other_format(place)]
-        attributes = self._parse(place, ATTRIBUTES, problems)
+        problems = self.problems_at(place)
+        attributes = self.parse(place, ATTRIBUTES, problems) or {}
         layout: Layout | None = None
-        fill_is_null, extra = False, cast("JSONObject", {})
+        fill_is_null, extra = False, None
         if ARRAY not in place.documents:
             message = "an array of zarr 0.x, from before Zarr v1: its metadata is a pickle, which is not read"
             key = join(place.path, _BEFORE)
             problems.append(Problem(kind="unsupported", message=message, key=key))
-        document = self._parse(place, ARRAY, problems)
+        document = self.parse(place, ARRAY, problems)
         if document is not None:
             layout, fill_is_null, extra = self._describe(document, join(place.path, ARRAY), problems)
-        return ArrayNode(
-            path=place.path,
-            attributes=attributes or {},
-            layout=None if any_refusal(problems) else layout,
-            fill_is_null=fill_is_null,
-            documents=tuple(
-                Document(key=join(place.path, name), content=content)
-                for name, content in place.documents.items()
-                if name in (ARRAY, ATTRIBUTES)
-            ),
-            extra=extra,
-            problems=placed(problems, place.path, place.key_of(ARRAY)),
-            bare=place.bare,
+        return self.array(
+            place, problems, attributes=attributes, layout=layout, fill_is_null=fill_is_null, extra=extra
         )
 
     def _describe(
@@ -254,11 +230,3 @@ class _Reader:
             message = "Zarr v1 has no key for the chunk of an array without axes"
             problems.append(Problem(kind="metadata", severity="note", message=message, key=key))
         return facts.layout(KeyEncoding("v2", ".")), facts.fill_is_null, facts.extra
-
-    def _parse(self, place: Found, name: str, problems: list[Problem]) -> JSONObject | None:
-        if name not in place.documents:
-            return None
-        return self.documents.take(place.documents[name], join(place.path, name), problems)
-
-    def _other_format(self, place: Found) -> Iterator[Problem]:
-        return _NATIVE.foreign(place, {} if self.only else _OTHERS)

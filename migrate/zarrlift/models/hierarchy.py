@@ -17,7 +17,7 @@ from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
 from ..archive.read_options import ReadOptions
 from ..formats.describe import describe
 from ..formats.tree.documents import parse_object
-from ..formats.tree.walk import MOST_LEVELS, bad_name
+from ..formats.tree.node_names import MOST_LEVELS, bad_name
 from ..planning.planner import make_plan
 from ..planning.zarr_json import array_document, group_document, strict_attributes
 from ..recipe.options import Format

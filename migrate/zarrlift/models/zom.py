@@ -19,7 +19,7 @@ from zarrstack.core.paths import join
 
 from ..formats.tree.documents import MOST_LEVELS as MOST_LEVELS_INSIDE
 from ..formats.tree.documents import levels
-from ..formats.tree.walk import MOST_LEVELS, bad_name
+from ..formats.tree.node_names import MOST_LEVELS, bad_name
 
 MEMBERS: Final = "members"
 OMITTED_IF_NULL: Final = frozenset({"dimension_names", "storage_transformers"})

@@ -17,8 +17,8 @@ from ..archive.chunk_inventory import NOT_LISTED, Inventory, nothing_there, requ
 from ..archive.nodes import ArrayNode, Document, Layout, Node
 from ..conventions.apply import Applied
 from ..conventions.base import Change
+from ..formats.tree.links import unfollowed_link
 from ..formats.tree.nodes import placed
-from ..formats.tree.walk import leading_away
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
 from .chunk_checks import fit_problem, memory_problem, object_problem, size_problems
@@ -259,7 +259,7 @@ def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -
             )
         )
     for key, target in inventory.bad_links:
-        problems.append(leading_away(node.path, key, target))
+        problems.append(unfollowed_link(node.path, key, target))
     for key, what in inventory.no_files:
         problems.append(
             Problem(

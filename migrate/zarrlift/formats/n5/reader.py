@@ -14,11 +14,11 @@ tensorstore):
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
-from zarrstack.core.errors import Problem, StorageError, UsageError, any_refusal
+from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.identity_cache import Remembered
 from zarrstack.core.json_text import JSONObject
@@ -31,25 +31,27 @@ from zarrstack.core.n5.dataset import (
 )
 from zarrstack.core.paths import join, parents
 
-from ...archive.nodes import Archive, ArrayNode, Document, GroupNode, Layout, Node
-from ...recipe.options import Axes, Format
+from ...archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
+from ...recipe.options import Axes
 from ...storage.base import Storage
-from ...storage.local.storage import LocalStorage
-from ..tree.conflicts import Native, chunks_alone
-from ..tree.documents import Documents
-from ..tree.nodes import placed, refuse
-from ..tree.unclaimed_files import stray_notes, strays
-from ..tree.unlisted import root_alone
-from ..tree.walk import Found, chunk_root, passed_over, walk
+from ..tree.conflicts import chunks_alone, nodes_inside
+from ..tree.directory import Found
+from ..tree.nodes import refuse
+from ..tree.reader import Native, TreeReader
+from ..tree.unlisted import root_alone, unknown_nodes
+from ..tree.walk import chunk_root, walk
 from .axis_attributes import axes_note
 
 DOCUMENT: Final = "attributes.json"
-_OTHERS: Final[Mapping[str, Format]] = {".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"}
-"""Metadata documents of other formats."""
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
-_NATIVE: Final = Native(format="n5", archive="an N5 archive", documents=(DOCUMENT,))
-_KNOWN: Final = frozenset({DOCUMENT, *_OTHERS, ".zattrs"})
-"""Files that are not strays."""
+_NATIVE: Final = Native(
+    format="n5",
+    archive="an N5 archive",
+    documents=(DOCUMENT,),
+    sources=frozenset({DOCUMENT}),
+    others={".zarray": "zarr2", ".zgroup": "zarr2", "zarr.json": "zarr3"},
+    known=frozenset({DOCUMENT, ".zarray", ".zgroup", ".zattrs", "zarr.json"}),
+)
 
 
 def read(
@@ -64,33 +66,26 @@ def read(
     problems of the archive or of a node.
     """
     reader = _Reader(storage=storage, only=only, axes=axes)
-    names = (DOCUMENT, *_OTHERS)
+    names = (DOCUMENT, *_NATIVE.others)
     if storage.can_list:
-        found = walk(storage, documents=names, leaves=reader.is_dataset, follow_links=follow_links)
+        found = walk(storage, documents=names, is_array=reader.is_dataset, follow_links=follow_links)
     else:
         found = {"": root_alone(storage, names)}
         if not reader.is_dataset(found[""]):
-            raise UsageError(
-                "the nodes of this archive cannot be found",
-                found="a store that cannot list",
+            raise unknown_nodes(
                 expected="a dataset at the root",
                 advice="Copy the archive to a place that can list, or name one dataset.",
             )
     nodes = reader.nodes(found)
     if not any(node.documents or isinstance(node, ArrayNode) for node in nodes):
         raise UsageError("no N5 archive is here", found=storage.url, expected=DOCUMENT)
-    return Archive(url=storage.url, format="n5", nodes=nodes, problems=tuple(reader.strays))
+    return Archive(url=storage.url, format="n5", nodes=nodes, problems=tuple(reader.problems))
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reader:
-    """Converts directories to nodes, and collects problems of the archive as a whole."""
-
-    storage: Storage
-    only: bool
+class _Reader(TreeReader):
+    native: ClassVar[Native] = _NATIVE
     axes: Axes
-    documents: Documents = field(default_factory=Documents)
-    strays: list[Problem] = field(default_factory=list)
     _described: Remembered[tuple[JSONObject, Layout | None, tuple[Problem, ...]]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -114,13 +109,11 @@ class _Reader:
                 problem = chunks_alone(root, join(path, place.chunk), DOCUMENT, called="blocks")
                 nodes[root] = ArrayNode(path=root, problems=(problem,))
         for array in arrays:
-            for problem in self._inside(array, found[array.path].inner):
-                refuse(nodes, problem)
+            self._refuse_inside(array, found[array.path], nodes)
         for path, place in found.items():
             if path not in nodes and not _below_array(path, nodes):
                 nodes[path] = self._group(place)
-        self.strays.extend(stray_notes([*strays(found, nodes, _KNOWN)]))
-        return tuple(nodes[path] for path in sorted(nodes))
+        return self.sorted(nodes, found)
 
     # ----- arrays
 
@@ -135,26 +128,16 @@ class _Reader:
         )
 
     def _array(self, place: Found) -> ArrayNode:
-        problems = [*place.problems, *self._other_format(place), *self._version(place)]
-        data = self._parse(place)
+        problems = [*self.problems_at(place), *self._version(place)]
+        data = self.parse(place, DOCUMENT, problems)
         layout: Layout | None = None
         attributes: JSONObject = {}
-        key = join(place.path, DOCUMENT)
-        if isinstance(data, Problem):
-            problems.append(data)
-        elif data is not None:
+        if data is not None:
             attributes, layout, told = self._described(data)
-            problems.extend(problem.at(key=key) for problem in told)
+            problems.extend(problem.at(key=join(place.path, DOCUMENT)) for problem in told)
             if layout is not None:
                 problems.extend(axes_note(attributes, self.axes, len(layout.shape)))
-        return ArrayNode(
-            path=place.path,
-            attributes=attributes,
-            layout=None if any_refusal(problems) else layout,
-            documents=_documents(place),
-            problems=placed(problems, place.path, place.key_of(DOCUMENT)),
-            bare=place.bare,
-        )
+        return self.array(place, problems, attributes=attributes, layout=layout)
 
     def _describe(self, data: JSONObject) -> tuple[JSONObject, Layout | None, tuple[Problem, ...]]:
         """Attributes, layout and problems of a dataset."""
@@ -162,57 +145,30 @@ class _Reader:
         layout = None if dataset is None else _layout(dataset, self.axes)
         return user_attributes(data), layout, tuple(told)
 
-    def _inside(self, node: ArrayNode, inner: Sequence[str] | None) -> Iterator[Problem]:
-        """Refusals for nodes inside an array's own directory, which v3 does not allow.
+    def _refuse_inside(self, array: ArrayNode, place: Found, nodes: dict[str, Node]) -> None:
+        """Refuse nodes inside an array's own directory, which v3 does not allow.
 
         Directories at the place of a row of blocks are not searched: entries in them that are not blocks are
-        reported when the blocks are listed. Local archives only; elsewhere all are reported then.
+        reported when the blocks are listed.
         """
-        if not isinstance(self.storage, LocalStorage):
-            return
         rows = 0
-        if node.layout is not None and node.layout.shape:
-            rows = node.layout.grid.counts[-1 if self.axes == "reversed" else 0]
-        try:
-            names = [
-                name
-                for name in (self.storage.directories(node.path) if inner is None else inner)
-                if not passed_over(name) and not (_NUMBER.fullmatch(name) and int(name) < rows)
-            ]
-            keys = [join(join(node.path, name), DOCUMENT) for name in names]
-            contents = self.storage.get_many(keys)
-        except StorageError as error:
-            yield error.problem.at(node=node.path)
-            return
-        for key, content in zip(keys, contents, strict=True):
-            if content is not None:
-                yield Problem(
-                    kind="metadata",
-                    message="a node lies inside an array, where Zarr v3 has no place for it",
-                    node=key.rpartition("/")[0],
-                    key=key,
-                    found=f"/{node.path} is an array",
-                    advice="Migrate it by its own path, or move it.",
-                )
+        if array.layout is not None and array.layout.shape:
+            rows = array.layout.grid.counts[-1 if self.axes == "reversed" else 0]
+        for problem in nodes_inside(
+            self.storage, place, (DOCUMENT,), lambda name: _NUMBER.fullmatch(name) and int(name) < rows
+        ):
+            refuse(nodes, problem)
 
     # ----- groups
 
     def _group(self, place: Found) -> GroupNode:
-        problems = [*place.problems, *self._other_format(place), *self._version(place)]
-        data = self._parse(place)
+        problems = [*self.problems_at(place), *self._version(place)]
+        data = self.parse(place, DOCUMENT, problems)
         attributes: JSONObject = {}
-        if isinstance(data, Problem):
-            problems.append(data)
-        elif data is not None:
+        if data is not None:
             attributes = user_attributes(data)
             problems.extend(axes_note(attributes, self.axes))
-        return GroupNode(
-            path=place.path,
-            attributes=attributes,
-            documents=_documents(place),
-            implicit=DOCUMENT not in place.documents,
-            problems=placed(problems, place.path, place.key_of(DOCUMENT)),
-        )
+        return self.group(place, problems, attributes)
 
     # ----- both
 
@@ -228,9 +184,6 @@ class _Reader:
         if place.path or not isinstance(data, dict) or (problem := version_problem(data)) is None:
             return
         yield problem.at(key=DOCUMENT)
-
-    def _other_format(self, place: Found) -> Iterator[Problem]:
-        return _NATIVE.foreign(place, {} if self.only else _OTHERS)
 
 
 def _layout(dataset: N5Dataset, axes: Axes) -> Layout:
@@ -248,9 +201,3 @@ def _layout(dataset: N5Dataset, axes: Axes) -> Layout:
 def _below_array(path: str, nodes: Mapping[str, Node]) -> bool:
     """Whether a path is inside an array's own directory."""
     return any(isinstance(nodes.get(above), ArrayNode) for above in parents(path))
-
-
-def _documents(place: Found) -> tuple[Document, ...]:
-    if DOCUMENT not in place.documents:
-        return ()
-    return (Document(key=join(place.path, DOCUMENT), content=place.documents[DOCUMENT]),)

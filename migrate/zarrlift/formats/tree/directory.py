@@ -1,16 +1,20 @@
-"""The listing of one directory of a local archive, taken once for several purposes.
+"""A directory of an archive, before its documents are parsed.
 
-The walk needs documents and directories, separator detection the names of chunks, the search for nodes inside
-arrays the directories, and the plan whether there is any chunk at all.
+A local directory is listed once for several purposes: the walk needs documents and directories, separator
+detection the names of chunks, the search for nodes inside arrays the directories, and the plan whether there
+is any chunk at all.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+from zarrstack.core.errors import Problem, StorageError, any_refusal
+from zarrstack.core.paths import join
 
 from ...storage.base import Entry
 from ...storage.local.storage import LocalStorage
@@ -58,6 +62,54 @@ class Look:
         form, kind = (_NUMBER, _ROW) if entry.is_dir else (CHUNK, entry.name.count("."))
         if kind not in self.shown and form.fullmatch(entry.name):
             self.shown[kind] = entry
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """A directory, as known before its documents are parsed."""
+
+    path: str
+    documents: dict[str, bytes] = field(default_factory=dict)
+    """Name -> content of the requested documents that exist."""
+    problems: list[Problem] = field(default_factory=list)
+    """Problems with names, links and storage."""
+    chunk: str | None = None
+    """A name in it that looks like a chunk's; None if it was not listed."""
+    files: tuple[str, ...] = ()
+    """Other files in it; empty if it was not listed."""
+    real: str = ""
+    """Resolved path, in a local archive."""
+    above: tuple[str, ...] = ()
+    """Resolved paths of the directories above it."""
+    plain: bool = False
+    """Whether all names in its path are known to be valid."""
+    look: Look | None = None
+    """Complete content, until the walk continues; None if it was not listed."""
+    inner: tuple[str, ...] | None = None
+    """For an array: names of the directories in its own; None if not listed, or if there are many."""
+    shown: tuple[Entry, ...] | None = None
+    """For an array: entries that show the form of its chunk keys; None as above."""
+    bare: bool = False
+    """For an array: whether its directory contains only documents."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether a problem excludes it."""
+        return any_refusal(self.problems)
+
+    def fail(self, error: StorageError, key: str | None = None) -> None:
+        """Add the problem of a failed request; one of them is sufficient."""
+        if not any(problem.kind == "storage" for problem in self.problems):
+            self.problems.append(error.problem.at(node=self.path, key=key))
+
+    def first(self, names: Sequence[str]) -> str | None:
+        """The first of some document names that exists here."""
+        return next((name for name in names if name in self.documents), None)
+
+    def key_of(self, *names: str) -> str | None:
+        """The key of the first of some documents that exists here."""
+        name = self.first(names)
+        return None if name is None else join(self.path, name)
 
 
 def look(storage: LocalStorage, path: str) -> Look | None:

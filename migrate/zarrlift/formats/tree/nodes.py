@@ -9,7 +9,8 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.paths import parents
 
 from ...archive.nodes import ArrayNode, GroupNode, Node
-from .walk import Found, name_problems
+from .directory import Found
+from .node_names import name_problems
 
 
 def placed(problems: Iterable[Problem], path: str, document: str | None) -> tuple[Problem, ...]:
@@ -17,6 +18,11 @@ def placed(problems: Iterable[Problem], path: str, document: str | None) -> tupl
     return tuple(
         problem.at(node=path, key=document if problem.severity == "refusal" else None) for problem in problems
     )
+
+
+def implicit_group(path: str, problems: Iterable[Problem] = ()) -> GroupNode:
+    """A group without a document."""
+    return GroupNode(path=path, implicit=True, problems=placed(problems, path, None))
 
 
 def refuse(nodes: dict[str, Node], problem: Problem) -> None:
@@ -40,4 +46,4 @@ def add_groups(nodes: dict[str, Node], found: Mapping[str, Found]) -> None:
         for above in parents(path):
             if above not in nodes:
                 problems = found[above].problems if above in found else name_problems(above)
-                nodes[above] = GroupNode(path=above, implicit=True, problems=tuple(problems))
+                nodes[above] = implicit_group(above, problems)

@@ -10,7 +10,7 @@ from zarrstack.core.paths import join, nearest
 
 from ...archive.nodes import ArrayNode, Node
 from ...storage.base import CLAIM
-from .walk import Found
+from .directory import Found
 
 _NAMED: Final = 20
 """Number of files reported individually."""

@@ -10,68 +10,23 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final
 
-from zarrstack.core.errors import Problem, StorageError, any_refusal
+from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.paths import join
 
 from ...storage.base import Entry, Storage
 from ...storage.local.scratch import is_own
 from ...storage.local.storage import LocalStorage
-from .directory import CHUNK, Look, look
+from .directory import CHUNK, Found, look
 from .documents import read_each
+from .links import broken_link, is_above, link_outside, link_to_parent
+from .node_names import MOST_LEVELS, name_problems, warn_of_case
 
-MOST_LEVELS: Final = 256
-"""Maximum depth of groups; real archives have about ten. Also limits paths too long for the system."""
 _PASSED_OVER: Final = frozenset({".git", ".ipynb_checkpoints", "__MACOSX", ".Trashes", ".fseventsd"})
 """Directories left by other programs; no node has such a name."""
 _MOST_KEPT: Final = 64
 """Maximum number of names of directories inside an array's own that are kept."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Found:
-    """A directory, as known before its documents are parsed."""
-
-    path: str
-    documents: dict[str, bytes] = field(default_factory=dict)
-    """Name -> content of the requested documents that exist."""
-    problems: list[Problem] = field(default_factory=list)
-    """Problems with names, links and storage."""
-    chunk: str | None = None
-    """A name in it that looks like a chunk's; None if it was not listed."""
-    files: tuple[str, ...] = ()
-    """Other files in it; empty if it was not listed."""
-    real: str = ""
-    """Resolved path, in a local archive."""
-    above: tuple[str, ...] = ()
-    """Resolved paths of the directories above it."""
-    plain: bool = False
-    """Whether all names in its path are known to be valid."""
-    look: Look | None = None
-    """Complete content, until the walk continues; None if it was not listed."""
-    inner: tuple[str, ...] | None = None
-    """For an array: names of the directories in its own; None if not listed, or if there are many."""
-    shown: tuple[Entry, ...] | None = None
-    """For an array: entries that show the form of its chunk keys; None as above."""
-    bare: bool = False
-    """For an array: whether its directory contains only documents."""
-
-    @property
-    def refused(self) -> bool:
-        """Whether a problem excludes it."""
-        return any_refusal(self.problems)
-
-    def first(self, names: Sequence[str]) -> str | None:
-        """The first of some document names that exists here."""
-        return next((name for name in names if name in self.documents), None)
-
-    def key_of(self, *names: str) -> str | None:
-        """The key of the first of some documents that exists here."""
-        name = self.first(names)
-        return None if name is None else join(self.path, name)
 
 
 def passed_over(name: str) -> bool:
@@ -83,13 +38,12 @@ def walk(
     storage: Storage,
     *,
     documents: Sequence[str],
-    leaves: frozenset[str] | Callable[[Found], bool],
-    follow_links: bool = False,
+    is_array: Callable[[Found], bool],
+    follow_links: bool,
 ) -> dict[str, Found]:
     """Every directory by path, parents before children; "" is the root.
 
-    `documents` are requested in each. A directory with a document named in `leaves`, or for which `leaves`
-    returns true, is an array; directories below it are not visited.
+    `documents` are requested in each. Directories below an array are not visited.
     """
     found: dict[str, Found] = {}
     real = storage.real if isinstance(storage, LocalStorage) else ""
@@ -102,7 +56,7 @@ def walk(
         found.update((place.path, place) for place in level)
         inner = []
         for place in level:
-            if _is_leaf(place, leaves):
+            if is_array(place):
                 _keep(place, documents)
             else:
                 inner.append(place)
@@ -113,10 +67,6 @@ def walk(
         found.update((place.path, place) for place in below if place.problems and _closed(place))
         level = [place for place in below if not _closed(place)]
     return found
-
-
-def _is_leaf(place: Found, leaves: frozenset[str] | Callable[[Found], bool]) -> bool:
-    return bool(leaves & place.documents.keys()) if isinstance(leaves, frozenset) else leaves(place)
 
 
 def _keep(place: Found, documents: Sequence[str]) -> None:
@@ -131,72 +81,6 @@ def _keep(place: Found, documents: Sequence[str]) -> None:
         place.inner = tuple(seen.directories)
     if not seen.many:
         place.shown = tuple(seen.shown.values())
-
-
-def bad_name(name: str) -> str | None:
-    """The problem of a node name, or None.
-
-    https://zarr-specs.readthedocs.io/en/latest/v3/core/#node-names forbids empty names and names consisting
-    of periods; a node named `zarr.json` would collide with its parent's document.
-    """
-    if not name:
-        return "a node has an empty name"
-    if not name.strip("."):
-        return "a node's name is made of periods only"
-    if name == "zarr.json":
-        return "a node is called zarr.json, which is where Zarr v3 keeps metadata"
-    if "\0" in name or "\\" in name:
-        return "a node's name has a character that no store keeps"
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return "a node's name is not UTF-8"
-    return None
-
-
-def name_problems(path: str) -> list[Problem]:
-    """Problems of the last name of a path, and refusals for the names above it."""
-    *above, name = path.split("/")
-    if len(above) >= MOST_LEVELS:
-        message = f"a node lies more than {MOST_LEVELS} levels deep"
-        return [Problem(kind="name", message=message, node=path, advice="Move it up, or exclude it.")]
-    for other in above:
-        if bad_name(other) is not None:
-            message = "a node lies below one whose name Zarr v3 does not allow"
-            advice = "Rename or exclude that one."
-            return [Problem(kind="name", message=message, node=path, found=repr(other), advice=advice)]
-    wrong = bad_name(name) if path else None
-    if wrong is not None:
-        return [
-            Problem(kind="name", message=wrong, node=path, found=repr(name), advice="Rename or exclude it.")
-        ]
-    if name.startswith("__"):
-        message = "names that start with __ are reserved in Zarr v3"
-        return [Problem(kind="name", severity="warning", message=message, node=path, found=repr(name))]
-    return []
-
-
-def inside(
-    storage: Storage, path: str, documents: Sequence[str], inner: Sequence[str] | None = None
-) -> list[str]:
-    """Keys of documents in subdirectories of an array's own, one each: nodes at invalid locations.
-
-    `inner` are the names of these directories, if known. Local archives only; elsewhere they appear as strays
-    when the array's chunks are listed.
-    """
-    if not isinstance(storage, LocalStorage):
-        return []
-    if inner is None:
-        inner = storage.directories(path)
-    names = [name for name in inner if not CHUNK.fullmatch(name)]
-    places = [join(path, name) for name in names if not passed_over(name)]
-    result: list[str] = []
-    for place in places:
-        keys = [join(place, name) for name in documents]
-        contents = storage.get_many(keys)
-        there = (key for key, content in zip(keys, contents, strict=True) if content is not None)
-        result.extend(islice(there, 1))
-    return result
 
 
 def chunk_root(path: str, found: dict[str, Found]) -> str:
@@ -228,12 +112,11 @@ def _read_documents(
         if content is None:
             continue
         if isinstance(content, StorageError):
-            if not any(problem.kind == "storage" for problem in place.problems):
-                place.problems.append(content.problem.at(node=place.path, key=key))
+            place.fail(content, key)
             continue
         target = _link(storage, place, name, key)
         if target is not None and storage.leaves_root(target) and not follow_links:
-            place.problems.append(leading_out(place.path, key, target))
+            place.problems.append(link_outside(place.path, key, target))
         place.documents[name] = content
 
 
@@ -296,8 +179,7 @@ def _list_anew(storage: Storage, places: Sequence[Found]) -> list[list[Entry]]:
             except StorageError as error:
                 if not place.path:
                     raise
-                if not any(problem.kind == "storage" for problem in place.problems):
-                    place.problems.append(error.problem.at(node=place.path))
+                place.fail(error)
                 listings.append([])
         return listings
 
@@ -312,7 +194,7 @@ def _children(storage: Storage, place: Found, entries: Sequence[Entry], *, follo
                 children.append(_child(storage, place, entry, follow_links=follow_links))
         elif entry.link is not None and not os.path.exists(entry.link) and not entry.name.startswith("."):
             path = join(place.path, entry.name)
-            children.append(Found(path=path, problems=[leading_nowhere(path, entry.link)]))
+            children.append(Found(path=path, problems=[broken_link(path, entry.link)]))
         elif CHUNK.fullmatch(entry.name):
             place.chunk = place.chunk or entry.name
         else:
@@ -333,59 +215,7 @@ def _child(storage: Storage, place: Found, entry: Entry, *, follow_links: bool) 
     child = Found(path=path, problems=problems, real=real, above=(*place.above, place.real), plain=plain)
     if entry.link is not None:
         if storage.leaves_root(entry.link) and not follow_links:
-            child.problems.append(leading_out(path, None, entry.link))
-        elif any(
-            real == entry.link or real.startswith(entry.link.rstrip(os.sep) + os.sep) for real in child.above
-        ):
-            child.problems.append(leading_back(path, entry.link))
+            child.problems.append(link_outside(path, None, entry.link))
+        elif any(is_above(entry.link, real) for real in child.above):
+            child.problems.append(link_to_parent(path, entry.link))
     return child
-
-
-def leading_away(path: str | None, key: str | None, target: str) -> Problem:
-    """The problem of a link that is not followed: broken, or to a target elsewhere."""
-    if os.path.exists(target):
-        return leading_out(path, key, target)
-    return leading_nowhere(path, target).at(key=key)
-
-
-def leading_nowhere(path: str | None, target: str) -> Problem:
-    """The problem of a broken link, which cannot be followed."""
-    return Problem(
-        kind="link",
-        message="a link leads nowhere",
-        node=path,
-        found=target,
-        advice="Fetch what it leads to (git-annex and DataLad do with `git annex get`), or exclude the node.",
-    )
-
-
-def leading_back(path: str | None, target: str) -> Problem:
-    """The problem of a link to a directory above it."""
-    message = "a link leads back to where it is reached from"
-    return Problem(kind="link", message=message, node=path, found=target)
-
-
-def leading_out(path: str | None, key: str | None, target: str | None) -> Problem:
-    """The problem of a link to a target outside the archive."""
-    return Problem(
-        kind="link",
-        message="a link leads out of the archive",
-        node=path,
-        key=key,
-        found=target,
-        advice="Follow it with --follow-links, or exclude the node.",
-    )
-
-
-def warn_of_case(children: Sequence[Found]) -> None:
-    """Add a warning to siblings whose names are equal on case-insensitive file systems."""
-    seen: dict[str, str] = {}
-    for child in children:
-        other = seen.setdefault(child.path.casefold(), child.path)
-        if other != child.path:
-            message = "two names differ only by case; a file system that ignores case keeps one of them"
-            child.problems.append(
-                Problem(
-                    kind="name", severity="warning", message=message, node=child.path, found=f"/{other} too"
-                )
-            )

@@ -8,27 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError, any_refusal
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.identity_cache import Remembered
-from zarrstack.core.json_text import JSONObject, document, excerpt
+from zarrstack.core.json_text import JSONObject, excerpt
 from zarrstack.core.paths import join
 
 from ...archive.nodes import Archive, ArrayNode, Document, GroupNode, Layout, Node
-from ...recipe.options import Format
 from ...storage.base import Entry, Storage
 from ...storage.local.files import BadObjectError
 from ...storage.local.storage import LocalStorage
 from ..detect import is_n5
 from ..tree import consolidated
-from ..tree.conflicts import Native, chunks_alone, nodes_in_arrays
-from ..tree.documents import Documents, parse_object
-from ..tree.nodes import add_groups, placed, refuse
-from ..tree.unclaimed_files import stray_notes, strays
-from ..tree.unlisted import root_alone, unlisted_advice
-from ..tree.walk import Found, chunk_root, leading_away, name_problems, walk
+from ..tree.directory import Found
+from ..tree.documents import parse_object
+from ..tree.links import unfollowed_link
+from ..tree.reader import Native, TreeReader
+from ..tree.unlisted import listed_places, root_alone, unknown_nodes, unlisted_advice
+from ..tree.walk import walk
 from .array import Described, Describer
 from .deviations import FORMAT_AS_TEXT
 from .netcdf_characters import shown_by_a_chunk
@@ -41,11 +40,15 @@ GROUP: Final = ".zgroup"
 ATTRIBUTES: Final = ".zattrs"
 _V3: Final = "zarr.json"
 _N5: Final = "attributes.json"
-_OTHERS: Final[Mapping[str, Format]] = {_V3: "zarr3", _N5: "n5"}
-"""Metadata documents of other formats; other programs use the second name too."""
-_NATIVE: Final = Native(format="zarr2", archive="a Zarr v2 archive", documents=(ARRAY, GROUP))
-_KNOWN: Final = frozenset({ARRAY, GROUP, ATTRIBUTES, _V3, consolidated.KEY})
-"""Files that are not strays."""
+"""Other programs use this name too."""
+_NATIVE: Final = Native(
+    format="zarr2",
+    archive="a Zarr v2 archive",
+    documents=(ARRAY, GROUP),
+    sources=frozenset({ARRAY, GROUP, ATTRIBUTES}),
+    others={_V3: "zarr3", _N5: "n5"},
+    known=frozenset({ARRAY, GROUP, ATTRIBUTES, _V3, consolidated.KEY}),
+)
 _FLAT: Final = KeyEncoding("v2", ".")
 _NESTED: Final = KeyEncoding("v2", "/")
 
@@ -73,7 +76,7 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
     problems: list[Problem] = []
     target = storage.link(consolidated.KEY)
     if target is not None and storage.leaves_root(target) and not follow_links:
-        told = leading_away("", consolidated.KEY, target)
+        told = unfollowed_link("", consolidated.KEY, target)
         problems.append(replace(told, severity="warning", kind="consolidated"))
     try:
         content = None if problems else storage.get(consolidated.KEY)
@@ -86,8 +89,8 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
         problems.append(replace(error.problem, severity="warning", kind="consolidated"))
     reader = _Reader(storage=storage, only=only)
     if storage.can_list:
-        names = (ARRAY, GROUP, ATTRIBUTES, *_OTHERS)
-        found = walk(storage, documents=names, leaves=frozenset({ARRAY}), follow_links=follow_links)
+        names = (ARRAY, GROUP, ATTRIBUTES, *_NATIVE.others)
+        found = walk(storage, documents=names, is_array=_is_array, follow_links=follow_links)
         if listed and _chunks_alone(found, frozenset(names[:3] if only else names)):
             found = _unlisted(storage, listed)
             problems.append(_NOTHING_ELSE)
@@ -105,7 +108,7 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
         nodes=nodes,
         consolidated=listed is not None,
         documents=() if content is None else (Document(key=consolidated.KEY, content=content),),
-        problems=(*problems, *reader.strays),
+        problems=(*problems, *reader.problems),
     )
 
 
@@ -121,19 +124,13 @@ def _unlisted(storage: Storage, listed: dict[str, JSONObject] | None) -> dict[st
     if listed is None:
         root = root_alone(storage, (ARRAY, GROUP, ATTRIBUTES))
         if ARRAY not in root.documents:
-            raise UsageError(
-                "the nodes of this archive cannot be found",
-                found="a store that cannot list, and no .zmetadata",
-                expected=".zmetadata, or an array at the root",
+            raise unknown_nodes(
+                lacking=consolidated.KEY,
+                expected=f"{consolidated.KEY}, or an array at the root",
                 advice=unlisted_advice(storage),
             )
         return {"": root}
-    found: dict[str, Found] = {}
-    for key, entry in listed.items():
-        path, _, name = key.rpartition("/")
-        place = found.setdefault(path, Found(path=path, problems=name_problems(path)))
-        place.documents[name] = document(entry)
-    return found
+    return listed_places(listed)
 
 
 _Array: TypeAlias = tuple[Found, Described, JSONObject, list[Problem]]
@@ -141,13 +138,8 @@ _Array: TypeAlias = tuple[Found, Described, JSONObject, list[Problem]]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reader:
-    """Converts directories to nodes, and collects problems of the archive as a whole."""
-
-    storage: Storage
-    only: bool
-    documents: Documents = field(default_factory=Documents)
-    strays: list[Problem] = field(default_factory=list)
+class _Reader(TreeReader):
+    native: ClassVar[Native] = _NATIVE
     describe: Remembered[Described] = field(default_factory=lambda: Remembered(Describer().describe))
     layout: Remembered[Layout | None] = field(default_factory=lambda: Remembered(Described.layout))
 
@@ -166,21 +158,13 @@ class _Reader:
         separators = self._separators(arrays, found)
         for path, (place, facts, attributes, problems) in arrays.items():
             nodes[path] = self._finish(place, facts, attributes, problems, separators.get(path))
-        for path, place in found.items():
-            if place.chunk is None or not path or GROUP in place.documents:
-                continue
-            if (root := chunk_root(path, found)) not in nodes:
-                refuse(nodes, chunks_alone(root, join(path, place.chunk), ARRAY))
-        for problem in nodes_in_arrays(self.storage, arrays, (ARRAY, GROUP), found):
-            refuse(nodes, problem)
-        add_groups(nodes, found)
-        self.strays.extend(stray_notes([*strays(found, nodes, _KNOWN)]))
-        return tuple(nodes[path] for path in sorted(nodes))
+        self.refuse_lone_chunks(nodes, found)
+        return self.complete(nodes, found, arrays)
 
     # ----- arrays
 
     def _array(self, place: Found) -> _Array:
-        problems = [*place.problems, *self._other_format(place)]
+        problems = self.problems_at(place)
         if GROUP in place.documents:
             message = "a node is both an array and a group"
             problems.append(
@@ -188,8 +172,8 @@ class _Reader:
                     kind="metadata", message=message, found=f"{ARRAY} and {GROUP}", expected="one of them"
                 )
             )
-        attributes = self._attributes(place, problems)
-        data = self._parse(place, ARRAY, problems)
+        attributes = self.parse(place, ATTRIBUTES, problems) or {}
+        data = self.parse(place, ARRAY, problems)
         if data is not None and (told := shown_by_a_chunk(self.storage, place.path, data)) is not None:
             problems.append(told.at(key=join(place.path, ARRAY)))
             data = {**data, "dtype": "|S1"}
@@ -232,23 +216,21 @@ class _Reader:
         if problem is not None:
             problems.append(problem.at(key=join(place.path, ARRAY)))
         keys = _NESTED if chosen == "/" else _FLAT
-        return ArrayNode(
-            path=place.path,
+        return self.array(
+            place,
+            problems,
             attributes=attributes,
-            layout=None if any_refusal(problems) else self.layout(facts, keys),
+            layout=self.layout(facts, keys),
             fill_is_null=facts.fill_is_null,
-            documents=_documents(place),
             extra=facts.extra,
-            problems=placed(problems, place.path, place.key_of(ARRAY, GROUP)),
-            bare=place.bare,
         )
 
     # ----- groups
 
     def _group(self, place: Found) -> GroupNode:
-        problems = [*place.problems, *self._other_format(place)]
-        attributes = self._attributes(place, problems)
-        data = self._parse(place, GROUP, problems) if GROUP in place.documents else None
+        problems = self.problems_at(place)
+        attributes = self.parse(place, ATTRIBUTES, problems) or {}
+        data = self.parse(place, GROUP, problems)
         if data is not None:
             _check_group(data, join(place.path, GROUP), problems)
             attributes = with_netcdf_members(attributes, data, join(place.path, GROUP), problems)
@@ -262,31 +244,15 @@ class _Reader:
                     expected=f"{GROUP} or {ARRAY} beside it",
                 )
             )
-        return GroupNode(
-            path=place.path,
-            attributes=attributes,
-            documents=_documents(place),
-            implicit=GROUP not in place.documents,
-            problems=placed(problems, place.path, place.key_of(ARRAY, GROUP)),
-        )
+        return self.group(place, problems, attributes)
 
-    # ----- both
+    def has_other(self, place: Found, name: str) -> bool:
+        """Whether a directory has a document of another format, with that format's content."""
+        return name in place.documents and (name != _N5 or _holds_n5(place))
 
-    def _other_format(self, place: Found) -> Iterable[Problem]:
-        if self.only or _OTHERS.keys().isdisjoint(place.documents):
-            return ()
-        others = dict(_OTHERS)
-        if not _holds_n5(place):
-            others.pop(_N5)
-        return _NATIVE.foreign(place, others)
 
-    def _parse(self, place: Found, name: str, problems: list[Problem]) -> JSONObject | None:
-        return self.documents.take(place.documents[name], join(place.path, name), problems)
-
-    def _attributes(self, place: Found, problems: list[Problem]) -> JSONObject:
-        if ATTRIBUTES not in place.documents:
-            return {}
-        return self._parse(place, ATTRIBUTES, problems) or {}
+def _is_array(place: Found) -> bool:
+    return ARRAY in place.documents
 
 
 def _is_node(place: Found) -> bool:
@@ -318,16 +284,6 @@ def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
         problems.append(
             Problem(kind="metadata", severity="warning", message=message, key=key, found=excerpt(extra))
         )
-
-
-def _documents(place: Found) -> tuple[Document, ...]:
-    return tuple(
-        [
-            Document(key=join(place.path, name), content=content)
-            for name, content in place.documents.items()
-            if name not in _OTHERS
-        ]
-    )
 
 
 def _listings(storage: Storage, places: list[Found]) -> Iterable[Iterable[Entry]]:

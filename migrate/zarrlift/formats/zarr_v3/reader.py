@@ -8,36 +8,37 @@ only source of node names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 from zarrstack.base.array_documents import GUARD
-from zarrstack.core.errors import Problem, UsageError, any_refusal
-from zarrstack.core.json_text import JSONObject, document, excerpt
+from zarrstack.core.errors import Problem, UsageError
+from zarrstack.core.json_text import JSONObject, excerpt
 from zarrstack.core.paths import join
 
-from ...archive.nodes import Archive, ArrayNode, Document, GroupNode, Node
-from ...recipe.options import Format
+from ...archive.nodes import Archive, ArrayNode, Node
 from ...storage.base import Storage
 from ..tree import consolidated
-from ..tree.conflicts import Native, chunks_alone, nodes_in_arrays
-from ..tree.documents import Documents
-from ..tree.nodes import add_groups, placed, refuse
-from ..tree.unclaimed_files import stray_notes, strays
-from ..tree.unlisted import unlisted_advice
-from ..tree.walk import Found, chunk_root, name_problems, walk
+from ..tree.conflicts import chunks_alone
+from ..tree.directory import Found
+from ..tree.nodes import implicit_group, refuse
+from ..tree.reader import Native, TreeReader
+from ..tree.unlisted import listed_places, unknown_nodes, unlisted_advice
+from ..tree.walk import chunk_root, walk
 from .array import Describer, group_members
 
 NAME: Final = "zarr.json"
 _CONSOLIDATED: Final = "consolidated_metadata"
-_OTHERS: Final[Mapping[str, Format]] = {".zarray": "zarr2", ".zgroup": "zarr2"}
-"""Metadata documents of other formats for the same node, as after in-place work."""
 _CHUNK: Final = re.compile(r"c(\.[0-9]+)*|[0-9]+(\.[0-9]+)*")
 """Name of a chunk's file, in either key encoding."""
-_NATIVE: Final = Native(format="zarr3", archive="a Zarr v3 archive", documents=(NAME,))
-_KNOWN: Final = frozenset({NAME, *_OTHERS, ".zattrs", ".zmetadata"})
-"""Files that are not strays."""
+_NATIVE: Final = Native(
+    format="zarr3",
+    archive="a Zarr v3 archive",
+    documents=(NAME,),
+    sources=frozenset({NAME}),
+    others={".zarray": "zarr2", ".zgroup": "zarr2"},  # for the same node, as after in-place work
+    known=frozenset({NAME, ".zarray", ".zgroup", ".zattrs", ".zmetadata"}),
+)
 
 
 def read(storage: Storage, *, follow_links: bool = False, only: bool = False) -> Archive:
@@ -51,7 +52,8 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
     """
     reader = _Reader(storage=storage, only=only)
     if storage.can_list:
-        found = walk(storage, documents=(NAME, *_OTHERS), leaves=reader.is_array, follow_links=follow_links)
+        names = (NAME, *_NATIVE.others)
+        found = walk(storage, documents=names, is_array=reader.is_array, follow_links=follow_links)
     else:
         found = reader.unlisted()
     nodes = reader.nodes(found)
@@ -62,21 +64,15 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
         format="zarr3",
         nodes=nodes,
         consolidated=reader.consolidated is not None,
-        problems=(*reader.problems, *reader.strays),
+        problems=tuple(reader.problems),
     )
 
 
 @dataclass(slots=True, kw_only=True)
-class _Reader:
-    """Converts directories to nodes, and collects problems of the archive as a whole."""
-
-    storage: Storage
-    only: bool
+class _Reader(TreeReader):
+    native: ClassVar[Native] = _NATIVE
     consolidated: dict[str, JSONObject] | None = None
     """Key -> document, from the root's consolidated metadata; None if there is none."""
-    documents: Documents = field(default_factory=Documents)
-    problems: list[Problem] = field(default_factory=list)
-    strays: list[Problem] = field(default_factory=list)
     describer: Describer = field(default_factory=Describer)
 
     def is_array(self, place: Found) -> bool:
@@ -90,23 +86,16 @@ class _Reader:
         """The directories of an archive in a store that cannot list."""
         content = self.storage.get(NAME)
         root = Found(path="", documents={} if content is None else {NAME: content})
-        found = {"": root}
         data = self._parse(root) if content is not None else None
-        if isinstance(data, dict) and data.get("node_type") == "group":
-            listed = self._list(data)
-            if listed is None:
-                raise UsageError(
-                    "the nodes of this archive cannot be found",
-                    found="a store that cannot list, and no consolidated metadata",
-                    expected="consolidated metadata, or an array at the root",
-                    advice=unlisted_advice(self.storage),
-                )
-            for key, entry in listed.items():
-                path = key.rpartition("/")[0]
-                found[path] = Found(
-                    path=path, documents={NAME: document(entry)}, problems=name_problems(path)
-                )
-        return found
+        if not isinstance(data, dict) or data.get("node_type") != "group":
+            return {"": root}
+        if (listed := self._list(data)) is None:
+            raise unknown_nodes(
+                lacking="consolidated metadata",
+                expected="consolidated metadata, or an array at the root",
+                advice=unlisted_advice(self.storage),
+            )
+        return {"": root, **listed_places(listed)}
 
     def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
         """All nodes, sorted, including implicit groups."""
@@ -115,27 +104,20 @@ class _Reader:
             if NAME in place.documents:
                 nodes[path] = self._node(place)
             elif place.refused:
-                nodes[path] = GroupNode(path=path, implicit=True, problems=placed(place.problems, path, None))
+                nodes[path] = implicit_group(path, place.problems)
         if not nodes:
             return ()
-        self._chunks_without_array(found, nodes)
-        arrays = [path for path, node in nodes.items() if isinstance(node, ArrayNode)]
-        for problem in nodes_in_arrays(self.storage, arrays, (NAME,), found):
-            refuse(nodes, problem)
-        add_groups(nodes, found)
+        self.refuse_lone_chunks(nodes, found)
         self._compare(found)
-        self.strays.extend(stray_notes([*strays(found, nodes, _KNOWN)]))
-        return tuple(nodes[path] for path in sorted(nodes))
+        arrays = [path for path, node in nodes.items() if isinstance(node, ArrayNode)]
+        return self.complete(nodes, found, arrays)
 
     def _node(self, place: Found) -> Node:
-        path, key = place.path, join(place.path, NAME)
-        problems = [*place.problems, *self._other_format(place)]
-        documents = (Document(key=key, content=place.documents[NAME]),)
-        data = self._parse(place)
-        if isinstance(data, Problem):
-            problems.append(data)
-            # Its type is unknown, but an array contains values, which must not be lost silently.
-            return ArrayNode(path=path, documents=documents, problems=placed(problems, path, key))
+        problems = self.problems_at(place)
+        data = self.parse(place, NAME, problems)
+        # If its type is unknown: an array contains values, which must not be lost silently.
+        if data is None:
+            return self.array(place, problems, attributes={}, layout=None)
         kind = data.get("node_type")
         if type(data.get("zarr_format")) is not int or data["zarr_format"] != 3:
             found = excerpt(data["zarr_format"]) if "zarr_format" in data else "none"
@@ -143,37 +125,23 @@ class _Reader:
             problems.append(Problem(kind="metadata", message=message, found=found, expected="3"))
         elif kind == "group":
             attributes = group_members(data, problems)
-            if not path:
+            if not place.path:
                 self._list(data)
-            told = placed(problems, path, key)
-            return GroupNode(path=path, attributes=attributes, documents=documents, problems=told)
+            return self.group(place, problems, attributes)
         elif kind != "array":
             found = excerpt(kind) if "node_type" in data else "none"
             message = "node_type is neither array nor group"
             problems.append(Problem(kind="metadata", message=message, found=found))
         else:
-            return self._array(data, documents, problems, path)
-        return ArrayNode(path=path, documents=documents, problems=placed(problems, path, key))
-
-    def _array(
-        self, data: JSONObject, documents: tuple[Document, ...], problems: list[Problem], path: str
-    ) -> ArrayNode:
-        facts = self.describer.describe(data)
-        told = placed([*problems, *facts.problems], path, documents[0].key)
-        return ArrayNode(
-            path=path,
-            attributes=facts.attributes,
-            layout=None if any_refusal(told) else facts.layout,
-            documents=documents,
-            extra=facts.extra,
-            problems=told,
-        )
+            facts = self.describer.describe(data)
+            problems += facts.problems
+            return self.array(
+                place, problems, attributes=facts.attributes, layout=facts.layout, extra=facts.extra
+            )
+        return self.array(place, problems, attributes={}, layout=None)
 
     def _parse(self, place: Found) -> JSONObject | Problem:
         return self.documents.read(place.documents[NAME], join(place.path, NAME))
-
-    def _other_format(self, place: Found) -> Iterator[Problem]:
-        return _NATIVE.foreign(place, {} if self.only else _OTHERS)
 
     # ----- consolidated metadata
 
@@ -223,7 +191,7 @@ class _Reader:
 
     # ----- files without a node
 
-    def _chunks_without_array(self, found: dict[str, Found], nodes: dict[str, Node]) -> None:
+    def refuse_lone_chunks(self, nodes: dict[str, Node], found: dict[str, Found]) -> None:
         """Refuse chunks without an array's document, whose values cannot be decoded."""
         for path, place in found.items():
             name = place.chunk or next((name for name in place.files if _CHUNK.fullmatch(name)), None)

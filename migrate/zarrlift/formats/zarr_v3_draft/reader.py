@@ -21,15 +21,7 @@ from zarrstack.core.chain.chain import Chain
 from zarrstack.core.codecs.registry import compile_bytes_codec
 from zarrstack.core.draft_v3.array import describe_array
 from zarrstack.core.draft_v3.nodes import CONSOLIDATED, ENTRY, Dialect, read_entry, read_group
-from zarrstack.core.errors import (
-    MetadataError,
-    Problem,
-    StorageError,
-    UsageError,
-    ZarrstackError,
-    any_refusal,
-)
-from zarrstack.core.grid.chunk_keys_draft import DraftKeys
+from zarrstack.core.errors import MetadataError, Problem, UsageError, ZarrstackError, any_refusal
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.shard_index import IndexFormat
 from zarrstack.core.json_text import JSONObject, canonical, document
@@ -41,12 +33,15 @@ from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from ..tree import consolidated
 from ..tree.conflicts import node_in_array
+from ..tree.directory import Found
 from ..tree.documents import Documents, parse_object
-from ..tree.nodes import placed
+from ..tree.links import unfollowed_link
+from ..tree.nodes import implicit_group, placed
 from ..tree.unclaimed_files import is_litter, stray_notes
-from ..tree.walk import Found, leading_away
+from ..tree.unlisted import unknown_nodes
+from .chunks import refuse_lone_chunks, with_scalar_key
 from .entry_point import without_entry
-from .tree import META, Tree, documents_named, find_documents, find_lost
+from .tree import META, Tree, documents_named, find_documents
 
 _GHOST: Final = "consolidated"
 """The apparent group created by zarr-python 2 for consolidated metadata."""
@@ -135,13 +130,12 @@ class _Reader:
         for path in list(nodes):
             self._keep_apart(path, nodes)
         for path in [*nodes, ""]:
-            for above in parents(path):
-                nodes.setdefault(above, GroupNode(path=above, implicit=True))
-        nodes.setdefault("", GroupNode(path="", implicit=True))
-        self._name_scalars(nodes)
+            for above in (path, *parents(path)):
+                nodes.setdefault(above, implicit_group(above))
+        for path, node in nodes.items():
+            nodes[path] = with_scalar_key(self.storage, self.dialect, node)
         if self.storage.can_list:
-            self._look_at_chunks(nodes, tree.strays)
-        if self.listed is not None and self.storage.can_list:
+            self._check_chunks(nodes, tree.strays)
             self._compare()
         return tuple(nodes[path] for path in sorted(nodes))
 
@@ -179,9 +173,8 @@ class _Reader:
             return documents_named(self.dialect, {key: document(data) for key, data in listed.items()})
         content = self.storage.get(root)
         if content is None:
-            raise UsageError(
-                "the nodes of this archive cannot be found",
-                found=f"a store that cannot list, and no {CONSOLIDATED}",
+            raise unknown_nodes(
+                lacking=CONSOLIDATED,
                 expected=f"{CONSOLIDATED}, or an array at the root",
                 advice="Copy the archive to a place that can list.",
             )
@@ -193,7 +186,7 @@ class _Reader:
         array, group = self.dialect.array_key(place.path), self.dialect.group_key(place.path)
         if array not in place.documents and group not in place.documents:
             # After problems with links or storage, the type is unknown.
-            return GroupNode(path=place.path, implicit=True, problems=placed(problems, place.path, None))
+            return implicit_group(place.path, problems)
         if array not in place.documents:
             attributes = self._group(place.documents[group], group, problems)
             told = placed(problems, place.path, None)
@@ -290,39 +283,13 @@ class _Reader:
         problem = node_in_array(path, key, above)
         nodes[path] = ArrayNode(path=path, documents=node.documents, problems=(*node.problems, problem))
 
-    def _name_scalars(self, nodes: dict[str, Node]) -> None:
-        """Determine the key of the only chunk of arrays without axes, which has two possible names."""
-        for path, node in nodes.items():
-            if not isinstance(node, ArrayNode) or node.layout is None or node.layout.shape:
-                continue
-            keys = node.layout.keys
-            assert isinstance(keys, DraftKeys)
-            prefix, own = self.dialect.data(path), keys.scalar_key
-            other = "c" if own == "c0" else "c0"
-            try:
-                there = self._names(prefix, (own, other))
-            except StorageError:
-                continue  # reported when the chunks are listed
-            if own not in there and other in there:
-                layout = replace(node.layout, keys=replace(keys, scalar_key=other))
-                nodes[path] = replace(node, layout=layout)
-
-    def _names(self, prefix: str, names: tuple[str, ...]) -> set[str]:
-        """The names below a prefix that exist."""
-        if self.storage.can_list:
-            return {entry.name for entry in self.storage.list_dir(prefix[:-1])} & {*names}
-        contents = self.storage.get_many([prefix + name for name in names])
-        return {name for name, content in zip(names, contents, strict=True) if content is not None}
-
-    # ----- chunks, and files without a node
+    # ----- chunks, files without a node, consolidated metadata
 
     def _bad_directory(self, directory: str) -> Problem | None:
         """The problem of the path to an array's chunks in a local archive: a link that leaves it."""
         if not isinstance(self.storage, LocalStorage):
             return None
-        parts = directory.split("/")
-        for count in range(1, len(parts) + 1):
-            place = "/".join(parts[:count])
+        for place in (*reversed(parents(directory)[:-1]), directory):
             if place not in self.links:
                 self.links[place] = self._bad_link(self.storage, place)
             if (problem := self.links[place]) is not None:
@@ -335,41 +302,20 @@ class _Reader:
             return None
         if os.path.exists(target) and (self.follow_links or not storage.leaves_root(target)):
             return None
-        return leading_away(None, place, target)
+        return unfollowed_link(None, place, target)
 
-    def _look_at_chunks(self, nodes: dict[str, Node], strays: list[str]) -> None:
-        """Refuse chunks without an array's document, whose values cannot be decoded."""
-        groups = [path for path in sorted(nodes) if isinstance(nodes[path], GroupNode)]
-        arrays = frozenset(nodes.keys() - {*groups})
-        lost, others, in_the_way = find_lost(self.storage, self.dialect, groups, arrays)
-        for path, key in in_the_way:
-            node = nodes[path]
-            message = "a file stands where the directory of an array's chunks belongs"
-            problem = Problem(kind="metadata", message=message, node=path, key=key)
-            nodes[path] = replace(node, problems=(*node.problems, problem))
-        for item in lost:
-            problem = Problem(
-                kind="metadata",
-                message="chunks without an array",
-                node=item.path,
-                key=item.key,
-                expected=f"a document {self.dialect.array_key(item.path)!r}",
-                advice="Restore the document, or exclude the node.",
-            )
-            node = nodes.get(item.path, GroupNode(path=item.path, implicit=True))
-            if node.documents or any(_under(path, item.path) for path in nodes):
-                self.problems.append(replace(problem, severity="warning", advice="Restore the document."))
-            else:
-                nodes[item.path] = ArrayNode(path=item.path, problems=(problem,))
-                for above in parents(item.path):
-                    nodes.setdefault(above, GroupNode(path=above, implicit=True))
+    def _check_chunks(self, nodes: dict[str, Node], strays: list[str]) -> None:
+        """Report chunks without an array's document, and files without a node."""
+        warnings, others = refuse_lone_chunks(self.storage, self.dialect, nodes)
+        self.problems.extend(warnings)
         top = (entry.name for entry in self.storage.list_dir("") if entry.name not in (ENTRY, META, "data"))
         named = [*sorted(top), *strays, *others]
         self.strays.extend(stray_notes([key for key in named if not is_litter(key.rpartition("/")[2])]))
 
     def _compare(self) -> None:
         """Warn if consolidated metadata contradicts the documents, which have priority."""
-        assert self.listed is not None
+        if self.listed is None:
+            return
 
         def node_of(key: str) -> str | None:
             node = self.dialect.node(key)
@@ -380,7 +326,3 @@ class _Reader:
                 self.listed, self.read.parsed, frozenset(self.read.unread), CONSOLIDATED, node_of=node_of
             )
         )
-
-
-def _under(path: str, group: str) -> bool:
-    return path != group and (not group or path.startswith(f"{group}/"))

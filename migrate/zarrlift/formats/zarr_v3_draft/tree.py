@@ -1,42 +1,26 @@
-"""Locates the nodes of a 2022 draft hierarchy: documents below `meta/`, chunks below `data/`.
-
-`meta/` is listed once. In `data/`, only the directories of groups are listed, so that chunks are never
-visited one by one; entries there that belong to no node are reported.
-"""
+"""Locates the nodes of a 2022 draft hierarchy by their documents below `meta/`, which is listed once."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
 from zarrstack.core.draft_v3.nodes import CONSOLIDATED, Dialect, bad_node_name
 from zarrstack.core.errors import Problem, StorageError
-from zarrstack.core.paths import join
 
 from ...storage.base import Entry, Storage
 from ...storage.local.storage import LocalStorage
+from ..tree.directory import Found
 from ..tree.documents import read_each
-from ..tree.walk import (
-    MOST_LEVELS,
-    Found,
-    leading_back,
-    leading_nowhere,
-    leading_out,
-    name_problems,
-    passed_over,
-    warn_of_case,
-)
+from ..tree.links import broken_link, is_above, link_outside, link_to_parent
+from ..tree.node_names import MOST_LEVELS, name_problems, warn_of_case
+from ..tree.walk import passed_over
 
 META: Final = "meta"
-_CHUNK: Final = re.compile(r"c([0-9]+(\.[0-9]+)*)?")
-"""First name of a chunk's key."""
 _APPLE_DOUBLE: Final = b"\x00\x05\x16\x07"
 """First bytes of `._*` files, which macOS creates next to others (RFC 1740)."""
-_MOST_LOOKED_INTO: Final = 1000
-"""Maximum number of directories searched for a chunk, in each directory below `data/` without a node."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -161,11 +145,11 @@ def _bad_link(
     if entry.link is None:
         return None
     if not os.path.exists(entry.link):
-        return leading_nowhere(None, entry.link)
+        return broken_link(None, entry.link)
     if storage.leaves_root(entry.link) and not follow_links:
-        return leading_out(None, key, entry.link)
-    if entry.is_dir and any(f"{real}{os.sep}".startswith(f"{entry.link}{os.sep}") for real in above):
-        return leading_back(None, entry.link)
+        return link_outside(None, key, entry.link)
+    if entry.is_dir and any(is_above(entry.link, real) for real in above):
+        return link_to_parent(None, entry.link)
     return None
 
 
@@ -183,76 +167,3 @@ def _path_of(dialect: Dialect, directory: str) -> str | None:
     if directory == root:
         return ""
     return directory[len(root) + 1 :] if directory.startswith(f"{root}/") else None
-
-
-# ----- chunks
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Chunks below a path without a node."""
-
-    path: str
-    key: str
-    """One of their keys."""
-
-
-def find_lost(
-    storage: Storage, dialect: Dialect, groups: Sequence[str], arrays: frozenset[str]
-) -> tuple[list[Lost], list[str], list[tuple[str, str]]]:
-    """Chunks without an array, keys without a node, and files in the place of an array's chunks.
-
-    The last as (path of the array, key). Searches the directories of groups, and directories in them without
-    a node.
-    """
-    lost: list[Lost] = []
-    strays: list[str] = []
-    in_the_way: list[tuple[str, str]] = []
-    known = {*groups, *arrays}
-    for path, entries in zip(groups, _listings(storage, dialect, groups), strict=True):
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            child, key = join(path, entry.name), dialect.data(path) + entry.name
-            if not entry.is_dir:
-                if child in arrays:
-                    in_the_way.append((child, key))
-                elif _CHUNK.fullmatch(entry.name):
-                    lost.append(Lost(path, key))
-                else:
-                    strays.append(key)
-            elif child not in known and entry.link is None and not passed_over(entry.name):
-                found = _chunk_below(storage, key)
-                if found is not None:
-                    directory, chunk = found
-                    lost.append(Lost(directory.removeprefix(dialect.data("")), chunk))
-    return lost, strays, in_the_way
-
-
-def _listings(storage: Storage, dialect: Dialect, groups: Sequence[str]) -> list[list[Entry]]:
-    places = [dialect.data(path)[:-1] for path in groups]
-    try:
-        return storage.list_dirs(places)
-    except StorageError:
-        # Reading the arrays below reports the error; skipping it here loses nothing silently.
-        return [[] for _ in places]
-
-
-def _chunk_below(storage: Storage, directory: str) -> tuple[str, str] | None:
-    """The directory of an unknown array and a key in it; None if there is no object."""
-    pending = [directory]
-    inside: str | None = None
-    looked = 0
-    while pending and looked < _MOST_LOOKED_INTO:
-        looked += 1
-        place = pending.pop()
-        try:
-            entries = sorted(storage.list_dir(place), key=lambda entry: entry.name)
-        except StorageError:
-            continue
-        if inside is None and any(_CHUNK.fullmatch(entry.name) for entry in entries):
-            inside = place
-        for entry in entries:
-            if not entry.is_dir:
-                return inside or place, f"{place}/{entry.name}"
-            if entry.link is None:
-                pending.append(f"{place}/{entry.name}")
-    return None

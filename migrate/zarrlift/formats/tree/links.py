@@ -1,0 +1,48 @@
+"""Problems of symbolic links in a local archive."""
+
+from __future__ import annotations
+
+import os
+
+from zarrstack.core.errors import Problem
+
+
+def unfollowed_link(path: str | None, key: str | None, target: str) -> Problem:
+    """The problem of a link that is not followed: broken, or to a target outside the archive."""
+    if os.path.exists(target):
+        return link_outside(path, key, target)
+    return broken_link(path, target).at(key=key)
+
+
+def broken_link(path: str | None, target: str) -> Problem:
+    """The problem of a link without a target."""
+    return Problem(
+        kind="link",
+        message="a link leads nowhere",
+        node=path,
+        found=target,
+        advice="Fetch what it leads to (git-annex and DataLad do with `git annex get`), or exclude the node.",
+    )
+
+
+def link_to_parent(path: str | None, target: str) -> Problem:
+    """The problem of a link to a directory above it."""
+    message = "a link leads back to where it is reached from"
+    return Problem(kind="link", message=message, node=path, found=target)
+
+
+def link_outside(path: str | None, key: str | None, target: str | None) -> Problem:
+    """The problem of a link to a target outside the archive."""
+    return Problem(
+        kind="link",
+        message="a link leads out of the archive",
+        node=path,
+        key=key,
+        found=target,
+        advice="Follow it with --follow-links, or exclude the node.",
+    )
+
+
+def is_above(target: str, directory: str) -> bool:
+    """Whether the target of a link is a directory, or one of those above it."""
+    return f"{directory}{os.sep}".startswith(target.rstrip(os.sep) + os.sep)

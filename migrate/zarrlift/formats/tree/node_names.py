@@ -1,0 +1,70 @@
+"""Problems of node names, and of the depth of a hierarchy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from zarrstack.core.errors import Problem
+
+from .directory import Found
+
+MOST_LEVELS: Final = 256
+"""Maximum depth of groups; real archives have about ten. Also limits paths too long for the system."""
+
+
+def bad_name(name: str) -> str | None:
+    """The problem of a node name, or None.
+
+    https://zarr-specs.readthedocs.io/en/latest/v3/core/#node-names forbids empty names and names consisting
+    of periods; a node named `zarr.json` would collide with its parent's document.
+    """
+    if not name:
+        return "a node has an empty name"
+    if not name.strip("."):
+        return "a node's name is made of periods only"
+    if name == "zarr.json":
+        return "a node is called zarr.json, which is where Zarr v3 keeps metadata"
+    if "\0" in name or "\\" in name:
+        return "a node's name has a character that no store keeps"
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return "a node's name is not UTF-8"
+    return None
+
+
+def name_problems(path: str) -> list[Problem]:
+    """Problems of the last name of a path, and refusals for the names above it."""
+    *above, name = path.split("/")
+    if len(above) >= MOST_LEVELS:
+        message = f"a node lies more than {MOST_LEVELS} levels deep"
+        return [Problem(kind="name", message=message, node=path, advice="Move it up, or exclude it.")]
+    for other in above:
+        if bad_name(other) is not None:
+            message = "a node lies below one whose name Zarr v3 does not allow"
+            advice = "Rename or exclude that one."
+            return [Problem(kind="name", message=message, node=path, found=repr(other), advice=advice)]
+    wrong = bad_name(name) if path else None
+    if wrong is not None:
+        return [
+            Problem(kind="name", message=wrong, node=path, found=repr(name), advice="Rename or exclude it.")
+        ]
+    if name.startswith("__"):
+        message = "names that start with __ are reserved in Zarr v3"
+        return [Problem(kind="name", severity="warning", message=message, node=path, found=repr(name))]
+    return []
+
+
+def warn_of_case(children: Sequence[Found]) -> None:
+    """Add a warning to siblings whose names are equal on case-insensitive file systems."""
+    seen: dict[str, str] = {}
+    for child in children:
+        other = seen.setdefault(child.path.casefold(), child.path)
+        if other != child.path:
+            message = "two names differ only by case; a file system that ignores case keeps one of them"
+            child.problems.append(
+                Problem(
+                    kind="name", severity="warning", message=message, node=child.path, found=f"/{other} too"
+                )
+            )

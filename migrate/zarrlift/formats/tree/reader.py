@@ -1,0 +1,150 @@
+"""The base of readers of archives whose nodes are directories with documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from zarrstack.core.errors import Problem, any_refusal
+from zarrstack.core.json_text import JSON, JSONObject
+from zarrstack.core.paths import join
+
+from ...archive.nodes import ArrayNode, Document, GroupNode, Layout, Node
+from ...recipe.options import Format
+from ...storage.base import Storage
+from .conflicts import chunks_alone, nodes_inside
+from .directory import CHUNK, Found
+from .documents import Documents
+from .nodes import add_groups, placed, refuse
+from .unclaimed_files import stray_notes, strays
+from .walk import chunk_root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Native:
+    """A format by the names of its documents."""
+
+    format: Format
+    archive: str
+    """Name of such an archive with its article, for people: "a Zarr v2 archive"."""
+    documents: tuple[str, ...]
+    """Names of the documents that define a node."""
+    sources: frozenset[str]
+    """Names of the documents from which a node is made."""
+    others: Mapping[str, Format]
+    """Metadata documents of other formats."""
+    known: frozenset[str]
+    """Names of files that are not strays."""
+
+
+@dataclass(slots=True, kw_only=True)
+class TreeReader:
+    """Converts directories to nodes, and collects problems of the archive as a whole."""
+
+    native: ClassVar[Native]
+    storage: Storage
+    only: bool
+    """Whether this format was requested: documents of others next to its own are ignored, not refused."""
+    documents: Documents = field(default_factory=Documents)
+    problems: list[Problem] = field(default_factory=list)
+
+    def problems_at(self, place: Found) -> list[Problem]:
+        """The problems of a directory, and a refusal for each document of another format."""
+        return [*place.problems, *self.foreign(place)]
+
+    def foreign(self, place: Found) -> Iterator[Problem]:
+        """A refusal for each document of another format."""
+        own = place.first(self.native.documents)
+        for name, other in self.native.others.items():
+            if self.only or not self.has_other(place, name):
+                continue
+            key = join(place.path, name)
+            if own is not None:
+                yield Problem(
+                    kind="format",
+                    message="a node has the metadata of two formats",
+                    key=key,
+                    found=f"{self.native.format} ({own}) and {other} ({name})",
+                    advice="Say which one counts with --from.",
+                )
+            else:
+                message = f"a node of another format, {other}, lies in {self.native.archive}"
+                yield Problem(kind="format", message=message, key=key, advice="Move or exclude it.")
+
+    def has_other(self, place: Found, name: str) -> bool:
+        """Whether a directory has a document of another format, with that format's content."""
+        return name in place.documents
+
+    def parse(self, place: Found, name: str, problems: list[Problem]) -> JSONObject | None:
+        """A document; None if it is missing or, after adding a problem, if it is unreadable."""
+        if name not in place.documents:
+            return None
+        return self.documents.take(place.documents[name], join(place.path, name), problems)
+
+    def array(
+        self,
+        place: Found,
+        problems: Iterable[Problem],
+        *,
+        attributes: Mapping[str, JSON],
+        layout: Layout | None,
+        fill_is_null: bool = False,
+        extra: JSONObject | None = None,
+    ) -> ArrayNode:
+        """The array in a directory, without its layout after a refusal."""
+        told = placed(problems, place.path, place.key_of(*self.native.documents))
+        return ArrayNode(
+            path=place.path,
+            attributes=attributes,
+            layout=None if any_refusal(told) else layout,
+            fill_is_null=fill_is_null,
+            documents=self._sources(place),
+            extra=extra or {},
+            problems=told,
+            bare=place.bare,
+        )
+
+    def group(self, place: Found, problems: Iterable[Problem], attributes: Mapping[str, JSON]) -> GroupNode:
+        """The group in a directory."""
+        key = place.key_of(*self.native.documents)
+        return GroupNode(
+            path=place.path,
+            attributes=attributes,
+            documents=self._sources(place),
+            implicit=key is None,
+            problems=placed(problems, place.path, key),
+        )
+
+    def _sources(self, place: Found) -> tuple[Document, ...]:
+        return tuple(
+            [
+                Document(key=join(place.path, name), content=content)
+                for name, content in place.documents.items()
+                if name in self.native.sources
+            ]
+        )
+
+    def refuse_lone_chunks(self, nodes: dict[str, Node], found: dict[str, Found]) -> None:
+        """Refuse chunks without an array's document, whose values cannot be decoded."""
+        for path, place in found.items():
+            if place.chunk is None or not path or place.first(self.native.documents) is not None:
+                continue
+            if (root := chunk_root(path, found)) not in nodes:
+                refuse(nodes, chunks_alone(root, join(path, place.chunk), self.native.documents[0]))
+
+    def complete(
+        self, nodes: dict[str, Node], found: Mapping[str, Found], arrays: Iterable[str]
+    ) -> tuple[Node, ...]:
+        """All nodes, sorted: with refusals for nodes inside these arrays, and with implicit groups."""
+        for path in arrays:
+            place = found.get(path) or Found(path=path)
+            for problem in nodes_inside(self.storage, place, self.native.documents, CHUNK.fullmatch):
+                refuse(nodes, problem)
+        add_groups(nodes, found)
+        return self.sorted(nodes, found)
+
+    def sorted(self, nodes: Mapping[str, Node], found: Mapping[str, Found]) -> tuple[Node, ...]:
+        """All nodes, sorted, after adding notes about files without a node."""
+        self.problems.extend(stray_notes([*strays(found, nodes, self.native.known)]))
+        return tuple(nodes[path] for path in sorted(nodes))
