@@ -37,7 +37,7 @@ from .tree.reader import Native, TreeReader
 from .tree.unlisted import root_alone
 from .tree.walk import walk
 from .zarr_v2.array import Describer
-from .zarr_v2.deviations import specified_fill
+from .zarr_v2.fill_values import specified_fill
 
 ARRAY: Final = "meta"
 ATTRIBUTES: Final = "attrs"

@@ -16,7 +16,7 @@ import numpy as np
 
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.chain.readers import CODECS, DATA_TYPES, READERS, Row, misread_nan, within_limits
+from zarrstack.core.chain.readers import misread_nan, within_limits
 from zarrstack.core.chain.unchanged_bytes import keep_problems
 from zarrstack.core.data_types.cast import cast, cast_refusal
 from zarrstack.core.data_types.v3 import DataType, fill_from_json, fill_to_json, zero_fill
@@ -25,10 +25,11 @@ from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSON, excerpt
 
 from ..archive.nodes import ArrayNode, Layout
-from ..recipe.convention_names import conventions_text
 from ..recipe.recipe import ArrayRecipe
 from .chunks_and_shards import keys_for, placed
 from .portable_codecs import complete, portable_tail, resize
+from .reader_limits import codec_problems
+from .recipe_checks import check_recipe
 
 _AS_TEXT: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2", "numcodecs.pickle"})
 """Object codecs whose values are mostly str: the result is `string`, and other values are refused in the
@@ -41,57 +42,6 @@ _VARIABLE: Final[Mapping[str, str]] = {
 }
 """Data type of variable length -> its array-to-bytes codec."""
 _KEPT_ADVICE: Final = "A copy without --codecs keep re-encodes it."
-
-
-_LEAVE_PAYLOADS: Final = frozenset(
-    {"--codecs", "--key-encoding", "--shards", "--shard-index", "--shard-index-location"}
-)
-"""Options that do not change the stored bytes of chunks."""
-
-
-def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> None:
-    """Raise UsageError if the requested changes contradict each other."""
-    if recipe.multiscale is not None and not {"auto", "n5"} & {*recipe.conventions}:
-        raise UsageError(
-            "--multiscale is for pyramids that the convention n5 recognises, which is left out",
-            found=f"--conventions {conventions_text(recipe.conventions)}",
-            expected="auto, or n5 among the names",
-        )
-    changes = [
-        _option(name)
-        for name, asked in (
-            ("dtype", recipe.dtype is not None),
-            ("endian", recipe.endian != "keep"),
-            ("order", recipe.order != "keep"),
-            ("drop_empty", recipe.drop_empty),
-            ("codecs", recipe.codecs.mode == "explicit"),
-            ("key_encoding", recipe.key_encoding == "default"),
-            ("chunks", recipe.chunks is not None),
-            ("shards", recipe.shards is not None),
-            ("shard_index", recipe.shard_index is not None),
-            ("shard_index_location", recipe.shard_index_location is not None),
-        )
-        if asked
-    ]
-    if in_place and changes:
-        raise UsageError(
-            "in place only metadata is added; chunks and their keys stay as they are",
-            found=", ".join(changes),
-            advice="Migrate to a new place instead, or leave the option out.",
-        )
-    changes = [name for name in changes if name not in _LEAVE_PAYLOADS]
-    if recipe.codecs.mode == "keep" and changes:
-        raise UsageError(
-            "--codecs keep leaves the stored bytes alone",
-            found=", ".join(changes),
-            advice="Leave one of the two out.",
-        )
-    if recipe.codecs.head and (recipe.endian != "keep" or recipe.order != "keep"):
-        raise UsageError(
-            "a whole chain states byte order and memory order itself",
-            found="--endian or --order beside it",
-            advice="Leave them out.",
-        )
 
 
 def destination_layout(
@@ -141,7 +91,7 @@ def destination_layout(
         return source, (error.problem,)
     if any_refusal(problems):
         return source, tuple(problems)
-    return layout, (*problems, *_strangers(layout))
+    return layout, (*problems, *codec_problems(layout))
 
 
 def _leaf_bytes(source: Layout) -> float:
@@ -339,35 +289,3 @@ def _asked_head(head: tuple[CodecSpec, ...], data_type: DataType, ndim: int) -> 
     if fitting == "bytes" and has_byte_order(data_type.numpy) and "endian" not in last.configuration:
         last = CodecSpec("bytes", {"endian": "little"})
     return (*head[:-1], last)
-
-
-# ----- readers of the result
-
-
-def _strangers(layout: Layout) -> list[Problem]:
-    """A warning with the readers that cannot open the result, and why."""
-    rows: list[tuple[str, Row]] = []
-    if (row := DATA_TYPES.get(layout.data_type.name)) is not None:
-        rows.append((f"data type {row.name}", row))
-    for spec in layout.chain.codecs:
-        if (row := CODECS.get(spec.name)) is not None and all(known is not row for _, known in rows):
-            rows.append((f"codec {row.name}", row))
-    reasons = [(what, row) for what, row in rows if row.strangers]
-    if not reasons:
-        return []
-    strange = {reader for _, row in reasons for reader in row.strangers}
-    readers = [reader for reader in READERS if reader in strange]
-    able = [reader for _, row in reasons[:1] for reader in row.readers if reader not in readers]
-    return [
-        Problem(
-            kind="readers",
-            severity="warning",
-            message=f"{' and '.join(readers)} cannot read the result",
-            found=", ".join(what for what, _ in reasons),
-            expected=f"to be read by {' and '.join(able)}",
-        )
-    ]
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")

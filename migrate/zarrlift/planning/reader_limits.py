@@ -1,7 +1,8 @@
-"""Limits of some readers that are independent of codecs and data type, reported in the plan.
+"""Limits of some readers, reported in the plan.
 
-Observed with tensorstore 0.1.86 (a duplicate name in `dimension_names`; a lone surrogate in JSON) and zarrs
-0.2.3 (the latter); `tests/conformance` verifies both. zarr-python 3.1.6 and 3.4.2 read such documents.
+`zarrstack.core.chain.readers` documents those of codecs and data types. The others were observed with
+tensorstore 0.1.86 (a duplicate name in `dimension_names`; a lone surrogate in JSON) and zarrs 0.2.3 (the
+latter); `tests/end_to_end/readers` verifies both. zarr-python 3.1.6 and 3.4.2 read such documents.
 """
 
 from __future__ import annotations
@@ -9,11 +10,39 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from zarrstack.core.chain.readers import CODECS, DATA_TYPES, READERS, Row
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
+from ..archive.nodes import Layout
+
 _ESCAPE: Final = b"\\ud"
 """JSON escape of a surrogate; a document without it needs no further check."""
+
+
+def codec_problems(layout: Layout) -> list[Problem]:
+    """A warning with the readers that do not support a result's codecs or data type."""
+    rows: list[tuple[str, Row]] = []
+    if (row := DATA_TYPES.get(layout.data_type.name)) is not None:
+        rows.append((f"data type {row.name}", row))
+    for spec in layout.chain.codecs:
+        if (row := CODECS.get(spec.name)) is not None and all(known is not row for _, known in rows):
+            rows.append((f"codec {row.name}", row))
+    reasons = [(what, row) for what, row in rows if row.strangers]
+    if not reasons:
+        return []
+    strange = {reader for _, row in reasons for reader in row.strangers}
+    readers = [reader for reader in READERS if reader in strange]
+    able = [reader for _, row in reasons[:1] for reader in row.readers if reader not in readers]
+    return [
+        Problem(
+            kind="readers",
+            severity="warning",
+            message=f"{' and '.join(readers)} cannot read the result",
+            found=", ".join(what for what, _ in reasons),
+            expected=f"to be read by {' and '.join(able)}",
+        )
+    ]
 
 
 def reader_problems(document: JSONObject, contents: Sequence[bytes]) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from tests.support.unpacking import unpacked
 
 from zarrlift import ArrayRecipe, Recipe
 from zarrlift.archive.read_options import Axes
-from zarrlift.planning.destination import check_recipe
+from zarrlift.planning.recipe_checks import check_recipe
 from zarrstack.core.errors import UsageError
 
 CODECS = (

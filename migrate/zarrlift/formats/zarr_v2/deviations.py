@@ -9,21 +9,27 @@ Specification: https://zarr-specs.readthedocs.io/en/latest/v2/v2.0.html#metadata
 
 from __future__ import annotations
 
-import base64
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
-from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar
 from zarrstack.core.errors import Problem, Severity
-from zarrstack.core.json_text import JSON, JSONObject
+from zarrstack.core.json_text import JSON, JSONObject, canonical
 
-from .fill_values import is_float, is_number, is_number_text, is_object, is_plain_text, is_zero
-
-Dtype = np.dtype[Any]
+from .fill_values import (
+    Apply,
+    Dtype,
+    cut_text,
+    is_float,
+    is_number,
+    is_number_text,
+    is_object,
+    is_plain_text,
+    is_zero,
+    read_as_value,
+    zero_object,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +46,7 @@ class Deviation:
     """The same excerpt in normal form."""
     severity: Severity = "note"
     """A warning if readers disagree on the meaning, or if it is a guess."""
-    apply: Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]
+    apply: Apply
     """Members to set in a document with this deviation (a new value each); otherwise empty.
 
     The dtype is None if it could not be read; such a document is refused in any case.
@@ -84,18 +90,22 @@ def undo(
 # ----- missing or unknown members
 
 
-def _missing(name: str, value: JSON) -> Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]:
-    def apply(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
-        return {} if name in document else {name: value}
-
-    return apply
+def _missing(name: str, value: JSON, writer: str) -> Deviation:
+    """A row for a member that is left out."""
+    return Deviation(
+        name=f"missing-{name.replace('_', '-')}",
+        writer=writer,
+        looks=f"no {name}",
+        means=f'"{name}": {canonical(value)}',
+        apply=lambda document, _: {} if name in document else {name: value},
+    )
 
 
 def _format_as_text(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, JSON]:
     return {"zarr_format": 2} if document.get("zarr_format") == "2" else {}
 
 
-def _without(codec: str, member: str) -> Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]:
+def _without(codec: str, member: str) -> Apply:
     """A row for a member that decoding does not need."""
 
     def shows(item: JSON) -> bool:
@@ -169,78 +179,6 @@ def _nczarr_text(document: Mapping[str, JSON], _: Dtype | None) -> Mapping[str, 
     return {"dtype": "|S1"} if "_NCZARR_ARRAY" in document and document.get("dtype") == "<U1" else {}
 
 
-# ----- fill values
-
-
-def _fill(
-    kinds: str, odd: Callable[[JSON, Dtype], bool]
-) -> Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]:
-    """A row for the fill value of dtypes of some kinds; the core reads the value itself."""
-
-    def apply(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
-        if dtype is None or dtype.kind not in kinds or dtype.hasobject or "fill_value" not in document:
-            return {}
-        fill = document["fill_value"]
-        if fill is None or not odd(fill, dtype):
-            return {}
-        try:
-            return {"fill_value": specified_fill(v2_fill_to_scalar(fill, dtype), dtype)}
-        except ValueError:
-            return {}
-
-    return apply
-
-
-def _object_codec(document: Mapping[str, JSON], dtype: Dtype | None) -> JSON:
-    """The id of the codec of an array of objects, None for other arrays."""
-    filters = document.get("filters")
-    if dtype is None or dtype.kind != "O" or not isinstance(filters, list) or not filters:
-        return None
-    return filters[0].get("id") if isinstance(filters[0], dict) else None
-
-
-def _zero_object(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
-    fill = document.get("fill_value")
-    named = _object_codec(document, dtype) in ("vlen-utf8", "vlen-bytes", "categorize")
-    return {"fill_value": ""} if named and type(fill) is int and fill == 0 else {}
-
-
-def _cut_text(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
-    fill = document.get("fill_value")
-    if dtype is None or dtype.kind != "U" or not isinstance(fill, str):
-        return {}
-    length = dtype.itemsize // 4
-    return {"fill_value": fill[:length]} if len(fill.rstrip("\0")) > length else {}
-
-
-def specified_fill(scalar: Any, dtype: Dtype) -> JSON:
-    """A scalar in the form of the specification (section "Fill value encoding")."""
-    match dtype.kind:
-        case "b":
-            return bool(scalar)
-        case "i" | "u":
-            return int(scalar)
-        case "m" | "M":
-            return int(scalar.view("i8"))
-        case "f":
-            return _float(scalar)
-        case "c":
-            return [_float(scalar.real), _float(scalar.imag)]
-        case "U":
-            return str(scalar)
-        case "S":
-            return base64.b64encode(bytes(scalar).ljust(dtype.itemsize, b"\0")).decode("ascii")
-    return base64.b64encode(np.asarray(scalar).astype(dtype).tobytes()).decode("ascii")
-
-
-def _float(scalar: Any) -> JSON:
-    if np.isnan(scalar):
-        return "NaN"
-    if np.isinf(scalar):
-        return "Infinity" if scalar > 0 else "-Infinity"
-    return float(scalar)
-
-
 DTYPE_DEVIATIONS: Final = (
     Deviation(
         name="dtype-without-byte-order",
@@ -284,34 +222,10 @@ DEVIATIONS: Final = (
         means='"compressor": {"id": "lzma", "preset": 6}',
         apply=_without("lzma", "delta"),
     ),
-    Deviation(
-        name="missing-filters",
-        writer="writers of arrays without filters that leave the member out",
-        looks="no filters",
-        means='"filters": null',
-        apply=_missing("filters", None),
-    ),
-    Deviation(
-        name="missing-order",
-        writer="writers that know one order only",
-        looks="no order",
-        means='"order": "C"',
-        apply=_missing("order", "C"),
-    ),
-    Deviation(
-        name="missing-compressor",
-        writer="writers of plain bytes that leave the member out",
-        looks="no compressor",
-        means='"compressor": null',
-        apply=_missing("compressor", None),
-    ),
-    Deviation(
-        name="missing-fill-value",
-        writer="writers that define no fill value and leave the member out",
-        looks="no fill_value",
-        means='"fill_value": null',
-        apply=_missing("fill_value", None),
-    ),
+    _missing("filters", None, "writers of arrays without filters that leave the member out"),
+    _missing("order", "C", "writers that know one order only"),
+    _missing("compressor", None, "writers of plain bytes that leave the member out"),
+    _missing("fill_value", None, "writers that define no fill value and leave the member out"),
     Deviation(
         name="zero-length-chunk",
         writer="zarr-python 2 with chunks=False over an axis of length 0",
@@ -325,14 +239,14 @@ DEVIATIONS: Final = (
         looks='"dtype": "|S4", "fill_value": 0 (and U, V, structs)',
         means="the type's zero: empty text, zero bytes (zarr-python 2.18 shows the text '0' for S and U)",
         severity="warning",
-        apply=_fill("USV", is_zero),
+        apply=read_as_value("USV", is_zero),
     ),
     Deviation(
         name="zero-for-objects",
         writer="zarr-python 2.4 to 2.18, where no fill value was asked for",
         looks='"dtype": "|O", "filters": [{"id": "vlen-utf8"}], "fill_value": 0',
         means="empty text, or no bytes (zarr-python 2 shows the number 0 among them)",
-        apply=_zero_object,
+        apply=zero_object,
     ),
     Deviation(
         name="text-too-long",
@@ -340,48 +254,48 @@ DEVIATIONS: Final = (
         looks='"dtype": "<U2", "fill_value": "longer"',
         means='"fill_value": "lo"',
         severity="warning",
-        apply=_cut_text,
+        apply=cut_text,
     ),
     Deviation(
         name="text-for-bytes",
         writer="zarr-python 2 before fill values of S were base64",
         looks='"dtype": "|S4", "fill_value": "ab-c"',
         means='"fill_value": "YWItYw=="',
-        apply=_fill("S", is_plain_text),
+        apply=read_as_value("S", is_plain_text),
     ),
     Deviation(
         name="float-for-integer",
         writer="z5py 3.0, which keeps every fill value as a double",
         looks='"dtype": "<i4", "fill_value": 0.0',
         means='"fill_value": 0',
-        apply=_fill("iumM", is_float),
+        apply=read_as_value("iumM", is_float),
     ),
     Deviation(
         name="number-for-bool",
         writer="writers whose language has 0 and 1 for truth values",
         looks='"dtype": "|b1", "fill_value": 0',
         means='"fill_value": false',
-        apply=_fill("b", is_number),
+        apply=read_as_value("b", is_number),
     ),
     Deviation(
         name="number-for-complex",
         writer="writers that store a real fill value",
         looks='"dtype": "<c8", "fill_value": 0.0',
         means='"fill_value": [0.0, 0.0]',
-        apply=_fill("c", is_number),
+        apply=read_as_value("c", is_number),
     ),
     Deviation(
         name="number-as-text",
         writer="writers that guard numbers from JSON; zarr-python 2.18 and 3.1.6 read it",
         looks='"dtype": "<f8", "fill_value": "1.5"',
         means='"fill_value": 1.5',
-        apply=_fill("iufmM", is_number_text),
+        apply=read_as_value("iufmM", is_number_text),
     ),
     Deviation(
         name="object-for-struct",
         writer="zarr-python 3.4 reads it",
         looks='"fill_value": {"a": 1, "b": 2.0}',
         means='"fill_value": base64 of the packed fields',
-        apply=_fill("V", is_object),
+        apply=read_as_value("V", is_object),
     ),
 )

@@ -1,15 +1,19 @@
-"""Forms of fill values in `.zarray` that deviate from the specification."""
+"""Forms of fill values in `.zarray` that deviate from the specification, and their specified form."""
 
 from __future__ import annotations
 
 import base64
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from zarrstack.core.data_types.v2_fill import v2_fill_to_scalar
 from zarrstack.core.json_text import JSON
 
 Dtype = np.dtype[Any]
+Apply: TypeAlias = Callable[[Mapping[str, JSON], Dtype | None], Mapping[str, JSON]]
+"""Members to set in a document with a deviation, otherwise empty; the dtype is None if it is unreadable."""
 
 
 def is_zero(fill: JSON, _: Dtype) -> bool:
@@ -47,3 +51,72 @@ def is_plain_text(fill: JSON, _: Dtype) -> bool:
 def is_object(fill: JSON, _: Dtype) -> bool:
     """Whether the fill value is a JSON object."""
     return isinstance(fill, dict)
+
+
+def read_as_value(kinds: str, odd: Callable[[JSON, Dtype], bool]) -> Apply:
+    """A row for the fill value of dtypes of some kinds; the core reads the value itself."""
+
+    def apply(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
+        if dtype is None or dtype.kind not in kinds or dtype.hasobject or "fill_value" not in document:
+            return {}
+        fill = document["fill_value"]
+        if fill is None or not odd(fill, dtype):
+            return {}
+        try:
+            return {"fill_value": specified_fill(v2_fill_to_scalar(fill, dtype), dtype)}
+        except ValueError:
+            return {}
+
+    return apply
+
+
+def _object_codec(document: Mapping[str, JSON], dtype: Dtype | None) -> JSON:
+    """The id of the codec of an array of objects, None for other arrays."""
+    filters = document.get("filters")
+    if dtype is None or dtype.kind != "O" or not isinstance(filters, list) or not filters:
+        return None
+    return filters[0].get("id") if isinstance(filters[0], dict) else None
+
+
+def zero_object(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
+    """Replace the fill value 0 of an array of text or bytes objects."""
+    fill = document.get("fill_value")
+    named = _object_codec(document, dtype) in ("vlen-utf8", "vlen-bytes", "categorize")
+    return {"fill_value": ""} if named and type(fill) is int and fill == 0 else {}
+
+
+def cut_text(document: Mapping[str, JSON], dtype: Dtype | None) -> Mapping[str, JSON]:
+    """Truncate a fill value that is longer than the text type."""
+    fill = document.get("fill_value")
+    if dtype is None or dtype.kind != "U" or not isinstance(fill, str):
+        return {}
+    length = dtype.itemsize // 4
+    return {"fill_value": fill[:length]} if len(fill.rstrip("\0")) > length else {}
+
+
+def specified_fill(scalar: Any, dtype: Dtype) -> JSON:
+    """A scalar in the form of the specification (section "Fill value encoding")."""
+    match dtype.kind:
+        case "b":
+            return bool(scalar)
+        case "i" | "u":
+            return int(scalar)
+        case "m" | "M":
+            return int(scalar.view("i8"))
+        case "f":
+            return _float(scalar)
+        case "c":
+            return [_float(scalar.real), _float(scalar.imag)]
+        case "U":
+            return str(scalar)
+        case "S":
+            return base64.b64encode(bytes(scalar).ljust(dtype.itemsize, b"\0")).decode("ascii")
+    return base64.b64encode(np.asarray(scalar).astype(dtype).tobytes()).decode("ascii")
+
+
+def _float(scalar: Any) -> JSON:
+    if np.isnan(scalar):
+        return "NaN"
+    if np.isinf(scalar):
+        return "Infinity" if scalar > 0 else "-Infinity"
+    return float(scalar)

@@ -1,0 +1,64 @@
+"""Checks of a recipe that are the same for every array: options that exclude each other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zarrstack.core.errors import UsageError
+
+from ..recipe.convention_names import conventions_text
+from ..recipe.recipe import ArrayRecipe
+
+_LEAVE_PAYLOADS: Final = frozenset(
+    {"--codecs", "--key-encoding", "--shards", "--shard-index", "--shard-index-location"}
+)
+"""Options that do not change the stored bytes of chunks."""
+
+
+def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> None:
+    """Raise UsageError if the requested changes contradict each other."""
+    if recipe.multiscale is not None and not {"auto", "n5"} & {*recipe.conventions}:
+        raise UsageError(
+            "--multiscale is for pyramids that the convention n5 recognises, which is left out",
+            found=f"--conventions {conventions_text(recipe.conventions)}",
+            expected="auto, or n5 among the names",
+        )
+    changes = [
+        _option(name)
+        for name, asked in (
+            ("dtype", recipe.dtype is not None),
+            ("endian", recipe.endian != "keep"),
+            ("order", recipe.order != "keep"),
+            ("drop_empty", recipe.drop_empty),
+            ("codecs", recipe.codecs.mode == "explicit"),
+            ("key_encoding", recipe.key_encoding == "default"),
+            ("chunks", recipe.chunks is not None),
+            ("shards", recipe.shards is not None),
+            ("shard_index", recipe.shard_index is not None),
+            ("shard_index_location", recipe.shard_index_location is not None),
+        )
+        if asked
+    ]
+    if in_place and changes:
+        raise UsageError(
+            "in place only metadata is added; chunks and their keys stay as they are",
+            found=", ".join(changes),
+            advice="Migrate to a new place instead, or leave the option out.",
+        )
+    changes = [name for name in changes if name not in _LEAVE_PAYLOADS]
+    if recipe.codecs.mode == "keep" and changes:
+        raise UsageError(
+            "--codecs keep leaves the stored bytes alone",
+            found=", ".join(changes),
+            advice="Leave one of the two out.",
+        )
+    if recipe.codecs.head and (recipe.endian != "keep" or recipe.order != "keep"):
+        raise UsageError(
+            "a whole chain states byte order and memory order itself",
+            found="--endian or --order beside it",
+            advice="Leave them out.",
+        )
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
