@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import Problem, any_refusal
+from zarrstack.core.frozen_json import frozen
 from zarrstack.core.grid.chunk_keys import ChunkKeys
 from zarrstack.core.grid.frames import Frame, Shards
 from zarrstack.core.grid.grid import Grid
@@ -44,6 +45,9 @@ class Layout:
     root: str | None = None
     """Location of the objects if not below the array's own path (`data/root/a/b` in the 2022 draft)."""
     dimension_names: tuple[str | None, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fill_value", frozen(self.fill_value))
 
     @property
     def grid(self) -> Grid:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from zarrstack.core.chain.chain import Chain
+from zarrstack.core.chain.codec_spec import with_configurations
 from zarrstack.core.chain.readers import within_limits
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import MetadataError, Problem
@@ -70,18 +71,7 @@ def _readable(chain: Chain, data_type: DataType) -> Chain:
 
 @lru_cache(maxsize=1024)
 def _codecs(chain: Chain) -> list[JSONObject]:
-    codecs = chain.to_json()
-    _complete(codecs)
-    return codecs
-
-
-def _complete(codecs: list[JSONObject]) -> None:
-    """Add configurations to numcodecs codecs, which zarr-python 3.1.6 and 3.4.2 require."""
-    for codec in codecs:
-        if codec["name"].startswith("numcodecs."):
-            codec.setdefault("configuration", {})
-        if codec["name"] == "sharding_indexed":
-            _complete(codec["configuration"]["codecs"])
+    return with_configurations(chain.to_json())
 
 
 def group_document(attributes: Mapping[str, JSON]) -> JSONObject:

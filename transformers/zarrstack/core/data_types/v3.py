@@ -17,6 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ..errors import CastError, MetadataError, UnsupportedError, ZarrstackError
+from ..frozen_json import frozen
 from ..json_text import JSON, canonical, excerpt
 from .bits import same_bits
 from .numpy_types import LENGTHS, PLAIN, STRUCTS, TIMES, VARIABLE, fields, parse_name, to_numpy, to_v3
@@ -35,6 +36,9 @@ class DataType:
 
     name: str
     configuration: Mapping[str, JSON] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "configuration", frozen(self.configuration))
 
     @classmethod
     def from_json(cls, data: JSON) -> DataType:

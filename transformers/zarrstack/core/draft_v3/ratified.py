@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from ..chain.chain import Chain
-from ..chain.codec_spec import CodecSpec
+from ..chain.codec_spec import CodecSpec, with_configurations
 from ..chain.readers import within_limits
 from ..chain.unchanged_bytes import keep_problems
 from ..data_types.v3 import DataType, fill_from_json, fill_to_json
@@ -72,7 +72,7 @@ def to_ratified(array: DraftArray) -> JSONObject:
         "data_type": array.data_type.to_json(),
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(grid)}},
         "chunk_key_encoding": KeyEncoding("default", array.separator).to_json(),
-        "codecs": _complete(chain.to_json()),
+        "codecs": with_configurations(chain.to_json()),
         "fill_value": array.fill_value,
     }
     attributes = dict(array.attributes)
@@ -81,16 +81,6 @@ def to_ratified(array: DraftArray) -> JSONObject:
         if names:
             document["dimension_names"] = names
     return document | {"attributes": attributes}
-
-
-def _complete(codecs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add missing configurations: zarr-python 3.1.6 and 3.4.2 read no numcodecs codec without one."""
-    for codec in codecs:
-        if codec["name"].startswith("numcodecs."):
-            codec.setdefault("configuration", {})
-        if codec["name"] == "sharding_indexed":
-            _complete(codec["configuration"]["codecs"])
-    return codecs
 
 
 def _names_dimensions(names: JSON, ndim: int) -> bool:
