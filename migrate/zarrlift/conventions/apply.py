@@ -18,10 +18,8 @@ from ..archive.nodes import Archive, ArrayNode, Node, SeenConvention
 from ..recipe.convention_names import require_known
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
-from .base import Change, Convention, Recognised, View
+from .base import Change, Convention, View
 from .registry import chosen
-
-__all__ = ["Applied", "Change", "Convention", "Recognised", "View", "apply_conventions", "look_for"]
 
 _NOTHING: Final = Change()
 

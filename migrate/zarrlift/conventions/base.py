@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Final
 
-from zarrstack.core.errors import Problem
+from zarrstack.core.errors import Problem, Severity
 from zarrstack.core.json_text import JSON
 from zarrstack.core.paths import prefix_of
 
@@ -122,6 +122,29 @@ class Recognised:
 
     A copy includes them unchanged with that group.
     """
+
+
+def finding(
+    severity: Severity,
+    node: str,
+    message: str,
+    found: str | None = None,
+    expected: str | None = None,
+    *,
+    key: str | None = None,
+    advice: str | None = None,
+) -> Problem:
+    """A problem of a node's convention."""
+    return Problem(
+        kind="convention",
+        severity=severity,
+        node=node,
+        key=key,
+        message=message,
+        found=found,
+        expected=expected,
+        advice=advice,
+    )
 
 
 class Convention(ABC):

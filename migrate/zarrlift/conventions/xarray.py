@@ -27,7 +27,7 @@ from zarrstack.core.json_text import JSON, canonical, excerpt
 
 from ..archive.nodes import ArrayNode
 from ..recipe.recipe import ArrayRecipe
-from .base import Change, Convention, Recognised, View
+from .base import Change, Convention, Recognised, View, finding
 from .netcdf import netcdf_names
 
 DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
@@ -104,11 +104,13 @@ def _names(node: ArrayNode, problems: list[Problem]) -> tuple[str | None, ...] |
     ):
         message = f"{DIMENSIONS} stays an attribute: it does not name the dimensions"
         expected = f"a list of {ndim} strings or nulls"
-        problems.append(_warning(node, message, canonical(names)[:200], expected))
+        problems.append(finding("warning", node.path, message, canonical(names)[:200], expected))
         return None
     if present is not None and any(name is not None for name in present) and present != tuple(names):
         message = f"{DIMENSIONS} stays an attribute: the array names its dimensions otherwise"
-        problems.append(_warning(node, message, canonical(names)[:200], canonical(list(present))))
+        problems.append(
+            finding("warning", node.path, message, canonical(names)[:200], canonical(list(present)))
+        )
         return None
     return tuple(names)
 
@@ -125,7 +127,9 @@ def _mask(node: ArrayNode, recipe: ArrayRecipe, problems: list[Problem]) -> _Mas
     fill = fill_from_json(node.layout.fill_value, data_type)
     if stated is not None and not _says(stated, fill):
         message = f"the attribute {FILL} gives way to the array's fill value, which xarray goes by"
-        problems.append(_warning(node, message, excerpt(stated), excerpt(node.layout.fill_value)))
+        problems.append(
+            finding("warning", node.path, message, excerpt(stated), excerpt(node.layout.fill_value))
+        )
     if recipe.dtype is not None:
         try:
             value = np.asarray(fill, dtype=data_type.numpy).reshape(1)
@@ -193,7 +197,7 @@ def _restated(stated: JSON, node: ArrayNode, problems: list[Problem]) -> _Mask:
         return _Mask(add={FILL: form})
     message = f"xarray cannot open the result: the attribute {FILL} is no value of the array"
     advice = "Correct or remove the attribute."
-    problems.append(_warning(node, message, excerpt(stated), str(data_type), advice))
+    problems.append(finding("warning", node.path, message, excerpt(stated), str(data_type), advice=advice))
     return _Mask()
 
 
@@ -226,18 +230,4 @@ def _fill_is_text(node: ArrayNode) -> bool:
 def _unmasked(node: ArrayNode, what: str) -> Problem:
     assert node.layout is not None
     message = f"xarray will show {what} that equal the fill value, which it masked before"
-    return _warning(node, message, excerpt(node.layout.fill_value))
-
-
-def _warning(
-    node: ArrayNode, message: str, found: str, expected: str | None = None, advice: str | None = None
-) -> Problem:
-    return Problem(
-        kind="convention",
-        severity="warning",
-        node=node.path,
-        message=message,
-        found=found,
-        expected=expected,
-        advice=advice,
-    )
+    return finding("warning", node.path, message, excerpt(node.layout.fill_value))

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from ..recipe.options import Format
     from ..storage.base import Storage
 
-__all__ = ["describe", "read_alike"]
-
 
 def describe(
     storage: Storage,

@@ -13,7 +13,7 @@ from zarrstack.core.paths import join
 
 from ..recipe.options import Format
 from ..storage.base import Storage
-from .tree.documents import documents_at, parse_object
+from .tree.documents import documents_at, parse_object, parsed_or_none
 
 _V3: Final = "zarr.json"
 _MOST_LISTED: Final = 1000
@@ -136,7 +136,8 @@ def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = 
             )
         formats = (format,)
     # A format present at every node is the archive's; its reader reports nodes that have another one too.
-    everywhere = [name for name in formats if all(name in _formats(markers) for markers in seen.values())]
+    present = [{marker.format for marker in markers} for markers in seen.values()]
+    everywhere = [name for name in formats if all(name in each for each in present)]
     if len(everywhere) == 1:
         formats = (everywhere[0],)
     if len(formats) > 1:
@@ -203,15 +204,8 @@ def _at(storage: Storage, paths: list[str]) -> Seen:
 def _tells(marker: Marker, content: bytes, key: str) -> bool:
     if marker.told_by is _always:
         return True
-    try:
-        data = parse_object(content, key)
-    except MetadataError:
-        return marker.certain and marker.told_by(None)
-    return marker.told_by(data)
-
-
-def _formats(markers: list[Marker]) -> set[Format]:
-    return {marker.format for marker in markers}
+    data = parsed_or_none(content, key)
+    return (data is not None or marker.certain) and marker.told_by(data)
 
 
 def _check_v3(storage: Storage, seen: Seen) -> None:
@@ -266,16 +260,8 @@ def _nothing(storage: Storage, format: Format | None) -> UsageError:
         found = f"none of them in {storage.url}, which cannot list"
     contents = dict(zip(_KEYS, documents_at(storage, _KEYS), strict=True))
     there = {key: content for key, content in contents.items() if content is not None}
-    unread = [key for key, content in there.items() if not _is_object(content, key)]
+    unread = [key for key, content in there.items() if parsed_or_none(content, key) is None]
     advice = f"{' and '.join(unread)} would tell, but holds no JSON object." if unread else None
     if unread and (elsewhere := pointer(there[unread[0]])) is not None:
         advice = f"{unread[0]} would tell, but {elsewhere.what} stands in its place. {elsewhere.advice}"
     return UsageError("no archive is here", found=found, expected=expected, advice=advice)
-
-
-def _is_object(content: bytes, key: str) -> bool:
-    try:
-        parse_object(content, key)
-    except MetadataError:
-        return False
-    return True

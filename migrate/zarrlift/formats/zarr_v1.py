@@ -33,7 +33,7 @@ from ..archive.nodes import Archive, ArrayNode, Layout, Node
 from ..storage.base import Storage
 from .tree.directory import Found
 from .tree.nodes import implicit_group
-from .tree.reader import Native, TreeReader
+from .tree.reader import Native, TreeReader, wrong_version
 from .tree.unlisted import root_alone
 from .tree.walk import walk
 from .zarr_v2.array import Describer
@@ -209,12 +209,8 @@ class _Reader(TreeReader):
         self, document: JSONObject, key: str, problems: list[Problem]
     ) -> tuple[Layout | None, bool, JSONObject]:
         """Layout, whether the fill value is null, and unknown members."""
-        version = document.get("zarr_format")
-        if type(version) is not int or version != 1:
-            found = excerpt(version) if "zarr_format" in document else "none"
-            problems.append(
-                Problem(kind="metadata", message="zarr_format is not 1", key=key, found=found, expected="1")
-            )
+        if (wrong := wrong_version(document, 1, key)) is not None:
+            problems.append(wrong)
             return None, False, {}
         if missing := sorted({"fill_value", "order"} - document.keys()):
             # v2's describer would treat them as omissions of some v2 writers.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from typing import Literal
 
 from zarrstack.core.errors import (
     MetadataError,
@@ -24,12 +25,10 @@ from ..storage.base import Storage
 from ..storage.listed_versions import Moment
 from ..storage.local.storage import LocalStorage
 from .array_planner import ArrayPlanner, digests
-from .plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
+from .plans import ArrayPlan, GroupPlan, Plan, Refusal
 from .reader_limits import reader_problems
 from .regrid.blocks import memory_budget, store_buffers
 from .zarr_json import group_document
-
-__all__ = ["ArrayPlan", "GroupPlan", "Inventories", "Move", "Plan", "Refusal", "make_plan"]
 
 
 class Inventories(dict[str, Inventory]):
@@ -79,13 +78,14 @@ def make_plan(
     for node in map(applied.described, archive.nodes):
         if node.path not in needed:
             continue
-        if isinstance(node, GroupNode):
-            files = () if in_place else applied.files.get(node.path, ())
-            _plan_group(node, recipe.for_array(node.path), applied, planner, files, groups, refusals)
-            continue
         told = applied.told(node.path)
         if node.refused or any_refusal(told):
-            refusals.append(Refusal(path=node.path, kind="array", problems=(*node.problems, *told)))
+            kind: Literal["array", "group"] = "group" if isinstance(node, GroupNode) else "array"
+            refusals.append(Refusal(path=node.path, kind=kind, problems=(*node.problems, *told)))
+            continue
+        if isinstance(node, GroupNode):
+            files = () if in_place else applied.files.get(node.path, ())
+            groups.append(_group_plan(node, recipe.for_array(node.path), applied, planner, files))
             continue
         try:
             planned, inventory = planner.plan(
@@ -152,36 +152,19 @@ def free_space(storage: Storage) -> int | None:
         return None
 
 
-def _plan_group(
-    node: GroupNode,
-    recipe: ArrayRecipe,
-    applied: Applied,
-    planner: ArrayPlanner,
-    files: tuple[str, ...],
-    groups: list[GroupPlan],
-    refusals: list[Refusal],
-) -> None:
-    told = applied.told(node.path)
-    if node.refused or any_refusal(told):
-        refusals.append(Refusal(path=node.path, kind="group", problems=(*node.problems, *told)))
-        return
-    change = applied.change(node.path)
-    attributes, problems = planner.attributes(node, change, recipe)
+def _group_plan(
+    node: GroupNode, recipe: ArrayRecipe, applied: Applied, planner: ArrayPlanner, files: tuple[str, ...]
+) -> GroupPlan:
+    attributes, notes = planner.attributes(node, applied.change(node.path), recipe)
     document = group_document(attributes)
     readers = reader_problems(document, [legacy.content for legacy in node.documents])
-    groups.append(
-        GroupPlan(
-            path=node.path,
-            document=document,
-            files=files,
-            source_digests=digests(node.documents),
-            problems=(
-                *node.problems,
-                *told,
-                *problems,
-                *(problem.at(node=node.path) for problem in readers),
-            ),
-        )
+    limits = [problem.at(node=node.path) for problem in readers]
+    return GroupPlan(
+        path=node.path,
+        document=document,
+        files=files,
+        source_digests=digests(node.documents),
+        problems=(*node.problems, *applied.told(node.path), *notes, *limits),
     )
 
 

@@ -134,7 +134,7 @@ class HierarchyView(Unwritable, Generic[H]):
 
     async def _names(self, path: str) -> AsyncGenerator[str, None]:
         shown = await self._ready()
-        seen = dict.fromkeys(shown.children.get(path, ()))
+        seen = shown.children.get(path, {})
         for name in seen:
             yield name
         if shown.array_above(path) is not None:

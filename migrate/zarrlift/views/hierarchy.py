@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from zarrstack.core.errors import Problem, StorageError, UnsupportedError
@@ -70,11 +70,23 @@ class ShownHierarchy(ABC, Generic[A]):
     """The same source for asynchronous reads."""
     follow_links: bool
     """Whether links to targets outside the archive are followed."""
+    names: frozenset[str]
+    """Names of metadata documents."""
     documents: dict[str, bytes]
     arrays: dict[str, A]
     """Arrays by path."""
-    children: dict[str, list[str]]
-    """Path of a node -> names directly below it, including its documents."""
+    refusals: Mapping[str, Problem]
+    """Reasons for omitted nodes, by path."""
+    children: dict[str, dict[str, None]] = field(init=False, default_factory=dict)
+    """Path of a node -> names directly below it, including its documents, in order."""
+
+    def __post_init__(self) -> None:
+        for key in self.documents:
+            below = key
+            while below:
+                above, _, name = below.rpartition("/")
+                self.children.setdefault(above, {})[name] = None
+                below = above
 
     @property
     def fixed(self) -> Iterator[str]:
@@ -93,14 +105,31 @@ class ShownHierarchy(ABC, Generic[A]):
         content = self.documents.get(key)
         if content is not None:
             return content
-        held = self._held(key)
+        above, _, name = key.rpartition("/")
+        if name in self.names:
+            self.require_shown(above)
+            return None
+        held = self._held(key, above)
         if held is not None and not self.follow_links:
             self._check_link(held.key)
         return held
 
     @abstractmethod
-    def _held(self, key: str) -> Held | None:
-        """The location of the value of a key that is not a document."""
+    def _held(self, key: str, above: str) -> Held | None:
+        """The location of the value of a key below the path `above` that is not a document."""
+
+    def require_shown(self, path: str) -> None:
+        """Raise the reason as UnsupportedError if a node is omitted."""
+        problem = self.refusals.get(path)
+        if problem is not None:
+            raise UnsupportedError(
+                problem.message,
+                node=problem.node,
+                key=problem.key,
+                found=problem.found,
+                expected=problem.expected,
+                advice=problem.advice,
+            )
 
     def _check_link(self, key: str) -> None:
         target = self.storage.link(key)
@@ -110,15 +139,3 @@ class ShownHierarchy(ABC, Generic[A]):
             raise StorageError(
                 "a link leads out of the archive", key=key, advice="Use follow_links if that is meant."
             )
-
-
-def refusal_error(problem: Problem) -> UnsupportedError:
-    """A refusal as an exception, raised if the node is requested by name."""
-    return UnsupportedError(
-        problem.message,
-        node=problem.node,
-        key=problem.key,
-        found=problem.found,
-        expected=problem.expected,
-        advice=problem.advice,
-    )

@@ -24,7 +24,7 @@ from .http_connections import Connections, logger
 
 if TYPE_CHECKING:
     from aiohttp import web
-    from zarr.abc.store import ByteRequest, Store
+    from zarr.abc.store import Store
 
 _ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\s]+")
 """All origins (`*`), opaque origins such as files (`null`), or scheme, host and port of an origin."""
@@ -134,6 +134,7 @@ def is_loopback(name: str) -> bool:
 
 async def _object(served: Served, key: str, request: web.Request) -> web.Response:
     from aiohttp import web
+    from zarr.abc.store import RangeByteRequest
     from zarr.core.buffer.core import default_buffer_prototype
 
     view = served.view
@@ -150,10 +151,10 @@ async def _object(served: Served, key: str, request: web.Request) -> web.Respons
         size = await view.getsize(key)
     except FileNotFoundError:
         return web.Response(status=404)
-    start, stop = _within(wanted, size)
+    start, stop, _ = wanted.indices(size)
     if start >= stop:
         return web.Response(status=416, headers={**headers, "Content-Range": f"bytes */{size}"})
-    value = await view.get(key, prototype, _request(start, stop))
+    value = await view.get(key, prototype, RangeByteRequest(start, stop))
     if value is None:
         return web.Response(status=404)
     headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
@@ -167,17 +168,6 @@ def _range(request: web.Request) -> slice | None:
     except ValueError:  # also for several ranges, which a server need not support
         return None
     return None if wanted.start is None and wanted.stop is None else wanted
-
-
-def _within(wanted: slice, size: int) -> tuple[int, int]:
-    start, stop, _ = wanted.indices(size)
-    return start, stop
-
-
-def _request(start: int, stop: int) -> ByteRequest:
-    from zarr.abc.store import RangeByteRequest
-
-    return RangeByteRequest(start, stop)
 
 
 async def serve(served: Served, *, host: str, port: int, ready: Callable[[str], None]) -> None:
@@ -201,7 +191,8 @@ async def serve(served: Served, *, host: str, port: int, ready: Callable[[str], 
             ) from error
         try:
             address = listening.sockets[0].getsockname()
-            ready(f"http://{_bracketed(address[0])}:{address[1]}/")
+            name = f"[{address[0]}]" if ":" in address[0] else address[0]
+            ready(f"http://{name}:{address[1]}/")
             await asyncio.Event().wait()
         finally:
             listening.close()
@@ -226,10 +217,6 @@ async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread
                 loop.add_signal_handler(number, task.cancel)
     await task
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def require_server() -> None:

@@ -131,7 +131,7 @@ class LegacyView(HierarchyView[ViewedArchive]):
         """Raise UsageError if the archive has no such node; the reason if the node is refused."""
         view = self._shown()
         if join(path, DOCUMENT) not in view.documents:
-            view.refuse(path)
+            view.require_shown(path)
             raise UsageError(
                 "no such node", node=path, found=", ".join(view.children.get("", ())) or "an empty archive"
             )

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Self
 
 from zarrstack.core.codecs.base import OBJECT_LIMIT, memory
-from zarrstack.core.errors import Problem, UsageError, ZarrstackError
+from zarrstack.core.errors import UsageError, ZarrstackError
 from zarrstack.core.json_text import document
 from zarrstack.core.paths import join
 
@@ -25,7 +25,7 @@ from ..transfer.counts import Counts
 from ..transfer.objects import Change
 from ..transfer.reframe import change_for
 from ..transfer.relink import Unchanged
-from .hierarchy import Held, ShownHierarchy, refusal_error
+from .hierarchy import Held, ShownHierarchy
 
 if TYPE_CHECKING:
     from ..recipe.options import Format
@@ -90,7 +90,6 @@ class ViewedArchive(ShownHierarchy[ViewedArray]):
     """A legacy archive, described once: all documents and the origin of each object's bytes."""
 
     plan: Plan
-    refused: dict[str, tuple[Problem, ...]]
     files: frozenset[str]
     """Keys of extra files that are copied along."""
 
@@ -110,20 +109,19 @@ class ViewedArchive(ShownHierarchy[ViewedArray]):
         nodes = {node.path: node.document for node in plan.published}
         if plan.consolidate:
             nodes[""] = consolidate(nodes)
-        children: dict[str, list[str]] = {}
-        for path in nodes:
-            children.setdefault(path, []).append(DOCUMENT)
-            if path:
-                above, _, name = path.rpartition("/")
-                children.setdefault(above, []).append(name)
         return cls(
             storage=storage,
             store=storage.zarr_store(),
+            names=frozenset({DOCUMENT}),
             plan=plan,
             documents={join(path, DOCUMENT): document(content) for path, content in nodes.items()},
             arrays={array.path: ViewedArray(array) for array in plan.arrays},
-            children=children,
-            refused={refusal.path: refusal.problems for refusal in plan.refusals},
+            refusals={
+                refusal.path: replace(problem, node=refusal.path)
+                for refusal in plan.refusals
+                for problem in reversed(refusal.problems)
+                if problem.severity == "refusal"
+            },
             files=frozenset(key for group in plan.groups for key in group.files),
             follow_links=reading.follow_links,
         )
@@ -133,13 +131,9 @@ class ViewedArchive(ShownHierarchy[ViewedArray]):
         """Documents and extra files."""
         yield from (*self.documents, *self.files)
 
-    def _held(self, key: str) -> HeldObject | None:
+    def _held(self, key: str, above: str) -> HeldObject | None:
         if key in self.files:
             return HeldObject(key)
-        above, _, name = key.rpartition("/")
-        if name == DOCUMENT:
-            self.refuse(above)
-            return None
         array = self.array_above(above)
         if array is None:
             return None
@@ -150,9 +144,3 @@ class ViewedArchive(ShownHierarchy[ViewedArray]):
         if place is None or index is None:
             return None
         return HeldObject(source.key(array.plan.path, place), array, index)
-
-    def refuse(self, path: str) -> None:
-        """Raise the refusal of a node, if any."""
-        for problem in self.refused.get(path, ()):
-            if problem.severity == "refusal":
-                raise refusal_error(replace(problem, node=path))

@@ -24,7 +24,7 @@ from ..archive.chunk_inventory import take_inventory
 from ..archive.decoder import object_bound
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from ..transfer.shard_reader import ShardReader
-from .hierarchy import Held, ShownHierarchy, refusal_error
+from .hierarchy import Held, ShownHierarchy
 from .reverse_arrays import Showing, Shown, ShownArray
 
 if TYPE_CHECKING:
@@ -87,8 +87,6 @@ class HeldChunk(Held):
 class Reversed(ShownHierarchy[ShownArray]):
     """A hierarchy as presented, and the omitted nodes."""
 
-    names: frozenset[str]
-    """Names of metadata documents."""
     problems: tuple[Problem, ...]
     """Problems of the archive, and the reasons for omitted nodes."""
 
@@ -112,11 +110,6 @@ class Reversed(ShownHierarchy[ShownArray]):
                 work.array(node)
         if showing.format == "zarr2" and ".zgroup" in work.documents:
             work.documents[".zmetadata"] = write_v2.consolidated(work.documents)
-        children: dict[str, dict[str, None]] = {}
-        for key in work.documents:
-            while key:
-                key, _, name = key.rpartition("/")  # noqa: PLW2901
-                children.setdefault(key, {})[name] = None
         return cls(
             storage=storage,
             store=store,
@@ -124,17 +117,15 @@ class Reversed(ShownHierarchy[ShownArray]):
             names=DOCUMENTS[showing.format],
             documents={key: document(content) for key, content in work.documents.items()},
             arrays=work.arrays,
-            children={path: list(names) for path, names in children.items()},
             problems=tuple(work.problems),
+            refusals={
+                problem.node: problem
+                for problem in reversed(work.problems)
+                if problem.node is not None and problem.severity == "refusal"
+            },
         )
 
-    def _held(self, key: str) -> HeldChunk | None:
-        above, _, name = key.rpartition("/")
-        if name in self.names:
-            for problem in self.problems:
-                if problem.node == above and problem.severity == "refusal":
-                    raise refusal_error(problem)
-            return None
+    def _held(self, key: str, above: str) -> HeldChunk | None:
         array = self.array_above(above)
         place = None if array is None else array.place(key)
         return None if array is None or place is None else HeldChunk(array, place)

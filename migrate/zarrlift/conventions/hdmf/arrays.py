@@ -27,9 +27,9 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from ...archive.decoder import object_bound
 from ...archive.nodes import ArrayNode, Layout
 from ...formats.zarr_v2.array import Describer
-from ..base import View
+from ..base import View, finding
 from .fields import fields_from
-from .findings import Look, problem_at
+from .findings import ADVICE, Look
 from .references import Places
 
 _CODEC: Final = "hdmf-zarr.objects"
@@ -174,11 +174,12 @@ class DatasetReader:
         """The dataset, decoded by the codec that interprets its objects."""
         if not self._may_rewrite(node):
             look.add(
-                problem_at(
-                    node,
-                    node.documents[0].key,
+                finding(
+                    "refusal",
+                    node.path,
                     "its objects have to be written anew, and are to stay as they are",
                     layout.chain.codecs[layout.chain.middle].name.removeprefix("numcodecs."),
+                    key=node.documents[0].key,
                     advice="Migrate the file to a new place, without --codecs keep.",
                 )
             )
@@ -194,7 +195,8 @@ class DatasetReader:
 
     def _refused(self, node: ArrayNode, message: str, dtype: JSON) -> Dataset:
         key = node.documents[0].key if node.documents else None
-        return Dataset(problems=(problem_at(node, key, message, excerpt(dtype)),))
+        problem = finding("refusal", node.path, message, excerpt(dtype), key=key, advice=ADVICE)
+        return Dataset(problems=(problem,))
 
     # ----- content
 

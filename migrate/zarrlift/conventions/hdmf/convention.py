@@ -26,7 +26,8 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON, excerpt
 
 from ...archive.nodes import ArrayNode, GroupNode, Node
-from ..base import Change, Convention, Recognised, View
+from ..base import Change, Convention, Recognised, View, finding
+from .findings import ADVICE
 
 if TYPE_CHECKING:
     from .arrays import Dataset, DatasetReader
@@ -35,7 +36,6 @@ LINKS: Final = "zarr_link"
 DTYPE: Final = "zarr_dtype"
 SPECLOC: Final = ".specloc"
 DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
-ADVICE: Final = "Mend the file, leave that node out, or use --conventions none to migrate it as plain data."
 
 
 class Hdmf(Convention):
@@ -91,15 +91,8 @@ class _File:
         refused = [problem for problem in self.problems if problem.severity == "refusal"]
         if refused:
             first = refused[0]
-            self.problems.append(
-                Problem(
-                    kind="convention",
-                    node="",
-                    message="an hdmf-zarr file is migrated whole or not at all",
-                    found=f"{len(refused)} problems, the first at /{first.node}: {first.message}"[:300],
-                    advice=ADVICE,
-                )
-            )
+            found = f"{len(refused)} problems, the first at /{first.node}: {first.message}"[:300]
+            self._refuse("", "an hdmf-zarr file is migrated whole or not at all", found=found)
         kind = "NWB file" if self._is_nwb() else "hdmf-zarr file"
         counts = ((self.datasets, "dataset"), (self.links, "link"), (self.references, "reference"))
         summary = f"{kind}: " + ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts)
@@ -109,14 +102,8 @@ class _File:
         root = self.view.nodes[""]
         return root.attributes.get("neurodata_type") == "NWBFile"
 
-    def _refuse(
-        self, node: str, message: str, *, found: str | None = None, expected: str | None = None
-    ) -> None:
-        self.problems.append(
-            Problem(
-                kind="convention", node=node, message=message, found=found, expected=expected, advice=ADVICE
-            )
-        )
+    def _refuse(self, node: str, message: str, *, found: str) -> None:
+        self.problems.append(finding("refusal", node, message, found, advice=ADVICE))
 
     # ----- nodes
 
@@ -230,6 +217,3 @@ def _names(labels: JSON, dataset: Dataset, node: ArrayNode) -> tuple[str | None,
     if layout is None or not isinstance(labels, list) or len(labels) != len(layout.shape) or not labels:
         return None
     return tuple(labels) if all(isinstance(label, str | None) for label in labels) else None
-
-
-__all__ = ["Hdmf"]

@@ -8,9 +8,10 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import excerpt
 
 from ...archive.nodes import ArrayNode
+from ..base import finding
 from .references import Places
 
-_ADVICE: Final = "Mend the file, leave that node out, or use --conventions none to migrate it as plain data."
+ADVICE: Final = "Mend the file, leave that node out, or use --conventions none to migrate it as plain data."
 _MOST_TOLD: Final = 10
 _MOST_SOURCES: Final = 100
 """Maximum number of spellings of the file's own name, which are stored in the plan."""
@@ -42,7 +43,7 @@ class Look:
 
     def tell(self, key: str | None, message: str, found: str | None) -> None:
         """Add a refusal of the dataset."""
-        self.add(problem_at(self._node, key, message, found))
+        self.add(finding("refusal", self._node.path, message, found, key=key, advice=ADVICE))
 
     def add(self, problem: Problem) -> None:
         """Add a problem."""
@@ -55,11 +56,5 @@ class Look:
         more = self._count - len(self._first)
         if not more:
             return tuple(self._first)
-        return (*self._first, problem_at(self._node, None, f"{more} more of its items are like that", None))
-
-
-def problem_at(
-    node: ArrayNode, key: str | None, message: str, found: str | None, advice: str = _ADVICE
-) -> Problem:
-    """A refusal of a dataset."""
-    return Problem(kind="convention", node=node.path, key=key, message=message, found=found, advice=advice)
+        message = f"{more} more of its items are like that"
+        return (*self._first, finding("refusal", self._node.path, message, advice=ADVICE))

@@ -16,7 +16,7 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSON
 
 from ...storage.local.storage import LocalStorage
-from ..base import View
+from ..base import View, finding
 
 _DOCUMENTS: Final = (".zgroup", ".zarray", "zarr.json")
 
@@ -110,21 +110,14 @@ class Places:
 
     def told(self) -> list[Problem]:
         """Problems with other files: links keep their sources, so these files must be migrated as well."""
-        told = []
+        problems = []
         for source, group in self._files.items():
             checked = self._root is not None and "://" not in source
-            told.append(
-                Problem(
-                    kind="convention",
-                    severity="warning",
-                    node=group,
-                    message="links lead into another file and keep their source"
-                    + ("" if checked else "; whether it is there was not looked at"),
-                    found=source,
-                    advice="Migrate that file too, to the same place as seen from this one.",
-                )
-            )
-        return told
+            message = "links lead into another file and keep their source"
+            message += "" if checked else "; whether it is there was not looked at"
+            advice = "Migrate that file too, to the same place as seen from this one."
+            problems.append(finding("warning", group, message, source, advice=advice))
+        return problems
 
 
 def _clean(path: str) -> str:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.grid.frames import N5Blocks
-from zarrstack.core.json_text import JSON, JSONObject, excerpt
+from zarrstack.core.json_text import JSONObject, excerpt
 
 from ...archive.nodes import ArrayNode, GroupNode
-from ..base import Change, Convention, Recognised, View
+from ..base import Change, Convention, Recognised, View, finding
 
 if TYPE_CHECKING:
     from .pyramids import Pyramid
@@ -93,7 +93,12 @@ def _array(node: ArrayNode, account: _Account) -> None:
     names = axis_names(node.attributes["axes"], len(node.layout.shape))
     if names is None:
         account.problems.append(
-            _told(node.path, "axes does not name the array's axes in N5's order", node.attributes["axes"])
+            finding(
+                "warning",
+                node.path,
+                "axes does not name the array's axes in N5's order",
+                excerpt(node.attributes["axes"]),
+            )
         )
         return
     shown = names[::-1] if node.layout.frame.axes == "reversed" else names
@@ -112,23 +117,20 @@ def _group(view: View, node: GroupNode, account: _Account) -> None:
     if view.recipe.for_array(node.path).multiscale != "ome":
         return
     if _OME in node.attributes:
-        account.problems.append(
-            _told(node.path, "the group has an attribute `ome` already, which stays", node.attributes[_OME])
-        )
+        what = "the group has an attribute `ome` already, which stays"
+        account.problems.append(finding("warning", node.path, what, excerpt(node.attributes[_OME])))
         return
     missing = [level.path for level in pyramid.levels if not view.recipe.selects(level.path)]
     if missing or pyramid.refused:
         what = "a level of an image is not migrated, so that no `ome` is written"
-        account.problems.append(_told(node.path, what, sorted([*missing, *pyramid.refused])))
+        levels = excerpt(sorted([*missing, *pyramid.refused]))
+        account.problems.append(finding("warning", node.path, what, levels))
         return
     for unit in dict.fromkeys(pyramid.units):
         if unit not in _NO_UNIT and unit not in _UNITS and unit not in _UNITS.values():
-            account.problems.append(_told(node.path, "a unit that OME-Zarr does not know is left out", unit))
+            what = "a unit that OME-Zarr does not know is left out"
+            account.problems.append(finding("warning", node.path, what, excerpt(unit)))
     account.changes[node.path] = Change(attributes={**node.attributes, _OME: _image(node.path, pyramid)})
-
-
-def _told(path: str, message: str, found: JSON) -> Problem:
-    return Problem(kind="convention", severity="warning", node=path, message=message, found=excerpt(found))
 
 
 def _image(path: str, pyramid: Pyramid) -> JSONObject:

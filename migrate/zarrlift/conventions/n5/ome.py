@@ -19,7 +19,7 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ...archive.nodes import ArrayNode, GroupNode, Node
 from ...recipe.options import Axes
-from ..base import Change, Recognised, View
+from ..base import Change, Recognised, View, finding
 from ..ome.convention import BLOCK, FROM, VERSION, recognise_ngff
 from ..ome.images import image_problems, version_of
 
@@ -85,13 +85,12 @@ def _turned(
     if view.recipe.for_array(node.path).multiscale == BLOCK and turned is not None:
         return turned
     problems.append(
-        Problem(
-            kind="convention",
-            severity="note",
-            node=node.path,
-            message=f"{what} inside N5 stays as it is",
-            found=f"axes {excerpt([_names_of(image) for image in images])}",
-            expected=None if turned is not None else _ORDERED,
+        finding(
+            "note",
+            node.path,
+            f"{what} inside N5 stays as it is",
+            f"axes {excerpt([_names_of(image) for image in images])}",
+            None if turned is not None else _ORDERED,
             advice=_ASK if turned is not None else None,
         )
     )

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
-from zarrstack.core.errors import Problem, any_refusal
+from zarrstack.core.errors import Problem, Severity, any_refusal
 from zarrstack.core.json_text import JSON, JSONObject
 from zarrstack.core.paths import prefix_of
 
 from ...archive.nodes import GroupNode
-from ..base import Change, Convention, Recognised, View
+from ..base import Change, Convention, Recognised, View, finding
 from .images import image_problems, version_of
 
 BLOCK: Final = "ome"
@@ -210,9 +210,7 @@ def _left_out(path: str, change: Change) -> Iterator[Problem]:
     for place in change.replaced:
         if not place.endswith("/version"):
             message = f"an empty list is left out, which OME-Zarr {VERSION} does not allow"
-            yield Problem(
-                kind="convention", severity="note", node=path, message=message, found=place.removeprefix("/")
-            )
+            yield finding("note", path, message, place.removeprefix("/"))
 
 
 def _name_axes(view: View, path: str, attributes: Mapping[str, JSON], account: _Account) -> None:
@@ -228,16 +226,9 @@ def _name_axes(view: View, path: str, attributes: Mapping[str, JSON], account: _
             if present is None or all(name is None for name in present):
                 account.changes[level] = Change(dimension_names=names)
             elif present != names:
-                account.problems.append(
-                    Problem(
-                        kind="convention",
-                        severity="warning",
-                        node=level,
-                        message="OME-Zarr 0.5 asks that dimensions bear the names of the image's axes",
-                        found=", ".join(map(str, present)),
-                        expected=", ".join(names),
-                    )
-                )
+                message = "OME-Zarr 0.5 asks that dimensions bear the names of the image's axes"
+                found, expected = ", ".join(map(str, present)), ", ".join(names)
+                account.problems.append(finding("warning", level, message, found, expected))
 
 
 def _join(group: str, path: str) -> str:
@@ -250,35 +241,28 @@ def _join(group: str, path: str) -> str:
 def _older(path: str, version: str) -> Problem:
     theirs = version.endswith("SpatialData")
     reason = "SpatialData reads it so" if theirs else f"only that of {FROM} has a form in {VERSION}"
-    return Problem(
-        kind="convention",
-        severity="note",
-        node=path,
-        message=f"OME-NGFF metadata stays as it is: {reason}",
-        found=f"version {version}",
-        advice=None if theirs else f"Upgrade it to {FROM} first, where an application needs {VERSION}.",
-    )
+    advice = None if theirs else f"Upgrade it to {FROM} first, where an application needs {VERSION}."
+    message = f"OME-NGFF metadata stays as it is: {reason}"
+    return finding("note", path, message, f"version {version}", advice=advice)
 
 
 def _told(view: View, node: GroupNode, keys: tuple[str, ...]) -> Iterator[Problem]:
     """Contradictions between a group's metadata and the archive; refusals for broken images."""
     if BLOCK in node.attributes:
-        yield _refusal(
-            node.path, f"there is an attribute {BLOCK!r} beside metadata of {FROM}", None, "one of the two"
-        )
+        message = f"there is an attribute {BLOCK!r} beside metadata of {FROM}"
+        yield finding("refusal", node.path, message, None, "one of the two", advice=_PLAIN)
         return
     if "multiscales" in keys:
         for place, what, found, expected, severe in image_problems(view, node.path, node.attributes):
-            if severe:
-                yield _refusal(node.path, f"{place}: {what}", found, expected)
-            else:
-                yield _warning(node.path, f"{place}: {what}", found, expected)
+            severity: Severity = "refusal" if severe else "warning"
+            advice = _PLAIN if severe else None
+            yield finding(severity, node.path, f"{place}: {what}", found, expected, advice=advice)
     for place, names in _listed(node.attributes, keys):
         missing = [name for name in names if view.group(_join(node.path, name)) is None]
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             found = f"no group at {', '.join(missing[:3])}{more}"
-            yield _warning(node.path, f"{place}: what it lists is not there", found, None)
+            yield finding("warning", node.path, f"{place}: what it lists is not there", found)
 
 
 def _listed(attributes: Mapping[str, JSON], keys: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
@@ -293,15 +277,3 @@ def _listed(attributes: Mapping[str, JSON], keys: tuple[str, ...]) -> Iterator[t
             )
     if "labels" in keys:
         yield "labels", attributes["labels"]
-
-
-def _refusal(path: str, message: str, found: str | None, expected: str | None) -> Problem:
-    return Problem(
-        kind="convention", node=path, message=message, found=found, expected=expected, advice=_PLAIN
-    )
-
-
-def _warning(path: str, message: str, found: str | None, expected: str | None) -> Problem:
-    return Problem(
-        kind="convention", severity="warning", node=path, message=message, found=found, expected=expected
-    )

@@ -92,6 +92,14 @@ def parse_object(
     return data
 
 
+def parsed_or_none(content: bytes, key: str) -> JSONObject | None:
+    """The document `content` at `key`; None if it is not a valid JSON object."""
+    try:
+        return parse_object(content, key)
+    except MetadataError:
+        return None
+
+
 def _require_room(content: bytes, key: str, times: int) -> None:
     """Raise MetadataError for a document whose values would exceed the memory limit.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from zarrstack.core.errors import Problem, any_refusal
-from zarrstack.core.json_text import JSON, JSONObject
+from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
 from ...archive.nodes import ArrayNode, Document, GroupNode, Layout, Node
@@ -36,6 +36,20 @@ class Native:
     """Metadata documents of other formats."""
     known: frozenset[str]
     """Names of files that are not strays."""
+
+
+def wrong_version(document: JSONObject, version: int, key: str) -> Problem | None:
+    """A refusal of a document whose `zarr_format` is not this one."""
+    found = document.get("zarr_format")
+    if type(found) is int and found == version:
+        return None
+    return Problem(
+        kind="metadata",
+        message=f"zarr_format is not {version}",
+        key=key,
+        found=excerpt(found) if "zarr_format" in document else "none",
+        expected=str(version),
+    )
 
 
 @dataclass(slots=True, kw_only=True)

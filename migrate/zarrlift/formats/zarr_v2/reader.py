@@ -23,9 +23,9 @@ from ...storage.local.storage import LocalStorage
 from ..detect import is_n5
 from ..tree import consolidated
 from ..tree.directory import Found
-from ..tree.documents import parse_object
+from ..tree.documents import parsed_or_none
 from ..tree.links import unfollowed_link
-from ..tree.reader import Native, TreeReader
+from ..tree.reader import Native, TreeReader, wrong_version
 from ..tree.unlisted import listed_places, root_alone, unknown_nodes, unlisted_advice
 from ..tree.walk import walk
 from .array import Described, Describer
@@ -262,23 +262,14 @@ def _is_node(place: Found) -> bool:
 
 def _holds_n5(place: Found) -> bool:
     """Whether a file with the name of N5's document is one."""
-    if _N5 not in place.documents:
-        return False
-    try:
-        return is_n5(parse_object(place.documents[_N5], _N5))
-    except MetadataError:
-        return False
+    return _N5 in place.documents and is_n5(parsed_or_none(place.documents[_N5], _N5))
 
 
 def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
-    version = data.get("zarr_format")
     if FORMAT_AS_TEXT.apply(data, None):
         problems.append(FORMAT_AS_TEXT.problem.at(key=key))
-    elif type(version) is not int or version != 2:
-        found = excerpt(version) if "zarr_format" in data else "none"
-        problems.append(
-            Problem(kind="metadata", message="zarr_format is not 2", key=key, found=found, expected="2")
-        )
+    elif (wrong := wrong_version(data, 2, key)) is not None:
+        problems.append(wrong)
     if extra := sorted(data.keys() - {"zarr_format"} - NETCDF):
         message = "members the specification does not define are not carried over"
         problems.append(

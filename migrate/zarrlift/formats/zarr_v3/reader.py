@@ -22,7 +22,7 @@ from ..tree import consolidated
 from ..tree.conflicts import chunks_alone
 from ..tree.directory import Found
 from ..tree.nodes import implicit_group, refuse
-from ..tree.reader import Native, TreeReader
+from ..tree.reader import Native, TreeReader, wrong_version
 from ..tree.unlisted import listed_places, unknown_nodes, unlisted_advice
 from ..tree.walk import chunk_root, walk
 from .array import Describer, group_members
@@ -119,10 +119,8 @@ class _Reader(TreeReader):
         if data is None:
             return self.array(place, problems, attributes={}, layout=None)
         kind = data.get("node_type")
-        if type(data.get("zarr_format")) is not int or data["zarr_format"] != 3:
-            found = excerpt(data["zarr_format"]) if "zarr_format" in data else "none"
-            message = "zarr_format is not 3"
-            problems.append(Problem(kind="metadata", message=message, found=found, expected="3"))
+        if (wrong := wrong_version(data, 3, join(place.path, NAME))) is not None:
+            problems.append(wrong)
         elif kind == "group":
             attributes = group_members(data, problems)
             if not place.path:

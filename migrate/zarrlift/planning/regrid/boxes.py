@@ -46,11 +46,6 @@ class Box:
     times_read: float
     """Average number of times that a source chunk is decoded."""
 
-    @property
-    def decoded_once(self) -> Shape:
-        """The largest part in which no source chunk is decoded twice."""
-        return self.run or self.piece or self.shape
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
