@@ -73,14 +73,14 @@ LIMITS: dict[str, tuple[tuple[str, str], ...]] = {
 """Arrays (by a pattern in their id) that a reader refuses or misreads, whoever wrote them, and why."""
 
 REFUSED: tuple[tuple[str, str], ...] = (
-    (r"names_hostile:\.\.\.$", "a node's name is made of periods only"),
+    (r"names_hostile:\.\.\.$", "a node's name consists of periods only"),
     (r"/base64$", "unknown codec"),
     (r"/vlen_bytes_3_str$", "is ambiguous"),
     (r":dtype_generic_time$", "cannot read this fill value"),
-    (r":shape_float$", "shape is no list of lengths"),
+    (r":shape_float$", "shape is not a list of lengths"),
     (r"/F/(json2|msgpack2)$", "order F"),
     (r"edges:too_large$", "larger than its dataset's block size"),
-    (r"tree:parent/child$", "lies inside an array"),
+    (r"tree:parent/child$", "is inside an array"),
 )
 """Arrays that are refused, besides those whose values have no portable form."""
 

@@ -102,10 +102,10 @@ def take_inventory(
         return _inventory(_found(storage, path, layout, children, follow_links=follow_links))
     if layout.objects.total > _MOST_WALKED:
         raise UnsupportedError(
-            "the store cannot list and the grid is too large to try every chunk",
+            "the store cannot be listed, and the chunk grid is too large to check every key",
             node=path,
             found=f"{layout.objects.total} chunks",
-            advice="Copy the archive to a place that can list.",
+            advice="Copy the archive to a store that can be listed.",
         )
     everything = np.arange(layout.objects.total, dtype=np.int64)
     return Inventory(indexes=everything, sizes=None, certain=False, fingerprint=UNLISTED)

@@ -146,7 +146,7 @@ class _Scan:
                 elif entry.is_dir():
                     self._deep(entry.path, level + 1, base + number * stride, f"{prefix}{name}/")
                 else:
-                    self._no_file(prefix + name, "a file where a directory of chunks belongs")
+                    self._no_file(prefix + name, "a file in the place of a directory of chunks")
 
     def _accept(self, entry: os.DirEntry[str], index: int, name: str) -> None:
         if entry.is_symlink() and self._leads_away(entry, name):

@@ -142,7 +142,7 @@ def _below(archive: Archive, refused: Mapping[str, Problem]) -> Iterator[tuple[s
                 Problem(
                     kind=refused[above].kind,
                     node=node.path,
-                    message="kept back with the group above it, whose convention is broken",
+                    message="not migrated, because the convention of a group above it is broken",
                     found=f"/{above}",
                     advice=refused[above].advice,
                 ),

@@ -50,5 +50,5 @@ def find(name: str) -> type[Convention]:
         Convention,  # type: ignore[type-abstract]  # it is only compared with
         what="convention",
         public="zarrlift.conventions.Convention",
-        advice="Mend or uninstall that package, or name the conventions that are wanted.",
+        advice="Fix or uninstall that package, or list the wanted conventions.",
     )

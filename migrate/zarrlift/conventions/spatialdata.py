@@ -31,5 +31,5 @@ class SpatialData(Convention):
             return None
         files = {path: view.files(path) for path in elements}
         count = sum(map(len, files.values()))
-        summary = f"{len(elements)} of points or shapes, {count} of their files"
+        summary = f"{len(elements)} groups of points or shapes, {count} of their files"
         return Recognised(summary=summary, files=files)

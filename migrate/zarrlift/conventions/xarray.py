@@ -102,12 +102,12 @@ def _names(node: ArrayNode, problems: list[Problem]) -> tuple[str | None, ...] |
         or len(names) != ndim
         or any(not isinstance(name, str | None) for name in names)
     ):
-        message = f"{DIMENSIONS} stays an attribute: it does not name the dimensions"
+        message = f"{DIMENSIONS} is kept as an attribute: it does not name the dimensions"
         expected = f"a list of {ndim} strings or nulls"
         problems.append(finding("warning", node.path, message, canonical(names)[:200], expected))
         return None
     if present is not None and any(name is not None for name in present) and present != tuple(names):
-        message = f"{DIMENSIONS} stays an attribute: the array names its dimensions otherwise"
+        message = f"{DIMENSIONS} is kept as an attribute: the array has other dimension names"
         problems.append(
             finding("warning", node.path, message, canonical(names)[:200], canonical(list(present)))
         )
@@ -126,7 +126,7 @@ def _mask(node: ArrayNode, recipe: ArrayRecipe, problems: list[Problem]) -> _Mas
         return _Mask() if stated is None else _restated(stated, node, problems)
     fill = fill_from_json(node.layout.fill_value, data_type)
     if stated is not None and not _says(stated, fill):
-        message = f"the attribute {FILL} gives way to the array's fill value, which xarray goes by"
+        message = f"the attribute {FILL} is replaced by the array's fill value, which xarray uses"
         problems.append(
             finding("warning", node.path, message, excerpt(stated), excerpt(node.layout.fill_value))
         )
@@ -195,7 +195,7 @@ def _restated(stated: JSON, node: ArrayNode, problems: list[Problem]) -> _Mask:
         form = None
     if form is not None:
         return _Mask(add={FILL: form})
-    message = f"xarray cannot open the result: the attribute {FILL} is no value of the array"
+    message = f"xarray cannot open the result: the attribute {FILL} is not a value of the array's data type"
     advice = "Correct or remove the attribute."
     problems.append(finding("warning", node.path, message, excerpt(stated), str(data_type), advice=advice))
     return _Mask()
@@ -229,5 +229,5 @@ def _fill_is_text(node: ArrayNode) -> bool:
 
 def _unmasked(node: ArrayNode, what: str) -> Problem:
     assert node.layout is not None
-    message = f"xarray will show {what} that equal the fill value, which it masked before"
+    message = f"xarray will show {what} equal to the fill value, which it masked before"
     return finding("warning", node.path, message, excerpt(node.layout.fill_value))

@@ -132,7 +132,7 @@ def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = 
     if format is not None:
         if format not in formats:
             raise UsageError(
-                f"no {format} archive is here", found=_found(storage, seen), expected=_documents(format)
+                f"no {format} archive found", found=_found(storage, seen), expected=_documents(format)
             )
         formats = (format,)
     # A format present at every node is the archive's; its reader reports nodes that have another one too.
@@ -142,9 +142,9 @@ def detect(storage: Storage, *, format: Format | None = None, beside_v3: bool = 
         formats = (everywhere[0],)
     if len(formats) > 1:
         raise UsageError(
-            "an archive has the metadata of two formats",
+            "the archive has metadata of two formats",
             found=_found(storage, seen),
-            advice="Say which one counts: " + " or ".join(f"--from {name}" for name in formats) + ".",
+            advice="Choose one: " + " or ".join(f"--from {name}" for name in formats) + ".",
         )
     return formats[0]
 
@@ -230,7 +230,7 @@ def _check_root(content: bytes) -> None:
     if type(data.get("zarr_format")) is not int:
         found = excerpt(data["zarr_format"]) if "zarr_format" in data else "none"
         expected = "3, or a URI in the 2022 draft"
-        raise MetadataError("zarr_format names no format", key=_V3, found=found, expected=expected)
+        raise MetadataError("zarr_format is not a valid version", key=_V3, found=found, expected=expected)
     if data.get("node_type") not in ("array", "group"):
         found = excerpt(data["node_type"]) if "node_type" in data else "none"
         raise MetadataError("node_type is neither array nor group", key=_V3, found=found)
@@ -257,11 +257,14 @@ def _nothing(storage: Storage, format: Format | None) -> UsageError:
         found = f"{some} in {storage.url}" if names else f"nothing in {storage.url}"
         expected = expected if names else None
     else:
-        found = f"none of them in {storage.url}, which cannot list"
+        found = f"none of them in {storage.url}, which cannot be listed"
     contents = dict(zip(_KEYS, documents_at(storage, _KEYS), strict=True))
     there = {key: content for key, content in contents.items() if content is not None}
     unread = [key for key, content in there.items() if parsed_or_none(content, key) is None]
-    advice = f"{' and '.join(unread)} would tell, but holds no JSON object." if unread else None
-    if unread and (elsewhere := pointer(there[unread[0]])) is not None:
-        advice = f"{unread[0]} would tell, but {elsewhere.what} stands in its place. {elsewhere.advice}"
-    return UsageError("no archive is here", found=found, expected=expected, advice=advice)
+    advice = None
+    if unread:
+        advice = f"{' and '.join(unread)} would identify the format, but is not a JSON object."
+        if (elsewhere := pointer(there[unread[0]])) is not None:
+            advice = f"{unread[0]} would identify the format, but {elsewhere.what} is stored in its place."
+            advice += f" {elsewhere.advice}"
+    return UsageError("no archive found", found=found, expected=expected, advice=advice)

@@ -78,7 +78,7 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
     reader = _Reader(storage=storage, only=only)
     nodes = reader.nodes(found)
     if not nodes:
-        raise UsageError("no Zarr v1 archive is here", found=storage.url, expected=ARRAY)
+        raise UsageError("no Zarr v1 archive found", found=storage.url, expected=ARRAY)
     return Archive(url=storage.url, format="zarr1", nodes=nodes, problems=tuple(reader.problems))
 
 
@@ -109,15 +109,15 @@ def _compressor(document: Mapping[str, JSON]) -> JSONObject | None:
     name, options = document["compression"], document["compression_opts"]
     if name in (None, "none"):
         if options is not None:
-            raise MetadataError("compression 'none' has no options", found=excerpt(options), expected="null")
+            raise MetadataError("compression 'none' has options", found=excerpt(options), expected="null")
         return None
     if name in ("zlib", "gzip", "bz2"):
         level = 1 if options is None else options
         if type(level) is not int or not (name == "bz2") <= level <= 9:
             raise MetadataError(
-                f"compression_opts of {name} are a level",
+                f"compression_opts of {name} must be a level",
                 found=excerpt(options),
-                expected="a whole number up to 9",
+                expected="an integer up to 9",
             )
         return {"id": "bz2" if name == "bz2" else "zlib", "level": level}
     if name not in ("blosc", "lzma"):
@@ -128,7 +128,7 @@ def _compressor(document: Mapping[str, JSON]) -> JSONObject | None:
         )
     if not isinstance(options, dict | None):
         raise MetadataError(
-            f"compression_opts of {name} are an object", found=excerpt(options), expected="{...}"
+            f"compression_opts of {name} must be an object", found=excerpt(options), expected="{...}"
         )
     defaults: JSONObject = (
         {"cname": "lz4", "clevel": 5, "shuffle": 1, "blocksize": 0}
@@ -195,7 +195,7 @@ class _Reader(TreeReader):
         layout: Layout | None = None
         fill_is_null, extra = False, None
         if ARRAY not in place.documents:
-            message = "an array of zarr 0.x, from before Zarr v1: its metadata is a pickle, which is not read"
+            message = "an array of zarr 0.x: its metadata is a pickle, which is never read"
             key = join(place.path, _BEFORE)
             problems.append(Problem(kind="unsupported", message=message, key=key))
         document = self.parse(place, ARRAY, problems)
@@ -223,6 +223,6 @@ class _Reader(TreeReader):
         problems.extend(problem.at(key=key) for problem in facts.problems)
         if facts.shape == ():
             # zarr 1.1.0 creates such an array, but cannot store its chunk under the key "".
-            message = "Zarr v1 has no key for the chunk of an array without axes"
+            message = "Zarr v1 has no key for the chunk of a zero-dimensional array"
             problems.append(Problem(kind="metadata", severity="note", message=message, key=key))
         return facts.layout(KeyEncoding("v2", ".")), facts.fill_is_null, facts.extra

@@ -105,10 +105,10 @@ class ArrayPlanner:
         route, blocks = self._way(source, destination, recipe)
         if self.in_place and route.name != "stay":
             raise UsageError(
-                "in place only metadata is added; this recipe changes chunks",
+                "in place only metadata is added, but this recipe changes chunks",
                 node=node.path,
                 found=f"a change of {route.reason}",
-                advice="Migrate to a new place instead, or leave the option out.",
+                advice="Migrate to a new destination, or omit the option.",
             )
         problems.extend(_inventory_problems(node, source, inventory))
         problems.extend(self._chunk_problems(node, source, inventory, route, recipe, key))
@@ -244,7 +244,7 @@ def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -
                     severity="note",
                     node=node.path,
                     message=f"fill_value null becomes {source.fill_value!r}, "
-                    f"which {missing} missing chunks will show",
+                    f"the value of {missing} missing chunks",
                 )
             )
     if inventory.stray_count:
@@ -255,7 +255,7 @@ def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -
                 kind="stray",
                 severity="note",
                 node=node.path,
-                message=f"{inventory.stray_count} objects belong to no chunk and stay behind: {names}{more}",
+                message=f"{inventory.stray_count} objects of no chunk are not copied: {names}{more}",
             )
         )
     for key, target in inventory.bad_links:
@@ -266,10 +266,10 @@ def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -
                 kind="chunk",
                 node=node.path,
                 key=key,
-                message="what stands in the place of a chunk cannot be one",
+                message="an entry in the place of a chunk is not a file",
                 found=what,
-                expected="a file, or nothing",
-                advice="Restore the chunk, move away what is there, or exclude the array.",
+                expected="a regular file, or nothing",
+                advice="Restore the chunk, remove the entry, or exclude the array.",
             )
         )
     return problems

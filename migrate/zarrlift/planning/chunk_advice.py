@@ -15,14 +15,14 @@ from ..archive.decoder import object_bound, object_decoder
 from ..archive.nodes import Layout
 from ..storage.base import Storage
 
-_RESTORE: Final = "Restore the chunk from a backup and resume, or leave the array out with --exclude."
+_RESTORE: Final = "Restore the chunk from a backup and resume, or exclude the array with --exclude."
 _AGAIN: Final = (
-    "It may have been cut on its way: resume reads it again. If it stays so, restore the chunk from a backup "
-    "and resume, or leave the array out with --exclude."
+    "It may have been truncated in transfer: resume reads it again. If that fails, restore the chunk from a "
+    "backup and resume, or exclude the array with --exclude."
 )
 _CHARACTERS: Final = (
-    "The chunk has one byte for each character, as netcdf-c 4.9.0 writes them under <U1: set dtype to |S1 in "
-    ".zarray, and migrate anew."
+    "The chunk has one byte per character, as written by netcdf-c 4.9.0 for <U1: set dtype to |S1 in "
+    ".zarray, and migrate again."
 )
 _CHARACTER: Final = DataType.from_numpy(np.dtype("S1"))
 _UCS4: Final = 4
@@ -71,7 +71,7 @@ def not_fetched(data: bytes) -> ChunkError | None:
     if found is None:
         return None
     return ChunkError(
-        f"{found.what} stands in the place of a chunk",
+        f"{found.what} is stored in the place of a chunk",
         found=found.found,
         expected="the chunk itself",
         advice=found.advice,

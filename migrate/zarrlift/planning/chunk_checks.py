@@ -36,7 +36,7 @@ _SHAPED: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
 _BY_ELEMENTS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
 """Codecs that accept only whole elements, of their own size."""
 _MOST_NAMED: Final = 20
-_TOO_LARGE: Final = "Restore it from a backup, or leave the array out with --exclude."
+_TOO_LARGE: Final = "Restore it from a backup, or exclude the array with --exclude."
 _COPIES: Final = 4
 """Maximum number of copies of a chunk in memory: decoded, encoded and read back, in two threads."""
 _OBJECT_BYTES: Final = 64
@@ -80,7 +80,7 @@ def _fit(chain: Chain, chunk_shape: tuple[int, ...], data_type: DataType) -> Pro
     try:
         Pipeline(chain, chunk_shape, data_type)
     except MetadataError as error:
-        advice = "Correct the codec or the chunk shape, or leave the array out with --exclude."
+        advice = "Correct the codec or the chunk shape, or exclude the array with --exclude."
         return replace(error.problem, advice=advice)
     except ZarrstackError:  # such as pickles, which are reported elsewhere
         return None

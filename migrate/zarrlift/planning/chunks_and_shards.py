@@ -34,7 +34,7 @@ def placed(
     if isinstance(frame, Shards) and frame.index.location == "start":
         # zarrita.js 0.7.5 always reads the index at the end, whatever the document states, and shows fill
         # values.
-        message = "zarrita.js misreads shards whose index stands at the start"
+        message = "zarrita.js misreads shards whose index is at the start"
         problems.append(Problem(kind="readers", severity="warning", message=message, found=str(frame)))
     keys = keys_for(source.keys, recipe, in_place=False)
     return replace(layout, keys=keys, frame=frame, root=None), problems
@@ -56,7 +56,7 @@ def _frame(
     before = source.frame if isinstance(source.frame, Shards) else None
     if _unhashable(layout) and (before is not None or recipe.shards not in (None, "none")):
         message = (
-            "no shards: zarr-python 3.1.6 does not read any of structs, raw bytes and times without a unit"
+            "no shards: zarr-python 3.1.6 cannot read shards of structs, raw bytes or times without a unit"
         )
         problems.append(Problem(kind="grid", severity="note", message=message, found=str(layout.data_type)))
         return None
@@ -105,13 +105,13 @@ def keys_for(source: ChunkKeys, recipe: ArrayRecipe, *, in_place: bool) -> KeyEn
         if isinstance(source, N5Keys) and source.axes == "kept":
             source = KeyEncoding("v2", "/")
         if not isinstance(source, KeyEncoding):
-            raise UnsupportedError("the keys of the chunks are none that Zarr v3 has", found=str(source))
+            raise UnsupportedError("Zarr v3 has no encoding for these chunk keys", found=str(source))
         if recipe.separator not in (None, source.separator):
             raise UsageError(
-                "in place chunks keep their keys",
+                "chunk keys cannot change in place",
                 found=f"--separator {recipe.separator!r}",
-                expected=f"{source.separator!r}, as the chunks lie",
-                advice="Migrate to a new place instead, or leave the option out.",
+                expected=f"{source.separator!r}, as stored",
+                advice="Migrate to a new destination, or omit the option.",
             )
         return source
     name = recipe.key_encoding or "default"

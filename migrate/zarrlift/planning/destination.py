@@ -71,18 +71,18 @@ def destination_layout(
             problems.append(
                 Problem(
                     kind="fill",
-                    message="zarr-python reads another NaN than this fill value",
+                    message="zarr-python reads this fill value as another NaN",
                     found=excerpt(layout.fill_value),
-                    expected="a NaN without further bits",
-                    advice="Change the fill value, or leave the array out with --exclude.",
+                    expected="a NaN without payload",
+                    advice="Change the fill value, or exclude the array with --exclude.",
                 )
             )
         if recipe.drop_empty and node.fill_is_null:
             problems.append(
                 Problem(
                     kind="fill",
-                    message="empty chunks cannot be told from others: the source defines no fill value",
-                    advice="Leave --drop-empty out for this array.",
+                    message="empty chunks cannot be identified: the source defines no fill value",
+                    advice="Omit --drop-empty for this array.",
                 )
             )
     except UsageError:
@@ -133,7 +133,7 @@ def _copy(source: Layout, recipe: ArrayRecipe) -> tuple[Layout, list[Problem]]:
         # Only the encoder's level differs, so the stored bytes can be kept.
         result = replace(result, chain=source.chain)
     if request.mode == "explicit":
-        advice = "Leave --codecs out, or name other codecs."
+        advice = "Omit --codecs, or choose other codecs."
         problems.extend(keep_problems(result.chain, result.data_type, advice))
     return result, problems
 
@@ -144,14 +144,14 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
     middle = source.chain.codecs[source.chain.middle].name
     if middle == "numcodecs.pickle" and not recipe.allow_pickle:
         raise UnsupportedError(
-            "pickled objects may run any program when they are read",
+            "reading pickled objects can execute arbitrary code",
             found="codec pickle",
-            advice="Use --allow-pickle if you trust whoever wrote this archive.",
+            advice="Use --allow-pickle if you trust the author of this archive.",
         )
     if data_type.name == "object":
         if middle not in _AS_TEXT and recipe.objects != "json":
             raise UnsupportedError(
-                "values without a v3 data type",
+                "the values have no Zarr v3 data type",
                 found=_object_words(middle, source),
                 advice="Use --objects json to write each value as JSON text.",
             )
@@ -161,9 +161,9 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
                 Problem(
                     kind="fill",
                     severity="warning",
-                    message="missing chunks will read as '': a fill value of 0 is no text",
+                    message="missing chunks will read as '': a fill value of 0 is not text",
                     found=repr(fill),
-                    advice="--objects json keeps it, as JSON text.",
+                    advice="Use --objects json to keep it as JSON text.",
                 )
             )
         fill = text
@@ -175,13 +175,13 @@ def _values(source: Layout, recipe: ArrayRecipe, problems: list[Problem]) -> tup
                 if recipe.objects == "refuse"
                 else "each object becomes its JSON text",
                 found=_object_words(middle, source),
-                expected="string, and a str in every place" if recipe.objects == "refuse" else "string",
+                expected="string; every value must be a str" if recipe.objects == "refuse" else "string",
             )
         )
     if (target := recipe.dtype) is not None and target != data_type:
         if (reason := cast_refusal(data_type, target)) is not None:
             raise UnsupportedError(
-                reason, found=str(data_type), expected=str(target), advice="Ask for it by path, in a recipe."
+                reason, found=str(data_type), expected=str(target), advice="Request it by path, in a recipe."
             )
         value = np.asarray(fill_from_json(fill, data_type), dtype=data_type.numpy)
         try:

@@ -31,7 +31,7 @@ _IN_N5: Final = {
     "lz4_bare": "lz4",
 }
 """N5's names of the compressions that the codec does not support."""
-_ADVICE: Final = "Migrate to a new place, where it is packed anew, or exclude the array."
+_ADVICE: Final = "Migrate to a new destination, which re-encodes it, or exclude the array."
 
 
 def in_place_problems(layout: Layout) -> Iterator[Problem]:
@@ -44,10 +44,10 @@ def in_place_problems(layout: Layout) -> Iterator[Problem]:
         yield Problem(
             kind="readers",
             severity="warning",
-            message=f"the result is read only where the codec {CODEC} is installed; "
-            "for zarr-python, `pip install zarr-n5` does so",
+            message=f"the result can only be read where the codec {CODEC} is installed; "
+            "for zarr-python, use `pip install zarr-n5`",
             found="blocks with N5's headers",
-            advice="A copy to a new place is read everywhere.",
+            advice="A copy to a new destination can be read everywhere.",
         )
 
 
@@ -55,8 +55,8 @@ def require_codec() -> None:
     """Raise UsageError if zarr-python lacks the codec here, so the result could not be verified."""
     if not any(point.name == CODEC for point in plugins.registered("zarr.codecs")):
         raise UsageError(
-            f"N5 arrays stay in place under the codec {CODEC}, which is not installed here",
-            advice="Install it: pip install zarr-n5. Or migrate to a new place.",
+            f"N5 arrays in place need the codec {CODEC}, which is not installed",
+            advice="Install it: pip install zarr-n5. Or migrate to a new destination.",
         )
 
 
@@ -65,7 +65,7 @@ def _refusals(layout: Layout) -> Iterator[Problem]:
     if layout.data_type.name not in STANDARD:
         yield Problem(
             kind="unsupported",
-            message=f"N5, and so {CODEC}, has no such data type: blocks cannot stay in place",
+            message=f"N5 and {CODEC} do not support this data type: blocks cannot stay in place",
             found=str(layout.data_type),
             expected=", ".join(sorted(STANDARD)),
             advice=_ADVICE,
@@ -74,7 +74,7 @@ def _refusals(layout: Layout) -> Iterator[Problem]:
         if spec.name not in _COMPRESSORS:
             yield Problem(
                 kind="unsupported",
-                message=f"{CODEC} has no name for this compression: blocks cannot stay in place",
+                message=f"{CODEC} does not support this compression: blocks cannot stay in place",
                 found=_IN_N5.get(spec.name, str(spec)),
                 expected="raw, gzip, blosc or zstd",
                 advice=_ADVICE,

@@ -130,10 +130,10 @@ def make_plan(
             Problem(
                 kind="space",
                 severity="warning",
-                message="the destination may not have room for the result",
+                message="the destination may not have enough free space",
                 found=f"{free_bytes} bytes free",
                 expected=f"about {need} bytes",
-                advice="Free some space, or choose another place.",
+                advice="Free some space, or choose another destination.",
             )
         )
     return replace(result, problems=tuple(problems)), inventories
@@ -177,9 +177,9 @@ def _unnoticed(inventories: Inventories) -> list[Problem]:
         Problem(
             kind="no-versions",
             severity="note",
-            message="chunks that are written again while the job lasts are not noticed",
-            found=f"neither ETags nor times in the listing of the source, for {count} arrays",
-            advice="Let nothing write to the source until the job is done.",
+            message="chunks that are rewritten during the job cannot be detected",
+            found=f"no ETags or times in the listing of the source, for {count} arrays",
+            advice="Do not write to the source until the job is complete.",
         )
     ]
 

@@ -51,17 +51,17 @@ def portable_tail(
     notes = []
     if rest and rest[-1].name == "numcodecs.zlib" and all(_fits(spec) for spec in rest[:-1]):
         gzip = _gzip(rest[-1])
-        notes.append(_note("the zlib streams are framed as gzip", tail, (*rest[:-1], gzip)))
+        notes.append(_note("zlib streams are rewrapped as gzip", tail, (*rest[:-1], gzip)))
         rest[-1] = gzip
     elif not all(_fits(spec) for spec in rest):
         replaced = (blosc_zstd(data_type),)
-        words = "are decoded, and their values compressed anew" if _has_filter(rest) else "are replaced"
+        words = "are decoded, and their values compressed again" if _has_filter(rest) else "are replaced"
         notes.append(_note(f"codecs without a registered name {words}", tuple(rest), replaced))
         rest = [*replaced]
     if checked:
         rest.append(CodecSpec("crc32c"))
         if any(spec.name in CHECKSUMS for spec in named):
-            notes.append(_note("checksums become crc32c, at the end", tail, tuple(rest)))
+            notes.append(_note("checksums are replaced by crc32c at the end", tail, tuple(rest)))
     return tuple(rest), tuple(notes)
 
 

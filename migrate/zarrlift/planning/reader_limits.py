@@ -40,7 +40,7 @@ def codec_problems(layout: Layout) -> list[Problem]:
             severity="warning",
             message=f"{' and '.join(readers)} cannot read the result",
             found=", ".join(what for what, _ in reasons),
-            expected=f"to be read by {' and '.join(able)}",
+            expected=f"readable by {' and '.join(able)}",
         )
     ]
 

@@ -19,7 +19,7 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> None:
     """Raise UsageError if the requested changes contradict each other."""
     if recipe.multiscale is not None and not {"auto", "n5"} & {*recipe.conventions}:
         raise UsageError(
-            "--multiscale is for pyramids that the convention n5 recognises, which is left out",
+            "--multiscale requires the convention n5, which is not requested",
             found=f"--conventions {conventions_text(recipe.conventions)}",
             expected="auto, or n5 among the names",
         )
@@ -41,22 +41,22 @@ def check_recipe(recipe: ArrayRecipe, *, in_place: bool = False) -> None:
     ]
     if in_place and changes:
         raise UsageError(
-            "in place only metadata is added; chunks and their keys stay as they are",
+            "in place only metadata is added; chunks and their keys do not change",
             found=", ".join(changes),
-            advice="Migrate to a new place instead, or leave the option out.",
+            advice="Migrate to a new destination, or omit the option.",
         )
     changes = [name for name in changes if name not in _LEAVE_PAYLOADS]
     if recipe.codecs.mode == "keep" and changes:
         raise UsageError(
-            "--codecs keep leaves the stored bytes alone",
+            "--codecs keep does not change stored bytes",
             found=", ".join(changes),
-            advice="Leave one of the two out.",
+            advice="Omit one of the two.",
         )
     if recipe.codecs.head and (recipe.endian != "keep" or recipe.order != "keep"):
         raise UsageError(
-            "a whole chain states byte order and memory order itself",
-            found="--endian or --order beside it",
-            advice="Leave them out.",
+            "a complete codec chain defines byte order and memory order",
+            found="--endian or --order in addition",
+            advice="Omit them.",
         )
 
 

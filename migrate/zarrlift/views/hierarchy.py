@@ -137,5 +137,5 @@ class ShownHierarchy(ABC, Generic[A]):
             if not os.path.exists(target):
                 self.storage.require_absent(key)
             raise StorageError(
-                "a link leads out of the archive", key=key, advice="Use follow_links if that is meant."
+                "a link points outside the archive", key=key, advice="Use follow_links if this is intended."
             )

@@ -75,7 +75,7 @@ def application(served: Served, *, host: str = "", middlewares: tuple[Any, ...] 
     async def answer(request: web.Request) -> web.StreamResponse:
         wanted = _name(request.headers.get("Host", ""))
         if only_here and wanted and wanted != host and not is_loopback(wanted):
-            text = f"{wanted} is no name of this machine; listen on an address of the network with --host\n"
+            text = f"{wanted} is not a name of this machine; use --host to listen on a network address\n"
             return web.Response(status=421, text=text)
         response = await _answered(served, request)
         response.headers.update(_cors(served, request))
@@ -185,9 +185,9 @@ async def serve(served: Served, *, host: str, port: int, ready: Callable[[str], 
             listening = await loop.create_server(connections.protocol(runner.server), host, port)
         except OSError as error:
             raise StorageError(
-                "cannot listen there",
+                "cannot listen on this address",
                 found=f"{host}:{port} ({error.strerror or error})",
-                advice="Choose another --port; 0 takes any that is free.",
+                advice="Choose another --port; 0 selects a free one.",
             ) from error
         try:
             address = listening.sockets[0].getsockname()

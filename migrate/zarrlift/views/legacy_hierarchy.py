@@ -101,10 +101,10 @@ class ViewedArchive(ShownHierarchy[ViewedArray]):
         for array in plan.arrays:
             if array.move.block_shape is not None:
                 raise UsageError(
-                    "a view shows the chunks that there are, one by one",
+                    "a view presents existing chunks, one by one",
                     node=array.path,
                     found=f"a recipe with other objects ({array.route.reason})",
-                    advice="Leave chunks and shards out of the recipe, or migrate the archive.",
+                    advice="Remove chunks and shards from the recipe, or migrate the archive.",
                 )
         nodes = {node.path: node.document for node in plan.published}
         if plan.consolidate:

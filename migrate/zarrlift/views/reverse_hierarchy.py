@@ -284,8 +284,8 @@ def _for_xarray(attributes: Mapping[str, JSON], layout: Layout) -> bool:
 _MASK: Final = Problem(
     kind="convention",
     severity="warning",
-    message="xarray takes the fill value of Zarr v2 for a mask, and chunks are missing",
-    advice="Open it with mask_and_scale=False, or use_zarr_fill_value_as_mask=False where xarray has that.",
+    message="xarray treats the fill value of Zarr v2 as a mask, and chunks are missing",
+    advice="Open it with mask_and_scale=False, or use_zarr_fill_value_as_mask=False if supported.",
 )
 
 

@@ -153,7 +153,7 @@ def test_a_chunk_that_was_not_fetched_is_told_how_to_be(
 def test_what_lies_elsewhere_is_migrated_if_that_is_meant(name: str, tmp_path: Path) -> None:
     source = make_bad_links(tmp_path)[name]
     (told,) = migrate(source, tmp_path / "out.zarr").refusals
-    assert told["message"] == "a link leads out of the archive"
+    assert told["message"] == "a link points outside the archive"
     assert "--follow-links" in told["advice"]
     assert migrate(source, tmp_path / "followed.zarr", "--follow-links").code == 0
 

@@ -73,7 +73,7 @@ def test_a_document(name: str, text: bytes, what: str, command: str, source: Pat
     (source / "bad" / name).write_bytes(text)
     for ran in (run("plan", source, tmp_path / "out.zarr", "--json"), run("inspect", source, "--json")):
         told = json.dumps(json.loads(ran.out))
-        assert f"{what} stands in the place of the document" in told
+        assert f"{what} is stored in the place of the document" in told
         assert command in told
 
 
@@ -99,7 +99,7 @@ def test_the_first_chunk_of_every_array_by_an_old_writer(tmp_path: Path) -> None
 def test_a_view_names_it_and_so_does_a_comparison(source: Path, tmp_path: Path) -> None:
     assert zarrlift.migrate(source, tmp_path / "out.zarr").ok
     (source / "bad/0").write_bytes(LFS)
-    with pytest.raises(ChunkError, match="a Git LFS pointer stands in the place of a chunk"):
+    with pytest.raises(ChunkError, match="a Git LFS pointer is stored in the place of a chunk"):
         zarrlift.open(source)["bad"][:]
     report = zarrlift.verify(source, tmp_path / "out.zarr", full=True)
     assert any("Git LFS pointer" in problem.message for problem in report.problems)

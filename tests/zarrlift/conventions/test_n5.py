@@ -250,7 +250,7 @@ def test_an_attribute_ome_that_is_there_stays(tmp_path):
     entries = {"": {"n5": "4.0.0"}, "a": {"pixelResolution": [1, 1, 2], "ome": "mine"}, "a/s0": LEVEL}
     result = applied(tmp_path, entries)
     assert result.change("a").attributes is None
-    assert "has an attribute `ome` already" in result.told("a")[0].message
+    assert "already has an attribute `ome`" in result.told("a")[0].message
 
 
 def test_a_unit_nobody_knows_is_left_out_and_told(tmp_path):

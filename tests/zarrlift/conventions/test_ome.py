@@ -156,8 +156,8 @@ BROKEN = {
     "out of the image": (image(datasets=[{**LEVEL, "path": "../im/0"}]), "no such array"),
     "too many axes": (image(axes=[{"name": "z"}, *AXES]), "3 axes do not fit"),
     "a name twice": (image(axes=[{"name": "x"}, {"name": "x"}]), "used twice"),
-    "axes without names": (image(axes=[{"type": "space"}, {"name": "x"}]), "no objects with names"),
-    "no datasets": (image(datasets=[]), "no list of levels"),
+    "axes without names": (image(axes=[{"type": "space"}, {"name": "x"}]), "not objects with names"),
+    "no datasets": (image(datasets=[]), "not a list of levels"),
     "datasets are names": (image(datasets=["0"]), "no path"),
     "a scale too long": (
         image(datasets=[{"path": "0", "coordinateTransformations": [{"type": "scale", "scale": [1, 1, 1]}]}]),

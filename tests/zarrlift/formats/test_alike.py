@@ -63,7 +63,7 @@ def test_files_of_no_node_are_told_once_and_those_in_a_lost_array_not(reader, na
 def test_of_many_strays_the_first_are_named(reader, name, document, tmp_path):
     archive = reader.read(tree(tmp_path, {f"a/{name}": document, **{f"{n:02}.txt": b"" for n in range(23)}}))
     assert [p.key for p in archive.problems] == [*(f"{n:02}.txt" for n in range(20)), None]
-    assert archive.problems[-1].message == "3 more files that belong to no node stay behind"
+    assert archive.problems[-1].message == "3 more files that belong to no node are not copied"
 
 
 @pytest.mark.parametrize(("reader", "name", "document"), CASES)
@@ -72,7 +72,7 @@ def test_a_node_inside_an_array_is_refused_and_the_array_is_not(reader, name, do
     inner = node(archive, "a/b")
     assert isinstance(inner, ArrayNode)
     assert inner.layout is None
-    assert "a node lies inside an array" in messages(inner)
+    assert "a node is inside an array" in messages(inner)
     assert not node(archive, "a").refused
 
 

@@ -83,8 +83,8 @@ def test_the_2022_draft_of_zarr_v3_is_found(tmp_path):
         (b"", "the document is empty"),
         (b'{"zarr_format', "the document is not JSON"),
         ([], "the document is not a JSON object"),
-        ({}, "zarr_format names no format; found none; expected 3, or a URI"),
-        ({"zarr_format": ["https://purl.org/zarr/spec/core/3.0"]}, "zarr_format names no format"),
+        ({}, "zarr_format is not a valid version; found none; expected 3, or a URI"),
+        ({"zarr_format": ["https://purl.org/zarr/spec/core/3.0"]}, "zarr_format is not a valid version"),
         ({"zarr_format": 3, "metadata_encoding": "json"}, "node_type is neither array nor group; found none"),
     ],
     ids=["empty", "truncated", "a list", "no format", "format in a list", "no kind of node"],
@@ -177,19 +177,21 @@ def test_an_archive_is_found_below_folders_that_no_document_makes(name, tmp_path
 
 def test_asking_for_what_is_not_there_says_what_is(tmp_path):
     storage = tree(tmp_path, {"zarr.json": {"zarr_format": 3, "node_type": "group"}})
-    with pytest.raises(UsageError, match="no zarr2 archive is here; found Zarr v3 already"):
+    with pytest.raises(UsageError, match="no zarr2 archive found; found Zarr v3 already"):
         detect(storage, format="zarr2")
 
 
 def test_a_document_that_would_tell_but_is_no_json_is_named(tmp_path):
     storage = tree(tmp_path, {"attributes.json": b'/* a licence */\n{"n5": "2.0.0"}', "setup0/s0/0/0": b""})
-    with pytest.raises(UsageError, match="json would tell, but holds no JSON object") as caught:
+    with pytest.raises(
+        UsageError, match="json would identify the format, but is not a JSON object"
+    ) as caught:
         detect(storage)
-    assert caught.value.problem.message == "no archive is here"
+    assert caught.value.problem.message == "no archive found"
 
 
 def test_links_do_not_lead_the_search_astray(tmp_path):
     storage = tree(tmp_path, {"a/x.txt": b""})
     (tmp_path / "a/loop").symlink_to(tmp_path)
-    with pytest.raises(UsageError, match="no archive is here"):
+    with pytest.raises(UsageError, match="no archive found"):
         detect(storage)

@@ -118,7 +118,7 @@ def test_the_separator_is_found_among_any_number_of_chunks(count, tmp_path):
     both = read(
         tmp_path / "both", {".zarray": document, **{f"{n}.0": b"x" for n in range(count)}, "0/1": b""}
     )
-    assert "'/' is taken" in messages(node(nested), "note")
+    assert "'/' is used" in messages(node(nested), "note")
     assert not node(flat).problems
     assert "chunk keys of both kinds" in messages(node(both))
 

@@ -143,11 +143,11 @@ REFUSED = {
     "no order": (meta(without="order"), "order is missing"),
     "an unknown compression": (meta(compression="snappy"), '"compression":"snappy"'),
     "a compression that is a list": (meta(compression=["zlib"]), "unknown compression"),
-    "a level of 12": (meta(compression="zlib", compression_opts=12), "are a level"),
-    "a level of 0 for bz2": (meta(compression="bz2", compression_opts=0), "are a level"),
-    "a level as text": (meta(compression="zlib", compression_opts="1"), "are a level"),
-    "options for none": (meta(compression="none", compression_opts=1), "no options"),
-    "options of another kind": (meta(compression_opts=5), "are an object"),
+    "a level of 12": (meta(compression="zlib", compression_opts=12), "be a level"),
+    "a level of 0 for bz2": (meta(compression="bz2", compression_opts=0), "be a level"),
+    "a level as text": (meta(compression="zlib", compression_opts="1"), "be a level"),
+    "options for none": (meta(compression="none", compression_opts=1), "has options"),
+    "options of another kind": (meta(compression_opts=5), "must be an object"),
     "unknown options": (meta(compression_opts={"cname": "lz4", "speed": 1}), "unknown compression_opts"),
     "an unknown blosc compressor": (meta(compression_opts={"cname": "lz5"}), "lz5"),
     "order A": (meta(order="A"), "order"),
@@ -227,7 +227,7 @@ def test_nodes_of_other_formats_are_not_left_behind_unsaid(tmp_path):
         (problem,) = node(archive, path).problems
         assert problem.severity == "refusal"
         assert problem.key == f"{path}/{key}"
-        assert "lies in a Zarr v1 archive" in problem.message
+        assert "is inside a Zarr v1 archive" in problem.message
     assert [one.path for one in read(tmp_path, entries, only=True).nodes] == ["", "a"]
 
 
@@ -257,7 +257,7 @@ def test_missing_attributes_are_none(tmp_path):
 
 def test_an_array_inside_an_array_is_named(tmp_path):
     archive = read(tmp_path, {"a/meta": SMALL, "a/inner/meta": SMALL})
-    assert "lies inside an array" in messages(node(archive, "a/inner"))
+    assert "is inside an array" in messages(node(archive, "a/inner"))
 
 
 def test_two_formats_at_one_node_are_refused_unless_v1_was_asked_for(tmp_path):
@@ -282,4 +282,4 @@ def test_members_that_are_not_known_are_kept_aside(tmp_path):
 def test_an_array_without_axes_has_no_chunk(tmp_path):
     array = one(tmp_path, meta(shape=[], chunks=[], compression="none", compression_opts=None))
     assert not array.refused
-    assert "without axes" in messages(array, "note")
+    assert "zero-dimensional" in messages(array, "note")

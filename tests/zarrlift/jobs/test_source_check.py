@@ -174,7 +174,7 @@ def test_a_store_that_tells_no_versions_is_named(layers: tuple[type[Retry], ...]
     open_storage(store, mode="w").put_many(list(tree(source).items()))
     notes = [problem for problem in zarrlift.plan(store).problems if problem.kind == "no-versions"]
     assert [(note.severity, note.found) for note in notes] == [
-        ("note", "neither ETags nor times in the listing of the source, for 3 arrays")
+        ("note", "no ETags or times in the listing of the source, for 3 arrays")
     ]
 
 

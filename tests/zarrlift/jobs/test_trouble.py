@@ -207,7 +207,7 @@ def test_a_damaged_chunk_says_what_to_do(source: Path, tmp_path: Path) -> None:
     (source / "g/relink/3.3").write_bytes(b"garbage")
     outcome = zarrlift.migrate(source, tmp_path / "out.zarr")
     assert [problem.advice for problem in outcome.problems] == [
-        "Restore the chunk from a backup and resume, or leave the array out with --exclude."
+        "Restore the chunk from a backup and resume, or exclude the array with --exclude."
     ]
 
 

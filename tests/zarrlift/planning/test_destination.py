@@ -377,7 +377,7 @@ def test_in_place_no_chunk_may_change(recipe: Any) -> None:
     [
         ({"codecs": "keep", "endian": "big"}, "--endian"),
         ({"codecs": "keep", "drop_empty": True}, "--drop-empty"),
-        ({"codecs": '["bytes"]', "order": "F"}, "states byte order"),
+        ({"codecs": '["bytes"]', "order": "F"}, "defines byte order"),
         ({"dtype": "flaot32"}, "'float32'"),
         ({"dtype": "object"}, "cannot be written"),
         ({"dtype": "struct"}, "unknown data type"),

@@ -299,7 +299,7 @@ def test_no_more_copies_of_the_process_than_the_memory_is_for(
         ({"chunks": "64,0"}, "--chunks takes lengths"),
         ({"chunks": "64,,64"}, "--chunks takes lengths"),
         ({"chunks": "-2,3"}, "--chunks takes lengths"),
-        ({"chunks": "2,2,2", "codecs": "keep"}, "--codecs keep leaves the stored bytes alone"),
+        ({"chunks": "2,2,2", "codecs": "keep"}, "--codecs keep does not change stored bytes"),
         ({"memory": 127_999_999}, "--memory is too small"),
     ],
     ids=str,

@@ -273,7 +273,7 @@ def test_a_port_that_is_taken_is_one_line(ocean: str) -> None:
         timeout=60,
     )
     assert done.returncode == 1
-    assert "cannot listen there" in done.stderr
+    assert "cannot listen on this address" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -420,7 +420,8 @@ def test_a_damaged_chunk_is_an_error_with_its_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("part", [None, RangeByteRequest(0, 4)], ids=str)
 @pytest.mark.parametrize(
-    ("target", "reason"), [("gone", "a link leads nowhere"), ("elsewhere", "a link leads out of the archive")]
+    ("target", "reason"),
+    [("gone", "a link leads nowhere"), ("elsewhere", "a link points outside the archive")],
 )
 @pytest.mark.parametrize("options", [{"compressors": None}, SHARDED], ids=["chunks", "shards"])
 def test_a_link_is_no_missing_chunk_and_no_way_out(

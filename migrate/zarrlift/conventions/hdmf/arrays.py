@@ -79,10 +79,10 @@ class DatasetReader:
         if scalar and layout.shape == (1,) and layout.chunk_shape == (1,):
             layout = replace(layout, shape=(), chunk_shape=(), dimension_names=None)
         if dtype == "region" or (isinstance(dtype, list) and any(_is(field, "region") for field in dtype)):
-            return self._refused(node, "references to regions, which hdmf-zarr never came to read", dtype)
+            return self._refused(node, "references to regions, which hdmf-zarr does not read", dtype)
         if middle not in _OBJECTS:
             if dtype == "object" or (lifts and not isinstance(dtype, list)):
-                return self._refused(node, "what zarr_dtype says is not what the array holds", dtype)
+                return self._refused(node, "zarr_dtype does not match the content of the array", dtype)
             changed = None if layout is node.layout else layout
             return Dataset(layout=changed, dtype=_dtype_of(dtype, layout.data_type))
         if dtype == "object":
@@ -91,7 +91,7 @@ class DatasetReader:
             return self._rows(node, layout, dtype, lifts)
         if lifts:
             return self._refused(
-                node, "a struct with objects, and no word in zarr_dtype on its fields", dtype
+                node, "a struct with objects whose fields zarr_dtype does not describe", dtype
             )
         return self._texts(node, layout)
 
@@ -177,10 +177,10 @@ class DatasetReader:
                 finding(
                     "refusal",
                     node.path,
-                    "its objects have to be written anew, and are to stay as they are",
+                    "its objects must be re-encoded, which is not permitted here",
                     layout.chain.codecs[layout.chain.middle].name.removeprefix("numcodecs."),
                     key=node.documents[0].key,
-                    advice="Migrate the file to a new place, without --codecs keep.",
+                    advice="Migrate the file to a new destination, without --codecs keep.",
                 )
             )
         changed = replace(

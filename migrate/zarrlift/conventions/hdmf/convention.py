@@ -86,13 +86,13 @@ class _File:
             else:
                 self._array(node, reader)
         for at, way in circles(self.view, self.ways, self.specifications):
-            self._refuse(at, "links go in a circle, which hdmf-zarr follows without end", found=way)
+            self._refuse(at, "links form a cycle, which hdmf-zarr follows endlessly", found=way)
         self.problems.extend(self.places.told())
         refused = [problem for problem in self.problems if problem.severity == "refusal"]
         if refused:
             first = refused[0]
             found = f"{len(refused)} problems, the first at /{first.node}: {first.message}"[:300]
-            self._refuse("", "an hdmf-zarr file is migrated whole or not at all", found=found)
+            self._refuse("", "an hdmf-zarr file is migrated completely or not at all", found=found)
         kind = "NWB file" if self._is_nwb() else "hdmf-zarr file"
         counts = ((self.datasets, "dataset"), (self.links, "link"), (self.references, "reference"))
         summary = f"{kind}: " + ", ".join(f"{n} {what}{'' if n == 1 else 's'}" for n, what in counts)
@@ -115,7 +115,7 @@ class _File:
         if place is None:
             return None
         if not isinstance(place, str) or self.view.group(place.strip("/")) is None:
-            self._refuse("", f"{SPECLOC} names no group", found=excerpt(place))
+            self._refuse("", f"{SPECLOC} does not name a group", found=excerpt(place))
             return None
         return place.strip("/")
 
@@ -175,7 +175,7 @@ class _File:
         """The checked links of a group."""
         links = node.attributes[LINKS]
         if not isinstance(links, list):
-            self._refuse(node.path, f"{LINKS} is no list of links", found=excerpt(links))
+            self._refuse(node.path, f"{LINKS} is not a list of links", found=excerpt(links))
             return []
         result: list[JSON] = []
         names = set(self.view.children(node.path))
@@ -186,7 +186,7 @@ class _File:
                 self._refuse(node.path, f"{LINKS}[{index}]: {target.problem}", found=excerpt(link))
                 continue
             if link["name"] in names:
-                self._refuse(node.path, f"{LINKS}[{index}]: its name is taken", found=repr(link["name"]))
+                self._refuse(node.path, f"{LINKS}[{index}]: its name is in use", found=repr(link["name"]))
             names.add(link["name"])
             if target.own:
                 self.ways.setdefault(node.path, []).append(target.path)

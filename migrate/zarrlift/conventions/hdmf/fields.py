@@ -51,7 +51,7 @@ class Fields:
     def look(self, row: tuple[Any, ...]) -> Iterator[Any]:
         """Update widths and number types from a row; yields its references. CastError for an invalid row."""
         if len(row) != len(self.kinds):
-            raise CastError("a row has another number of fields", found=str(len(row)))
+            raise CastError("a row has a different number of fields", found=str(len(row)))
         for place, (value, kind) in enumerate(zip(row, self.kinds, strict=True)):
             if kind == "text":
                 self._widths[place] = max(self._widths[place], len(text(value)))
@@ -92,11 +92,11 @@ def fields_from(dtype: list[JSON], stored: JSON) -> Fields | str:
     types: list[np.dtype[Any] | None] = []
     for place, field in enumerate(dtype):
         if not isinstance(field, dict) or not isinstance(field.get("name"), str):
-            return f"zarr_dtype lists something that is no field: {excerpt(field)}"
+            return f"zarr_dtype contains an entry that is not a field: {excerpt(field)}"
         name, said = field["name"], field.get("dtype")
         names.append(name)
         if stored is not None and (place >= len(stored) or stored[place][0] != name):
-            return "the fields of zarr_dtype are not those of the array"
+            return "the fields of zarr_dtype do not match those of the array"
         if said == "object":
             kinds.append("reference")
             types.append(None)
@@ -110,7 +110,7 @@ def fields_from(dtype: list[JSON], stored: JSON) -> Fields | str:
             kinds.append("value")
             types.append(number_type)
     if not names or len(set(names)) != len(names) or (stored is not None and len(stored) != len(names)):
-        return "the fields of zarr_dtype are not those of the array"
+        return "the fields of zarr_dtype do not match those of the array"
     return Fields(tuple(names), tuple(kinds), types)
 
 

@@ -11,7 +11,7 @@ from ...archive.nodes import ArrayNode
 from ..base import finding
 from .references import Places
 
-ADVICE: Final = "Mend the file, leave that node out, or use --conventions none to migrate it as plain data."
+ADVICE: Final = "Fix the file, exclude the node, or use --conventions none to migrate it as plain data."
 _MOST_TOLD: Final = 10
 _MOST_SOURCES: Final = 100
 """Maximum number of spellings of the file's own name, which are stored in the plan."""
@@ -37,7 +37,7 @@ class Look:
             self.tell(key, f"{target.problem}, at {place}", excerpt(item))
         elif isinstance(source := item.get("source"), str) and source not in self.own:
             if len(self.own) >= _MOST_SOURCES:
-                self.tell(key, f"the file itself is named in more than {_MOST_SOURCES} ways", excerpt(source))
+                self.tell(key, f"the file itself has more than {_MOST_SOURCES} names", excerpt(source))
             else:
                 self.own[source] = None
 
@@ -56,5 +56,5 @@ class Look:
         more = self._count - len(self._first)
         if not more:
             return tuple(self._first)
-        message = f"{more} more of its items are like that"
+        message = f"{more} more items have such problems"
         return (*self._first, finding("refusal", self._node.path, message, advice=ADVICE))

@@ -58,30 +58,30 @@ class Places:
     def reference(self, item: JSON) -> Target:
         """The target of a reference in a dataset or an attribute."""
         if not isinstance(item, dict) or not isinstance(item.get("path", ""), str | None):
-            return Target(problem="no reference")
+            return Target(problem="not a reference")
         if "region" in item:
-            return Target(problem="a reference to a region, which hdmf-zarr never came to read")
+            return Target(problem="a reference to a region, which hdmf-zarr does not read")
         if not self.is_own(item.get("source")):
-            return Target(problem="a reference that leads out of the file", own=False)
+            return Target(problem="a reference to another file", own=False)
         return self._within(item.get("path"))
 
     def attribute(self, value: dict[str, JSON]) -> Target:
         """The target of the reference in an attribute."""
         if value["zarr_dtype"] == "region":
-            return Target(problem="a reference to a region, which hdmf-zarr never came to read")
+            return Target(problem="a reference to a region, which hdmf-zarr does not read")
         if value["zarr_dtype"] != "object" or not isinstance(value.get("value"), dict):
-            return Target(problem="no reference that hdmf-zarr knows")
+            return Target(problem="not a reference that hdmf-zarr supports")
         return self.reference(value["value"])
 
     def link(self, group: str, link: JSON) -> Target:
         """The target of a link in a group."""
         if not isinstance(link, dict) or not all(isinstance(link.get(key), str) for key in ("name", "path")):
-            return Target(problem="no link: name and path are missing")
+            return Target(problem="not a link: name or path is missing")
         source = link.get("source")
         if self.is_own(source):
             return self._within(link["path"])
         if not isinstance(source, str):
-            return Target(problem="no link: its source is no text")
+            return Target(problem="not a link: its source is not text")
         self._files.setdefault(source, group)
         path = _clean(link["path"])
         return Target(path=path, source=source, own=False, problem=self._outside(source, path))
@@ -90,9 +90,9 @@ class Places:
         name = _clean(path or "")
         node = self._view.nodes.get(name)
         if node is None:
-            return Target(problem="it leads to nothing in this file")
+            return Target(problem="its target does not exist in this file")
         if not self._view.recipe.selects(name) and name:
-            return Target(problem="it leads to a node that is left out")
+            return Target(problem="its target is an excluded node")
         return Target(path=name)
 
     def _outside(self, source: str, path: str) -> str | None:
@@ -100,12 +100,12 @@ class Places:
         if self._root is None or "://" in source:
             return None  # reported once per file
         if ".." in path.split("/"):
-            return "a path that leads out of its file"
+            return "a path that points outside its file"
         place = Path(os.path.normpath(os.path.join(self._root, source)))
         if not any((place / name).is_file() for name in _DOCUMENTS):
-            return "it leads to a file that is not there"
+            return "the other file does not exist"
         if not any((place / path / name).is_file() for name in _DOCUMENTS):
-            return "it leads to nothing in the other file"
+            return "its target does not exist in the other file"
         return None
 
     def told(self) -> list[Problem]:
@@ -113,9 +113,9 @@ class Places:
         problems = []
         for source, group in self._files.items():
             checked = self._root is not None and "://" not in source
-            message = "links lead into another file and keep their source"
-            message += "" if checked else "; whether it is there was not looked at"
-            advice = "Migrate that file too, to the same place as seen from this one."
+            message = "links refer to another file and keep their source"
+            message += "" if checked else "; its existence was not checked"
+            advice = "Migrate that file too, to the same place relative to this one."
             problems.append(finding("warning", group, message, source, advice=advice))
         return problems
 

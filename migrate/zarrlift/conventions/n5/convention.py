@@ -117,18 +117,18 @@ def _group(view: View, node: GroupNode, account: _Account) -> None:
     if view.recipe.for_array(node.path).multiscale != "ome":
         return
     if _OME in node.attributes:
-        what = "the group has an attribute `ome` already, which stays"
+        what = "the group already has an attribute `ome`, which is kept"
         account.problems.append(finding("warning", node.path, what, excerpt(node.attributes[_OME])))
         return
     missing = [level.path for level in pyramid.levels if not view.recipe.selects(level.path)]
     if missing or pyramid.refused:
-        what = "a level of an image is not migrated, so that no `ome` is written"
+        what = "a level of an image is not migrated, so no `ome` is written"
         levels = excerpt(sorted([*missing, *pyramid.refused]))
         account.problems.append(finding("warning", node.path, what, levels))
         return
     for unit in dict.fromkeys(pyramid.units):
         if unit not in _NO_UNIT and unit not in _UNITS and unit not in _UNITS.values():
-            what = "a unit that OME-Zarr does not know is left out"
+            what = "a unit that OME-Zarr does not define is omitted"
             account.problems.append(finding("warning", node.path, what, excerpt(unit)))
     account.changes[node.path] = Change(attributes={**node.attributes, _OME: _image(node.path, pyramid)})
 

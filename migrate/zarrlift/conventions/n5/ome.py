@@ -28,7 +28,7 @@ _TRANSFORMS: Final = "coordinateTransformations"
 _RANKS: Final = {"time": 0, "space": 2}
 """Types of axes in the order that OME-NGFF requires; channels and other types come in between."""
 _ORDERED: Final = "x first or last; in the order of the arrays time, then channels, then space"
-_ASK: Final = "--multiscale ome makes it OME-Zarr 0.5, with axes in the order of the arrays."
+_ASK: Final = "Use --multiscale ome to convert it to OME-Zarr 0.5, with axes in the order of the arrays."
 
 
 def recognise_in_n5(view: View) -> Recognised:
@@ -88,7 +88,7 @@ def _turned(
         finding(
             "note",
             node.path,
-            f"{what} inside N5 stays as it is",
+            f"{what} inside N5 is kept unchanged",
             f"axes {excerpt([_names_of(image) for image in images])}",
             None if turned is not None else _ORDERED,
             advice=_ASK if turned is not None else None,

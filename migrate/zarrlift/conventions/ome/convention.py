@@ -33,7 +33,7 @@ _NOT_EMPTY: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Optional lists that the schema of 0.5 forbids to be empty; Java writers leave the first one empty."""
 _SPATIALDATA: Final = "spatialdata_attrs"
-_PLAIN: Final = "--conventions none, or a recipe's `conventions` for this path, migrates it as plain data."
+_PLAIN: Final = "Use --conventions none, for all or for this path in a recipe, to migrate it as plain data."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def recognise_ngff(view: View) -> Recognised | None:
     words = [f"{n} {kind}" + ("s" if n > 1 else "") for kind, n in account.count.items() if n]
     summary = ", ".join(words) + (f" of {FROM}" if words else "")
     if found.older:
-        summary += (", " if words else "") + f"{len(found.older)} left as they are"
+        summary += (", " if words else "") + f"{len(found.older)} kept unchanged"
     return Recognised(
         summary=summary,
         changes=account.changes,
@@ -209,7 +209,7 @@ def _updated(value: JSON, place: str, replaced: list[str]) -> JSON:
 def _left_out(path: str, change: Change) -> Iterator[Problem]:
     for place in change.replaced:
         if not place.endswith("/version"):
-            message = f"an empty list is left out, which OME-Zarr {VERSION} does not allow"
+            message = f"an empty list is omitted, because OME-Zarr {VERSION} does not allow it"
             yield finding("note", path, message, place.removeprefix("/"))
 
 
@@ -226,7 +226,7 @@ def _name_axes(view: View, path: str, attributes: Mapping[str, JSON], account: _
             if present is None or all(name is None for name in present):
                 account.changes[level] = Change(dimension_names=names)
             elif present != names:
-                message = "OME-Zarr 0.5 asks that dimensions bear the names of the image's axes"
+                message = "OME-Zarr 0.5 requires the names of the image's axes as dimension names"
                 found, expected = ", ".join(map(str, present)), ", ".join(names)
                 account.problems.append(finding("warning", level, message, found, expected))
 
@@ -240,16 +240,16 @@ def _join(group: str, path: str) -> str:
 
 def _older(path: str, version: str) -> Problem:
     theirs = version.endswith("SpatialData")
-    reason = "SpatialData reads it so" if theirs else f"only that of {FROM} has a form in {VERSION}"
-    advice = None if theirs else f"Upgrade it to {FROM} first, where an application needs {VERSION}."
-    message = f"OME-NGFF metadata stays as it is: {reason}"
+    reason = "SpatialData expects it" if theirs else f"only {FROM} can be converted to {VERSION}"
+    advice = None if theirs else f"Upgrade it to {FROM} first if an application needs {VERSION}."
+    message = f"OME-NGFF metadata is kept unchanged: {reason}"
     return finding("note", path, message, f"version {version}", advice=advice)
 
 
 def _told(view: View, node: GroupNode, keys: tuple[str, ...]) -> Iterator[Problem]:
     """Contradictions between a group's metadata and the archive; refusals for broken images."""
     if BLOCK in node.attributes:
-        message = f"there is an attribute {BLOCK!r} beside metadata of {FROM}"
+        message = f"an attribute {BLOCK!r} is next to metadata of {FROM}"
         yield finding("refusal", node.path, message, None, "one of the two", advice=_PLAIN)
         return
     if "multiscales" in keys:
@@ -262,7 +262,7 @@ def _told(view: View, node: GroupNode, keys: tuple[str, ...]) -> Iterator[Proble
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             found = f"no group at {', '.join(missing[:3])}{more}"
-            yield finding("warning", node.path, f"{place}: what it lists is not there", found)
+            yield finding("warning", node.path, f"{place}: groups that it lists do not exist", found)
 
 
 def _listed(attributes: Mapping[str, JSON], keys: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:

@@ -44,18 +44,18 @@ def image_problems(view: View, path: str, attributes: Mapping[str, JSON]) -> Ite
     for index, image in enumerate(attributes["multiscales"]):
         place = f"multiscales/{index}"
         if not isinstance(image, dict):
-            yield place, "an image is no object", excerpt(image), None, True
+            yield place, "an image is not an object", excerpt(image), None, True
             continue
         names = _axes(image.get("axes"))
         if names is None:
-            yield f"{place}/axes", "axes are no objects with names", excerpt(image.get("axes")), None, True
+            yield f"{place}/axes", "axes are not objects with names", excerpt(image.get("axes")), None, True
             continue
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             yield f"{place}/axes", "a name is used twice", ", ".join(twice), "each name once", True
         datasets = image.get("datasets")
         if not isinstance(datasets, list) or not datasets:
-            yield f"{place}/datasets", "no list of levels", excerpt(datasets), None, True
+            yield f"{place}/datasets", "not a list of levels", excerpt(datasets), None, True
             continue
         for number, dataset in enumerate(datasets):
             yield from _level(view, path, f"{place}/datasets/{number}", dataset, len(names))
@@ -85,7 +85,7 @@ def _level(view: View, path: str, place: str, dataset: Any, ndim: int) -> Iterat
     transforms = dataset.get("coordinateTransformations")
     if not isinstance(transforms, list) or not transforms:
         found = excerpt(transforms) if transforms is not None else None
-        yield place, "OME-Zarr 0.5 asks for coordinateTransformations", found, "a scale for each level", False
+        yield place, "OME-Zarr 0.5 requires coordinateTransformations", found, "a scale for each level", False
         return
     for transform in transforms:
         for kind in ("scale", "translation"):

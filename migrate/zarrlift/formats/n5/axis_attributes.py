@@ -40,10 +40,10 @@ def axes_note(attributes: Mapping[str, JSON], axes: Axes, ndim: int | None = Non
         yield Problem(
             kind="axes",
             severity="note",
-            message="attributes stay as they are, which is mostly N5's order of axes, (x, y, z); "
-            "arrays are shown in (z, y, x)",
+            message="these attributes are kept in N5's axis order, usually (x, y, z); "
+            "arrays are presented as (z, y, x)",
             found=", ".join(sorted(names)),
-            advice="--axes kept shows arrays in N5's order too.",
+            advice="Use --axes kept to present arrays in N5's order too.",
         )
 
 

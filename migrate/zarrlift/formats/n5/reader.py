@@ -74,11 +74,11 @@ def read(
         if not reader.is_dataset(found[""]):
             raise unknown_nodes(
                 expected="a dataset at the root",
-                advice="Copy the archive to a place that can list, or name one dataset.",
+                advice="Copy the archive to a store that can be listed, or open one dataset by its own URL.",
             )
     nodes = reader.nodes(found)
     if not any(node.documents or isinstance(node, ArrayNode) for node in nodes):
-        raise UsageError("no N5 archive is here", found=storage.url, expected=DOCUMENT)
+        raise UsageError("no N5 archive found", found=storage.url, expected=DOCUMENT)
     return Archive(url=storage.url, format="n5", nodes=nodes, problems=tuple(reader.problems))
 
 

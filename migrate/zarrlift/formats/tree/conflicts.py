@@ -42,7 +42,7 @@ def node_in_array(path: str, key: str | None, array: str) -> Problem:
     """The refusal of a node below an array, with its document's key."""
     return Problem(
         kind="metadata",
-        message="a node lies inside an array",
+        message="a node is inside an array",
         node=path,
         key=key,
         found=f"/{array} is an array",

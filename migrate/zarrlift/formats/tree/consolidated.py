@@ -23,10 +23,10 @@ _NAMES: Final = frozenset({".zarray", ".zgroup", ".zattrs"})
 _MOST_NAMED: Final = 100
 """Number of entries with the same fault, and of differences, reported individually: there may be millions."""
 
-_LEADING_OUT: Final = "consolidated metadata has a key that leads out of the archive"
-_NO_PLACE: Final = "consolidated metadata has a key that is no place in an archive"
-_NO_DOCUMENT: Final = "consolidated metadata has an entry that is no document"
-_NO_OBJECT: Final = "an entry of consolidated metadata is not an object"
+_LEADING_OUT: Final = "a key in consolidated metadata points outside the archive"
+_NO_PLACE: Final = "a key in consolidated metadata is not a valid path"
+_NO_DOCUMENT: Final = "an entry of consolidated metadata is not a metadata document"
+_NO_OBJECT: Final = "an entry of consolidated metadata is not a JSON object"
 _FAULTS: Final[Mapping[str, tuple[str, Severity]]] = {
     _LEADING_OUT: ("name", "refusal"),
     _NO_PLACE: ("name", "refusal"),
@@ -167,8 +167,8 @@ def _differences(
         if (here or None) == (there or None) == None and key.endswith(".zattrs"):  # noqa: E711 - a chain
             continue
         if here is None:
-            yield key, here, there, "consolidated metadata names a document that is not there"
+            yield key, here, there, "consolidated metadata lists a document that does not exist"
         elif there is None:
-            yield key, here, there, "a document is missing in consolidated metadata"
+            yield key, here, there, "a document is missing from consolidated metadata"
         elif canonical(here) != canonical(there):
             yield key, here, there, "consolidated metadata differs from the document"

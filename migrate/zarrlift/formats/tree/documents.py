@@ -66,7 +66,7 @@ def parse_object(
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
         if (elsewhere := pointer(content)) is not None:
             raise MetadataError(
-                f"{elsewhere.what} stands in the place of the document",
+                f"{elsewhere.what} is stored in the place of the document",
                 key=key,
                 found=elsewhere.found,
                 expected=_EXPECTED,
@@ -117,7 +117,7 @@ def _require_room(content: bytes, key: str, times: int) -> None:
             key=key,
             found=f"lists, objects and values of about {need} bytes in memory",
             expected=f"at most {room} bytes",
-            advice="Leave the node out with --exclude.",
+            advice="Exclude the node with --exclude.",
         )
 
 
@@ -222,7 +222,7 @@ def _too_deep(key: str, most_levels: int) -> MetadataError:
         "the document is nested too deeply",
         key=key,
         found=f"more than {most_levels} levels",
-        expected="objects and lists at most so deep",
+        expected=f"at most {most_levels} levels of objects and lists",
     )
 
 
@@ -245,7 +245,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise MetadataError("a member is there twice", found=excerpt(twice), expected="each name once")
+        raise MetadataError("duplicate member", found=excerpt(twice), expected="each name once")
     return result
 
 

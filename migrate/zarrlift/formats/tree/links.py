@@ -21,13 +21,13 @@ def broken_link(path: str | None, target: str) -> Problem:
         message="a link leads nowhere",
         node=path,
         found=target,
-        advice="Fetch what it leads to (git-annex and DataLad do with `git annex get`), or exclude the node.",
+        advice="Fetch its target (with git-annex or DataLad: `git annex get`), or exclude the node.",
     )
 
 
 def link_to_parent(path: str | None, target: str) -> Problem:
     """The problem of a link to a directory above it."""
-    message = "a link leads back to where it is reached from"
+    message = "a link points to a directory above it"
     return Problem(kind="link", message=message, node=path, found=target)
 
 
@@ -35,11 +35,11 @@ def link_outside(path: str | None, key: str | None, target: str | None) -> Probl
     """The problem of a link to a target outside the archive."""
     return Problem(
         kind="link",
-        message="a link leads out of the archive",
+        message="a link points outside the archive",
         node=path,
         key=key,
         found=target,
-        advice="Follow it with --follow-links, or exclude the node.",
+        advice="Use --follow-links to follow it, or exclude the node.",
     )
 
 

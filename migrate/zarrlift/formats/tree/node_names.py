@@ -22,11 +22,11 @@ def bad_name(name: str) -> str | None:
     if not name:
         return "a node has an empty name"
     if not name.strip("."):
-        return "a node's name is made of periods only"
+        return "a node's name consists of periods only"
     if name == "zarr.json":
-        return "a node is called zarr.json, which is where Zarr v3 keeps metadata"
+        return "a node is named zarr.json, the name of Zarr v3 metadata"
     if "\0" in name or "\\" in name:
-        return "a node's name has a character that no store keeps"
+        return "a node's name contains a character that stores do not allow"
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -38,12 +38,12 @@ def name_problems(path: str) -> list[Problem]:
     """Problems of the last name of a path, and refusals for the names above it."""
     *above, name = path.split("/")
     if len(above) >= MOST_LEVELS:
-        message = f"a node lies more than {MOST_LEVELS} levels deep"
+        message = f"a node is more than {MOST_LEVELS} levels deep"
         return [Problem(kind="name", message=message, node=path, advice="Move it up, or exclude it.")]
     for other in above:
         if bad_name(other) is not None:
-            message = "a node lies below one whose name Zarr v3 does not allow"
-            advice = "Rename or exclude that one."
+            message = "the name of a node above is not allowed in Zarr v3"
+            advice = "Rename or exclude that node."
             return [Problem(kind="name", message=message, node=path, found=repr(other), advice=advice)]
     wrong = bad_name(name) if path else None
     if wrong is not None:
@@ -62,7 +62,7 @@ def warn_of_case(children: Sequence[Found]) -> None:
     for child in children:
         other = seen.setdefault(child.path.casefold(), child.path)
         if other != child.path:
-            message = "two names differ only by case; a file system that ignores case keeps one of them"
+            message = "two names differ only by case; a case-insensitive file system keeps only one of them"
             child.problems.append(
                 Problem(
                     kind="name", severity="warning", message=message, node=child.path, found=f"/{other} too"

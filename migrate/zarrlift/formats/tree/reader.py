@@ -77,13 +77,13 @@ class TreeReader:
             if own is not None:
                 yield Problem(
                     kind="format",
-                    message="a node has the metadata of two formats",
+                    message="a node has metadata of two formats",
                     key=key,
                     found=f"{self.native.format} ({own}) and {other} ({name})",
-                    advice="Say which one counts with --from.",
+                    advice="Choose one with --from.",
                 )
             else:
-                message = f"a node of another format, {other}, lies in {self.native.archive}"
+                message = f"a {other} node is inside {self.native.archive}"
                 yield Problem(kind="format", message=message, key=key, advice="Move or exclude it.")
 
     def has_other(self, place: Found, name: str) -> bool:

@@ -41,9 +41,9 @@ def strays(found: Mapping[str, Found], nodes: Mapping[str, Node], known: Collect
 
 def stray_notes(keys: Sequence[str]) -> list[Problem]:
     """A note for each of the first files without a node, and one for the rest."""
-    message = "a file that belongs to no node stays behind"
+    message = "a file that belongs to no node is not copied"
     notes = [Problem(kind="stray", severity="note", message=message, key=key) for key in keys[:_NAMED]]
     if len(keys) > _NAMED:
-        message = f"{len(keys) - _NAMED} more files that belong to no node stay behind"
+        message = f"{len(keys) - _NAMED} more files that belong to no node are not copied"
         notes.append(Problem(kind="stray", severity="note", message=message))
     return notes

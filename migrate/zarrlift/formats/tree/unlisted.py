@@ -39,7 +39,7 @@ def unknown_nodes(*, lacking: str = "", expected: str, advice: str) -> UsageErro
 def unlisted_advice(storage: Storage) -> str:
     """Advice for archives in which no document names the nodes."""
     return (
-        f"{storage.url} cannot be listed, and nothing else names its nodes: consolidate its metadata"
-        " (zarr.consolidate_metadata), name one node by its own URL, or copy the archive to a place that"
-        " can list."
+        f"{storage.url} cannot be listed, and no document lists its nodes: consolidate its metadata"
+        " (zarr.consolidate_metadata), open one node by its own URL, or copy the archive to a store that"
+        " can be listed."
     )

@@ -143,7 +143,7 @@ def _directories_for_documents(storage: Storage, place: Found, names: Sequence[s
                 key=join(place.path, name),
                 found="a directory",
                 expected="a regular file",
-                advice="Remove it, or leave the node out with --exclude.",
+                advice="Remove it, or exclude the node with --exclude.",
             )
 
 

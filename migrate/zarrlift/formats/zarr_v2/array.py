@@ -112,7 +112,7 @@ def _grid(
     if len(shape) != len(chunks):
         problems.append(
             _problem(
-                "chunks has another number of axes than shape",
+                "chunks and shape have different numbers of axes",
                 found=f"shape {excerpt(shape)}, chunks {excerpt(chunks)}",
                 expected="one chunk length per axis",
             )
@@ -130,9 +130,9 @@ def _lengths(document: JSONObject, name: str, problems: list[Problem]) -> tuple[
         problems.append(_problem(f"{name} is missing"))
         return None
     value = document[name]
-    expected = "a list of whole numbers from 0 upwards"
+    expected = "a list of non-negative integers"
     if not isinstance(value, list) or not all(type(n) is int for n in value) or any(n < 0 for n in value):
-        problems.append(_problem(f"{name} is no list of lengths", found=excerpt(value), expected=expected))
+        problems.append(_problem(f"{name} is not a list of lengths", found=excerpt(value), expected=expected))
         return None
     if len(value) > _MOST_AXES:
         problems.append(
@@ -158,7 +158,7 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
     if extra:
         problems.append(
             _problem(
-                "members the specification does not define are kept aside",
+                "members that the specification does not define are preserved",
                 severity="note",
                 found=excerpt(sorted(extra)),
             )

@@ -48,9 +48,9 @@ def shown_by_a_chunk(storage: Storage, path: str, document: JSONObject) -> Probl
     return Problem(
         kind="deviation",
         severity="warning",
-        message='text-of-bytes: "dtype": "<U1" over characters of one byte, as netcdf-c 4.9.0 writes them',
+        message='text-of-bytes: "dtype": "<U1" for one-byte characters, as written by netcdf-c 4.9.0',
         found=f"a chunk of {items} bytes",
-        expected=f'{items * _UCS4} bytes; "dtype": "|S1" is taken',
+        expected=f'{items * _UCS4} bytes; "dtype": "|S1" is used',
     )
 
 

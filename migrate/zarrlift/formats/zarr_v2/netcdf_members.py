@@ -35,7 +35,7 @@ def with_netcdf_members(
             result[name] = value
             moved.append(spelled)
         elif canonical(result[name]) != canonical(value):
-            message = f"the attribute {name!r} differs from this member and is the one that netcdf-c reads"
+            message = f"the attribute {name!r} differs from this member; netcdf-c reads the attribute"
             problems.append(
                 Problem(
                     kind="metadata",
@@ -47,7 +47,7 @@ def with_netcdf_members(
                 )
             )
     if moved:
-        message = "metadata of netcdf-c become attributes, which is how netcdf-c writes them since 4.9.3"
+        message = "metadata of netcdf-c is moved to attributes, as written by netcdf-c since 4.9.3"
         problems.append(
             Problem(kind="metadata", severity="note", message=message, key=key, found=excerpt(moved))
         )

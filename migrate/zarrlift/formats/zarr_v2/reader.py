@@ -56,9 +56,9 @@ _NESTED: Final = KeyEncoding("v2", "/")
 _NOTHING_ELSE: Final = Problem(
     kind="consolidated",
     severity="warning",
-    message="there are no documents but the consolidated metadata, which is what is read",
+    message="the only document is the consolidated metadata, which is read instead of the others",
     key=consolidated.KEY,
-    expected=f"{ARRAY} and {GROUP} beside the chunks",
+    expected=f"{ARRAY} and {GROUP} next to the chunks",
 )
 
 
@@ -98,7 +98,7 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
         found = _unlisted(storage, listed)
     nodes = reader.nodes(found)
     if not nodes:
-        raise UsageError("no Zarr v2 archive is here", found=storage.url, expected=f"{ARRAY} or {GROUP}")
+        raise UsageError("no Zarr v2 archive found", found=storage.url, expected=f"{ARRAY} or {GROUP}")
     if listed is not None and storage.can_list:
         known = reader.documents
         problems.extend(consolidated.differences(listed, known.parsed, frozenset(known.unread)))
@@ -239,9 +239,9 @@ class _Reader(TreeReader):
                 Problem(
                     kind="metadata",
                     severity="warning",
-                    message="attributes without a node; it is taken for a group",
+                    message="attributes without array or group metadata; the node is read as a group",
                     key=join(place.path, ATTRIBUTES),
-                    expected=f"{GROUP} or {ARRAY} beside it",
+                    expected=f"{GROUP} or {ARRAY} next to it",
                 )
             )
         return self.group(place, problems, attributes)
@@ -271,7 +271,7 @@ def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
     elif (wrong := wrong_version(data, 2, key)) is not None:
         problems.append(wrong)
     if extra := sorted(data.keys() - {"zarr_format"} - NETCDF):
-        message = "members the specification does not define are not carried over"
+        message = "members that the specification does not define are dropped"
         problems.append(
             Problem(kind="metadata", severity="warning", message=message, key=key, found=excerpt(extra))
         )

@@ -46,7 +46,7 @@ def separator(
             return declared, None
         return declared, Problem(
             kind="separator",
-            message="the chunk keys are not as dimension_separator says",
+            message="the chunk keys do not match dimension_separator",
             found=f"keys such as {next(iter(shown.values()))!r}",
             expected=f"keys with {declared!r}",
             advice="Correct dimension_separator in .zarray, or remove the stray files.",
@@ -55,7 +55,7 @@ def separator(
         found = " and ".join(repr(name) for name in shown.values())
         return ".", Problem(
             kind="separator",
-            message="no dimension_separator is given, and there are chunk keys of both kinds",
+            message="dimension_separator is missing, and there are chunk keys of both kinds",
             found=found,
             expected="keys with '.' or with '/'",
             advice="Set dimension_separator in .zarray.",
@@ -65,7 +65,7 @@ def separator(
     return "/", Problem(
         kind="separator",
         severity="note",
-        message="no dimension_separator is given; '/' is taken",
+        message="dimension_separator is missing; '/' is used",
         found=f"keys such as {shown['/']!r}",
     )
 

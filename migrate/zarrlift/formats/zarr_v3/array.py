@@ -128,7 +128,7 @@ class _Reading:
         result = {name: value for name, value in self.document.items() if name not in known}
         for name, value in result.items():
             optional = isinstance(value, dict) and value.get("must_understand") is False
-            message = f"the member {name!r} is not known" + (", and need not be" if optional else "")
+            message = f"unknown member {name!r}" + (", which need not be understood" if optional else "")
             severity: Any = "warning" if optional else "refusal"
             self.problems.append(
                 Problem(kind="metadata", severity=severity, message=message, found=excerpt(value))
@@ -147,16 +147,16 @@ def read_attributes(document: Mapping[str, JSON]) -> JSONObject:
     """The `attributes`; empty if the member is missing."""
     attributes = document.get("attributes", {})
     if not isinstance(attributes, dict):
-        raise MetadataError("attributes are an object", found=excerpt(attributes), expected="{...}")
+        raise MetadataError("attributes must be an object", found=excerpt(attributes), expected="{...}")
     return attributes
 
 
 def _no_transformers(data: JSON) -> None:
     if data:
         raise UnsupportedError(
-            "storage transformers are not read here: what they do to bytes and keys is not known",
+            "storage transformers are not supported here: their effect on bytes and keys is unknown",
             found=excerpt(data),
-            advice="Read the array through them: --source-through per-array.",
+            advice="Read the array through them with --source-through per-array.",
         )
 
 
@@ -188,7 +188,7 @@ def _names(data: JSON, ndim: int) -> tuple[str | None, ...] | None:
         or not all(name is None or isinstance(name, str) for name in data)
     ):
         raise MetadataError(
-            "dimension_names are a name, or null, for each axis",
+            "dimension_names must be a name or null per axis",
             found=excerpt(data),
             expected=f"{ndim} names",
         )
@@ -205,7 +205,7 @@ def _unframed(chain: Chain, chunks: Shape) -> tuple[Shape, Chain, Shards | None]
         return chunks, chain, None
     if len(chain.codecs) > 1:
         raise UnsupportedError(
-            "a shard is stored through other codecs", found=str(chain), expected="sharding_indexed alone"
+            "sharding_indexed is combined with other codecs", found=str(chain), expected="it alone"
         )
     configuration = chain.codecs[0].configuration
     if unknown := configuration.keys() - {"chunk_shape", "codecs", "index_codecs", "index_location"}:
@@ -213,10 +213,12 @@ def _unframed(chain: Chain, chunks: Shape) -> tuple[Shape, Chain, Shards | None]
     leaf = read_lengths(configuration.get("chunk_shape"), "chunk_shape", least=1)
     if len(leaf) != len(chunks) or any(whole % part for whole, part in zip(chunks, leaf, strict=True)):
         raise MetadataError(
-            "inner chunks do not fill the shard", found=excerpt(leaf), expected=f"parts of {excerpt(chunks)}"
+            "inner chunks do not divide the shard",
+            found=excerpt(leaf),
+            expected=f"parts of {excerpt(chunks)}",
         )
     inner = Chain.from_json(configuration.get("codecs", []))
     if inner.codecs[inner.middle].name == SHARDING:
-        raise UnsupportedError("shards in shards are not read", found=str(chain.codecs[0].to_json())[:200])
+        raise UnsupportedError("nested shards are not supported", found=str(chain.codecs[0].to_json())[:200])
     counts = tuple(whole // part for whole, part in zip(chunks, leaf, strict=True))
     return leaf, inner, Shards(counts, IndexFormat.from_json(configuration))

@@ -58,7 +58,7 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
         found = reader.unlisted()
     nodes = reader.nodes(found)
     if not nodes:
-        raise UsageError("no Zarr v3 archive is here", found=storage.url, expected=NAME)
+        raise UsageError("no Zarr v3 archive found", found=storage.url, expected=NAME)
     return Archive(
         url=storage.url,
         format="zarr3",
@@ -163,7 +163,7 @@ class _Reader(TreeReader):
         faults = consolidated.Faults(NAME)
         for path, entry in {**metadata, **(apart if isinstance(apart, dict) else {})}.items():
             if path.startswith("/") or "" in path.split("/") or ".." in path.split("/"):
-                message = "consolidated metadata has a key that is no node"
+                message = "a key in consolidated metadata is not a valid node path"
                 if faults.named(message):
                     found = f"the key {excerpt(path)}"
                     faults.add(Problem(kind="name", message=message, key=NAME, found=found))

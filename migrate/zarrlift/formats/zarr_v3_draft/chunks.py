@@ -58,7 +58,7 @@ def refuse_lone_chunks(
     groups = [path for path in sorted(nodes) if isinstance(nodes[path], GroupNode)]
     lost, strays, in_the_way = _find_lost(storage, dialect, groups, frozenset(nodes.keys() - {*groups}))
     for path, key in in_the_way:
-        message = "a file stands where the directory of an array's chunks belongs"
+        message = "a file is in the place of an array's chunk directory"
         problem = Problem(kind="metadata", message=message, node=path, key=key)
         nodes[path] = replace(nodes[path], problems=(*nodes[path].problems, problem))
     warnings = []

@@ -66,9 +66,9 @@ def without_entry(storage: Storage) -> tuple[Dialect, Problem] | None:
     return dialect, Problem(
         kind="metadata",
         severity="warning",
-        message=f"the entry point of this hierarchy of the 2022 draft is missing; it is read in {whose}",
+        message=f"the entry point of this hierarchy of the 2022 draft is missing; it is read as {whose}",
         key=ENTRY,
         found=found,
         expected=f"{ENTRY} at the root",
-        advice=f"For other programs put {json.dumps(write_entry(Entry(dialect=dialect)))} there.",
+        advice=f"For other programs, write {json.dumps(write_entry(Entry(dialect=dialect)))} there.",
     )

@@ -94,7 +94,7 @@ def _dialect(storage: Storage, content: bytes | None) -> tuple[Dialect, Sequence
     shown = without_entry(storage)
     if shown is None:
         raise UsageError(
-            "no hierarchy of the 2022 draft of Zarr v3 is here",
+            "no hierarchy of the 2022 draft of Zarr v3 found",
             found=storage.url,
             expected=f"{ENTRY} at its root",
         )
@@ -176,7 +176,7 @@ class _Reader:
             raise unknown_nodes(
                 lacking=CONSOLIDATED,
                 expected=f"{CONSOLIDATED}, or an array at the root",
-                advice="Copy the archive to a place that can list.",
+                advice="Copy the archive to a store that can be listed.",
             )
         return documents_named(self.dialect, {root: content})
 

@@ -83,7 +83,7 @@ def _sort(tree: Tree, dialect: Dialect, key: str, content: bytes | StorageError)
         tree.problems.append(
             Problem(
                 kind="name",
-                message="the key of a metadata document names no node",
+                message="the key of a metadata document is not a valid node path",
                 key=key,
                 expected=f"such as {dialect.array_key('a/b')}",
                 advice="Rename or remove it.",

@@ -143,10 +143,10 @@ def choose_blocks(
     least = overhead + prod(within(destination.chunk_shape, source.shape)) * candidates.item + BASE
     return Problem(
         kind="memory",
-        message="a chunk of either side does not fit into the memory that is allowed",
+        message="a chunk of the source or the result does not fit into the permitted memory",
         found=f"--memory {budget}",
         expected=f"at least {least} bytes",
-        advice="Allow more with --memory, or ask for smaller --chunks.",
+        advice="Increase --memory, or request smaller --chunks.",
     )
 
 
@@ -161,10 +161,10 @@ def _gathered(source: Layout, destination: Layout, budget: int, buffers: int) ->
             if index > budget - BASE:
                 return Problem(
                     kind="memory",
-                    message="the index of a shard does not fit into the memory that is allowed",
+                    message="the index of a shard does not fit into the permitted memory",
                     found=f"{frame.leaves} chunks in a shard",
                     expected=f"at most {(budget - BASE) // (_INDEX_COPIES * PAIR_BYTES)}",
-                    advice="Ask for fewer chunks per shard, or allow more with --memory.",
+                    advice="Request fewer chunks per shard, or increase --memory.",
                 )
     return Blocks(shape=destination.object_shape if sharded else source.object_shape, memory=memory)
 

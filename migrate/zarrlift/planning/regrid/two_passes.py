@@ -106,8 +106,8 @@ def passes_note(passes: Passes, one: Blocks) -> Problem:
     return Problem(
         kind="grid",
         severity="note",
-        message=f"goes in two passes, by way of chunks of {lengths} that are removed at the end",
-        found=f"{passes.times_read:.1f} readings in all",
+        message=f"rechunked in two passes, with intermediate chunks of {lengths} that are removed at the end",
+        found=f"{passes.times_read:.1f} reads in total",
         expected=f"{one.times_read:.1f} in one pass, with this memory",
     )
 

@@ -35,12 +35,12 @@ def planned(source: Path, **options: Any) -> zarrlift.Plan:
 
 
 def said(source: Path, **options: Any) -> dict[str, str]:
-    """The refusals of a file by node, but for those of nodes that are kept back with it."""
+    """The refusals of a file by node, but for those of nodes that are the convention of a group above it."""
     plan = planned(source, **options)
     found: dict[str, str] = {}
     for refusal in plan.refusals:
         for problem in refusal.problems:
-            if problem.severity == "refusal" and "kept back with" not in problem.message:
+            if problem.severity == "refusal" and "the convention of a group above" not in problem.message:
                 found[refusal.path] = f"{found.get(refusal.path, '')}{problem}\n"
     return found
 
@@ -259,7 +259,7 @@ def test_in_place_and_with_kept_codecs_a_file_with_objects_is_kept_back_whole(tm
     for plan in (zarrlift.plan(source, in_place=True), planned(source, codecs="keep")):
         assert plan.published == ()
         told = [problem for refusal in plan.refusals for problem in refusal.problems]
-        assert any("have to be written anew" in problem.message for problem in told)
+        assert any("must be re-encoded" in problem.message for problem in told)
 
 
 def test_in_place_a_file_of_numbers_and_text_becomes_what_0_14_reads(tmp_path: Path) -> None:
@@ -284,28 +284,36 @@ def reference(path: str, source: str = ".", kind: str = "object") -> dict[str, A
 
 BROKEN: dict[str, tuple[str, dict[str, Any], str]] = {
     # name: (node, its attributes, what is said of it)
-    "a link to nothing": ("deep", {"zarr_link": [link("/nowhere")]}, "leads to nothing in this file"),
+    "a link to nothing": ("deep", {"zarr_link": [link("/nowhere")]}, "target does not exist in this file"),
     "a link to a file that is not there": (
         "deep",
         {"zarr_link": [link("/x", "../other.zarr")]},
-        "a file that is not there",
+        "the other file does not exist",
     ),
-    "a link without a name": ("deep", {"zarr_link": [{"path": "/deep"}]}, "no link"),
-    "links that are no list": ("deep", {"zarr_link": "x"}, "no list of links"),
-    "a link whose name is taken": ("deep", {"zarr_link": [link("/other", name="target")]}, "name is taken"),
-    "two links of one name": ("deep", {"zarr_link": [link("/other"), link("/other")]}, "name is taken"),
-    "a link to the group above": ("deep", {"zarr_link": [link("/")]}, "in a circle"),
-    "a reference to nothing": ("deep/target", {"table": reference("/nowhere")}, "leads to nothing"),
+    "a link without a name": ("deep", {"zarr_link": [{"path": "/deep"}]}, "not a link"),
+    "links that are no list": ("deep", {"zarr_link": "x"}, "not a list of links"),
+    "a link whose name is taken": ("deep", {"zarr_link": [link("/other", name="target")]}, "name is in use"),
+    "two links of one name": ("deep", {"zarr_link": [link("/other"), link("/other")]}, "name is in use"),
+    "a link to the group above": ("deep", {"zarr_link": [link("/")]}, "form a cycle"),
+    "a reference to nothing": ("deep/target", {"table": reference("/nowhere")}, "target does not exist"),
     "a reference out of the file": (
         "deep/target",
         {"table": reference("/x", "../other.zarr")},
-        "leads out of the file",
+        "reference to another file",
     ),
-    "a reference to the table it is in": ("deep/target", {"table": reference("/deep")}, "in a circle"),
+    "a reference to the table it is in": ("deep/target", {"table": reference("/deep")}, "form a cycle"),
     "a reference to a region": ("deep/target", {"table": reference("/other", kind="region")}, "region"),
-    "references where numbers are": ("deep/target", {"zarr_dtype": "object"}, "not what the array holds"),
+    "references where numbers are": (
+        "deep/target",
+        {"zarr_dtype": "object"},
+        "does not match the content of the array",
+    ),
     "regions where numbers are": ("deep/target", {"zarr_dtype": "region"}, "references to regions"),
-    "specifications that are not there": ("", {".specloc": "specifications"}, ".specloc names no group"),
+    "specifications that are not there": (
+        "",
+        {".specloc": "specifications"},
+        ".specloc does not name a group",
+    ),
 }
 
 
@@ -325,7 +333,7 @@ def test_what_is_broken_is_told_at_its_place_and_keeps_the_file_back(name: str, 
     source, node, words = broken(name, tmp_path)
     found = said(source)
     assert words in found[node]
-    assert "whole or not at all" in found[""]
+    assert "completely or not at all" in found[""]
     assert "--conventions none" in found[""]
     assert planned(source).published == ()
 
@@ -365,7 +373,7 @@ def test_a_link_to_what_is_left_out_is_broken(tmp_path: Path) -> None:
     source = small(tmp_path / "a.zarr")
     edit(source / ".zattrs", lambda found: found.update(zarr_link=[link("/deep/target")]))
     plan = zarrlift.plan(source, tmp_path / "b.zarr", recipe=Recipe(exclude=("deep/target",)))
-    assert any("left out" in str(p) for refusal in plan.refusals for p in refusal.problems)
+    assert any("excluded node" in str(p) for refusal in plan.refusals for p in refusal.problems)
 
 
 def test_links_into_another_file_keep_their_source_and_are_told(tmp_path: Path) -> None:
@@ -377,9 +385,9 @@ def test_links_into_another_file_keep_their_source_and_are_told(tmp_path: Path) 
         place / "links.nwb.zarr" / "acquisition" / ".zattrs",
         lambda found: found["zarr_link"][0].update(path="/acquisition/nowhere"),
     )
-    assert "nothing in the other file" in said(place / "links.nwb.zarr")["acquisition"]
+    assert "not exist in the other file" in said(place / "links.nwb.zarr")["acquisition"]
     shutil.rmtree(place / "data.nwb.zarr")
-    assert "a file that is not there" in said(place / "links.nwb.zarr")["acquisition"]
+    assert "the other file does not exist" in said(place / "links.nwb.zarr")["acquisition"]
 
 
 def test_a_source_that_names_the_file_itself_is_the_file(tmp_path: Path) -> None:
@@ -402,10 +410,10 @@ def pickled(*items: Any, dtype: Any = object) -> bytes:
 
 
 REFERENCES: dict[str, tuple[Any, str]] = {
-    "to nothing": ({"source": ".", "path": "/nowhere"}, "leads to nothing in this file, at (0,)"),
-    "out of the file": ({"source": "../b.zarr", "path": "/deep"}, "leads out of the file"),
+    "to nothing": ({"source": ".", "path": "/nowhere"}, "target does not exist in this file, at (0,)"),
+    "out of the file": ({"source": "../b.zarr", "path": "/deep"}, "reference to another file"),
     "to a region": ({"source": ".", "path": "/deep", "region": 3}, "a reference to a region"),
-    "that is a text": ("/deep", "no reference"),
+    "that is a text": ("/deep", "not a reference"),
 }
 
 
@@ -475,13 +483,13 @@ def said_fields(**kinds: str) -> list[dict[str, str]]:
 
 
 ROWS: dict[str, tuple[list[Any], list[dict[str, str]], str]] = {
-    "too few fields": ([(1,)], said_fields(n="int32", t="str"), "another number"),
+    "too few fields": ([(1,)], said_fields(n="int32", t="str"), "different number"),
     "a text for a number": ([("x", "y")], said_fields(n="int32", t="str"), "not a number"),
     "a number for a text": ([(1, 2)], said_fields(n="int32", t="str"), "not text"),
     "no row": (["x"], said_fields(n="int32"), "not a row"),
     "a field of regions": ([(1, 2)], said_fields(n="int32", t="region"), "regions"),
     "a field of an unknown type": ([(1,)], said_fields(n="void"), "does not write in compound"),
-    "two fields of one name": ([(1, 2)], said_fields(n="int32") * 2, "not those of the array"),
+    "two fields of one name": ([(1, 2)], said_fields(n="int32") * 2, "do not match those of the array"),
 }
 
 

@@ -10,7 +10,7 @@ from zarrlift.formats.n5 import reader as n5
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.errors import UsageError
 
-REASONS = ("'string'", "'object'", "label multisets", "lies inside an array")
+REASONS = ("'string'", "'object'", "label multisets", "is inside an array")
 
 
 @pytest.mark.parametrize("axes", ["reversed", "kept"])

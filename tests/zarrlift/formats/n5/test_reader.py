@@ -201,7 +201,7 @@ def test_numbers_name_groups_and_datasets_as_well_as_blocks(tmp_path):
 def test_a_dataset_below_a_dataset_is_refused_and_the_outer_one_is_not(name, tmp_path):
     archive = read(tmp_path, {"a/attributes.json": DATASET, f"a/{name}/attributes.json": DATASET})
     assert not node(archive, "a").refused
-    assert "lies inside an array" in messages(node(archive, f"a/{name}"))
+    assert "is inside an array" in messages(node(archive, f"a/{name}"))
     assert node(archive, f"a/{name}").problems[0].key == f"a/{name}/attributes.json"
 
 
@@ -248,7 +248,7 @@ def test_two_formats_at_one_node_are_refused_unless_n5_was_asked_for(name, tmp_p
 
 def test_a_node_of_another_format_is_named(tmp_path):
     archive = read(tmp_path, {"a/attributes.json": DATASET, "other/.zarray": {"zarr_format": 2}})
-    assert "another format, zarr2" in messages(node(archive, "other"))
+    assert "a zarr2 node" in messages(node(archive, "other"))
 
 
 @pytest.mark.parametrize(
@@ -283,8 +283,8 @@ def test_links_are_judged(tmp_path):
     (tmp_path / "root/away").symlink_to(outside.root)
     (tmp_path / "root/loop").symlink_to(tmp_path / "root")
     archive = n5.read(storage)
-    assert "leads out of the archive" in messages(node(archive, "away"))
-    assert "leads back" in messages(node(archive, "loop"))
+    assert "points outside the archive" in messages(node(archive, "away"))
+    assert "points to a directory above" in messages(node(archive, "loop"))
     assert not node(n5.read(storage, follow_links=True), "away").refused
 
 
@@ -318,7 +318,7 @@ def test_blocks_outside_the_grid_are_strays(tmp_path):
     )
     (note,) = plan.arrays[0].problems
     assert note.severity == "note"
-    assert "2 objects belong to no chunk" in note.message
+    assert "2 objects of no chunk" in note.message
     assert plan.arrays[0].chunks == 1
 
 

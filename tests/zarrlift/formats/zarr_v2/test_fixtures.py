@@ -15,8 +15,8 @@ REASONS = (
     "the fill value of an array of bytes is ambiguous",
     "cannot read this fill value of a datetime without unit",
     "an array of objects without an object codec",  # numcodecs before 0.6: json, msgpack without a shape
-    "a node's name is made of periods only",
-    "shape is no list of lengths",  # 8.0; zarr-python 2.18 refuses it too
+    "a node's name consists of periods only",
+    "shape is not a list of lengths",  # 8.0; zarr-python 2.18 refuses it too
     "the fill value of a struct with objects is not supported",
     "a struct with object fields",
 )

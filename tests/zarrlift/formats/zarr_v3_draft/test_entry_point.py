@@ -93,7 +93,7 @@ def test_the_keys_show_the_dialect(entries: dict[str, Any], entry: dict[str, Any
     ],
 )
 def test_without_a_document_there_is_no_archive(entries: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no archive is here"):
+    with pytest.raises(UsageError, match="no archive found"):
         detect(tree(tmp_path, entries))
 
 
@@ -103,5 +103,5 @@ def test_another_formats_documents_count_first(tmp_path: Path) -> None:
 
 
 def test_who_asks_for_another_format_is_told_that_it_is_not_here(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no archive is here"):
+    with pytest.raises(UsageError, match="no archive found"):
         detect(tree(tmp_path, {"meta/root/a.array.json": ARRAY}), format="n5")

@@ -220,7 +220,7 @@ def test_a_node_inside_an_array_is_refused_and_the_array_is_not(tmp_path):
     archive = read(tmp_path, {"meta/a.array.json": ARRAY, "meta/a/b/c.array.json": ARRAY})
     assert not node(archive, "a").refused
     (problem,) = node(archive, "a/b/c").problems
-    assert (problem.message, problem.found) == ("a node lies inside an array", "/a is an array")
+    assert (problem.message, problem.found) == ("a node is inside an array", "/a is an array")
 
 
 def test_a_broken_group_does_not_hide_what_is_below_it(tmp_path):
@@ -241,8 +241,8 @@ def test_every_problem_of_an_array_comes_at_once(tmp_path):
     [
         ("meta/a b.array.json", False, "the draft; Zarr v3 allows the name"),
         ("meta/é.array.json", False, "the draft; Zarr v3 allows the name"),
-        ("meta/....array.json", True, "made of periods only"),
-        ("meta/zarr.json.array.json", True, "a node is called zarr.json"),
+        ("meta/....array.json", True, "consists of periods only"),
+        ("meta/zarr.json.array.json", True, "a node is named zarr.json"),
         ("meta/__a.array.json", False, "names that start with __ are reserved"),
     ],
 )
@@ -269,7 +269,7 @@ def test_a_document_of_a_node_without_name_is_refused_at_its_key(tmp_path, key):
 def test_a_document_of_the_other_dialect_is_not_passed_over(tmp_path):
     archive = read(tmp_path, {"meta/a.array.json": ARRAY}, entry=OLD_ENTRY)
     (problem,) = archive.problems
-    assert problem.message == "the key of a metadata document names no node"
+    assert problem.message == "the key of a metadata document is not a valid node path"
     assert problem.expected == "such as meta/root/a/b.array.json"
 
 
@@ -340,7 +340,7 @@ def test_what_belongs_to_no_node_is_named(tmp_path):
     ]
     many = read(tmp_path / "many", {f"{index}.txt": b"" for index in range(30)})
     assert len(many.problems) == 21
-    assert many.problems[-1].message == "10 more files that belong to no node stay behind"
+    assert many.problems[-1].message == "10 more files that belong to no node are not copied"
 
 
 # ----- consolidated metadata
@@ -419,9 +419,9 @@ def test_links_do_not_lead_out_of_the_archive_unasked(linked):
     (root / "data/g/a").symlink_to(outside, target_is_directory=True)
     archive = zarr_v3_draft.read(LocalStorage(root))
     assert {found.path: found.problems[0].message for found in archive.nodes if found.problems} == {
-        "g/a": "a link leads out of the archive",
-        "g/b": "a link leads out of the archive",
-        "h": "a link leads out of the archive",
+        "g/a": "a link points outside the archive",
+        "g/b": "a link points outside the archive",
+        "h": "a link points outside the archive",
     }
     followed = zarr_v3_draft.read(LocalStorage(root), follow_links=True)
     assert kinds(followed)["h/b"] == "array"
@@ -437,7 +437,7 @@ def test_links_that_lead_nowhere_or_back_are_refused(linked):
     archive = zarr_v3_draft.read(LocalStorage(root))
     assert {found.path: found.problems[0].message for found in archive.nodes if found.problems} == {
         "g/a": "a link leads nowhere",
-        "g/again": "a link leads back to where it is reached from",
+        "g/again": "a link points to a directory above it",
         "g/gone": "a link leads nowhere",
     }
 
