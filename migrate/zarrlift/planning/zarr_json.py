@@ -17,6 +17,7 @@ from zarrstack.core.chain.codec_spec import with_configurations
 from zarrstack.core.chain.readers import within_limits
 from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import MetadataError, Problem
+from zarrstack.core.frozen_json import thawed
 from zarrstack.core.grid.frames import N5Blocks, Shards
 from zarrstack.core.json_text import JSON, JSONObject
 
@@ -43,7 +44,7 @@ def array_head(layout: Layout) -> JSONObject:
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(layout.object_shape)}},
         "chunk_key_encoding": layout.keys.to_json(),
         "codecs": codecs,
-        "fill_value": layout.fill_value,
+        "fill_value": thawed(layout.fill_value),
     }
     if layout.dimension_names is not None and layout.dimension_names:
         # zarr-python 3.1.6 drops an empty list when it writes, so it is omitted for 0-d arrays.

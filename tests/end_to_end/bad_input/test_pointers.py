@@ -80,7 +80,7 @@ def test_a_document(name: str, text: bytes, what: str, command: str, source: Pat
 @pytest.mark.parametrize("name", [".zgroup", "zarr.json", "attributes.json", "meta"])
 def test_the_document_that_would_tell_the_format(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(LFS)
-    assert "a Git LFS pointer stands in" in run("inspect", tmp_path).err + run("inspect", tmp_path).out
+    assert "a Git LFS pointer is stored in" in run("inspect", tmp_path).err + run("inspect", tmp_path).out
 
 
 def test_the_first_chunk_of_every_array_by_an_old_writer(tmp_path: Path) -> None:

@@ -52,6 +52,8 @@ def test_configurations_of_codecs_and_data_types_are_frozen():
     assert spec == CodecSpec("transpose", {"order": [1, 0]})
     with pytest.raises(TypeError):
         spec.configuration["order"].reverse()
+    spec.to_json()["configuration"]["order"].reverse()  # as JSON for others, it is a copy
+    assert spec == CodecSpec("transpose", {"order": [1, 0]})
     data_type = DataType.from_json({"name": "fixed_length_utf32", "configuration": {"length_bytes": 8}})
     with pytest.raises(TypeError):
         data_type.configuration.update(length_bytes=4)

@@ -19,6 +19,13 @@ def frozen(value: JSON) -> JSON:
     return value
 
 
+def thawed(value: JSON) -> JSON:
+    """A copy of a JSON value that can be changed; some codecs of zarr-python change the JSON they read."""
+    if isinstance(value, dict):
+        return {name: thawed(item) for name, item in value.items()}
+    return [thawed(item) for item in value] if isinstance(value, list) else value
+
+
 class _Frozen:
     """Refuses every method that would change a dict or a list."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import MetadataError
-from ..frozen_json import frozen
+from ..frozen_json import frozen, thawed
 from ..json_text import JSON, JSONObject, canonical, excerpt
 
 
@@ -62,7 +62,7 @@ class CodecSpec:
         """As it stands in `zarr.json`; members that say nothing (empty, true) are left out."""
         data: dict[str, Any] = {"name": self.name}
         if self.configuration:
-            data["configuration"] = dict(self.configuration)
+            data["configuration"] = thawed(self.configuration)
         if not self.must_understand:
             data["must_understand"] = False
         return data
@@ -72,10 +72,13 @@ class CodecSpec:
             return True
         if not isinstance(other, CodecSpec):
             return NotImplemented
-        return canonical(self.to_json()) == canonical(other.to_json())
+        return self._text() == other._text()
 
     def __hash__(self) -> int:
-        return hash(canonical(self.to_json()))
+        return hash(self._text())
+
+    def _text(self) -> str:
+        return canonical([self.name, self.configuration, self.must_understand])
 
     def __str__(self) -> str:
         short = self.name.removeprefix("numcodecs.")

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from ..errors import CastError, MetadataError, UnsupportedError, ZarrstackError
-from ..frozen_json import frozen
+from ..frozen_json import frozen, thawed
 from ..json_text import JSON, canonical, excerpt
 from .bits import same_bits
 from .numpy_types import LENGTHS, PLAIN, STRUCTS, TIMES, VARIABLE, fields, parse_name, to_numpy, to_v3
@@ -62,7 +62,7 @@ class DataType:
     def to_json(self) -> JSON:
         """The `data_type` of a `zarr.json`: a string if there is no configuration."""
         if self.configuration:
-            return {"name": self.name, "configuration": dict(self.configuration)}
+            return {"name": self.name, "configuration": thawed(self.configuration)}
         return self.name
 
     @property
@@ -99,10 +99,13 @@ class DataType:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DataType):
             return NotImplemented
-        return canonical(self.to_json()) == canonical(other.to_json())
+        return self._text() == other._text()
 
     def __hash__(self) -> int:
-        return hash(canonical(self.to_json()))
+        return hash(self._text())
+
+    def _text(self) -> str:
+        return canonical([self.name, self.configuration])
 
     def __str__(self) -> str:
         if self.name in LENGTHS:
