@@ -24,7 +24,7 @@ from zarrlift.planning import n5_in_place
 from zarrlift.planning.plans import Plan
 from zarrstack.core.errors import UsageError
 
-NO_NAME = "n5_default has no name for this compression"
+NO_NAME = "n5_default does not support this compression"
 KEPT_BACK: tuple[tuple[str, str], ...] = (
     (r"[/:](bzip2|bz2)\w*$", f"{NO_NAME}: .* found bzip2"),
     (r"[/:](xz|lzma)\w*$", f"{NO_NAME}: .* found xz"),
