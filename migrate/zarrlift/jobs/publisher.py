@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from zarrstack.core.errors import JobError, Problem, StorageError, any_refusal
-from zarrstack.core.json_text import DocumentTexts, JSONObject, document
+from zarrstack.core.json_text import JSONObject, document
 from zarrstack.core.paths import join
 
 from ..planning.array_planner import digest
@@ -42,12 +42,11 @@ class Publisher:
     writer: Writer
     changed: Callable[[GroupPlan], Problem | None]
     """Reports what has changed in the source of a group."""
-    _text: DocumentTexts = field(default_factory=DocumentTexts)
 
     def publish(self, path: str, content: JSONObject) -> int | None:
         """Write a `zarr.json`; returns its modification time if the storage has one."""
         key = join(path, "zarr.json")
-        data = self._text(content)
+        data = document(content)
         if self.plan.in_place:
             (there,) = self.destination.find_many([key])
             if there is not None and there != data and not self._ours(key, there):

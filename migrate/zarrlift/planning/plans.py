@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
@@ -15,13 +14,18 @@ from ..archive.nodes import Layout, SeenConvention
 from ..archive.read_options import ReadOptions
 from ..recipe.options import Format
 from ..recipe.recipe import Recipe
+from .regrid.intermediate import Between, shape_from_json, shape_to_json
 from .routes import Route
 
 if TYPE_CHECKING:
     from zarrstack.core.data_types.cast import Casting
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Move and ArrayPlan have no `__slots__`: Python 3.11 and 3.12 pickle a frozen dataclass with slots through
+# generated methods, field by field, which takes twice as long for the plans sent to other processes.
+
+
+@dataclass(frozen=True, kw_only=True)
 class Move:
     """Everything needed to move chunks of one array; small and picklable, sent to workers."""
 
@@ -45,49 +49,8 @@ class Move:
     within: bool = False
     """Whether the source's objects are at the destination: the second of two passes."""
 
-    # The methods that `dataclass` generates take five times as long.
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return _MOVE(self)
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        _fill(self, _MOVE_FIELDS, state)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
-    """The intermediate array of two passes, and the unit of work of its first pass."""
-
-    layout: Layout
-    block_shape: tuple[int, ...]
-    piece_shape: tuple[int, ...] | None
-    run_shape: tuple[int, ...] | None
-    bounds: tuple[int, ...]
-    """Bounds of the first pass's tasks, like `ArrayPlan.bounds`."""
-
-    def to_json(self) -> JSONObject:
-        """The complete object as JSON."""
-        return {
-            "layout": layout_to_json(self.layout),
-            "block_shape": list(self.block_shape),
-            "piece_shape": _listed(self.piece_shape),
-            "run_shape": _listed(self.run_shape),
-            "bounds": list(self.bounds),
-        }
-
-    @classmethod
-    def from_json(cls, data: JSONObject) -> Self:
-        """Inverse of `to_json`."""
-        return cls(
-            layout=layout_from_json(data["layout"]),
-            block_shape=tuple(data["block_shape"]),
-            piece_shape=_shape(data["piece_shape"]),
-            run_shape=_shape(data.get("run_shape")),
-            bounds=tuple(data["bounds"]),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ArrayPlan:
     """The plan for one array."""
 
@@ -118,12 +81,6 @@ class ArrayPlan:
     between: Between | None = None
     """The intermediate array of two passes; `move` and `bounds` are then those of the second pass."""
     problems: tuple[Problem, ...] = ()
-
-    def __getstate__(self) -> tuple[Any, ...]:
-        return _ARRAY(self)
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        _fill(self, _ARRAY_FIELDS, state)
 
     @property
     def path(self) -> str:
@@ -156,7 +113,7 @@ class ArrayPlan:
         return max(len(self.bounds) - 1, 0)
 
     def to_json(self, layout: Callable[[Layout], JSONObject] = layout_to_json) -> JSONObject:
-        """The complete plan as JSON; `layout` may return one shared object for equal layouts."""
+        """The complete plan as JSON; `layout` may return the same object for the same layout."""
         move = self.move
         return {
             "path": move.path,
@@ -167,9 +124,9 @@ class ArrayPlan:
             "objects": move.objects,
             "allow_pickle": move.allow_pickle,
             "drop_empty": move.drop_empty,
-            "block_shape": _listed(move.block_shape),
-            "piece_shape": _listed(move.piece_shape),
-            "run_shape": _listed(move.run_shape),
+            "block_shape": shape_to_json(move.block_shape),
+            "piece_shape": shape_to_json(move.piece_shape),
+            "run_shape": shape_to_json(move.run_shape),
             "times_read": self.times_read,
             "reads": self.reads,
             "objects_out": self.objects_out,
@@ -200,9 +157,9 @@ class ArrayPlan:
             objects=data["objects"],
             allow_pickle=data["allow_pickle"],
             drop_empty=data["drop_empty"],
-            block_shape=_shape(data.get("block_shape")),
-            piece_shape=_shape(data.get("piece_shape")),
-            run_shape=_shape(data.get("run_shape")),
+            block_shape=shape_from_json(data.get("block_shape")),
+            piece_shape=shape_from_json(data.get("piece_shape")),
+            run_shape=shape_from_json(data.get("run_shape")),
         )
         kept: tuple[str, ...] = ("document", "fill_is_null", "chunks", "bytes_in", "bytes_in_known")
         kept += ("bytes_out", "bytes_out_known", "fingerprint")
@@ -218,17 +175,6 @@ class ArrayPlan:
             between=None if data.get("between") is None else Between.from_json(data["between"]),
             problems=_problems(data),
         )
-
-
-_MOVE_FIELDS: Final = tuple(item.name for item in fields(Move))
-_ARRAY_FIELDS: Final = tuple(item.name for item in fields(ArrayPlan))
-_MOVE: Final[Callable[[Move], tuple[Any, ...]]] = attrgetter(*_MOVE_FIELDS)
-_ARRAY: Final[Callable[[ArrayPlan], tuple[Any, ...]]] = attrgetter(*_ARRAY_FIELDS)
-
-
-def _fill(made: object, names: tuple[str, ...], state: tuple[Any, ...]) -> None:
-    for name, value in zip(names, state, strict=True):
-        object.__setattr__(made, name, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,20 +322,12 @@ class Plan:
     @property
     def nodes(self) -> tuple[Planned, ...]:
         """All nodes except the excluded ones, sorted by path."""
-        nodes: list[Planned] = [*self.published, *self.refusals]
+        nodes: list[Planned] = [*self.arrays, *self.groups, *self.refusals]
         return tuple(sorted(nodes, key=lambda node: node.path))
 
     def all_problems(self) -> tuple[Problem, ...]:
         """All problems, the archive's first, then by node."""
         return (*self.problems, *(problem for node in self.nodes for problem in node.problems))
-
-
-def _listed(shape: tuple[int, ...] | None) -> list[int] | None:
-    return None if shape is None else list(shape)
-
-
-def _shape(data: list[int] | None) -> tuple[int, ...] | None:
-    return None if data is None else tuple(data)
 
 
 def _digests(data: dict[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -13,7 +13,6 @@ from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.compare import Values, kind, mismatch
 from zarrstack.core.data_types.v3 import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
-from zarrstack.core.identity_cache import Remembered, RememberedMembers
 from zarrstack.core.json_text import JSON, JSONObject, canonical
 
 from ..archive.nodes import Layout
@@ -58,7 +57,7 @@ def document_problems(plan: ArrayPlan) -> tuple[Problem, ...]:
     differences = _shape(document, layout)
     try:
         head = {name: member for name, member in document.items() if name not in _PER_ARRAY}
-        key = (_head(head), _text(layout), str(len(layout.shape)))
+        key = (canonical(head), _text(layout), str(len(layout.shape)))
         known = _remembered.get(key)
         if known is None:
             known = tuple(head_differences(document, layout))
@@ -86,10 +85,6 @@ def _key(path: str) -> str:
     return f"{path}/zarr.json" if path else "zarr.json"
 
 
-_head: Final = RememberedMembers(canonical)
-
-
-@Remembered
 def _text(layout: Layout) -> str:
     """A text that identifies a layout except for its shape; cheaper than canonical JSON of every part."""
     return repr(

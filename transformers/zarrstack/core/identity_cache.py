@@ -38,29 +38,3 @@ class Remembered(Generic[T]):
         result = self._make(*objects)
         self._known[key] = (objects, result)
         return result
-
-
-class RememberedMembers(Remembered[T]):
-    """The same for JSON objects, identified by their names and the identities of their values, in order."""
-
-    def __call__(self, value: dict[str, Any]) -> T:
-        """The result of `make` for the object."""
-        key = (*value, *map(id, value.values()))
-        known = self._known.get(key)
-        return self._new(key, (dict(value),)) if known is None else known[1]
-
-
-class Seen:
-    """Detects repeated objects: caching parts of one that occurs only once is a waste."""
-
-    def __init__(self) -> None:
-        self._seen: dict[int, Any] = {}
-
-    def __call__(self, item: Any) -> bool:
-        """Whether this object was seen before, and recently."""
-        if id(item) in self._seen:
-            return True
-        if len(self._seen) >= MOST:
-            self._seen.clear()
-        self._seen[id(item)] = item
-        return False

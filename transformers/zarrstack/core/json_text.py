@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, TypeAlias
-
-from .identity_cache import Remembered, RememberedMembers, Seen
 
 JSON: TypeAlias = Any
 """A JSON value: None, bool, int, float, str, or lists and string-keyed dicts of these."""
@@ -57,53 +54,13 @@ _UNICODE: Final = json.JSONEncoder(ensure_ascii=False).encode
 _ASCII: Final = json.JSONEncoder().encode
 
 
-_WORDS: Final = {None: "null", True: "true", False: "false"}
-
-
-def _plain(value: JSON) -> str | None:
-    """The text of simple values, without the library's encoder; None for others."""
-    kind = type(value)
-    if kind is int:
-        return repr(value)
-    if kind is list and all(type(item) is int for item in value):
-        return f"[{', '.join(map(repr, value))}]"
-    return _WORDS[value] if value is None or kind is bool else None
-
-
-class DocumentTexts:
-    """`document` for thousands of values that share members.
-
-    Shared members are serialised once, and must not change meanwhile.
-    """
-
-    def __init__(self) -> None:
-        self._seen = Seen()
-        self._attributes = Remembered(partial(_line, "attributes", text=_UNICODE))
-        self._others = RememberedMembers(partial(_members, text=_UNICODE))
-
-    def __call__(self, value: JSONObject) -> bytes:
-        """The same bytes as `document`."""
-        inner = next((member for member in value.values() if type(member) in (dict, list)), None)
-        if len(value) < 2 or next(reversed(value)) != "attributes" or not self._seen(inner):
-            return document(value)
-        others = dict(value)
-        _, attributes = others.popitem()
-        try:
-            return f"{{\n{self._others(others)},\n{self._attributes(attributes)}\n}}\n".encode()
-        except UnicodeEncodeError:
-            return document(value)
-
-
 def _lines(value: JSONObject, text: Callable[[JSON], str]) -> str:
-    return f"{{\n{_members(value, text=text)}\n}}\n"
+    members = ",\n".join([_line(name, member, text) for name, member in value.items()])
+    return f"{{\n{members}\n}}\n"
 
 
-def _members(value: JSONObject, *, text: Callable[[JSON], str]) -> str:
-    return ",\n".join([_line(name, member, text=text) for name, member in value.items()])
-
-
-def _line(name: str, member: JSON, *, text: Callable[[JSON], str]) -> str:
+def _line(name: str, member: JSON, text: Callable[[JSON], str]) -> str:
     if name == "attributes" and isinstance(member, dict) and member:
         inner = ",\n".join(f"    {text(key)}: {text(item)}" for key, item in member.items())
         return f"  {text(name)}: {{\n{inner}\n  }}"
-    return f"  {text(name)}: {_plain(member) or text(member)}"
+    return f"  {text(name)}: {text(member)}"

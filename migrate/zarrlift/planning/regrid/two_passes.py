@@ -23,8 +23,8 @@ from ...archive.chunk_inventory import Inventory
 from ...archive.nodes import Layout
 from ...storage.limits import STORE_READ, STORE_WRITTEN
 from ...storage.local.scratch import PASSES
-from ..plans import Between
 from .blocks import BASE, Blocks, block_bounds, choose_blocks, cores
+from .intermediate import Between
 
 Shape = tuple[int, ...]
 
