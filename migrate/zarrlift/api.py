@@ -23,7 +23,6 @@ from .jobs.ledger.last_run import noted_run
 from .jobs.ledger.ledger import Job
 from .jobs.outcome import Outcome
 from .jobs.overwrite import set_aside
-from .jobs.processes import process_tuning
 from .jobs.processes.executors import RunOptions
 from .jobs.progress import Progress
 from .jobs.run_job import refuse_unmet, resume_job, run_job
@@ -160,7 +159,6 @@ def migrate(
     if in_place and overwrite:
         # The existing job may contain documents that `finish` removed.
         raise UsageError("in place there is nothing to overwrite", advice="Undo the earlier job first.")
-    process_tuning.keep_modules()
     recipe = recipe or Recipe()
     ends = Ends.open(
         source,
@@ -240,7 +238,6 @@ def resume(
     job stores them. For in-place jobs, use `source`. `take_over` is as for `migrate`. Raises JobError if
     there is no such job.
     """
-    process_tuning.keep_modules()
     path = find_job(target, job)
     options = RunOptions(
         workers=workers, processes=processes, executor=executor, verify=verify or "sample", fsync=fsync

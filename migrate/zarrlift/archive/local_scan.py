@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
-from typing import Final, TypeAlias
+from typing import Final
 
 from zarrstack.core.grid.chunk_keys import ChunkKeys
 from zarrstack.core.grid.chunk_keys_draft import DraftKeys
@@ -26,8 +25,6 @@ METADATA: Final = frozenset(
 """Names next to chunks that are not chunks, in all formats."""
 _STRAYS_NAMED: Final = 5
 _NO_FILES_NAMED: Final = 20
-
-Decoder: TypeAlias = Callable[[str], tuple[int, ...] | None]
 
 
 class Found:
@@ -99,15 +96,15 @@ class _Scan:
             if nested:
                 self._deep(directory, 0, 0, head)
             else:
-                self._flat(directory, _decoder(layout.keys, ndim))
+                self._flat(directory, layout.keys, ndim)
         except OSError as error:
             raise storage_error("cannot list", self.prefix, error).at(node=path) from error
 
-    def _flat(self, directory: str, decode: Decoder) -> None:
+    def _flat(self, directory: str, keys: ChunkKeys, ndim: int) -> None:
         """Scan keys without a slash, which are all in one directory."""
         with os.scandir(directory) as entries:
             for entry in entries:
-                position = decode(entry.name)
+                position = keys.coordinates(entry.name, ndim)
                 number = None if position is None else self._index(position)
                 if number is not None:
                     self._accept(entry, number, entry.name)
@@ -216,17 +213,3 @@ def _axes(keys: ChunkKeys, ndim: int) -> tuple[int, ...]:
     """The axis of each directory level."""
     axes = tuple(range(ndim))
     return axes[::-1] if isinstance(keys, N5Keys) and keys.axes == "reversed" else axes
-
-
-def _decoder(keys: ChunkKeys, ndim: int) -> Decoder:
-    """`keys.coordinates`, optimized for the dotted keys of Zarr v2, the most common ones."""
-    if not isinstance(keys, KeyEncoding) or keys.name != "v2" or keys.separator != "." or ndim == 0:
-        return lambda name: keys.coordinates(name, ndim)
-
-    number = "(?:0|[1-9][0-9]*)"
-    dotted = re.compile(rf"{number}(?:\.{number}){{{ndim - 1}}}").fullmatch
-
-    def decode(name: str) -> tuple[int, ...] | None:
-        return tuple(map(int, name.split("."))) if dotted(name) else None
-
-    return decode

@@ -26,7 +26,6 @@ from ..storage.transformer_stack import through, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
 from .option_words import remembered
-from .processes import process_tuning
 from .processes.executors import RunOptions, out_of_reach
 
 Options: TypeAlias = dict[str, Any] | None
@@ -105,10 +104,6 @@ class Ends:
 
     def plan(self, recipe: Recipe, format: Format | None) -> tuple[Plan, Inventories]:
         """The plan for the current content of the source, and the listings made for it."""
-        with process_tuning.made_to_last():
-            return self._plan(recipe, format)
-
-    def _plan(self, recipe: Recipe, format: Format | None) -> tuple[Plan, Inventories]:
         began = Moment()
         archive = describe(self.source, format=format, options=self.reading)
         if self.in_place:

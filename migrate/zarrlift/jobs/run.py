@@ -153,7 +153,7 @@ class Run:
             self._move(moving)
 
     def _move(self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool = False) -> None:
-        process_tuning.keep_freed_memory()
+        process_tuning.before_moving()
         executor = self._executor([array for _, array in pending])
         running: dict[Future[Moved], tuple[RunArray, Task]] = {}
         ended: list[RunArray] = []

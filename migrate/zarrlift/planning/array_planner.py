@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import lru_cache
 from math import prod
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from zarrstack.core.errors import Problem, UsageError, any_refusal
 from zarrstack.core.identity_cache import Remembered
@@ -31,21 +30,12 @@ from .regrid.blocks import Blocks, choose_blocks, mean_leaf, memory_of_pairs
 from .routes import Route, route_between
 from .zarr_json import array_head, strict_attributes
 
-_SMALL: Final = 8192
-"""Maximum size in bytes of a document whose digest is cached: thousands are equal."""
 _Notes: TypeAlias = tuple[Problem, ...]
 
 
 def digest(content: bytes) -> str:
     """The digest that identifies a metadata document."""
-    return _small_digest(content) if len(content) <= _SMALL else _digest(content)
-
-
-def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-_small_digest = lru_cache(maxsize=1024)(_digest)
 
 
 def digests(documents: tuple[Document, ...]) -> tuple[tuple[str, str], ...]:

@@ -12,17 +12,14 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache
 from math import prod
 from typing import Final
 
 import numpy as np
 
 from zarrstack.core.chain.array_filters import ARRAY_FILTERS
-from zarrstack.core.chain.chain import Chain
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.object_values import to_strings
-from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.errors import CastError, MetadataError, Problem, ZarrstackError
 from zarrstack.core.grid.frames import Shards
 
@@ -72,13 +69,8 @@ def fit_problem(source: Layout, inventory: Inventory) -> Problem | None:
     """
     if not len(inventory.indexes) or not any(codec.name in _BY_ELEMENTS for codec in source.chain.codecs):
         return None
-    return _fit(source.chain, source.chunk_shape, source.data_type)
-
-
-@lru_cache(maxsize=1024)
-def _fit(chain: Chain, chunk_shape: tuple[int, ...], data_type: DataType) -> Problem | None:
     try:
-        Pipeline(chain, chunk_shape, data_type)
+        Pipeline(source.chain, source.chunk_shape, source.data_type)
     except MetadataError as error:
         advice = "Correct the codec or the chunk shape, or exclude the array with --exclude."
         return replace(error.problem, advice=advice)

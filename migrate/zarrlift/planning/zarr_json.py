@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from zarrstack.core.chain.chain import Chain
@@ -35,7 +34,6 @@ def array_head(layout: Layout) -> JSONObject:
 
     Encoder levels outside of the readers' range are adjusted; the stored bytes do not depend on them.
     """
-    codecs = [dict(codec) for codec in _codecs(stored_chain(layout))]
     result = {
         "zarr_format": 3,
         "node_type": "array",
@@ -43,7 +41,7 @@ def array_head(layout: Layout) -> JSONObject:
         "data_type": layout.data_type.to_json(),
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": list(layout.object_shape)}},
         "chunk_key_encoding": layout.keys.to_json(),
-        "codecs": codecs,
+        "codecs": _codecs(stored_chain(layout)),
         "fill_value": thawed(layout.fill_value),
     }
     if layout.dimension_names is not None and layout.dimension_names:
@@ -62,15 +60,10 @@ def stored_chain(layout: Layout) -> Chain:
     return chain
 
 
-# Thousands of arrays share a chain.
-
-
-@lru_cache(maxsize=1024)
 def _readable(chain: Chain, data_type: DataType) -> Chain:
     return Chain(tuple(complete(within_limits(spec), data_type) for spec in chain.codecs))
 
 
-@lru_cache(maxsize=1024)
 def _codecs(chain: Chain) -> list[JSONObject]:
     return with_configurations(chain.to_json())
 

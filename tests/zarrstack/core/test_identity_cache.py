@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zarrstack.core.identity_cache import MOST, Remembered
+from zarrstack.core.identity_cache import MOST, Remembered, RememberedMembers
 
 
 def test_the_same_objects_are_worked_on_once_and_equal_ones_again():
@@ -33,3 +33,14 @@ def test_what_could_not_be_made_is_tried_again():
 def test_no_object_takes_the_place_of_one_that_is_gone():
     remembered = Remembered(lambda item: item[0])
     assert [remembered([number]) for number in range(3 * MOST)] == [*range(3 * MOST)]
+
+
+def test_an_object_made_anew_of_the_same_members_is_the_same():
+    made: list[dict] = []
+    remembered = RememberedMembers(lambda value: made.append(value) or len(made))
+    shape, codecs = [1], ["bytes"]
+    assert [remembered({"shape": shape, "codecs": codecs}) for _ in range(2)] == [1, 1]
+    assert remembered({"shape": [1], "codecs": codecs}) == 2
+    assert remembered({"codecs": codecs, "shape": shape}) == 3
+    assert remembered({}) == 4
+    assert [list(value) for value in made[1:]] == [["shape", "codecs"], ["codecs", "shape"], []]

@@ -1,7 +1,7 @@
-"""Caches keyed by object identity.
+"""Caches keyed by object identity: without them, arrays in place take 1.2 to 1.4 times the processor time.
 
-Thousands of arrays share a layout or a chain. Comparing them costs about as much as the work that is saved;
-comparing identities costs next to nothing.
+Measured with 2,000 and 10,000 arrays that share layouts (docs/design/speed.md). Comparing layouts costs about
+as much as the work that is saved; comparing identities costs next to nothing.
 """
 
 from __future__ import annotations
@@ -38,3 +38,13 @@ class Remembered(Generic[T]):
         result = self._make(*objects)
         self._known[key] = (objects, result)
         return result
+
+
+class RememberedMembers(Remembered[T]):
+    """The same for JSON objects, identified by their names and the identities of their values, in order."""
+
+    def __call__(self, value: dict[str, Any]) -> T:
+        """The result of `make` for the object."""
+        key = (*value, *map(id, value.values()))
+        known = self._known.get(key)
+        return self._new(key, (dict(value),)) if known is None else known[1]

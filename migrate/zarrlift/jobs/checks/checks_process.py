@@ -6,10 +6,10 @@ On a machine with two cores it is free if another process does it in the meantim
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ..processes import process_tuning
 from ..processes.forked_process import Twin, may_fork
 
 if TYPE_CHECKING:
@@ -70,17 +70,13 @@ def new() -> Twin | None:
 
 
 def _load() -> None:
-    # Most objects that modules create are permanent. Garbage collection among them, once during loading and
-    # once in the first read, took a tenth of the loading time.
-    gc.disable()
     import zarr  # noqa: F401
 
     # Load before the first question arrives.
     from ...verification import sampled_chunks, zarr_python_reader  # noqa: F401
 
     zarr_python_reader.warm_up()
-    gc.freeze()
-    gc.enable()
+    process_tuning.keep_objects()
 
 
 class _Answers:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 ours = False
 """True only if the command line owns the process and may therefore fork. A library never may."""
@@ -18,30 +16,32 @@ _MOST = 32 << 20
 """Bytes that may stay free at the end of a heap, and minimum size of a separate mapping (the maximum that
 glibc accepts).
 """
-
-
 _USUAL = gc.get_threshold()
-_WHILE_LOADING = 200_000
-"""Number of objects allocated before the first garbage collection, four times as many as a command loads:
-modules leave hardly any garbage, and one collection took a fifteenth of the loading time.
-"""
+_AT_FIRST = 1_000_000
+"""Number of objects allocated before a garbage collection: modules and plans leave hardly any garbage."""
 
 
 def before_loading() -> None:
     """Configure the process before anything is loaded."""
     # numpy's linear algebra threads are not used here, take time to start and prevent a fork.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    gc.set_threshold(_WHILE_LOADING)
+    gc.set_threshold(_AT_FIRST)
 
 
-def keep_modules() -> None:
-    """Exclude loaded modules from garbage collection: they are permanent, and most of all objects."""
+def before_moving() -> None:
+    """Configure the process for chunks, after everything is loaded and planned."""
+    keep_objects()
+    _keep_freed_memory()
+
+
+def keep_objects() -> None:
+    """Collect garbage as usual, but not among existing objects: modules and plans are permanent."""
     if ours:
         gc.freeze()
         gc.set_threshold(*_USUAL)
 
 
-def keep_freed_memory() -> None:
+def _keep_freed_memory() -> None:
     """Let chunks reuse freed memory.
 
     glibc returns memory freed at the end of a heap to the system and requests it again for the next chunk;
@@ -55,21 +55,3 @@ def keep_freed_memory() -> None:
     if set_option is not None:  # absent in musl
         set_option(_TRIM_THRESHOLD, _KEPT)
         set_option(_MMAP_THRESHOLD, _MOST)
-
-
-@contextmanager
-def made_to_last() -> Iterator[None]:
-    """Create many small, permanent objects without garbage collection.
-
-    A description and a plan are trees; repeated collections took a tenth of the time of 2,000 arrays.
-    Reference counting still frees objects.
-    """
-    if not ours or not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-        gc.freeze()

@@ -48,15 +48,13 @@ its objects.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Chain:
     """A codec chain in normal form."""
 
     codecs: tuple[CodecSpec, ...]
     middle: int = field(init=False, repr=False, compare=False)
     """Index of the array-to-bytes codec."""
-    _hash: int | None = field(init=False, repr=False, compare=False, default=None)
-    """Cached: thousands of arrays share a chain, which is a key of several caches."""
 
     def __post_init__(self) -> None:
         middles = [i for i, codec in enumerate(self.codecs) if codec.name in ARRAY_TO_BYTES]
@@ -118,20 +116,6 @@ class Chain:
         packing = _turned(self.codecs[middle], tail[:count], endian_to_json)
         order = (*self.codecs[:middle], *tail[:count], packing, *tail[count:])
         return [codec.to_json() for codec in order]
-
-    def __hash__(self) -> int:
-        if self._hash is None:
-            object.__setattr__(self, "_hash", hash(self.codecs))
-        assert self._hash is not None
-        return self._hash
-
-    def __getstate__(self) -> tuple[CodecSpec, ...]:
-        return self.codecs  # hashes of text differ between processes
-
-    def __setstate__(self, codecs: tuple[CodecSpec, ...]) -> None:
-        object.__setattr__(self, "codecs", codecs)
-        object.__setattr__(self, "_hash", None)
-        self.__post_init__()
 
     def common_prefix(self, other: Chain) -> int:
         """Number of codecs, from the array side, that both chains start with."""

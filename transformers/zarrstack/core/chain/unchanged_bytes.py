@@ -7,7 +7,6 @@ zarr-python 3.1.6 and 3.4.2 (`tests/zarrlift/planning/test_keep.py` repeats this
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -36,14 +35,9 @@ _NAMED: Final = {
 
 def keep_problems(chain: Chain, data_type: DataType, advice: str | None = None) -> Iterator[Problem]:
     """Yield a refusal for each reason why v3 readers cannot read the stored bytes unchanged."""
-    for message, specs in _known_reasons(chain, data_type):
+    for message, specs in _reasons(chain, data_type):
         found = " > ".join(map(str, specs))
         yield Problem(kind="unsupported", message=message, found=found, advice=advice)
-
-
-@lru_cache(maxsize=1024)
-def _known_reasons(chain: Chain, data_type: DataType) -> tuple[Reason, ...]:
-    return tuple(_reasons(chain, data_type))
 
 
 def _reasons(chain: Chain, data_type: DataType) -> Iterator[Reason]:
