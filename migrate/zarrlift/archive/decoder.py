@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from zarrstack.core.codecs.base import OBJECT_LIMIT
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.core.grid.frames import Frame, N5Blocks, Shards
+from zarrstack.core.grid.frames import N5Blocks, Shards
 from zarrstack.core.n5.block_pipeline import BlockPipeline
 from zarrstack.core.n5.blocks import head_bytes
 
@@ -17,9 +16,7 @@ from ..storage.local.files import Bound
 if TYPE_CHECKING:
     import numpy as np
 
-    from zarrstack.core.chain.chain import Chain
     from zarrstack.core.codecs.base import Buffer
-    from zarrstack.core.data_types.v3 import DataType
 
     from .nodes import Layout
 
@@ -48,34 +45,17 @@ def object_decoder(layout: Layout, *, allow_pickle: bool = False) -> ObjectDecod
 
 def object_bound(layout: Layout, leaf: Pipeline | None = None) -> Bound:
     """The maximum size of a stored object of an array; `leaf` is its compiled chain, if there is one."""
-    if leaf is None:
-        return _object_bound(layout.chain, layout.chunk_shape, layout.data_type, layout.frame)
-    return _with_frame(leaf.most_stored, layout.chunk_shape, layout.frame)
+    most = most_in_leaf(layout) if leaf is None else leaf.most_stored
+    if isinstance(layout.frame, N5Blocks):
+        most += head_bytes(len(layout.chunk_shape))
+    elif isinstance(layout.frame, Shards):
+        most = most * layout.frame.leaves + layout.frame.index.size(layout.frame.chunks_per_shard)
+    return Bound(most)
 
 
 def most_in_leaf(layout: Layout) -> int:
     """Maximum size of a leaf's payload in bytes."""
-    return _most_in_leaf(layout.chain, layout.chunk_shape, layout.data_type)
-
-
-@lru_cache(maxsize=1024)
-def _object_bound(
-    chain: Chain, chunk_shape: tuple[int, ...], data_type: DataType, frame: Frame | None
-) -> Bound:
-    return _with_frame(_most_in_leaf(chain, chunk_shape, data_type), chunk_shape, frame)
-
-
-def _with_frame(most: int, chunk_shape: tuple[int, ...], frame: Frame | None) -> Bound:
-    if isinstance(frame, N5Blocks):
-        most += head_bytes(len(chunk_shape))
-    elif isinstance(frame, Shards):
-        most = most * frame.leaves + frame.index.size(frame.chunks_per_shard)
-    return Bound(most)
-
-
-@lru_cache(maxsize=1024)
-def _most_in_leaf(chain: Chain, chunk_shape: tuple[int, ...], data_type: DataType) -> int:
     try:
-        return Pipeline(chain, chunk_shape, data_type, allow_pickle=True).most_stored
+        return Pipeline(layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=True).most_stored
     except ZarrstackError:  # a chain that cannot decode, which is reported when it is compiled
         return OBJECT_LIMIT

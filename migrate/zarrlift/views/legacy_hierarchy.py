@@ -48,6 +48,11 @@ class ViewedArray:
         move = self.plan.move
         return Unchanged(move) if self.as_it_lies else change_for(move, recheck=False)
 
+    @cached_property
+    def bound(self) -> Bound:
+        """The maximum size of an object."""
+        return object_bound(self.plan.source)
+
     @property
     def as_it_lies(self) -> bool:
         """Whether objects are presented unchanged."""
@@ -78,7 +83,7 @@ class HeldObject(Held):
     @property
     def bound(self) -> Bound:
         """The maximum size of the object."""
-        return _ANY if self._array is None else object_bound(self._array.plan.source)
+        return _ANY if self._array is None else self._array.bound
 
     def shown(self, data: bytes) -> bytes | None:
         """The presented value; ChunkError and CastError with location."""

@@ -18,6 +18,7 @@ from zarrstack.core.grid.frames import Shards
 from zarrstack.core.n5.blocks import BlockHeader
 from zarrstack.core.paths import prefix_of
 
+from ..archive.decoder import object_bound
 from ..planning.plans import Move
 from ..planning.routes import route_between
 from ..transfer.recode import LeafChange
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..archive.nodes import Layout
     from ..storage.base import Storage
+    from ..storage.local.files import Bound
 
 Shown: TypeAlias = Literal["zarr2", "n5"]
 
@@ -148,6 +150,11 @@ class ShownArray:
             leaf = tuple(p * n + i for p, n, i in zip(place, counts, inner, strict=True))
             if self.layout.grid.index(leaf) is not None:
                 yield leaf
+
+    @cached_property
+    def bound(self) -> Bound:
+        """The maximum size of an object."""
+        return object_bound(self.layout)
 
     @cached_property
     def _leaf(self) -> LeafChange:

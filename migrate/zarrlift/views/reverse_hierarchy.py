@@ -21,7 +21,6 @@ from zarrstack.core.paths import join
 from zarrstack.core.zarr_v2 import writer as write_v2
 
 from ..archive.chunk_inventory import take_inventory
-from ..archive.decoder import object_bound
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from ..transfer.shard_reader import ShardReader
 from .hierarchy import Held, ShownHierarchy
@@ -68,7 +67,7 @@ class HeldChunk(Held):
     @property
     def bound(self) -> Bound:
         """The maximum size of the object."""
-        return object_bound(self._array.layout)
+        return self._array.bound
 
     def shown(self, data: bytes) -> bytes:
         """The payload in the older format; ChunkError with location."""
