@@ -137,7 +137,8 @@ def _outside_texts(content: bytes) -> bytes:
 class Documents:
     """The documents of an archive, each parsed once.
 
-    Documents with equal content are one object, so work on one of them serves all.
+    Documents with equal content are one object, so work on one of them serves all: without this, 2,000 equal
+    arrays in place take 1.43 times the processor time (docs/design/speed.md).
     """
 
     def __init__(self) -> None:
