@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from zarrstack.core.data_types.cast import Casting
 
 
-# Move and ArrayPlan have no `__slots__`: a frozen dataclass with slots is pickled by generated methods, field by
-# field, which takes twice as long for the plans sent to other processes.
+# Move and ArrayPlan have no `__slots__`: a frozen dataclass with slots is pickled by generated methods, field
+# by field, which takes twice as long for the plans sent to other processes.
 
 
 @dataclass(frozen=True, kw_only=True)
