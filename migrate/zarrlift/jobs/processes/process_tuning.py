@@ -1,7 +1,7 @@
 """Process-wide tuning, applied only if the command line owns the process.
 
 Without the rules for garbage collection, 2,000 arrays in place take 1.17 times the processor time; without
-those for the allocator, gzip to zstd takes 1.1 times (docs/design/speed.md).
+those for the allocator, gzip to zstd takes 1.2 times as long (docs/design/speed.md).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _keep_freed_memory() -> None:
     """Let chunks reuse freed memory.
 
     glibc returns memory freed at the end of a heap to the system and requests it again for the next chunk;
-    the page faults slowed down gzip to zstd of 512 KB chunks by a tenth. Peak memory is unchanged.
+    threads wait for each other's page faults. Peak memory is unchanged.
     """
     if not ours or sys.platform != "linux":
         return
