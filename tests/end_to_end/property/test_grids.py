@@ -68,8 +68,8 @@ def test_every_bit_reads_back_whatever_the_chunks(case: tuple[Wanted, ArrayRecip
             if recipe.dtype is not None:
                 native = np.dtype(dtype).newbyteorder("=")
                 with np.errstate(invalid="ignore"):  # signalling NaN
-                    wide = np.frombuffer(expected[1], native).astype(recipe.dtype)
-                expected, dtype = (expected[0], wide.tobytes()), np.dtype(recipe.dtype).str
+                    wide = np.frombuffer(expected[1], native).astype(recipe.dtype.numpy)
+                expected, dtype = (expected[0], wide.tobytes()), recipe.dtype.numpy.str
                 found = np.frombuffer(bits(root / target, "a", 3, dtype)[1], dtype)
                 np.testing.assert_array_equal(found, wide)
                 expected = bits(root / target, "a", 3, dtype)  # a NaN may have changed its payload
