@@ -48,9 +48,10 @@ def test_every_bit_reads_back_whatever_is_asked_for(case: tuple[Wanted, ArrayRec
         if recipe.dtype is None:
             assert bits(root / "new", "a", 3, array.dtype) == (shape, before)
         else:
+            wanted = recipe.dtype.numpy
             with np.errstate(invalid="ignore"):  # signalling NaN
-                wide = np.frombuffer(before, np.dtype(array.dtype).newbyteorder("=")).astype(recipe.dtype.numpy)
-            found = np.frombuffer(bits(root / "new", "a", 3, recipe.dtype.numpy)[1], recipe.dtype.numpy)
+                wide = np.frombuffer(before, np.dtype(array.dtype).newbyteorder("=")).astype(wanted)
+            found = np.frombuffer(bits(root / "new", "a", 3, wanted)[1], wanted)
             np.testing.assert_array_equal(found, wide)
         assert json.loads((root / "new/a/zarr.json").read_text())["attributes"] == array.attributes
         assert zarrlift.verify(root / "old", root / "new", full=True).ok
