@@ -200,13 +200,12 @@ class Cache(StorageTransformer):
     ) -> Buffer | None:
         """Read what is not in memory, from the disk tier or the store below."""
         state = self._state
-        below = Synchronous(self._store) if blocking else self._store
         if not state.ready:
             await self._open_tier(blocking=blocking)
         place = state.place(key)
         if place is None or part is ODD:
             self._online(key)
-            return await below.get(key, prototype, byte_range)
+            return await self._below(blocking).get(key, prototype, byte_range)
         while True:
             flight, leads = state.flights.join((key, part), place.stamp(), blocking=blocking)
             if leads:
@@ -220,7 +219,7 @@ class Cache(StorageTransformer):
             if found is None:
                 self._online(key)
                 stamp, started = place.quiet(), state.clock()
-                value = await below.get(key, prototype, byte_range)
+                value = await self._below(blocking).get(key, prototype, byte_range)
                 data = None if value is None else memoryview(value.to_bytes())
                 found = Found(data=data, stored=started, stamp=-1 if stamp is None else stamp)
                 state.count(MISS, found.size)
@@ -231,6 +230,9 @@ class Cache(StorageTransformer):
             raise
         state.flights.land(flight, found)
         return None if found.data is None else prototype.buffer.from_bytes(found.data)
+
+    def _below(self, blocking: bool) -> Store | Synchronous:
+        return Synchronous(self._store) if blocking else self._store
 
     def _is_kept(self, part: Part, found: Found) -> bool:
         if found.stamp < 0:  # a change is in progress
@@ -276,11 +278,6 @@ class Cache(StorageTransformer):
         """Whether no key exists below a path, from the store below."""
         self._online(prefix, "asks for a listing")
         return await self._store.is_empty(prefix)
-
-    def list(self) -> AsyncIterator[str]:
-        """Every key, from the store below."""
-        self._online("", "asks for a listing")
-        return self._store.list()
 
     def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         """Every key with this prefix, from the store below."""

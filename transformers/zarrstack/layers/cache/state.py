@@ -191,13 +191,6 @@ class CacheState:
         """Place of a key in the version table; None for a key with several spellings, which is not cached."""
         return self.versions.place(self.source, key) if is_plain(key) else None
 
-    def in_time(self, stored: float) -> bool:
-        """Whether a value is young enough to serve; offline, any age is.
-
-        If the clock was set back, the age is negative and the value is fetched again.
-        """
-        return self.ttl is None or self.offline or 0 <= self.clock() - stored < self.ttl
-
     def _valid(self, entry: Entry | None) -> Found | None:
         if entry is None:
             return None
@@ -225,8 +218,15 @@ class CacheState:
         return found if found is not None and self.is_true(found, place) else None
 
     def is_true(self, found: Found, place: Place) -> bool:
-        """Whether a value is within its ttl and nothing on its path has changed since it was fetched."""
-        return place.table is self.versions and found.stamp == place.stamp() and self.in_time(found.stored)
+        """Whether nothing on its path has changed since a value was fetched, and it is within its ttl.
+
+        Offline, any age is. If the clock was set back, the age is negative and the value is fetched again.
+        """
+        return (
+            place.table is self.versions
+            and found.stamp == place.stamp()
+            and (self.ttl is None or self.offline or 0 <= self.clock() - found.stored < self.ttl)
+        )
 
     def remember(self, key: str, part: Part, found: Found, place: Place) -> None:
         """Store a value in memory."""
