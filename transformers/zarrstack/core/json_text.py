@@ -50,7 +50,7 @@ def document(value: JSONObject) -> bytes:
         return _lines(value, _ASCII).encode()
 
 
-_UNICODE: Final = json.JSONEncoder(ensure_ascii=False).encode
+_UNICODE: Final = json.JSONEncoder(ensure_ascii=False, check_circular=False).encode
 _ASCII: Final = json.JSONEncoder().encode
 
 

@@ -13,7 +13,7 @@ from ...planning.plans import ArrayPlan, GroupPlan, Planned, Refusal
 
 Kind: TypeAlias = Literal["array", "group", "refusal"]
 _KINDS: Final[Mapping[type[Planned], Kind]] = {ArrayPlan: "array", GroupPlan: "group", Refusal: "refusal"}
-_ENCODE: Final = json.JSONEncoder().encode
+_ENCODE: Final = json.JSONEncoder(check_circular=False).encode  # plans are trees
 
 
 def as_stored(text: str) -> str | bytes:
