@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 NAMESPACE = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
-MOST_KEYS = 1000
+MAX_KEYS = 1000
 
 
 def etag(data: bytes) -> str:
@@ -80,7 +80,7 @@ class Store:
                 whole = prefix + name + mark if delimiter else key
                 found[whole] = None if mark else data
         names = [name for name in found if name > after]
-        part = names[:MOST_KEYS]
+        part = names[:MAX_KEYS]
         rows = []
         for name in part:
             text, content = xml.sax.saxutils.escape(name), found[name]
@@ -92,7 +92,7 @@ class Store:
                     f"<Contents><Key>{text}</Key><Size>{len(content)}</Size><ETag>{etag(content)}</ETag>"
                     f"<LastModified>{stamp}</LastModified><StorageClass>STANDARD</StorageClass></Contents>"
                 )
-        more = len(names) > MOST_KEYS
+        more = len(names) > MAX_KEYS
         token = (
             f"<NextContinuationToken>{xml.sax.saxutils.escape(part[-1])}</NextContinuationToken>"
             if more

@@ -17,7 +17,7 @@ from .conventions.apply import look_for
 from .formats.describe import describe
 from .jobs.checks.checks_for import checks_for
 from .jobs.claim import claimed
-from .jobs.endpoints import Ends, Options, refuse_existing
+from .jobs.endpoints import Endpoints, Options, refuse_existing
 from .jobs.ledger.find_job import find_job, job_path
 from .jobs.ledger.last_run import noted_run
 from .jobs.ledger.ledger import Job
@@ -85,7 +85,7 @@ def plan(
     The arguments are those of `migrate`. Without `destination`, the plan is for a copy to an unspecified
     place.
     """
-    ends = Ends.open(
+    ends = Endpoints.open(
         source,
         destination,
         in_place=in_place,
@@ -160,7 +160,7 @@ def migrate(
         # The existing job may contain documents that `finish` removed.
         raise UsageError("in place there is nothing to overwrite", advice="Undo the earlier job first.")
     recipe = recipe or Recipe()
-    ends = Ends.open(
+    ends = Endpoints.open(
         source,
         destination,
         in_place=in_place,
@@ -251,7 +251,7 @@ def resume(
         lasting = opened.fact("source_place") or header["source"]
         layers = (opened.fact("source_through"), opened.fact("dest_through"))
         link: Link = "hard" if opened.fact("link") == "hard" else "auto"
-    ends = Ends.open(
+    ends = Endpoints.open(
         lasting if source is None else source,
         header["destination"] if destination is None and not header["in_place"] else destination,
         in_place=header["in_place"],

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
-from zarrlift.conventions.apply import Applied, apply_conventions
+from zarrlift.conventions.apply import ConventionChanges, apply_conventions
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
@@ -53,7 +53,7 @@ class Storage:
 
 def applied(
     one: Archive, conventions: str = "auto", *, files: Iterable[str] = (), **sections: str
-) -> Applied:
+) -> ConventionChanges:
     """What conventions make of an archive; `sections` choose others below a path ("/" as "__")."""
     recipe = Recipe(
         base=ArrayRecipe(conventions=conventions),

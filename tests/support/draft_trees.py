@@ -9,10 +9,10 @@ from tests.support.v2_trees import tree
 
 from zarrlift.archive.nodes import Archive
 from zarrlift.formats.zarr_v3_draft import reader as zarr_v3_draft
-from zarrstack.core.draft_v3.nodes import Dialect, Entry, write_entry
+from zarrstack.core.draft_v3.nodes import Dialect, DraftEntryPoint, write_entry
 
-ENTRY = write_entry(Entry(dialect=Dialect.TEXT))
-OLD_ENTRY = write_entry(Entry(dialect=Dialect.ZARR_PYTHON))
+ENTRY = write_entry(DraftEntryPoint(dialect=Dialect.TEXT))
+OLD_ENTRY = write_entry(DraftEntryPoint(dialect=Dialect.ZARR_PYTHON))
 """zarr-python's, whose keys have `root` in them."""
 GROUP: dict[str, Any] = {"attributes": {}}
 ARRAY: dict[str, Any] = {

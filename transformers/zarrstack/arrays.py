@@ -20,7 +20,7 @@ from zarr.core.sync import sync
 from zarr.storage import StorePath
 from zarr.storage._common import make_store_path
 
-from .base.description import Described
+from .base.description import LayerOptions
 from .core.json_text import JSON
 from .layers.per_array import PerArray
 
@@ -65,7 +65,7 @@ def create_array(
     name. `storage_options` apply to a URL.
     """
     place = _place(store, name or "", create=True, storage_options=storage_options)
-    entries = [each.to_json() if isinstance(each, Described) else each for each in storage_transformers]
+    entries = [each.to_json() if isinstance(each, LayerOptions) else each for each in storage_transformers]
     with place.store.declared(place.path, entries):
         return zarr.create_array(place.store, name=place.path or None, zarr_format=3, **options)
 

@@ -20,21 +20,21 @@ from zarrstack.core.errors import UnsupportedError
 
 from ..storage.base import Storage
 from ..storage.listed_versions import version_number
-from ..storage.listing import Listed
+from ..storage.listing import ListedObject
 from ..storage.local.storage import LocalStorage
-from .local_scan import METADATA, Found, scan
+from .local_scan import METADATA, ChunkScan, scan
 from .nodes import Layout
 
 Indexes: TypeAlias = npt.NDArray[np.int64]
 
 UNLISTED: Final = "unlisted"
 """Fingerprint for a store that cannot list."""
-_MOST_CHUNKS: Final = 2**63 - 1
-_MOST_WALKED: Final = 10**8
+_MAX_CHUNKS: Final = 2**63 - 1
+_MAX_WALKED: Final = 10**8
 """Maximum grid size searched chunk by chunk in a store that cannot list."""
-_MOST_TASK_CHUNKS: Final = 1024
-_LEAST_TASK: Final = 4 << 20
-_MOST_TASK: Final = 64 << 20
+_MAX_TASK_CHUNKS: Final = 1024
+_MIN_TASK: Final = 4 << 20
+_MAX_TASK: Final = 64 << 20
 """Maximum number of bytes read by a task."""
 _LAST: Final = 8
 """Number of tasks at the end of an array that are split further, if it has at least twice as many."""
@@ -100,7 +100,7 @@ def take_inventory(
         raise error.at(node=path) from None
     if isinstance(storage, LocalStorage) or storage.can_list:
         return _inventory(_found(storage, path, layout, children, follow_links=follow_links))
-    if layout.objects.total > _MOST_WALKED:
+    if layout.objects.total > _MAX_WALKED:
         raise UnsupportedError(
             "the store cannot be listed, and the chunk grid is too large to check every key",
             node=path,
@@ -114,17 +114,17 @@ def take_inventory(
 def require_countable(layout: Layout) -> None:
     """Raise UnsupportedError for a grid of more than 2^63 objects."""
     total = layout.objects.total
-    if total > _MOST_CHUNKS:
+    if total > _MAX_CHUNKS:
         raise UnsupportedError("the chunk grid is too large to count", found=f"{total} chunks")
 
 
 @cache
 def nothing_there() -> Inventory:
     """The inventory of a local array without chunks."""
-    return _inventory(Found())
+    return _inventory(ChunkScan())
 
 
-def _inventory(found: Found) -> Inventory:
+def _inventory(found: ChunkScan) -> Inventory:
     indexes: Indexes = np.array(found.indexes, dtype=np.int64)
     order = np.argsort(indexes, kind="stable")
     indexes = indexes[order]
@@ -152,7 +152,7 @@ def _inventory(found: Found) -> Inventory:
 
 def _found(
     storage: Storage, path: str, layout: Layout, children: frozenset[str], *, follow_links: bool
-) -> Found:
+) -> ChunkScan:
     if isinstance(storage, LocalStorage):
         return scan(storage, path, layout, children=children, follow_links=follow_links)
     prefix = layout.prefix(path)
@@ -166,7 +166,7 @@ def _found(
     return found
 
 
-def _complete(found: Found, below: Found) -> None:
+def _complete(found: ChunkScan, below: ChunkScan) -> None:
     """Add sizes and versions from another listing, if it contains all chunks."""
     if not (len(below.indexes) and below.sized and below.versioned):
         return
@@ -183,14 +183,14 @@ class _Listed:
     """Collects the chunks of an array from the listing of a store."""
 
     def __init__(self, layout: Layout, prefix: str, passed_over: frozenset[str]) -> None:
-        self.found = Found()
+        self.found = ChunkScan()
         self._keys = layout.keys
         self._ndim = len(layout.shape)
         self._grid = layout.objects
         self._start = len(prefix)
         self._passed_over = passed_over
 
-    def take(self, objects: Iterable[Listed]) -> None:
+    def take(self, objects: Iterable[ListedObject]) -> None:
         for key, size, version in objects:
             name = key[self._start :]
             if name.partition("/")[0] in self._passed_over:
@@ -205,7 +205,7 @@ class _Listed:
 
 def task_bytes(total: int) -> int:
     """Bytes to read per task, for an array of `total` stored bytes: about sixty tasks, within bounds."""
-    return min(_MOST_TASK, max(total // 64, _LEAST_TASK))
+    return min(_MAX_TASK, max(total // 64, _MIN_TASK))
 
 
 def task_bounds(inventory: Inventory) -> tuple[int, ...]:
@@ -218,7 +218,7 @@ def task_bounds(inventory: Inventory) -> tuple[int, ...]:
     count = len(inventory.indexes)
     if count == 0:
         return ()
-    step = min(_MOST_TASK_CHUNKS, max(count // 64, 32))
+    step = min(_MAX_TASK_CHUNKS, max(count // 64, 32))
     total = inventory.total_bytes
     if inventory.sizes is None or total is None:
         starts = np.arange(0, count, step)

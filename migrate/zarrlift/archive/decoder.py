@@ -11,7 +11,7 @@ from zarrstack.core.grid.frames import N5Blocks, Shards
 from zarrstack.core.n5.block_pipeline import BlockPipeline
 from zarrstack.core.n5.blocks import head_bytes
 
-from ..storage.local.files import Bound
+from ..storage.local.files import ReadLimit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,18 +43,18 @@ def object_decoder(layout: Layout, *, allow_pickle: bool = False) -> ObjectDecod
     )
 
 
-def object_bound(layout: Layout, leaf: Pipeline | None = None) -> Bound:
-    """The maximum size of a stored object of an array; `leaf` is its compiled chain, if there is one."""
-    most = most_in_leaf(layout) if leaf is None else leaf.most_stored
+def object_bound(layout: Layout, inner_chunk: Pipeline | None = None) -> ReadLimit:
+    """The maximum size of a stored object of an array; `inner_chunk` is its compiled chain, if made."""
+    most = most_in_inner_chunk(layout) if inner_chunk is None else inner_chunk.most_stored
     if isinstance(layout.frame, N5Blocks):
         most += head_bytes(len(layout.chunk_shape))
     elif isinstance(layout.frame, Shards):
-        most = most * layout.frame.leaves + layout.frame.index.size(layout.frame.chunks_per_shard)
-    return Bound(most)
+        most = most * layout.frame.inner_chunks + layout.frame.index.size(layout.frame.chunks_per_shard)
+    return ReadLimit(most)
 
 
-def most_in_leaf(layout: Layout) -> int:
-    """Maximum size of a leaf's payload in bytes."""
+def most_in_inner_chunk(layout: Layout) -> int:
+    """Maximum size of an inner chunk's payload in bytes."""
     try:
         return Pipeline(layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=True).most_stored
     except ZarrstackError:  # a chain that cannot decode, which is reported when it is compiled

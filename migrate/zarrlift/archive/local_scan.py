@@ -27,7 +27,7 @@ _STRAYS_NAMED: Final = 5
 _NO_FILES_NAMED: Final = 20
 
 
-class Found:
+class ChunkScan:
     """Listed chunks in compact arrays, since there may be millions."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Found:
 
 def scan(
     storage: LocalStorage, path: str, layout: Layout, *, children: frozenset[str], follow_links: bool
-) -> Found:
+) -> ChunkScan:
     """The chunks of the array at `path`; empty if its directory is absent.
 
     Raises StorageError for any other error: after an incomplete listing, nothing is known about the remaining
@@ -84,7 +84,7 @@ class _Scan:
         self.counts = layout.objects.counts
         self.passed_over = METADATA | children
         self.follow_links = follow_links
-        self.found = Found()
+        self.found = ChunkScan()
         ndim = len(layout.shape)
         nested = layout.keys.depth(ndim) > 1
         head, self.lead = _head(layout.keys) if nested else ("", "")

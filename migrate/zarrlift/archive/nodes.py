@@ -35,13 +35,13 @@ class Layout:
     fill_value: JSON
     """Fill value in the v3 JSON form of the data type."""
     chunk_shape: tuple[int, ...]
-    """Shape of a leaf chunk, in elements."""
+    """Shape of an inner chunk, in elements."""
     chain: Chain
-    """Codec chain from the array to the stored bytes of a leaf; in normal form."""
+    """Codec chain from the array to the stored bytes of an inner chunk; in normal form."""
     keys: ChunkKeys
     """Encoding of object keys from positions in the grid of objects."""
     frame: Frame | None = None
-    """Structure around the payloads in an object; None if an object is the payload of one leaf."""
+    """Structure around the payloads in an object; None if an object is the payload of one inner chunk."""
     root: str | None = None
     """Location of the objects if not below the array's own path (`data/root/a/b` in the 2022 draft)."""
     dimension_names: tuple[str | None, ...] | None = None
@@ -51,12 +51,12 @@ class Layout:
 
     @property
     def grid(self) -> Grid:
-        """The grid of leaf chunks."""
+        """The grid of inner chunks."""
         return Grid(self.shape, self.chunk_shape)
 
     @property
     def object_shape(self) -> tuple[int, ...]:
-        """Shape of one stored object in elements: a leaf chunk or a shard."""
+        """Shape of one stored object in elements: an inner chunk or a shard."""
         if not isinstance(self.frame, Shards):
             return self.chunk_shape
         counts = self.frame.chunks_per_shard
@@ -83,7 +83,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class SourceDocument:
     """A metadata document of the source."""
 
     key: str
@@ -98,7 +98,7 @@ class GroupNode:
     path: str
     """"" for the root, otherwise names joined by "/"."""
     attributes: Mapping[str, JSON] = field(default_factory=dict)
-    documents: tuple[Document, ...] = ()
+    documents: tuple[SourceDocument, ...] = ()
     implicit: bool = False
     problems: tuple[Problem, ...] = ()
 
@@ -117,7 +117,7 @@ class ArrayNode:
     layout: Layout | None = None
     fill_is_null: bool = False
     """Whether the source's fill value is `null`, so that the values of missing chunks are undefined."""
-    documents: tuple[Document, ...] = ()
+    documents: tuple[SourceDocument, ...] = ()
     extra: JSONObject = field(default_factory=dict)
     """Unknown members of the source's array document, preserved in the result."""
     problems: tuple[Problem, ...] = ()
@@ -134,7 +134,7 @@ Node: TypeAlias = GroupNode | ArrayNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenConvention:
+class RecognizedConvention:
     """A recognized convention of an application."""
 
     name: str
@@ -152,11 +152,11 @@ class Archive:
     """Sorted by path; the root comes first, and every parent is included (implicit groups too)."""
     consolidated: bool = False
     """Whether the source had consolidated metadata."""
-    documents: tuple[Document, ...] = ()
+    documents: tuple[SourceDocument, ...] = ()
     """Documents that belong to no node, such as `.zmetadata`."""
     problems: tuple[Problem, ...] = ()
     """Problems of the archive as a whole; those of a node are in the node."""
-    conventions: tuple[SeenConvention, ...] = ()
+    conventions: tuple[RecognizedConvention, ...] = ()
     """Recognized conventions; set by `inspect`, not by readers."""
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSONObject
 
 from ..recipe.options import Axes
-from ..storage.local.files import DOCUMENT, Bound
+from ..storage.local.files import DOCUMENT, ReadLimit
 
 AXES: Final[tuple[Axes, ...]] = get_args(Axes)
 
@@ -29,9 +29,9 @@ class ReadOptions:
     """Maximum size of a metadata document in bytes."""
 
     @property
-    def document_bound(self) -> Bound:
+    def document_bound(self) -> ReadLimit:
         """The size limit of a metadata document."""
-        return Bound(self.max_document_size, "document")
+        return ReadLimit(self.max_document_size, "document")
 
     @classmethod
     def asked(

@@ -32,7 +32,7 @@ _HELP: Final = """Describe, compare, validate and create hierarchies by Zarr Obj
 A MODEL is a ZOM or a JSON Schema in a file (- for stdin), or a Python type, module:Name.
 """
 
-_MOST_JSON_LEVELS: Final = 400
+_MAX_JSON_LEVELS: Final = 400
 """Nesting that Python can write with indents within its recursion limit; 200 nested groups."""
 
 app = typer.Typer(
@@ -94,7 +94,7 @@ def show(
         elif consolidated:
             model = models.consolidated(model)
         whole = not flat and not consolidated
-        if output.as_json and whole and levels(model) > _MOST_JSON_LEVELS:
+        if output.as_json and whole and levels(model) > _MAX_JSON_LEVELS:
             raise o.usage("the model is too deep for --json", expected="no --json: the model is JSON itself")
 
         def text(_page: Page) -> Iterable[str]:

@@ -24,11 +24,11 @@ def watched(*, quiet: bool, verbose: bool, log_file: str | None) -> Iterator[Any
     and nothing if `quiet`. A terminal has the bar and the report instead.
     """
     from ..jobs.log_messages import log, progress_log
-    from ..jobs.progress import Bar, progress_for
+    from ..jobs.progress import ProgressBar, progress_for
 
     progress = progress_for(quiet=quiet)
     handlers: list[logging.Handler] = []
-    if not quiet and (verbose or not isinstance(progress, Bar)):
+    if not quiet and (verbose or not isinstance(progress, ProgressBar)):
         handlers.append(_Shown(progress, everything=verbose))
     if log_file is not None:
         handlers.append(_file(log_file))
@@ -67,10 +67,10 @@ class _Shown(logging.Handler):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Accept failures and progress, or everything if requested; a bar replaces the progress records."""
-        from ..jobs.progress import Bar
+        from ..jobs.progress import ProgressBar
 
         if record.name == "zarrlift.progress":
-            return not isinstance(self._progress, Bar)
+            return not isinstance(self._progress, ProgressBar)
         return self._everything or record.levelno >= logging.WARNING
 
     def emit(self, record: logging.LogRecord) -> None:

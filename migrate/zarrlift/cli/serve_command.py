@@ -53,7 +53,7 @@ def serve(
 
         from ..archive.read_options import ReadOptions
         from ..storage.open_storage import open_storage
-        from ..views.http_server import Served, require_server, run
+        from ..views.http_server import ServedView, require_server, run
 
         require_server()
         if separator is not None and as_ != "zarr2":
@@ -68,7 +68,10 @@ def serve(
             from ..views.legacy import view_of
 
             view = view_of(storage, format=format, reading=options, recipe=recipe)
-            served, problems = Served(view=view, url=storage.url, origins=origins), view.plan.all_problems()
+            served, problems = (
+                ServedView(view=view, url=storage.url, origins=origins),
+                view.plan.all_problems(),
+            )
         else:
             from ..views.reverse import presented
 
@@ -80,7 +83,7 @@ def serve(
                 reading=options,
                 recipe=recipe,
             )
-            served = Served(
+            served = ServedView(
                 view=reverse,
                 url=storage.url,
                 shown_as=reverse.shown_as,

@@ -14,7 +14,7 @@ from typing import Final
 from zarrstack.core.errors import Problem
 from zarrstack.core.paths import parents
 
-from ..archive.nodes import Archive, ArrayNode, Node, SeenConvention
+from ..archive.nodes import Archive, ArrayNode, Node, RecognizedConvention
 from ..recipe.convention_names import require_known
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
@@ -25,10 +25,10 @@ _NOTHING: Final = Change()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class ConventionChanges:
     """The changes made to an archive by the conventions that a recipe requests."""
 
-    seen: tuple[SeenConvention, ...] = ()
+    seen: tuple[RecognizedConvention, ...] = ()
     changes: Mapping[str, Change] = field(default_factory=dict)
     problems: Mapping[str, tuple[Problem, ...]] = field(default_factory=dict)
     """Problems by path; the refusal of a node is repeated, in short, for each node below it."""
@@ -59,13 +59,13 @@ class Applied:
 
 def apply_conventions(
     archive: Archive, storage: Storage, recipe: Recipe, *, in_place: bool = False
-) -> Applied:
+) -> ConventionChanges:
     """Run every convention that the recipe names anywhere; UsageError for an unknown name."""
     wanted = _wanted(archive, recipe)
     everywhere = tuple(dict.fromkeys(name for names in set(wanted.values()) for name in names))
     classes = chosen(everywhere)
     if not classes:
-        return Applied()
+        return ConventionChanges()
     meant = {names: frozenset(chosen(names)) for names in set(wanted.values())}
     changes: dict[str, Change] = {}
     problems: dict[str, tuple[Problem, ...]] = {}
@@ -98,7 +98,7 @@ def apply_conventions(
             continue
         for path, keys in carried.items():
             files[path] = (*files.get(path, ()), *keys)
-        seen.append(SeenConvention(name=convention.name, summary=found.summary))
+        seen.append(RecognizedConvention(name=convention.name, summary=found.summary))
         for path, change in kept.items():
             changes[path] = _merged(changes.get(path), change)
         for problem in told:
@@ -109,7 +109,7 @@ def apply_conventions(
         if convention.exclusive:
             taken.update(found.changes, refused)
         left = replace(left, nodes=tuple(_changed(node, kept.get(node.path)) for node in left.nodes))
-    return Applied(seen=tuple(seen), changes=changes, problems=problems, files=files)
+    return ConventionChanges(seen=tuple(seen), changes=changes, problems=problems, files=files)
 
 
 def look_for(archive: Archive, storage: Storage) -> Archive:

@@ -16,14 +16,14 @@ from ..storage.base import Storage
 from .tree.documents import documents_at, parse_object, parsed_or_none
 
 _V3: Final = "zarr.json"
-_MOST_LISTED: Final = 1000
+_MAX_LISTED: Final = 1000
 """Maximum number of directories searched for the first node below an implicit root."""
 _AT_ONCE: Final = 100
 """Number of places whose documents are requested together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marker:
+class MarkerDocument:
     """A document that identifies a format."""
 
     format: Format
@@ -65,16 +65,18 @@ def is_n5(data: Mapping[str, Any] | None) -> bool:
     return is_dataset(data)
 
 
-_DRAFT: Final = Marker(format="zarr3-draft", key=_V3, what="the 2022 draft of Zarr v3", told_by=_is_draft)
+_DRAFT: Final = MarkerDocument(
+    format="zarr3-draft", key=_V3, what="the 2022 draft of Zarr v3", told_by=_is_draft
+)
 MARKERS: Final = (
-    Marker(format="zarr2", key=".zarray", what="a Zarr v2 array", told_by=_always),
-    Marker(format="zarr2", key=".zgroup", what="a Zarr v2 group", told_by=_always),
-    Marker(format="zarr2", key=".zmetadata", what="consolidated Zarr v2 metadata", told_by=_always),
+    MarkerDocument(format="zarr2", key=".zarray", what="a Zarr v2 array", told_by=_always),
+    MarkerDocument(format="zarr2", key=".zgroup", what="a Zarr v2 group", told_by=_always),
+    MarkerDocument(format="zarr2", key=".zmetadata", what="consolidated Zarr v2 metadata", told_by=_always),
     _DRAFT,
-    Marker(format="zarr3", key=_V3, what="Zarr v3 already", told_by=_is_v3),
-    Marker(format="n5", key="attributes.json", what="N5", told_by=is_n5, certain=False),
-    Marker(format="zarr1", key="meta", what="Zarr v1", told_by=_is_v1, certain=False),
-    Marker(format="zarr1", key="__zmeta__", what="an array of zarr 0.x", told_by=_always),
+    MarkerDocument(format="zarr3", key=_V3, what="Zarr v3 already", told_by=_is_v3),
+    MarkerDocument(format="n5", key="attributes.json", what="N5", told_by=is_n5, certain=False),
+    MarkerDocument(format="zarr1", key="meta", what="Zarr v1", told_by=_is_v1, certain=False),
+    MarkerDocument(format="zarr1", key="__zmeta__", what="an array of zarr 0.x", told_by=_always),
 )
 
 
@@ -100,7 +102,7 @@ READERS: Final[Mapping[Format, Reader]] = {
     "zarr3": Reader("zarr_v3.reader"),
     "zarr3-draft": Reader("zarr_v3_draft.reader", options=("allow_fallback",)),
 }
-Seen: TypeAlias = dict[str, list[Marker]]
+Seen: TypeAlias = dict[str, list[MarkerDocument]]
 """Markers by the path of their node."""
 _KEYS: Final = tuple(dict.fromkeys(marker.key for marker in MARKERS))
 
@@ -156,13 +158,13 @@ def _look(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:
     there are no others.
     """
 
-    def meant(marker: Marker) -> bool:
+    def meant(marker: MarkerDocument) -> bool:
         return marker.format == format if format is not None else not beside_v3 or marker.format != "zarr3"
 
     others: Seen = {}
     level = [""]
     looked = 0
-    while level and looked < _MOST_LISTED:
+    while level and looked < _MAX_LISTED:
         for start in range(0, len(level), _AT_ONCE):
             seen = _at(storage, level[start : start + _AT_ONCE])
             if any(meant(marker) for markers in seen.values() for marker in markers):
@@ -170,7 +172,7 @@ def _look(storage: Storage, format: Format | None, *, beside_v3: bool) -> Seen:
             others = others or seen
         if not storage.can_list:
             break
-        level = level[: _MOST_LISTED - looked]
+        level = level[: _MAX_LISTED - looked]
         looked += len(level)
         level = [
             join(path, entry.name)
@@ -201,7 +203,7 @@ def _at(storage: Storage, paths: list[str]) -> Seen:
     return seen
 
 
-def _tells(marker: Marker, content: bytes, key: str) -> bool:
+def _tells(marker: MarkerDocument, content: bytes, key: str) -> bool:
     if marker.told_by is _always:
         return True
     data = parsed_or_none(content, key)
@@ -219,7 +221,7 @@ def _check_v3(storage: Storage, seen: Seen) -> None:
         _check_root(documents_at(storage, [_V3])[0] or b"")
     except MetadataError:
         below = [entry.name for entry in storage.list_dir("") if entry.is_dir] if storage.can_list else []
-        contents = documents_at(storage, [join(name, _V3) for name in below[:_MOST_LISTED]])
+        contents = documents_at(storage, [join(name, _V3) for name in below[:_MAX_LISTED]])
         if all(content is None for content in contents):
             raise
 
@@ -238,7 +240,7 @@ def _check_root(content: bytes) -> None:
 
 def _found(storage: Storage, seen: Seen) -> str:
     """The markers found, each once, with its first key."""
-    keys: dict[Marker, str] = {}
+    keys: dict[MarkerDocument, str] = {}
     for path, markers in seen.items():
         for marker in markers:
             keys.setdefault(marker, join(path, marker.key))

@@ -31,12 +31,12 @@ from zarrstack.core.paths import join
 
 from ..archive.nodes import Archive, ArrayNode, Layout, Node
 from ..storage.base import Storage
-from .tree.directory import Found
+from .tree.directory import NodeDirectory
 from .tree.nodes import implicit_group
-from .tree.reader import Native, TreeReader, wrong_version
+from .tree.reader import NativeFormat, TreeReader, wrong_version
 from .tree.unlisted import root_alone
 from .tree.walk import walk
-from .zarr_v2.array import Describer
+from .zarr_v2.array import V2ArrayDescriber
 from .zarr_v2.fill_values import specified_fill
 
 ARRAY: Final = "meta"
@@ -50,7 +50,7 @@ _REALLY_F: Final = frozenset({"blosc"})
 """Compressions whose chunks really have the order given by `order`."""
 _RAW: Final = 3
 """The number of lzma's raw format (Python's `lzma.FORMAT_RAW`), whose stream does not contain its filters."""
-_NATIVE: Final = Native(
+_NATIVE: Final = NativeFormat(
     format="zarr1",
     archive="a Zarr v1 archive",
     documents=(ARRAY,),
@@ -164,16 +164,16 @@ def _by_name(fill: JSON, dtype: Any) -> JSON:
     return {name: _by_name(item, dtype.fields[name][0]) for name, item in zip(dtype.names, fill, strict=True)}
 
 
-def _is_array(place: Found) -> bool:
+def _is_array(place: NodeDirectory) -> bool:
     return ARRAY in place.documents or _BEFORE in place.documents
 
 
 @dataclass(slots=True, kw_only=True)
 class _Reader(TreeReader):
-    native: ClassVar[Native] = _NATIVE
-    describer: Describer = field(default_factory=Describer)
+    native: ClassVar[NativeFormat] = _NATIVE
+    describer: V2ArrayDescriber = field(default_factory=V2ArrayDescriber)
 
-    def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
+    def nodes(self, found: dict[str, NodeDirectory]) -> tuple[Node, ...]:
         """All nodes, sorted, including implicit groups."""
         nodes: dict[str, Node] = {}
         for path, place in found.items():
@@ -189,7 +189,7 @@ class _Reader(TreeReader):
         self.refuse_lone_chunks(nodes, found)
         return self.complete(nodes, found, arrays)
 
-    def _array(self, place: Found) -> ArrayNode:
+    def _array(self, place: NodeDirectory) -> ArrayNode:
         problems = self.problems_at(place)
         attributes = self.parse(place, ATTRIBUTES, problems) or {}
         layout: Layout | None = None

@@ -24,7 +24,7 @@ from typing import Any, Final
 from zarrstack.core.errors import JobError, Problem, StorageError
 
 from ..storage.base import CLAIM, Storage
-from ..storage.local.owner_process import Owner, State
+from ..storage.local.owner_process import OwnerProcess, State
 from ..storage.local.partial_files import sweep_partial
 from ..storage.local.storage import LocalStorage
 from .ledger.ledger import Job
@@ -46,7 +46,7 @@ _held: Final[set[str]] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class ClaimHolder:
     """The content of a claim."""
 
     token: str
@@ -55,7 +55,7 @@ class Holder:
     """The job's id."""
     file: str
     """Path of the job file, on the host that made the claim."""
-    owner: Owner
+    owner: OwnerProcess
     since: float
     """Unix time in seconds."""
     replaced: str = ""
@@ -67,12 +67,12 @@ class Holder:
         return json.dumps({**own, "owner": self.owner.to_json()}, indent=1).encode() + b"\n"
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Holder | None:
+    def from_bytes(cls, data: bytes) -> ClaimHolder | None:
         """Inverse of `to_bytes`; None for any other content."""
         try:
             found: Any = json.loads(data)
             texts = {name: str(found[name]) for name in ("token", "job", "file", "replaced")}
-            return cls(since=float(found["since"]), owner=Owner.from_json(found["owner"]), **texts)
+            return cls(since=float(found["since"]), owner=OwnerProcess.from_json(found["owner"]), **texts)
         except (ValueError, TypeError, KeyError):
             return None
 
@@ -117,7 +117,7 @@ class _Place:
 class Claim:
     """Exclusive use of a destination by this process. Created by `claimed`."""
 
-    holder: Holder
+    holder: ClaimHolder
     new_id: str | None
     """Id of the job to create; None if a job file existed when the claim was made."""
     notes: tuple[Problem, ...] = ()
@@ -132,7 +132,7 @@ class Claim:
         while self.taken:
             place = self.taken.pop()
             try:
-                there = Holder.from_bytes(place.read() or b"")
+                there = ClaimHolder.from_bytes(place.read() or b"")
                 if there is not None and there.token == self.holder.token:
                     place.storage.delete(place.key)
             except StorageError as error:
@@ -157,11 +157,11 @@ def claimed(destination: Storage, file: Path, *, take_over: bool = False) -> Ite
     """
     file = Path(os.path.abspath(file))
     known = _job_id(file)
-    holder = Holder(
+    holder = ClaimHolder(
         token=os.urandom(8).hex(),
         job=known or os.urandom(4).hex(),
         file=str(file),
-        owner=Owner.of_this_process(),
+        owner=OwnerProcess.of_this_process(),
         since=time.time(),
     )
     claim = Claim(holder=holder, new_id=None if os.path.lexists(file) else holder.job)
@@ -249,7 +249,7 @@ def _prove(claim: Claim, place: _Place) -> None:
     data = claim.holder.to_bytes()
     if place.storage.exclusive and place.storage.create(place.key, data):
         place.storage.exclusive = False
-    there = Holder.from_bytes(place.read() or b"")
+    there = ClaimHolder.from_bytes(place.read() or b"")
     if there is None or there.token != claim.holder.token:
         claim.taken.clear()
         raise _beaten(place)
@@ -266,7 +266,7 @@ def _missing(place: _Place) -> Iterator[Path]:
             directory = directory.parent
 
 
-def _take(place: _Place, holder: Holder, *, take_over: bool) -> None:
+def _take(place: _Place, holder: ClaimHolder, *, take_over: bool) -> None:
     """Make a claim; JobError if another job may hold one."""
     if isinstance(place.storage, LocalStorage):
         sweep_partial(place.storage.path(place.key))
@@ -276,7 +276,7 @@ def _take(place: _Place, holder: Holder, *, take_over: bool) -> None:
         there = place.read()
         if there is None:
             continue
-        other = Holder.from_bytes(there)
+        other = ClaimHolder.from_bytes(there)
         if other is not None and other.token == holder.token:
             return  # the response was lost, not the request
         _require_free(place, there, holder, take_over=take_over)
@@ -294,9 +294,9 @@ def _take(place: _Place, holder: Holder, *, take_over: bool) -> None:
     raise _beaten(place)
 
 
-def _require_free(place: _Place, there: bytes, holder: Holder, *, take_over: bool) -> None:
+def _require_free(place: _Place, there: bytes, holder: ClaimHolder, *, take_over: bool) -> None:
     """Raise JobError unless the existing claim may be taken over."""
-    other = Holder.from_bytes(there)
+    other = ClaimHolder.from_bytes(there)
     state: State = "unknown" if there.strip(b"\0") else "ended"
     if other is not None:
         state = other.state
@@ -322,7 +322,7 @@ def _require_free(place: _Place, there: bytes, holder: Holder, *, take_over: boo
     raise JobError(message, key=key, found=_words(other, there), advice=advice)
 
 
-def _words(other: Holder | None, there: bytes) -> str:
+def _words(other: ClaimHolder | None, there: bytes) -> str:
     return str(other) if other is not None else f"a claim that cannot be read: {there[:60]!r}"
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from ..planning.plans import ArrayPlan, Refusal
 from .ledger.last_run import LastRun, last_run
 from .ledger.ledger import Job
-from .ledger.rows import NodeRow, Totals
+from .ledger.rows import NodeRow, TaskTotals
 from .option_words import option_words
 from .status import Activity, NodeStatus, Status
-from .work_totals import bytes_in_all, tasks_in_all
+from .work_totals import total_bytes, total_tasks
 
 
 def current_status(job: Job) -> Status:
@@ -25,7 +25,7 @@ def current_status(job: Job) -> Status:
             row,
             plans.get(row.path) if row.kind == "array" else None,
             refusals.get(row.path) if row.kind == "refusal" else None,
-            totals.get(row.id, Totals()),
+            totals.get(row.id, TaskTotals()),
         )
         for row in job.nodes()
     ]
@@ -96,7 +96,7 @@ def _rate(run: LastRun | None, done: int, updated: float) -> float | None:
     return (done - run.bytes_before) / (updated - run.moving)
 
 
-def _node(row: NodeRow, array: ArrayPlan | None, refusal: Refusal | None, done: Totals) -> NodeStatus:
+def _node(row: NodeRow, array: ArrayPlan | None, refusal: Refusal | None, done: TaskTotals) -> NodeStatus:
     problems = row.problems if refusal is None else refusal.problems
     blame = [problem for problem in problems if problem.severity == "refusal"]
     finished = row.state == "done"
@@ -106,9 +106,9 @@ def _node(row: NodeRow, array: ArrayPlan | None, refusal: Refusal | None, done: 
         route=array.route.name if array else None,
         state=row.state,
         tasks_done=done.tasks,
-        tasks_total=tasks_in_all(array) if array else 0,
+        tasks_total=total_tasks(array) if array else 0,
         bytes_done=done.bytes_in,
-        bytes_total=bytes_in_all(array, done, finished=finished) if array else 0,
+        bytes_total=total_bytes(array, done, finished=finished) if array else 0,
         bytes_known=finished or array is None or array.bytes_in_known,
         error=str(blame[0]) if blame else None,
     )

@@ -33,7 +33,7 @@ def sync(storage: LocalStorage) -> bool:
         os.close(descriptor)
 
 
-class Syncs:
+class DiskSync:
     """Flushes recorded work to disk at intervals."""
 
     def __init__(self, job: Job, destination: Storage, *, fsync: bool) -> None:

@@ -18,11 +18,11 @@ from ..planning.plans import Plan
 from ..recipe.options import Format
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
-from ..storage.listed_versions import Moment
+from ..storage.listed_versions import Timestamp
 from ..storage.local.files import WRITTEN
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import Place, is_url, open_storage
-from ..storage.transformer_stack import through, without_layers
+from ..storage.transformer_stack import with_layers, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
 from .option_words import remembered
@@ -34,7 +34,7 @@ _APART: Final = "two separate locations"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ends:
+class Endpoints:
     """The opened source and destination of a migration."""
 
     source: Storage
@@ -68,16 +68,16 @@ class Ends:
         destination_options: Options = None,
         source_through: str | None = None,
         destination_through: str | None = None,
-    ) -> Ends:
+    ) -> Endpoints:
         """Open source and destination; UsageError if the combination is invalid."""
         if in_place and destination is not None:
             raise UsageError("a migration in place has no destination", found=str(destination))
         try:
             first = _source(source, source_options, in_place=in_place, follow_links=reading.follow_links)
         except UsageError as error:
-            from ..storage.open_errors import swapped
+            from ..storage.open_errors import hint_swapped_arguments
 
-            raise swapped(error, destination) from error
+            raise hint_swapped_arguments(error, destination) from error
         if destination is None:
             second = first
         else:
@@ -87,8 +87,8 @@ class Ends:
         if in_place and (source_through or destination_through):
             raise UsageError("layers cannot be used in place", found=source_through or destination_through)
         return cls(
-            source=through(first, source_through),
-            destination=through(second, destination_through, written=True),
+            source=with_layers(first, source_through),
+            destination=with_layers(second, destination_through, written=True),
             place=without_layers(second),
             local_destination=second.root if isinstance(second, LocalStorage) else None,
             source_through=source_through,
@@ -104,7 +104,7 @@ class Ends:
 
     def plan(self, recipe: Recipe, format: Format | None) -> tuple[Plan, Inventories]:
         """The plan for the current content of the source, and the listings made for it."""
-        began = Moment()
+        began = Timestamp()
         archive = describe(self.source, format=format, options=self.reading)
         if self.in_place:
             self.source.document_bound = WRITTEN

@@ -27,7 +27,7 @@ from ..storage.local.files import WRITTEN
 from ..storage.local.scratch import LAYERED, directory_of
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import open_storage
-from ..storage.transformer_stack import through
+from ..storage.transformer_stack import with_layers
 from ..storage.writer_for import writer_for
 from ..transfer.tasks import sweep
 from .claim import claimed, sweep_claim
@@ -35,7 +35,7 @@ from .ledger.find_job import find_job, refuse_half_undone
 from .ledger.ledger import Job
 from .option_words import option_words
 from .outcome import Outcome
-from .overwrite import bring_back, left_aside, not_yet_aside, sweep_gone
+from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
 from .publisher import is_root_document
 from .resume.relocate import refuse_nothing_found, refuse_other_place
 from .source_check import ATTRIBUTES
@@ -144,7 +144,7 @@ def undo(
         if opened.state == "undone":
             sweep_claim(place, opened.path)
             return _outcome(opened, plan, "nothing to do", started)
-        storage = through(place, opened.fact("dest_through"))
+        storage = with_layers(place, opened.fact("dest_through"))
         with claimed(place, opened.path, take_over=take_over) as claim:
             kept_aside = not_yet_aside(opened, place)
             if not kept_aside and left_aside(opened, place) is None:
@@ -160,9 +160,9 @@ def undo(
                 removed = _removed(opened, plan, storage, problems)
                 if isinstance(place, LocalStorage) and not plan.in_place:
                     problems.extend(_sweep(place, {problem.key for problem in problems}))
-                if (aside := bring_back(opened, place)) is not None:
+                if (aside := restore_previous_tree(opened, place)) is not None:
                     problems.append(aside)
-                sweep_gone(opened, place)
+                remove_deleted_tree(opened, place)
             # If something could not be removed, the next undo removes the rest.
             if not any(problem.kind == "storage" for problem in problems):
                 opened.note(state="undone", verified=None, undoing=None)

@@ -16,7 +16,7 @@ from typing import Final
 
 from zarrstack.core.paths import parents
 
-from ..storage.listed_versions import Moment
+from ..storage.listed_versions import Timestamp
 from ..storage.local.storage import LocalStorage
 
 _OWN_CLOCK: Final = frozenset(
@@ -32,10 +32,10 @@ on those that store whole seconds.
 """
 
 
-class Times:
+class FileTimes:
     """Compares the timestamps of files in a directory with a given time."""
 
-    def __init__(self, storage: LocalStorage, since: Moment) -> None:
+    def __init__(self, storage: LocalStorage, since: Timestamp) -> None:
         self._storage = storage
         self._since = since
         self._latest, self._latest_whole = since.wall_ns - _STEP, since.wall_ns - _WHOLE_STEP

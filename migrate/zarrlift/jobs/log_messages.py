@@ -22,7 +22,7 @@ log.addHandler(logging.NullHandler())
 progress_log: Final = logging.getLogger("zarrlift.progress")
 """One record per minute, level INFO."""
 
-_MOST_FAILURES: Final = 10
+_MAX_FAILURES: Final = 10
 """Maximum number of records per array; the outcome contains all problems."""
 
 
@@ -39,9 +39,9 @@ def array_done(path: str) -> None:
 
 def failed(problems: Sequence[Problem], *, before: int = 0) -> None:
     """Log failures of an array that already had `before` failures; the advice comes last."""
-    for problem in problems[: max(_MOST_FAILURES - before, 0)]:
+    for problem in problems[: max(_MAX_FAILURES - before, 0)]:
         log.error("failed: %s", replace(problem, advice=None))
-    if before < _MOST_FAILURES < before + len(problems):
+    if before < _MAX_FAILURES < before + len(problems):
         log.error("failed: more of %s, which the report lists", node_text(problems[0].node or ""))
 
 

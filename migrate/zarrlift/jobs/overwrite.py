@@ -40,7 +40,7 @@ def set_aside(job: Job, destination: Storage) -> None:
     job.commit()
 
 
-def bring_back(job: Job, destination: Storage) -> Problem | None:
+def restore_previous_tree(job: Job, destination: Storage) -> Problem | None:
     """Rename the old tree back; returns a refusal with the reason if that is impossible."""
     if not isinstance(destination, LocalStorage):
         return None
@@ -65,7 +65,7 @@ def bring_back(job: Job, destination: Storage) -> Problem | None:
     )
 
 
-def sweep_aside(job: Job, destination: Storage) -> None:
+def remove_previous_tree(job: Job, destination: Storage) -> None:
     """Remove the old tree after the new one is complete."""
     if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
         return
@@ -74,10 +74,10 @@ def sweep_aside(job: Job, destination: Storage) -> None:
         # A partially deleted tree must not be restored; under this name no restore finds it.
         with contextlib.suppress(OSError):
             os.rename(old, gone)
-    sweep_gone(job, destination)
+    remove_deleted_tree(job, destination)
 
 
-def sweep_gone(job: Job, destination: Storage) -> None:
+def remove_deleted_tree(job: Job, destination: Storage) -> None:
     """Delete the rest of an old tree whose removal was interrupted."""
     if job.fact("overwrite") is None or not isinstance(destination, LocalStorage):
         return
@@ -113,13 +113,13 @@ def left_aside(job: Job, destination: Storage) -> Problem | None:
     )
 
 
-def settle_aside(job: Job, destination: Storage) -> None:
+def resolve_previous_tree(job: Job, destination: Storage) -> None:
     """Remove the old tree kept by a job that is about to be replaced, since no other job would know of it.
 
     Raises JobError if the job's own result is incomplete, because the old tree may still be needed.
     """
     if job.state == "done":
-        sweep_aside(job, destination)
+        remove_previous_tree(job, destination)
     if (aside := left_aside(job, destination)) is not None:
         raise JobError(
             "an earlier migration to this location keeps the old tree until it is complete",

@@ -47,7 +47,7 @@ class Progress(Protocol):
         """End the display; may be called twice."""
 
 
-class Silent:
+class NullProgress:
     """Shows no progress."""
 
     def start(self, *_: object, **__: object) -> None:
@@ -57,7 +57,7 @@ class Silent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Present:
+class RunningProgress:
     """Progress of running tasks, to be added to that of ended tasks, and the corrected total."""
 
     chunks: int = 0
@@ -66,7 +66,7 @@ class Present:
     """None for the total of the last `start` or `expect`."""
 
 
-class Display(ABC):
+class RefreshingProgress(ABC):
     """A progress display that is refreshed between task ends: `tick` may come from another thread.
 
     Every display writes one record per minute to the log; see `log_messages.progress_log`.
@@ -111,7 +111,7 @@ class Display(ABC):
             self.bytes += nbytes
             self.draw(*self.reached(), now=False)
 
-    def tick(self, present: Present) -> None:
+    def tick(self, present: RunningProgress) -> None:
         """Show the current progress, including what running tasks have read."""
         with self.lock:
             if present.total_bytes is not None:
@@ -155,7 +155,7 @@ class Display(ABC):
     def note(self, text: str) -> None:
         """Show one line at once."""
 
-    def begin(self) -> None:  # noqa: B027 - `Lines` shows records only
+    def begin(self) -> None:  # noqa: B027 - `LogProgress` shows records only
         """Show the start of work, at the progress reached."""
 
     def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:  # noqa: B027
@@ -165,7 +165,7 @@ class Display(ABC):
         """Remove the display; may be called twice."""
 
 
-class Bar(Display):
+class ProgressBar(RefreshingProgress):
     """A tqdm bar of bytes with the number of chunks; of chunks alone if bytes are unknown."""
 
     _bar: tqdm[Any] | None = None
@@ -231,7 +231,7 @@ class Bar(Display):
                     bar.disable = True
 
 
-class Lines(Display):
+class LogProgress(RefreshingProgress):
     """Log records instead of a bar, for runs whose standard error is a file or a pipe.
 
     A run that ends within a minute prints no progress.
@@ -250,11 +250,11 @@ class Ticker:
     after the forks.
     """
 
-    def __init__(self, progress: object, present: Callable[[], Present] = Present) -> None:
+    def __init__(self, progress: object, present: Callable[[], RunningProgress] = RunningProgress) -> None:
         """`present` is called in the thread."""
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
-        if isinstance(progress, Display):
+        if isinstance(progress, RefreshingProgress):
             self._thread = threading.Thread(
                 target=self._run, args=(progress, present), name="zarrlift-progress", daemon=True
             )
@@ -272,7 +272,7 @@ class Ticker:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, display: Display, present: Callable[[], Present]) -> None:
+    def _run(self, display: RefreshingProgress, present: Callable[[], RunningProgress]) -> None:
         while not self._ended.wait(_REFRESH_SECONDS):
             display.tick(present())
 
@@ -285,8 +285,8 @@ def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progre
     except ValueError:  # closed
         seen = False
     if quiet or stream is None:
-        return Silent()
-    return Bar(stream) if seen else Lines(stream)
+        return NullProgress()
+    return ProgressBar(stream) if seen else LogProgress(stream)
 
 
 def _bar_type() -> type[tqdm[Any]]:

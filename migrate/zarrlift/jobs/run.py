@@ -18,7 +18,7 @@ import numpy as np
 from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, ZarrstackError
 
 from ..errors import Interrupted
-from ..planning.chunk_advice import advised
+from ..planning.chunk_advice import with_advice
 from ..planning.planner import Inventories
 from ..planning.plans import ArrayPlan, Plan
 from ..planning.regrid.blocks import memory_budget
@@ -26,25 +26,25 @@ from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.writer import DestinationError, Writer
 from ..storage.writer_for import writer_for
-from ..transfer.counts import Moved
+from ..transfer.counts import MoveResult
 from ..transfer.tasks import Task, sweep_known
-from ..transfer.unexpected_errors import unforeseen
+from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker, WorkerSpec
 from . import log_messages
 from .checks.checks import Checks, Found
-from .disk_sync import Syncs
+from .disk_sync import DiskSync
 from .ledger.last_run import note_moving
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
 from .option_words import option_words
 from .outcome import Outcome
 from .processes import process_tuning
-from .processes.executors import Executing, RunOptions, executing, forks_for, workers_for
-from .progress import Progress, Silent, Ticker
+from .processes.executors import RunOptions, TaskExecutor, executing, forks_for, workers_for
+from .progress import NullProgress, Progress, Ticker
 from .publisher import Publisher
-from .run_arrays import Asked, RunArray, RunTasks
+from .run_arrays import PendingChecks, RunArray, RunTasks
 from .source_check import SourceCheck
-from .work_totals import Work
+from .work_totals import WorkTotal
 
 _COMMIT_SECONDS: Final = 0.5
 """Maximum duration of work that a killed process must repeat."""
@@ -74,18 +74,18 @@ class Run:
         self.destination = destination
         self.options = options
         self.spec = spec
-        self.progress: Progress = progress or Silent()
+        self.progress: Progress = progress or NullProgress()
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
         inventories = Inventories() if inventories is None else inventories
         self._tasks = RunTasks(job, plan, source, destination, inventories)
         self._source_check = SourceCheck(source, plan, inventories.began)
         self._publisher = Publisher(job, plan, source, destination, self.writer, self._source_check.group)
-        self._moved = Moved()
+        self._moved = MoveResult()
         self._lost: set[int] = set()
-        self._verified: deque[Asked] = deque()
+        self._verified: deque[PendingChecks] = deque()
         self.checks = checks
         self._committed = time.monotonic()
-        self._syncs = Syncs(job, destination, fsync=options.fsync)
+        self._syncs = DiskSync(job, destination, fsync=options.fsync)
 
     def __call__(self) -> Outcome:
         """Run to the end; raises Interrupted. All other errors are in the outcome."""
@@ -134,7 +134,7 @@ class Run:
         ]
         totals = self.job.totals()
         note_moving(self.job, totals)
-        self._work = Work(self.progress, [(array, totals.get(row.id)) for row, array in pending])
+        self._work = WorkTotal(self.progress, [(array, totals.get(row.id)) for row, array in pending])
         still = [
             RunArray(row, array, np.empty(0, dtype=np.int64), all_submitted=True)
             for row, array in pending
@@ -155,7 +155,7 @@ class Run:
     def _move(self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool = False) -> None:
         process_tuning.before_moving()
         executor = self._executor([array for _, array in pending])
-        running: dict[Future[Moved], tuple[RunArray, Task]] = {}
+        running: dict[Future[MoveResult], tuple[RunArray, Task]] = {}
         ended: list[RunArray] = []
         tasks = self._tasks(pending, ended, first_pass=first_pass)
         finish = self._passed if first_pass else self._finish
@@ -189,7 +189,7 @@ class Run:
             ticker.stop()
             executor.stop(running)
 
-    def _executor(self, arrays: list[ArrayPlan]) -> Executing:
+    def _executor(self, arrays: list[ArrayPlan]) -> TaskExecutor:
         worker = Worker(
             self.source,
             self.writer,
@@ -210,7 +210,9 @@ class Run:
                 self._record_failure(array)
         self._commit_sometimes()
 
-    def _record(self, array: RunArray, task: Task, future: Future[Moved], executor: Executing) -> None:
+    def _record(
+        self, array: RunArray, task: Task, future: Future[MoveResult], executor: TaskExecutor
+    ) -> None:
         try:
             moved = executor.result(future)
         except (DestinationError, WorkerError, BrokenExecutor):
@@ -218,8 +220,8 @@ class Run:
         except ZarrstackError as error:
             array.fail((error.at(node=array.plan.path).problem,))
             return
-        except Exception as error:  # noqa: BLE001 - see `unforeseen`
-            array.fail((unforeseen(array.plan.path, error),))
+        except Exception as error:  # noqa: BLE001 - see `unexpected_error`
+            array.fail((unexpected_error(array.plan.path, error),))
             return
         self._work.moved(array.plan, moved)
         self._moved = self._moved.plus(moved)
@@ -248,7 +250,7 @@ class Run:
         if arrays:
             whole = [array for array in arrays if not array.failures]
             still = self._source_check.begin([array.plan for array in whole])
-            self._verified.append(Asked(list(arrays), whole, self._verifying(whole), still))
+            self._verified.append(PendingChecks(list(arrays), whole, self._verifying(whole), still))
 
     def _conclude(self, *, all_but: int = 0) -> None:
         """Publish verified arrays or record their failures, except for the last `all_but` started."""
@@ -287,7 +289,7 @@ class Run:
 
     def _record_failure(self, array: RunArray) -> None:
         # Tasks end in any order; the report is deterministic.
-        problems = (advised(problem, self.source, array.plan.source) for problem in array.problems)
+        problems = (with_advice(problem, self.source, array.plan.source) for problem in array.problems)
         told = sorted(problems, key=lambda problem: problem.key or "")
         self.job.record_node(array.row.id, "failed", problems=told)
 

@@ -20,7 +20,7 @@ from .ledger.ledger import Job
 from .ledger.rows import NodeRow
 from .source_check import source_changed
 
-_MOST_PROBLEMS: Final = 1000
+_MAX_PROBLEMS: Final = 1000
 """Maximum number of problems stored per array; the message contains the full count."""
 
 
@@ -42,11 +42,11 @@ class RunArray:
             return
         log_messages.failed(problems, before=self.failures)
         self.failures += len(problems)
-        self.problems.extend(problems[: _MOST_PROBLEMS - len(self.problems)])
+        self.problems.extend(problems[: _MAX_PROBLEMS - len(self.problems)])
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingChecks:
     """Arrays with a check in progress, and access to the results."""
 
     arrays: list[RunArray]

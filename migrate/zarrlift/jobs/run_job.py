@@ -14,13 +14,13 @@ from ..storage.writer_for import writer_for
 from . import log_messages
 from .checks.checks import Checks
 from .checks.checks_for import checks_for
-from .endpoints import Ends
+from .endpoints import Endpoints
 from .ledger.find_job import refuse_half_undone
 from .ledger.last_run import noted_run
 from .ledger.ledger import Job
 from .option_words import option_words
 from .outcome import Outcome
-from .overwrite import left_aside, set_aside, sweep_aside
+from .overwrite import left_aside, remove_previous_tree, set_aside
 from .processes.executors import RunOptions
 from .progress import Progress
 from .resume.replan import merge
@@ -30,7 +30,7 @@ from .run import Run
 def run_job(
     job: Job,
     made: Plan,
-    ends: Ends,
+    ends: Endpoints,
     options: RunOptions,
     checks: Checks,
     inventories: Inventories,
@@ -50,7 +50,7 @@ def run_job(
         progress=progress,
     )()
     if outcome.state == "done":
-        sweep_aside(job, ends.destination)
+        remove_previous_tree(job, ends.destination)
     aside = left_aside(job, ends.destination)
     problems = outcome.problems if aside is None else (*outcome.problems, aside)
     outcome = replace(outcome, seconds=time.monotonic() - started, problems=problems)
@@ -66,7 +66,7 @@ def refuse_unmet(made: Plan) -> None:
         requirement.refuse_unmet(made)
 
 
-def resume_job(path: Path, options: RunOptions, ends: Ends, progress: Progress | None) -> Outcome:
+def resume_job(path: Path, options: RunOptions, ends: Endpoints, progress: Progress | None) -> Outcome:
     """Check what an earlier run left, and run the job to its end."""
     from .resume.relocate import follow
     from .resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
@@ -85,7 +85,7 @@ def resume_job(path: Path, options: RunOptions, ends: Ends, progress: Progress |
             find_torn_documents(job, ends.destination)
         _still_there(job, ends)
         if job.state != "incomplete":
-            sweep_aside(job, ends.destination)
+            remove_previous_tree(job, ends.destination)
             writer_for(ends.destination, job.id, fsync=False).close()
             return _nothing_to_do(job)
         old = job.plan()  # first, so that nothing is changed if the file cannot be read
@@ -100,7 +100,7 @@ def resume_job(path: Path, options: RunOptions, ends: Ends, progress: Progress |
             return run_job(job, merged, ends, options, checks, inventories, progress)
 
 
-def _still_there(job: Job, ends: Ends) -> None:
+def _still_there(job: Job, ends: Endpoints) -> None:
     """Raise JobError if the job's output is missing at the destination, because it would not be rewritten.
 
     It was deleted or moved, or existed only in the memory of a process that has ended. The check reads one

@@ -22,9 +22,9 @@ from ..planning.array_planner import digest, digests
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
 from ..planning.source_inventory import SourceInventory
 from ..storage.base import Storage
-from ..storage.listed_versions import Moment
+from ..storage.listed_versions import Timestamp
 from ..storage.local.storage import LocalStorage
-from .local_times import Times
+from .local_times import FileTimes
 
 ATTRIBUTES: Final = {"zarr1": "attrs", "zarr2": ".zattrs", "n5": "attributes.json"}
 """File that holds the attributes of a node; other programs may create it at any time."""
@@ -58,12 +58,12 @@ def source_changed(
 class SourceCheck:
     """Compares the source of a plan with its present state; thread-safe."""
 
-    def __init__(self, source: Storage, plan: Plan, since: Moment) -> None:
+    def __init__(self, source: Storage, plan: Plan, since: Timestamp) -> None:
         """`since`: a time before anything was read for the plan."""
         self._source = source
         self._plan = plan
         self._listed_again = SourceInventory(plan, source)
-        self._times = Times(source, since) if isinstance(source, LocalStorage) else None
+        self._times = FileTimes(source, since) if isinstance(source, LocalStorage) else None
         self._inlined = False
 
     def begin(self, plans: Sequence[ArrayPlan]) -> Callable[[], list[Found]]:
@@ -94,7 +94,7 @@ class SourceCheck:
         self._times.forget()
         return [self._array(plan, self._times) for plan in plans]
 
-    def _array(self, plan: ArrayPlan, times: Times | None) -> Found:
+    def _array(self, plan: ArrayPlan, times: FileTimes | None) -> Found:
         try:
             return self._documents(plan, times) or self._chunks(plan, times)
         except ZarrstackError as error:
@@ -113,7 +113,7 @@ class SourceCheck:
 
     # Documents
 
-    def _documents(self, plan: Published, times: Times | None) -> Found:
+    def _documents(self, plan: Published, times: FileTimes | None) -> Found:
         if times is not None and times.untouched_node(plan.path, plan.source_digests):
             return None
         if self._inlined:
@@ -153,7 +153,7 @@ class SourceCheck:
 
     # Chunks
 
-    def _chunks(self, plan: ArrayPlan, times: Times | None) -> Found:
+    def _chunks(self, plan: ArrayPlan, times: FileTimes | None) -> Found:
         if plan.route.name == "stay":
             return None  # the existing chunks are those of the result
         if times is not None:

@@ -15,7 +15,7 @@ from ..archive.read_options import ReadOptions
 from ..recipe.options import Axes, Format
 from ..recipe.recipe import Recipe
 from ..storage.local.files import WRITTEN
-from ..storage.transformer_stack import through
+from ..storage.transformer_stack import with_layers
 from ..verification.archives import Watcher, verify_archives
 from ..verification.report import VerificationReport
 from .ledger.find_job import find_job
@@ -100,7 +100,7 @@ def verify(
         in_place=in_place,
     )
     if known is not None:
-        first, second = through(first, known.source_through), through(second, known.dest_through)
+        first, second = with_layers(first, known.source_through), with_layers(second, known.dest_through)
     archive = describe(first, format=format, options=reading)
     report = verify_archives(archive, first, second, full=full, recipe=recipe, progress=progress)
     if known is not None and report.ok:

@@ -11,24 +11,24 @@ from typing import Final, TypeAlias
 
 from ..archive.chunk_inventory import UNLISTED
 from ..planning.plans import ArrayPlan
-from ..transfer.counts import Moved
+from ..transfer.counts import MoveResult
 from . import log_messages
-from .ledger.rows import Totals
-from .progress import Present, Progress
+from .ledger.rows import TaskTotals
+from .progress import Progress, RunningProgress
 
 UnderWay: TypeAlias = Mapping[str, tuple[int, int]]
 """(chunks, bytes) of the source read by running tasks, by path of the array."""
 
-_NOTHING: Final = Totals()
+_NOTHING: Final = TaskTotals()
 
 
-def tasks_in_all(plan: ArrayPlan) -> int:
+def total_tasks(plan: ArrayPlan) -> int:
     """Number of tasks of an array, in both passes if there are two."""
     first = 0 if plan.between is None else max(len(plan.between.bounds) - 1, 0)
     return plan.tasks + first
 
 
-def bytes_in_all(plan: ArrayPlan, done: Totals = _NOTHING, *, finished: bool = False) -> int:
+def total_bytes(plan: ArrayPlan, done: TaskTotals = _NOTHING, *, finished: bool = False) -> int:
     """Stored bytes to read for an array, given its completed part `done`.
 
     For a `finished` array, what was read. Otherwise the planned number; if that is an estimate or exceeded,
@@ -39,7 +39,7 @@ def bytes_in_all(plan: ArrayPlan, done: Totals = _NOTHING, *, finished: bool = F
     planned = plan.bytes_read
     if plan.bytes_in_known and done.bytes_in <= planned:
         return planned
-    part = done.tasks / tasks_in_all(plan) if _by_tasks(plan) else done.chunks / max(plan.reads, 1)
+    part = done.tasks / total_tasks(plan) if _by_tasks(plan) else done.chunks / max(plan.reads, 1)
     return max(done.bytes_in, round(done.bytes_in / part) if part and done.bytes_in else planned)
 
 
@@ -48,16 +48,16 @@ def _by_tasks(plan: ArrayPlan) -> bool:
     return plan.fingerprint == UNLISTED or plan.between is not None
 
 
-class Work:
+class WorkTotal:
     """The total of a run, reported to its progress display and corrected as tasks end."""
 
-    def __init__(self, progress: Progress, arrays: Sequence[tuple[ArrayPlan, Totals | None]]) -> None:
+    def __init__(self, progress: Progress, arrays: Sequence[tuple[ArrayPlan, TaskTotals | None]]) -> None:
         """`arrays`: plans of the arrays that are not done, each with its recorded totals."""
         moving = [(plan, done or _NOTHING) for plan, done in arrays if plan.tasks]
         self._progress = progress
         self._plans = {plan.path: plan for plan, _ in moving}
         self._done = {plan.path: done for plan, done in moving}
-        self._bytes = {plan.path: bytes_in_all(plan, done) for plan, done in moving}
+        self._bytes = {plan.path: total_bytes(plan, done) for plan, done in moving}
         self._all_bytes = sum(self._bytes.values())
         self._all_chunks = sum(plan.reads for plan, _ in moving)
         log_messages.begun(len(arrays), self._all_bytes)
@@ -66,10 +66,10 @@ class Work:
         if recorded:
             progress.resume_at(sum(done.chunks for done in recorded), sum(done.bytes_in for done in recorded))
 
-    def moved(self, plan: ArrayPlan, moved: Moved) -> None:
+    def moved(self, plan: ArrayPlan, moved: MoveResult) -> None:
         """Add a task that has ended."""
         done = self._done[plan.path] = _plus(self._done[plan.path], moved.chunks, moved.bytes_in, tasks=1)
-        self._expect(plan, bytes_in_all(plan, done))
+        self._expect(plan, total_bytes(plan, done))
         self._progress.advance(moved.chunks, moved.bytes_in)
 
     def finished(self, plan: ArrayPlan) -> None:
@@ -78,14 +78,14 @@ class Work:
         if plan.tasks:
             self._expect(plan, self._done[plan.path].bytes_in)
 
-    def present(self, under_way: UnderWay) -> Present:
+    def present(self, under_way: UnderWay) -> RunningProgress:
         """The current progress with what running tasks have read, by path of the array; thread-safe."""
         total = self._all_bytes
         for path, (chunks, nbytes) in under_way.items():
             plan = self._plans[path]
             if not _by_tasks(plan):
-                total += bytes_in_all(plan, _plus(self._done[path], chunks, nbytes)) - self._bytes[path]
-        return Present(
+                total += total_bytes(plan, _plus(self._done[path], chunks, nbytes)) - self._bytes[path]
+        return RunningProgress(
             chunks=sum(chunks for chunks, _ in under_way.values()),
             bytes=sum(nbytes for _, nbytes in under_way.values()),
             total_bytes=total,
@@ -99,5 +99,5 @@ class Work:
             self._progress.expect(self._all_bytes, self._all_chunks)
 
 
-def _plus(done: Totals, chunks: int, nbytes: int, *, tasks: int = 0) -> Totals:
-    return Totals(tasks=done.tasks + tasks, chunks=done.chunks + chunks, bytes_in=done.bytes_in + nbytes)
+def _plus(done: TaskTotals, chunks: int, nbytes: int, *, tasks: int = 0) -> TaskTotals:
+    return TaskTotals(tasks=done.tasks + tasks, chunks=done.chunks + chunks, bytes_in=done.bytes_in + nbytes)

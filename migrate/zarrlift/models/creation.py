@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from zarrstack.core.errors import JobError, Joined, MetadataError, Problem, UsageError, ZarrstackError
+from zarrstack.core.errors import JobError, JoinedProblems, MetadataError, Problem, UsageError, ZarrstackError
 from zarrstack.core.json_text import JSONObject, canonical, document, excerpt
 
 from ..storage.base import Storage
@@ -18,7 +18,7 @@ from ..storage.writer import Writer
 from ..storage.writer_for import writer_for
 from .functions import Modelled, show
 from .model_storage import consolidated, node_documents
-from .readable_arrays import Readers
+from .readable_arrays import ReadableArrays
 from .zom import Flat, flatten, format_of, is_group
 
 _BATCH: Final = 256
@@ -70,7 +70,7 @@ def create(
     if problems:
         first = problems[0]
         raise MetadataError(
-            Joined.of((first.message, *problems[1:20])),
+            JoinedProblems.of((first.message, *problems[1:20])),
             node=first.node,
             found=first.found,
             expected=first.expected,
@@ -94,7 +94,7 @@ def metadata_problems(flat: Flat) -> Iterator[Problem]:
     known to zarr-python or this project.
     """
     known: dict[str, tuple[Problem, ...]] = {}
-    readers = Readers()
+    readers = ReadableArrays()
     for path, node in flat.items():
         text = canonical({name: value for name, value in node.items() if name != "attributes"})
         if text not in known:
@@ -102,7 +102,7 @@ def metadata_problems(flat: Flat) -> Iterator[Problem]:
         yield from (problem.at(node=path) for problem in known[text])
 
 
-def _faults(node: JSONObject, readers: Readers) -> Iterator[Problem]:
+def _faults(node: JSONObject, readers: ReadableArrays) -> Iterator[Problem]:
     sound = True
     for place, message in _v2_faults(node) if format_of(node) == 2 else _v3_faults(node):
         member = place.partition("/")[0]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from zarrstack.core.errors import Joined, MetadataError, Problem, UsageError
+from zarrstack.core.errors import JoinedProblems, MetadataError, Problem, UsageError
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.json_text import JSONObject, excerpt
@@ -17,7 +17,7 @@ from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
 from ..archive.read_options import ReadOptions
 from ..formats.describe import describe
 from ..formats.tree.documents import parse_object
-from ..formats.tree.node_names import MOST_LEVELS, bad_name
+from ..formats.tree.node_names import MAX_LEVELS, bad_name
 from ..planning.planner import make_plan
 from ..planning.zarr_json import array_document, group_document, strict_attributes
 from ..recipe.options import Format
@@ -43,9 +43,9 @@ from .zom import (
 
 STANDARD_INPUT: Final = "-"
 """Name of standard input, in place of a file."""
-MOST_BYTES: Final = 256 << 20
+MAX_BYTES: Final = 256 << 20
 """Maximum size of a model or schema file in bytes; ten thousand nodes take about six million."""
-MOST_JSON_LEVELS: Final = 2 * MOST_LEVELS + 100
+MAX_JSON_LEVELS: Final = 2 * MAX_LEVELS + 100
 """Maximum nesting of a model: two levels for each level of groups, plus that of a node's own document."""
 
 
@@ -136,7 +136,9 @@ def checked_model(data: Any, name: str) -> Hierarchy:
     if problems:
         first, more = problems[0], len(problems) - 1
         raise MetadataError(
-            Joined.of((first.message, *problems[1:20]), after=f"; and {more - 19} more" if more > 19 else ""),
+            JoinedProblems.of(
+                (first.message, *problems[1:20]), after=f"; and {more - 19} more" if more > 19 else ""
+            ),
             node=first.node,
             key=name,
             found=first.found,
@@ -150,7 +152,7 @@ def checked_model(data: Any, name: str) -> Hierarchy:
 
 def parse_json(content: bytes, name: str) -> JSONObject:
     """The JSON object in a model or schema file; MetadataError."""
-    return parse_object(content, name, most_levels=MOST_JSON_LEVELS)
+    return parse_object(content, name, most_levels=MAX_JSON_LEVELS)
 
 
 def read_file(name: str) -> bytes:
@@ -160,18 +162,18 @@ def read_file(name: str) -> bytes:
     """
     try:
         if name == STANDARD_INPUT:
-            content = sys.stdin.buffer.read(MOST_BYTES + 1)
+            content = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
             with open(name, "rb") as file:
-                content = file.read(MOST_BYTES + 1)
+                content = file.read(MAX_BYTES + 1)
     except IsADirectoryError:
         advice = f"Write it with: zarrlift model show {name} > model.json"
         raise UsageError("a model is a file, and this is a directory", found=name, advice=advice) from None
     except OSError as error:
         raise UsageError("the file cannot be read", found=f"{name}: {error.strerror}") from None
-    if len(content) > MOST_BYTES:
+    if len(content) > MAX_BYTES:
         what = "standard input" if name == STANDARD_INPUT else "the file"
-        raise UsageError(f"{what} is too large for a model", expected=f"at most {MOST_BYTES} bytes")
+        raise UsageError(f"{what} is too large for a model", expected=f"at most {MAX_BYTES} bytes")
     return content
 
 

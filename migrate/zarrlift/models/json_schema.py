@@ -17,7 +17,7 @@ from zarrstack.core.paths import join
 
 from .zom import MEMBERS
 
-_MOST_STEPS: Final = 1_000_000
+_MAX_STEPS: Final = 1_000_000
 """Maximum number of subschemas evaluated for one value, including references: nested doublings are bombs."""
 _BACKTRACKS: Final = 100_000
 _IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
@@ -141,11 +141,11 @@ def _refuse_to_fetch(uri: str) -> JSON:
 
 def _refuse_bombs(schema: JSON, name: str) -> None:
     """Raise UsageError if one value could be checked against more than `_MOST_STEPS` subschemas."""
-    if _Weights(schema).of(schema, 0) > _MOST_STEPS:
+    if _Weights(schema).of(schema, 0) > _MAX_STEPS:
         raise UsageError(
             "the schema expands to too many subschemas",
             key=name,
-            found=f"more than {_MOST_STEPS} subschemas for one value",
+            found=f"more than {_MAX_STEPS} subschemas for one value",
             advice="Check for references that multiply each other.",
         )
 

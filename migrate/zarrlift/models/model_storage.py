@@ -14,13 +14,13 @@ from zarrstack.core.json_text import JSONObject, document
 from zarrstack.core.paths import join
 
 from ..planning.zarr_json import consolidate
-from ..storage.base import Entry, Storage
+from ..storage.base import DirectoryEntry, Storage
 from .zom import Flat, flatten, format_of, is_group
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
-    from ..storage.local.files import Bound
+    from ..storage.local.files import ReadLimit
 
 
 def node_documents(path: str, node: JSONObject) -> dict[str, JSONObject]:
@@ -81,7 +81,7 @@ class ModelStorage(Storage):
             known[name] = is_dir
             is_dir = True
 
-    def get(self, key: str, bound: Bound | None = None) -> bytes | None:
+    def get(self, key: str, bound: ReadLimit | None = None) -> bytes | None:
         """The document, or None."""
         content = self._documents.get(key)
         return None if content is None else document(content)
@@ -94,10 +94,10 @@ class ModelStorage(Storage):
         """Not supported."""
         raise NotImplementedError(key)
 
-    def list_dir(self, prefix: str) -> Iterator[Entry]:
+    def list_dir(self, prefix: str) -> Iterator[DirectoryEntry]:
         """The names below a node."""
         for name, is_dir in self._below.get(prefix, {}).items():
-            yield Entry(name, is_dir)
+            yield DirectoryEntry(name, is_dir)
 
     def zarr_store(self) -> Store:
         """A memory store with the documents."""

@@ -16,7 +16,7 @@ from zarrstack.core.json_text import JSON, JSONObject
 
 from ..archive.nodes import ArrayNode
 from ..formats.describe import describe
-from ..formats.zarr_v3.array import Describer
+from ..formats.zarr_v3.array import V3ArrayDescriber
 from .model_storage import ModelStorage
 from .zom import format_of, is_group
 
@@ -29,11 +29,11 @@ _READ: Final = (
 """Members of a v3 document that determine how its chunks are read."""
 
 
-class Readers:
+class ReadableArrays:
     """Checks both; caches results for codecs, which rarely vary."""
 
     def __init__(self) -> None:
-        self._describer = Describer()
+        self._describer = V3ArrayDescriber()
 
     def refused(self, node: JSONObject) -> Problem | None:
         """The problem of a node whose chunks cannot be read by any; None if readable, and for groups."""

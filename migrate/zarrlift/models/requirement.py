@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from zarrstack.core.errors import Joined, Problem, UsageError
+from zarrstack.core.errors import JoinedProblems, Problem, UsageError
 from zarrstack.core.json_text import JSONObject, canonical, excerpt
 
 from ..planning.plans import Plan
@@ -159,7 +159,7 @@ def refuse_unmet(plan: Plan) -> None:
 def _first(problems: list[Problem]) -> str:
     """A few problems in one line."""
     more = len(problems) - _SHOWN
-    return Joined.of(problems[:_SHOWN], after=f"; and {more} more" if more > 0 else "")
+    return JoinedProblems.of(problems[:_SHOWN], after=f"; and {more} more" if more > 0 else "")
 
 
 __all__ = ["OPEN", "Kind", "Requirement", "load", "refuse_unmet", "required", "unmet"]

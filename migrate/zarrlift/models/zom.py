@@ -17,9 +17,9 @@ from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
-from ..formats.tree.documents import MOST_LEVELS as MOST_LEVELS_INSIDE
+from ..formats.tree.documents import MAX_LEVELS as MAX_LEVELS_INSIDE
 from ..formats.tree.documents import levels
-from ..formats.tree.node_names import MOST_LEVELS, bad_name
+from ..formats.tree.node_names import MAX_LEVELS, bad_name
 
 MEMBERS: Final = "members"
 OMITTED_IF_NULL: Final = frozenset({"dimension_names", "storage_transformers"})
@@ -117,7 +117,7 @@ def unflatten(flat: Mapping[str, JSONObject]) -> JSONObject:
 def _place(path: str, document: JSONObject, made: dict[str, JSONObject], first: JSONObject) -> None:
     """Insert a node and the missing groups above it into the tree."""
     names = path.split("/") if path else []
-    if len(names) > MOST_LEVELS:
+    if len(names) > MAX_LEVELS:
         raise _too_deep(path)
     above = ""
     for depth in range(len(names) + 1):
@@ -160,7 +160,7 @@ def model_problems(model: JSONObject) -> list[Problem]:
         if not isinstance(node, dict):
             problems.append(_wrong("a node is not a JSON object", path, node, "an array or a group"))
             continue
-        if depth > MOST_LEVELS:
+        if depth > MAX_LEVELS:
             problems.append(_too_deep(path).problem)
             continue
         problems.extend(_node_problems(path, node, number))
@@ -176,9 +176,9 @@ def model_problems(model: JSONObject) -> list[Problem]:
 
 
 def _node_problems(path: str, node: JSONObject, number: JSON) -> Iterator[Problem]:
-    if any(levels(value) > MOST_LEVELS_INSIDE for key, value in node.items() if key != MEMBERS):
+    if any(levels(value) > MAX_LEVELS_INSIDE for key, value in node.items() if key != MEMBERS):
         what = "the metadata of a node is nested too deeply"
-        yield _wrong(what, path, sorted(node), f"at most {MOST_LEVELS_INSIDE} levels")
+        yield _wrong(what, path, sorted(node), f"at most {MAX_LEVELS_INSIDE} levels")
         return
     own = node.get("zarr_format")
     if type(own) is not int or own not in (2, 3):
@@ -240,4 +240,4 @@ def _wrong(message: str, path: str, found: JSON, expected: str) -> Problem:
 
 
 def _too_deep(path: str) -> MetadataError:
-    return MetadataError(f"a node is more than {MOST_LEVELS} levels deep", node=path)
+    return MetadataError(f"a node is more than {MAX_LEVELS} levels deep", node=path)

@@ -9,12 +9,12 @@ from math import prod
 from typing import TypeAlias
 
 from zarrstack.core.errors import Problem, UsageError, any_refusal
-from zarrstack.core.identity_cache import Remembered
+from zarrstack.core.identity_cache import IdentityCache
 from zarrstack.core.json_text import JSON, JSONObject
 
 from ..archive.chunk_inventory import NOT_LISTED, Inventory, nothing_there, require_countable, take_inventory
-from ..archive.nodes import ArrayNode, Document, Layout, Node
-from ..conventions.apply import Applied
+from ..archive.nodes import ArrayNode, Layout, Node, SourceDocument
+from ..conventions.apply import ConventionChanges
 from ..conventions.base import Change
 from ..formats.tree.links import unfollowed_link
 from ..formats.tree.nodes import placed
@@ -26,7 +26,7 @@ from .estimates import DENSE, figures
 from .n5_checks import block_problems, mode_problem
 from .plans import ArrayPlan, Move
 from .reader_limits import reader_problems
-from .regrid.blocks import Blocks, choose_blocks, mean_leaf, memory_of_pairs
+from .regrid.blocks import Blocks, choose_blocks, mean_inner_chunk, memory_of_pairs
 from .routes import Route, route_between
 from .zarr_json import array_head, strict_attributes
 
@@ -38,7 +38,7 @@ def digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def digests(documents: tuple[Document, ...]) -> tuple[tuple[str, str], ...]:
+def digests(documents: tuple[SourceDocument, ...]) -> tuple[tuple[str, str], ...]:
     """(key, digest) of each document."""
     return tuple([(document.key, digest(document.content)) for document in documents])
 
@@ -49,7 +49,7 @@ class ArrayPlanner:
     def __init__(
         self,
         storage: Storage,
-        applied: Applied,
+        applied: ConventionChanges,
         *,
         in_place: bool,
         follow_links: bool,
@@ -65,11 +65,11 @@ class ArrayPlanner:
         self.listing = listing
         self.budget = budget
         self.buffers = buffers
-        self._destination = Remembered(self._new_destination)
-        self._way = Remembered(self._new_way)
-        self._countable = Remembered(require_countable)
-        self._head = Remembered(array_head)
-        self._strict = Remembered(strict_attributes)
+        self._destination = IdentityCache(self._new_destination)
+        self._way = IdentityCache(self._new_way)
+        self._countable = IdentityCache(require_countable)
+        self._head = IdentityCache(array_head)
+        self._strict = IdentityCache(strict_attributes)
 
     def plan(
         self, node: ArrayNode, recipe: ArrayRecipe, children: frozenset[str]
@@ -179,8 +179,8 @@ class ArrayPlanner:
         """The layout of the result; only shards depend on the stored size of a chunk."""
         if recipe.shards is None:
             return self._destination(source, recipe, node.fill_is_null)
-        leaf_bytes = mean_leaf(source, inventory)
-        return destination_layout(node, recipe, in_place=self.in_place, leaf_bytes=leaf_bytes)
+        inner_chunk_bytes = mean_inner_chunk(source, inventory)
+        return destination_layout(node, recipe, in_place=self.in_place, inner_chunk_bytes=inner_chunk_bytes)
 
     def _new_destination(
         self, source: Layout, recipe: ArrayRecipe, fill_is_null: bool

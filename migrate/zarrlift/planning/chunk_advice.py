@@ -29,9 +29,9 @@ _UCS4: Final = 4
 """Bytes of a character in `<U1`."""
 
 
-def advised(problem: Problem, source: Storage, layout: Layout) -> Problem:
+def with_advice(problem: Problem, source: Storage, layout: Layout) -> Problem:
     """The problem of a failed array, with advice if it concerns a chunk of the source."""
-    told = pointed_out(problem, source)
+    told = explain_pointer(problem, source)
     if told.kind != "chunk" or told.advice is not None:
         return told
     if _of_bytes(told.key, source, layout):
@@ -53,7 +53,7 @@ def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:
     return True
 
 
-def pointed_out(problem: Problem, source: Storage) -> Problem:
+def explain_pointer(problem: Problem, source: Storage) -> Problem:
     """The problem of a chunk, or the one of a Git LFS or git-annex pointer stored in its place."""
     if problem.kind != "chunk" or problem.key is None:
         return problem

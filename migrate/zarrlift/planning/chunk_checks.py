@@ -32,7 +32,7 @@ _SHAPED: Final = frozenset({"numcodecs.json2", "numcodecs.msgpack2"})
 """Object codecs for values of any kind, unlike those of variable-length text and bytes."""
 _BY_ELEMENTS: Final = ARRAY_FILTERS | {"numcodecs.shuffle"}
 """Codecs that accept only whole elements, of their own size."""
-_MOST_NAMED: Final = 20
+_MAX_NAMED: Final = 20
 _TOO_LARGE: Final = "Restore it from a backup, or exclude the array with --exclude."
 _COPIES: Final = 4
 """Maximum number of copies of a chunk in memory: decoded, encoded and read back, in two threads."""
@@ -87,7 +87,7 @@ def size_problems(source: Layout, inventory: Inventory) -> Iterator[tuple[str, P
     if total <= prod(source.object_shape) * source.item_bytes:
         return  # the total is within the limit
     bound = object_bound(source)
-    for place in np.flatnonzero(sizes > bound.most)[:_MOST_NAMED].tolist():
+    for place in np.flatnonzero(sizes > bound.most)[:_MAX_NAMED].tolist():
         name = source.keys.key(source.objects.coordinates(int(inventory.indexes[place])))
         yield name, replace(bound.too_large(f"{sizes[place]} bytes").problem, advice=_TOO_LARGE)
 

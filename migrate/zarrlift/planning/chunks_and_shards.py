@@ -1,4 +1,4 @@
-"""Determines the grid and the names of a result's objects: leaf chunks, shards, keys."""
+"""Determines the grid and the names of a result's objects: inner chunks, shards, keys."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from ..recipe.recipe import ArrayRecipe
 
 
 def placed(
-    source: Layout, layout: Layout, recipe: ArrayRecipe, leaf_bytes: float
+    source: Layout, layout: Layout, recipe: ArrayRecipe, inner_chunk_bytes: float
 ) -> tuple[Layout, list[Problem]]:
     """The layout of a copy with the requested chunks, shards and keys.
 
-    `leaf_bytes` is the average stored size of a leaf in the source. An array with another number of axes than
-    the recipe names is unchanged, with a note.
+    `inner_chunk_bytes` is the average stored size of an inner chunk in the source. An array with another
+    number of axes than the recipe names is unchanged, with a note.
     """
     problems: list[Problem] = []
     if recipe.chunks is not None and (shape := _chunks(recipe.chunks, layout.shape, problems)):
         layout = replace(layout, chunk_shape=shape)
-    frame = _frame(source, layout, recipe, leaf_bytes, problems)
+    frame = _frame(source, layout, recipe, inner_chunk_bytes, problems)
     if isinstance(frame, Shards) and frame.index.location == "start":
         # zarrita.js 0.7.5 always reads the index at the end, whatever the document states, and shows fill
         # values.
@@ -50,7 +50,7 @@ def _chunks(lengths: Shape, shape: Shape, problems: list[Problem]) -> Shape | No
 
 
 def _frame(
-    source: Layout, layout: Layout, recipe: ArrayRecipe, leaf_bytes: float, problems: list[Problem]
+    source: Layout, layout: Layout, recipe: ArrayRecipe, inner_chunk_bytes: float, problems: list[Problem]
 ) -> Frame | None:
     """The shards of a copy, with the requested index; N5's headers are removed."""
     before = source.frame if isinstance(source.frame, Shards) else None
@@ -67,10 +67,11 @@ def _frame(
             return Shards(before.chunks_per_shard, _index(before.index, recipe))
         # New chunk shape without requested shards: keep about the same number of values in a shard.
         counts = tuple(
-            max(whole // leaf, 1) for whole, leaf in zip(source.object_shape, layout.chunk_shape, strict=True)
+            max(whole // inner_chunk, 1)
+            for whole, inner_chunk in zip(source.object_shape, layout.chunk_shape, strict=True)
         )
         return Shards(counts, _index(before.index, recipe))
-    stored = leaf_bytes * prod(layout.chunk_shape) / max(prod(source.chunk_shape), 1)
+    stored = inner_chunk_bytes * prod(layout.chunk_shape) / max(prod(source.chunk_shape), 1)
     try:
         asked, why = chunks_per_shard(recipe.shards, layout.grid.counts, stored)
     except UnsupportedError as error:

@@ -45,13 +45,13 @@ _KEPT_ADVICE: Final = "A copy without --codecs keep re-encodes it."
 
 
 def destination_layout(
-    node: ArrayNode, recipe: ArrayRecipe, *, in_place: bool, leaf_bytes: float | None = None
+    node: ArrayNode, recipe: ArrayRecipe, *, in_place: bool, inner_chunk_bytes: float | None = None
 ) -> tuple[Layout, tuple[Problem, ...]]:
     """The layout of a node's result, and notes, warnings and refusals about it.
 
-    `leaf_bytes` is the average stored size of a chunk; None assumes the size of its values. After a refusal
-    the node cannot be migrated in this way, and the layout is the source's. Raises UsageError if the recipe
-    is invalid for every array.
+    `inner_chunk_bytes` is the average stored size of a chunk; None assumes the size of its values. After a
+    refusal the node cannot be migrated in this way, and the layout is the source's. Raises UsageError if the
+    recipe is invalid for every array.
     """
     assert node.layout is not None
     check_recipe(recipe, in_place=in_place)
@@ -64,7 +64,10 @@ def destination_layout(
             layout, problems = _copy(source, recipe)
         if not in_place:
             layout, notes = placed(
-                source, layout, recipe, _leaf_bytes(source) if leaf_bytes is None else leaf_bytes
+                source,
+                layout,
+                recipe,
+                _inner_chunk_bytes(source) if inner_chunk_bytes is None else inner_chunk_bytes,
             )
             problems.extend(notes)
         if layout.data_type.numpy.kind in "fc" and misread_nan(layout.fill_value):
@@ -94,7 +97,7 @@ def destination_layout(
     return layout, (*problems, *codec_problems(layout))
 
 
-def _leaf_bytes(source: Layout) -> float:
+def _inner_chunk_bytes(source: Layout) -> float:
     return float(prod(source.chunk_shape) * (source.data_type.itemsize or 32))
 
 

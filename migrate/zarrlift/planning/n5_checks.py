@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from zarrstack.core.errors import ChunkError, Problem, StorageError
-from zarrstack.core.grid.chunk_keys_n5 import turned
+from zarrstack.core.grid.chunk_keys_n5 import reverse_axes
 from zarrstack.core.grid.frames import N5Blocks
 from zarrstack.core.n5.blocks import DEFAULT, BlockHeader, head_bytes
 from zarrstack.core.n5.dataset import TO_NUMBERS
@@ -22,10 +22,10 @@ from ..archive.decoder import object_bound
 from ..archive.nodes import Layout
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
-from .chunk_advice import pointed_out
+from .chunk_advice import explain_pointer
 
-_MOST_NAMED: Final = 20
-_MOST_FETCHED: Final = 64
+_MAX_NAMED: Final = 20
+_MAX_FETCHED: Final = 64
 """Maximum number of blocks checked in a remote store, spread over all: each is fetched completely."""
 
 
@@ -37,11 +37,11 @@ def block_problems(path: str, storage: Storage, source: Layout, inventory: Inven
     """
     if not isinstance(source.frame, N5Blocks):
         return
-    block_size = turned(source.chunk_shape, source.frame.axes)
+    block_size = reverse_axes(source.chunk_shape, source.frame.axes)
     size = head_bytes(len(block_size))
     local = isinstance(storage, LocalStorage)
     indexes = inventory.indexes
-    step = 1 if local else max(1, len(indexes) // _MOST_FETCHED)
+    step = 1 if local else max(1, len(indexes) // _MAX_FETCHED)
     named = 0
     for index in indexes[::step].tolist():
         key = source.key(path, source.objects.coordinates(index))
@@ -51,9 +51,9 @@ def block_problems(path: str, storage: Storage, source: Layout, inventory: Inven
         try:
             BlockHeader.parse(head, block_size).require_values()
         except ChunkError as error:
-            yield pointed_out(error.at(node=path, key=key).problem, storage)
+            yield explain_pointer(error.at(node=path, key=key).problem, storage)
             named += 1
-            if named == _MOST_NAMED:
+            if named == _MAX_NAMED:
                 return
 
 
@@ -71,7 +71,7 @@ def mode_problem(path: str, storage: Storage, source: Layout, inventory: Invento
         return None
     if not len(inventory.indexes):
         return None
-    block_size = turned(source.chunk_shape, source.frame.axes)
+    block_size = reverse_axes(source.chunk_shape, source.frame.axes)
     key = source.key(path, source.objects.coordinates(int(inventory.indexes[0])))
     header = None
     try:

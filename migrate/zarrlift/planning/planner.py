@@ -19,10 +19,10 @@ from zarrstack.core.paths import names_below, parents
 from ..archive.chunk_inventory import Inventory
 from ..archive.nodes import Archive, GroupNode
 from ..archive.read_options import ReadOptions
-from ..conventions.apply import Applied, apply_conventions
+from ..conventions.apply import ConventionChanges, apply_conventions
 from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
-from ..storage.listed_versions import Moment
+from ..storage.listed_versions import Timestamp
 from ..storage.local.storage import LocalStorage
 from .array_planner import ArrayPlanner, digests
 from .plans import ArrayPlan, GroupPlan, Plan, Refusal
@@ -36,7 +36,7 @@ class Inventories(dict[str, Inventory]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.began = Moment()
+        self.began = Timestamp()
         """Before anything is read for the plan."""
 
 
@@ -153,7 +153,11 @@ def free_space(storage: Storage) -> int | None:
 
 
 def _group_plan(
-    node: GroupNode, recipe: ArrayRecipe, applied: Applied, planner: ArrayPlanner, files: tuple[str, ...]
+    node: GroupNode,
+    recipe: ArrayRecipe,
+    applied: ConventionChanges,
+    planner: ArrayPlanner,
+    files: tuple[str, ...],
 ) -> GroupPlan:
     attributes, notes = planner.attributes(node, applied.change(node.path), recipe)
     document = group_document(attributes)

@@ -10,11 +10,11 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
 
 from ..archive.layout import layout_from_json, layout_to_json
-from ..archive.nodes import Layout, SeenConvention
+from ..archive.nodes import Layout, RecognizedConvention
 from ..archive.read_options import ReadOptions
 from ..recipe.options import Format
 from ..recipe.recipe import Recipe
-from .regrid.intermediate import Between, shape_from_json, shape_to_json
+from .regrid.intermediate import IntermediateArray, shape_from_json, shape_to_json
 from .routes import Route
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class ArrayPlan:
     """Number of objects to write, without the `zarr.json`; a maximum if empty ones are omitted."""
     memory: int | None = None
     """Maximum memory in bytes that one worker needs for its blocks; None without blocks."""
-    between: Between | None = None
+    between: IntermediateArray | None = None
     """The intermediate array of two passes; `move` and `bounds` are then those of the second pass."""
     problems: tuple[Problem, ...] = ()
 
@@ -172,7 +172,7 @@ class ArrayPlan:
             reads=data["reads"] if "reads" in data else data["chunks"],
             objects_out=data["objects_out"] if "objects_out" in data else data["chunks"],
             memory=data.get("memory"),
-            between=None if data.get("between") is None else Between.from_json(data["between"]),
+            between=None if data.get("between") is None else IntermediateArray.from_json(data["between"]),
             problems=_problems(data),
         )
 
@@ -262,7 +262,7 @@ class Plan:
     """Problems of the archive as a whole."""
     free_bytes: int | None = None
     """Free space at the destination, if known."""
-    conventions: tuple[SeenConvention, ...] = ()
+    conventions: tuple[RecognizedConvention, ...] = ()
     """Recognized conventions that the recipe requests."""
 
     def __repr__(self) -> str:
@@ -308,7 +308,7 @@ class Plan:
             groups=tuple(GroupPlan.from_json(item) for item in data["groups"]),
             refusals=tuple(Refusal.from_json(item) for item in data["refusals"]),
             excluded=tuple(data["excluded"]),
-            conventions=tuple(SeenConvention(**seen) for seen in data.get("conventions", ())),
+            conventions=tuple(RecognizedConvention(**seen) for seen in data.get("conventions", ())),
             source_digests=_digests(data),
             problems=_problems(data),
         )

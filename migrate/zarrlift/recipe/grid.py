@@ -20,9 +20,9 @@ LARGEST: Final = 1 << 30
 """Target size of a shard for `auto` in bytes: large enough that a file system or a bucket has few objects,
 small enough to be copied, cached and rewritten as a unit.
 """
-MOST_SHARDS: Final = 4096
+MAX_SHARDS: Final = 4096
 """Maximum number of shards in an array for `auto`, as far as `LARGEST` allows."""
-MOST_LEAVES: Final = 1 << 18
+MAX_INNER_CHUNKS: Final = 1 << 18
 """Maximum number of chunks in a shard for `auto`: a reader fetches the whole index, 4 MiB, for any of them.
 """
 
@@ -82,7 +82,7 @@ def lengths_text(lengths: Shape) -> str:
 
 
 def chunk_shape(lengths: Shape, shape: Shape) -> Shape:
-    """The leaf shape requested by `--chunks`; UnsupportedError for another number of axes.
+    """The inner chunk shape requested by `--chunks`; UnsupportedError for another number of axes.
 
     A length larger than the array's is reduced to it, because it would only add padding.
     """
@@ -95,16 +95,18 @@ def chunk_shape(lengths: Shape, shape: Shape) -> Shape:
     )
 
 
-def chunks_per_shard(request: ShardRequest, counts: Shape, leaf_bytes: float) -> tuple[Shape | None, str]:
+def chunks_per_shard(
+    request: ShardRequest, counts: Shape, inner_chunk_bytes: float
+) -> tuple[Shape | None, str]:
     """Chunks per shard requested by `--shards` (None: no shards), and the reason.
 
-    `counts` are the array's chunks along each axis, `leaf_bytes` the stored size of one of them.
+    `counts` are the array's chunks along each axis, `inner_chunk_bytes` the stored size of one of them.
     UnsupportedError for another number of axes.
     """
     if request == "none":
         return None, "no shards were requested"
     if request == "auto":
-        return _auto(counts, leaf_bytes)
+        return _auto(counts, inner_chunk_bytes)
     if not counts:
         return None, "a scalar is a single chunk"
     if isinstance(request, EachAxis):
@@ -124,24 +126,24 @@ def _require_axes(option: str, numbers: Shape, axes: Shape, *, unit: str, advice
         )
 
 
-def _auto(counts: Shape, leaf_bytes: float) -> tuple[Shape | None, str]:
+def _auto(counts: Shape, inner_chunk_bytes: float) -> tuple[Shape | None, str]:
     """Double along the axis with the fewest chunks in a shard until shards are large and few enough."""
     if prod(counts) <= 1:
         return None, "the array is a single chunk"
     shard = [1] * len(counts)
     while True:
-        size = prod(shard) * leaf_bytes
+        size = prod(shard) * inner_chunk_bytes
         number = prod(-(-n // s) for n, s in zip(counts, shard, strict=True))
-        wanted = size < SMALLEST or number > MOST_SHARDS
+        wanted = size < SMALLEST or number > MAX_SHARDS
         open_axes = [axis for axis, n in enumerate(counts) if shard[axis] < n]
-        if not wanted or not open_axes or size * 2 > LARGEST or prod(shard) * 2 > MOST_LEAVES:
+        if not wanted or not open_axes or size * 2 > LARGEST or prod(shard) * 2 > MAX_INNER_CHUNKS:
             break
         # On a tie, the last axis first: its chunks are consecutive in C order.
         axis = min(open_axes, key=lambda axis: (shard[axis], -axis))
         shard[axis] = min(shard[axis] * 2, counts[axis])
     if prod(shard) == 1:
-        return None, f"chunks take {_size(leaf_bytes)} each already"
-    return tuple(shard), f"about {_size(prod(shard) * leaf_bytes)} in each of {number}"
+        return None, f"chunks take {_size(inner_chunk_bytes)} each already"
+    return tuple(shard), f"about {_size(prod(shard) * inner_chunk_bytes)} in each of {number}"
 
 
 def _size(number: float) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from zarrstack.core.errors import Joined, UsageError
+from zarrstack.core.errors import JoinedProblems, UsageError
 from zarrstack.core.json_text import canonical
 from zarrstack.core.sizes import parse_size
 
@@ -71,7 +71,7 @@ def parse_recipe(data: Mapping[str, Any], *, name: str = "recipe") -> Recipe:
     model = _model(data.get("model"), os.path.dirname(name), problems)
     if problems:
         count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise UsageError(Joined.of(problems, before=f"the recipe has {count}: "), found=name)
+        raise UsageError(JoinedProblems.of(problems, before=f"the recipe has {count}: "), found=name)
     return Recipe(
         base=ArrayRecipe(**fields),
         sections=tuple(sections),

@@ -13,7 +13,7 @@ from . import problems as report_problems
 from .table import Column
 
 if TYPE_CHECKING:
-    from ..archive.nodes import Archive, ArrayNode, Layout, Node, SeenConvention
+    from ..archive.nodes import Archive, ArrayNode, Layout, Node, RecognizedConvention
     from .page import Page
 
 _NODES: Final = 200
@@ -53,7 +53,7 @@ def lines(archive: Archive, page: Page) -> Iterator[str]:
     yield from page.paragraph(_summary(archive), hang=2)
 
 
-def convention_lines(seen: Iterable[SeenConvention], page: Page) -> Iterator[str]:
+def convention_lines(seen: Iterable[RecognizedConvention], page: Page) -> Iterator[str]:
     """One line with the names of recognized conventions; none if there are none."""
     text = "; ".join(f"{item.name} ({safe(item.summary)})" for item in seen)
     if text:

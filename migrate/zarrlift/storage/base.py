@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from zarrstack.core.errors import StorageError
 
-from .listing import L, Listed
-from .local.files import DOCUMENT, Bound
+from .listing import L, ListedObject
+from .local.files import DOCUMENT, ReadLimit
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -29,7 +29,7 @@ CLAIM: Final = ".zarrlift-claim"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DirectoryEntry:
     """One name directly below a prefix."""
 
     name: str
@@ -41,7 +41,7 @@ class Entry:
 class AsyncRequests(Protocol):
     """Asynchronous requests to a storage; each returns a future."""
 
-    def get(self, keys: Sequence[str], bound: Bound | None = None) -> list[Future[bytes | None]]:
+    def get(self, keys: Sequence[str], bound: ReadLimit | None = None) -> list[Future[bytes | None]]:
         """Whole objects, as `Storage.get` returns them."""
 
     def parts(self, key: str, spans: Sequence[tuple[int, int]]) -> list[Future[bytes | None]]:
@@ -70,7 +70,7 @@ class Storage(ABC):
     """Whether `create` is atomic, so that exactly one of several concurrent calls succeeds."""
     soon: AsyncRequests | None = None
     """Asynchronous requests, for storages with latency; None for others."""
-    document_bound: Bound = DOCUMENT
+    document_bound: ReadLimit = DOCUMENT
     """The default size limit for reading an object."""
     tells_versions: bool = False
     """Whether a read can be compared with the version given by a listing."""
@@ -78,7 +78,7 @@ class Storage(ABC):
     """The storage below layers that change neither keys nor bytes; else None."""
 
     @abstractmethod
-    def get(self, key: str, bound: Bound | None = None) -> bytes | None:
+    def get(self, key: str, bound: ReadLimit | None = None) -> bytes | None:
         """The whole object, or None if it is proven absent; StorageError otherwise.
 
         No more than `bound` (by default `document_bound`) is read of a larger object: ChunkError,
@@ -126,14 +126,14 @@ class Storage(ABC):
         """Remove an object, which may be absent."""
 
     @abstractmethod
-    def list_dir(self, prefix: str) -> Iterator[Entry]:
+    def list_dir(self, prefix: str) -> Iterator[DirectoryEntry]:
         """The names directly below a prefix ("" is the root), in any order; none if it is absent."""
 
     @abstractmethod
     def zarr_store(self) -> Store:
         """A zarr store at the same place, for zarr-python and other independent readers."""
 
-    def get_many(self, keys: Sequence[str], bound: Bound | None = None) -> list[bytes | None]:
+    def get_many(self, keys: Sequence[str], bound: ReadLimit | None = None) -> list[bytes | None]:
         """Several whole objects, each as from `get`; remote stores fetch them concurrently."""
         return [self.get(key, bound) for key in keys]
 
@@ -146,7 +146,7 @@ class Storage(ABC):
         for key, data in items:
             self.put(key, data)
 
-    def list_dirs(self, prefixes: Sequence[str]) -> list[list[Entry]]:
+    def list_dirs(self, prefixes: Sequence[str]) -> list[list[DirectoryEntry]]:
         """`list_dir` for several prefixes; concurrently in remote stores."""
         return [list(self.list_dir(prefix)) for prefix in prefixes]
 
@@ -169,7 +169,7 @@ class Storage(ABC):
         returned.
         """
         taken = new()
-        taken.take(map(Listed, self.list_prefix(prefix)))
+        taken.take(map(ListedObject, self.list_prefix(prefix)))
         return taken
 
     def link(self, key: str) -> str | None:
@@ -177,7 +177,7 @@ class Storage(ABC):
         return None
 
     def leaves_root(self, link: str | None) -> bool:
-        """Whether a link (`Entry.link` or the result of `link`) leaves this storage."""
+        """Whether a link (`DirectoryEntry.link` or the result of `link`) leaves this storage."""
         return False
 
     def require_absent(self, key: str) -> None:  # noqa: B027 - nothing to look for where there are no links

@@ -40,7 +40,7 @@ def version_number(text: str) -> int:
     return int.from_bytes(digest, "little", signed=True)
 
 
-def changed() -> SourceChangedError:
+def source_object_changed() -> SourceChangedError:
     """The error for an object that differs from the one in the plan."""
     return SourceChangedError(
         "the object was rewritten after it was listed",
@@ -48,7 +48,7 @@ def changed() -> SourceChangedError:
     )
 
 
-class Moment:
+class Timestamp:
     """A time by two clocks: that of file timestamps, and one that is never set."""
 
     __slots__ = ("_steady_ns", "wall_ns")
@@ -136,4 +136,4 @@ def require_version(descriptor: int, version: Version | None) -> None:
 def require_same(facts: os.stat_result, version: Version | None) -> None:
     """Raise SourceChangedError unless a file with these properties has the version."""
     if version is not None and (facts.st_size, facts.st_mtime_ns) != version:
-        raise changed()
+        raise source_object_changed()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, Protocol, TypeVar
 
 
-class Listed(NamedTuple):
+class ListedObject(NamedTuple):
     """One object of a listing."""
 
     key: str
@@ -16,11 +16,11 @@ class Listed(NamedTuple):
     """A text that changes if the object is rewritten: an ETag, a checksum or a time."""
 
 
-class Listing(Protocol):
+class ListingReceiver(Protocol):
     """Receives the objects of a listing in batches, and keeps what it needs."""
 
-    def take(self, objects: Iterable[Listed]) -> None:
+    def take(self, objects: Iterable[ListedObject]) -> None:
         """Receive the next objects."""
 
 
-L = TypeVar("L", bound=Listing)
+L = TypeVar("L", bound=ListingReceiver)

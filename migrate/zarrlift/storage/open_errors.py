@@ -140,7 +140,7 @@ def no_place(given: object) -> UsageError:
     return UsageError("not a place", found=found, expected="a path, a URL or a zarr store", advice=advice)
 
 
-def swapped(error: UsageError, destination: Any) -> UsageError:
+def hint_swapped_arguments(error: UsageError, destination: Any) -> UsageError:
     """The error of a missing source, with a hint if the destination exists."""
     problem = error.problem
     if not problem.message.startswith(_NOTHING) or problem.advice is not None:

@@ -38,7 +38,7 @@ def without_layers(storage: Storage) -> Storage:
     )
 
 
-def through(storage: Storage, text: str | None, *, written: bool = False) -> Storage:
+def with_layers(storage: Storage, text: str | None, *, written: bool = False) -> Storage:
     """The storage through the layers named in `text`, ordered from the migration down to the store.
 
     The text has the form of `zarrstack.base.registry.parse_stack`. A local directory that is not to be

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
-from zarrstack.core.codecs.base import Buffer, Ends
+from zarrstack.core.codecs.base import Buffer, HeadAndTail
 from zarrstack.core.errors import StorageError
 
 from .base import Storage
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from .object_stream import ObjectStream
 
 
-class Look(Protocol):
+class PayloadCheck(Protocol):
     """Checks payloads that are moved without decoding; implemented by compiled chains."""
 
     @property
     def most_stored(self) -> int:
         """Maximum size of an object in bytes."""
 
-    def check(self, ends: Ends) -> bool:
+    def check(self, ends: HeadAndTail) -> bool:
         """Raise ChunkError for invalid ends; returns False if only the whole payload can be checked."""
 
     def check_whole(self, data: Buffer) -> None:

@@ -1,6 +1,7 @@
 """Blocks, the unit of work if the destination's objects do not correspond to the source's.
 
-A block is a chunk of a separate grid with whole destination objects, which are written leaf by leaf.
+A block is a chunk of a separate grid with whole destination objects, which are written inner chunk by inner
+chunk.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from ..storage.listed_versions import holding
 from ..storage.writer import Writer
 from .object_keys import ObjectKeys
 from .objects import ObjectReader
-from .recode import LeafChange
-from .shard_reader import MissingShard, ShardReader, among
+from .recode import InnerChunkConversion
+from .shard_reader import MissingShard, ShardReader, present_candidates
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
     from ..planning.plans import Move
     from ..storage.object_stream import ObjectStream
-    from .counts import Counts
+    from .counts import MoveCounts
     from .tasks import Task
 
 Place: TypeAlias = tuple[int, ...]
 
 _HELD: Final = 4 << 20
 """Bytes of a shard buffered before they are written."""
-_MOST_HELD: Final = 1000
+_MAX_HELD: Final = 1000
 """Number of payloads buffered; about the number that the kernel accepts in one call."""
 
 
@@ -53,44 +54,48 @@ class Assembler(ABC):
         self.targets = move.destination.objects
         self._origin_keys = ObjectKeys(move.source, move.path)
         self.target_keys = ObjectKeys(move.destination, move.path)
-        self.leaf = LeafChange(move, recheck=recheck)
-        self.reader = ObjectReader(source, move.source, self.leaf.reader)
+        self.inner_chunk = InnerChunkConversion(move, recheck=recheck)
+        self.reader = ObjectReader(source, move.source, self.inner_chunk.reader)
         """Reads the objects of a source without shards."""
         self.shards: ShardReader | None = None
         if isinstance(move.source.frame, Shards):
             self.shards = ShardReader(source, move.path, move.source)
 
-    def __call__(self, task: Task, counts: Counts) -> None:
+    def __call__(self, task: Task, counts: MoveCounts) -> None:
         """Make every object of the task's blocks; problems are recorded in `counts`. DestinationError."""
         assert task.sources is not None
         with holding(self.source, task.held(partial(self.keys, task.sources))):
             for number in task.indexes.tolist():
                 place = self.blocks.coordinates(number)
-                present = among(touching(place, self.blocks, self.origins), task.sources)
+                present = present_candidates(touching(place, self.blocks, self.origins), task.sources)
                 self.block(place, present, counts)
 
     @abstractmethod
-    def block(self, place: Place, present: Indexes, counts: Counts) -> None:
+    def block(self, place: Place, present: Indexes, counts: MoveCounts) -> None:
         """Make the objects of one block from the existing source objects."""
 
     def keys(self, indexes: Indexes) -> list[str]:
         """The keys of source objects with these linear indexes."""
         return self._origin_keys(self.origins.coordinates_of(indexes))
 
-    def open(self, place: Place) -> NewObject:
-        """A new, empty object at a position in the destination's grid, to be written leaf by leaf."""
+    def open(self, place: Place) -> ObjectBuilder:
+        """A new, empty object at a position in the destination's grid; its inner chunks are added singly."""
         key, frame = self.target_keys.at(place), self.move.destination.frame
-        return NewShard(self.writer, key, frame) if isinstance(frame, Shards) else NewLeaf(self.writer, key)
+        return (
+            ShardBuilder(self.writer, key, frame)
+            if isinstance(frame, Shards)
+            else InnerChunkBuilder(self.writer, key)
+        )
 
-    def leaves_of(
-        self, shards: ShardReader, number: int, wanted: Indexes, counts: Counts, *, again: bool = False
+    def inner_chunks_of(
+        self, shards: ShardReader, number: int, wanted: Indexes, counts: MoveCounts, *, again: bool = False
     ) -> Iterator[tuple[int, Buffer]]:
-        """Yield (leaf, payload) of one shard; a missing or damaged shard is recorded in `counts`.
+        """Yield (inner chunk, payload) of one shard; a missing or damaged shard is recorded in `counts`.
 
         A shard that is opened `again` is not counted twice.
         """
         try:
-            yield from shards.leaves(number, wanted)
+            yield from shards.inner_chunks(number, wanted)
         except MissingShard:
             counts.missing(shards.key(number))
         except (ZarrstackError, MemoryError) as error:
@@ -99,12 +104,12 @@ class Assembler(ABC):
             counts.chunks += not again
 
 
-class NewObject(ABC):
+class ObjectBuilder(ABC):
     """An object of the destination that is being written."""
 
     @abstractmethod
     def put(self, place: Place, payload: Buffer) -> None:
-        """Add the payload of a leaf, by its position in the grid of leaves; DestinationError."""
+        """Add the payload of an inner chunk, by its position in their grid; DestinationError."""
 
     @abstractmethod
     def finish(self) -> None:
@@ -114,22 +119,22 @@ class NewObject(ABC):
         """Discard the object."""
 
 
-class NewLeaf(NewObject):
-    """An object that is the payload of one leaf."""
+class InnerChunkBuilder(ObjectBuilder):
+    """An object that is the payload of one inner chunk."""
 
     def __init__(self, writer: Writer, key: str) -> None:
         self._writer = writer
         self._key = key
 
     def put(self, place: Place, payload: Buffer) -> None:
-        """Write the payload of the leaf at `place`."""
+        """Write the payload of the inner chunk at `place`."""
         self._writer.write(self._key, payload)
 
     def finish(self) -> None:
         """Do nothing: the object is already written."""
 
 
-class NewShard(NewObject):
+class ShardBuilder(ObjectBuilder):
     """A shard: payloads in order of arrival, the index last (or in space reserved for it)."""
 
     def __init__(self, writer: Writer, key: str, frame: Shards) -> None:
@@ -145,7 +150,7 @@ class NewShard(NewObject):
         self._offset = self._reserve
 
     def put(self, place: Place, payload: Buffer) -> None:
-        """Add the payload of the leaf at `place`."""
+        """Add the payload of the inner chunk at `place`."""
         inner = tuple(a % b for a, b in zip(place, self._frame.chunks_per_shard, strict=True))
         size = len(payload) if isinstance(payload, bytes) else memory(payload).nbytes
         self._index.offsets[inner] = self._offset
@@ -153,7 +158,7 @@ class NewShard(NewObject):
         self._offset += size
         self._parts.append(payload)
         self._held += size
-        if self._held >= _HELD or len(self._parts) >= _MOST_HELD:
+        if self._held >= _HELD or len(self._parts) >= _MAX_HELD:
             self._write()
 
     def _write(self) -> None:
@@ -163,7 +168,7 @@ class NewShard(NewObject):
         self._parts, self._held = [], 0
 
     def finish(self) -> None:
-        """Write the index, unless there is no leaf."""
+        """Write the index, unless there is no inner chunk."""
         if self._stream is None and not self._parts:
             return
         encoded = self._index.to_bytes(self._frame.index)

@@ -18,20 +18,22 @@ Array: TypeAlias = npt.NDArray[Any]
 Region: TypeAlias = tuple[slice, ...]
 
 
-class Canvas:
+class RegionBuffer:
     """The values of one region during assembly."""
 
-    def __init__(self, region: Region, dtype: np.dtype[Any], fill: Any, leaf_shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, region: Region, dtype: np.dtype[Any], fill: Any, inner_chunk_shape: tuple[int, ...]
+    ) -> None:
         self.region = region
-        self._leaf = leaf_shape
+        self._inner_chunk = inner_chunk_shape
         self._fill = fill
         self._values: Array = np.empty(tuple(axis.stop - axis.start for axis in region), dtype)
         self._values[...] = fill
-        # Leaves of the destination that overlap stored values; the others remain missing.
-        first = tuple(axis.start // length for axis, length in zip(region, leaf_shape, strict=True))
+        # Inner chunks of the destination that overlap stored values; the others remain missing.
+        first = tuple(axis.start // length for axis, length in zip(region, inner_chunk_shape, strict=True))
         counts = tuple(
             -(-axis.stop // length) - start
-            for axis, length, start in zip(region, leaf_shape, first, strict=True)
+            for axis, length, start in zip(region, inner_chunk_shape, first, strict=True)
         )
         self._first = first
         self._reached = np.zeros(counts, dtype=np.bool_)
@@ -40,34 +42,36 @@ class Canvas:
         """Insert the values of a source object with this region, as far as they overlap."""
         here: list[Any] = []
         there: list[Any] = []
-        leaves: list[Any] = []
-        for mine, theirs, length, first in zip(self.region, region, self._leaf, self._first, strict=True):
+        inner_chunks: list[Any] = []
+        for mine, theirs, length, first in zip(
+            self.region, region, self._inner_chunk, self._first, strict=True
+        ):
             start, stop = max(mine.start, theirs.start), min(mine.stop, theirs.stop)
             here.append(slice(start - mine.start, stop - mine.start))
             there.append(slice(start - theirs.start, stop - theirs.start))
-            leaves.append(slice(start // length - first, -(-stop // length) - first))
+            inner_chunks.append(slice(start // length - first, -(-stop // length) - first))
         inside: tuple[Any, ...] = (*here, ...)
         self._values[inside] = values[(*there, ...)]  # the ellipsis keeps a 0-d array an array
-        self._reached[(*leaves, ...)] = True
+        self._reached[(*inner_chunks, ...)] = True
 
     def holds(self, region: Region) -> bool:
-        """Whether stored values overlap the leaf that begins at this region's corner."""
+        """Whether stored values overlap the inner chunk that begins at this region's corner."""
         place = tuple(
             axis.start // length - first
-            for axis, length, first in zip(region, self._leaf, self._first, strict=True)
+            for axis, length, first in zip(region, self._inner_chunk, self._first, strict=True)
         )
         return bool(self._reached[place])
 
-    def leaf(self, region: Region) -> Array:
-        """A whole leaf; elements beyond the array's end have the fill value."""
+    def inner_chunk(self, region: Region) -> Array:
+        """A whole inner chunk; elements beyond the array's end have the fill value."""
         inside: tuple[Any, ...] = tuple(
             slice(axis.start - mine.start, axis.stop - mine.start)
             for axis, mine in zip(region, self.region, strict=True)
         )
         part = np.asarray(self._values[(*inside, ...)])
-        if part.shape == self._leaf:
+        if part.shape == self._inner_chunk:
             return part
-        whole: Array = np.empty(self._leaf, part.dtype)
+        whole: Array = np.empty(self._inner_chunk, part.dtype)
         whole[...] = self._fill
         whole[tuple(map(slice, part.shape))] = part
         return whole
@@ -90,7 +94,7 @@ class Kept:
         self.lost: set[int] = set()
         """Shards that could not be read."""
 
-    def paste(self, canvas: Canvas) -> None:
+    def paste(self, canvas: RegionBuffer) -> None:
         """Start the next piece: insert the kept parts into its canvas, and drop those no longer needed."""
         self._piece = canvas.region
         self._seen = frozenset(self._parts)

@@ -11,12 +11,12 @@ from zarrstack.core.errors import ChunkError, Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Indexes
 
-_MOST_PROBLEMS: Final = 100
+_MAX_PROBLEMS: Final = 100
 """Maximum number of problems reported per task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moved:
+class MoveResult:
     """The result of a task."""
 
     chunks: int = 0
@@ -33,19 +33,19 @@ class Moved:
         """Everything except the problems."""
         return {name: getattr(self, name) for name in _FIGURES}
 
-    def plus(self, other: Moved) -> Moved:
+    def plus(self, other: MoveResult) -> MoveResult:
         """The sums of both."""
         mine, theirs = self.figures(), other.figures()
-        return Moved(problems=(), **{name: mine[name] + theirs[name] for name in mine})
+        return MoveResult(problems=(), **{name: mine[name] + theirs[name] for name in mine})
 
 
 _FIGURES: Final = ("chunks", "bytes_in", "bytes_out", "dropped", "filled")
 
 
-class Counts:
+class MoveCounts:
     """The work of a task so far; problems are those of the array at `path`."""
 
-    def __init__(self, path: str, *, certain: bool = True, leaves: Indexes | None = None) -> None:
+    def __init__(self, path: str, *, certain: bool = True, inner_chunks: Indexes | None = None) -> None:
         self.chunks = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -54,13 +54,17 @@ class Counts:
         self.filled = 0
         self.path = path
         self._certain = certain
-        self._leaves = leaves
+        self._inner_chunks = inner_chunks
         self._problems: list[Problem] = []
         self._keys: set[str] = set()
 
-    def wanted(self, leaves: Indexes) -> Indexes:
-        """The destination's leaves, among these, that the task may write."""
-        return leaves if self._leaves is None else leaves[np.isin(leaves, self._leaves, assume_unique=True)]
+    def wanted(self, inner_chunks: Indexes) -> Indexes:
+        """The destination's inner chunks, among these, that the task may write."""
+        return (
+            inner_chunks
+            if self._inner_chunks is None
+            else inner_chunks[np.isin(inner_chunks, self._inner_chunks, assume_unique=True)]
+        )
 
     def add(self, bytes_in: int, bytes_out: int, *, chunks: int = 1) -> None:
         """Count source chunks that were read and converted or copied."""
@@ -68,8 +72,8 @@ class Counts:
         self.bytes_in += bytes_in
         self.bytes_out += bytes_out
 
-    def leaf(self, bytes_in: int, bytes_out: int) -> None:
-        """Count a leaf of a shard that was read and converted; the shard is counted separately."""
+    def inner_chunk(self, bytes_in: int, bytes_out: int) -> None:
+        """Count an inner chunk of a shard that was read and converted; the shard is counted separately."""
         self.add(bytes_in, bytes_out, chunks=0)
 
     def drop(self, bytes_in: int) -> None:
@@ -90,7 +94,7 @@ class Counts:
             )
         self.failures += 1
         self._keys.add(key)
-        if len(self._problems) < _MOST_PROBLEMS:
+        if len(self._problems) < _MAX_PROBLEMS:
             self._problems.append(error.at(node=self.path, key=key).problem)
 
     def missing(self, key: str) -> None:
@@ -102,9 +106,9 @@ class Counts:
             )
             self.failed(error, key)
 
-    def moved(self) -> Moved:
+    def moved(self) -> MoveResult:
         """The totals."""
-        return Moved(
+        return MoveResult(
             chunks=self.chunks,
             bytes_in=self.bytes_in,
             bytes_out=self.bytes_out,

@@ -1,6 +1,6 @@
 """Objects that are read whole, and moved one by one through memory.
 
-The bytes of an object are checked or converted by a `Change`, a function of its bytes and position.
+The bytes of an object are checked or converted by a `ObjectConversion`, a function of its bytes and position.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
     from ..archive.nodes import Layout
     from ..planning.plans import Move
-    from .counts import Counts
+    from .counts import MoveCounts
     from .tasks import Task
 
 
-Mover: TypeAlias = "Callable[[Task, Counts], None]"
+Mover: TypeAlias = "Callable[[Task, MoveCounts], None]"
 """Moves the chunks of a task and counts them; raises DestinationError, other errors are counted."""
 
 
-class Change(ABC):
+class ObjectConversion(ABC):
     """Checks or converts stored objects of one array; shared between the threads of a process."""
 
     reader: Pipeline
     """The compiled chain of the source's payloads."""
 
     @abstractmethod
-    def __call__(self, index: int, data: bytes, counts: Counts) -> Buffer | None:
+    def __call__(self, index: int, data: bytes, counts: MoveCounts) -> Buffer | None:
         """The object for the destination, or None if it is to be omitted.
 
         `index` is its linear index in the source's grid of objects. Raises ChunkError, CastError.
@@ -52,7 +52,7 @@ class Change(ABC):
 class Objects:
     """Moves each object of a task to the same position in the destination's grid of objects."""
 
-    def __init__(self, move: Move, source: Storage, writer: Writer, change: Change) -> None:
+    def __init__(self, move: Move, source: Storage, writer: Writer, change: ObjectConversion) -> None:
         self._objects = move.source.objects
         self._keys = ObjectKeys(move.source, move.path)
         self._targets = ObjectKeys(move.destination, move.path)
@@ -60,7 +60,7 @@ class Objects:
         self._change = change
         self._reader = ObjectReader(source, move.source, change.reader)
 
-    def __call__(self, task: Task, counts: Counts) -> None:
+    def __call__(self, task: Task, counts: MoveCounts) -> None:
         """Move the objects; raises DestinationError, other errors are recorded in `counts`."""
         reader = self._reader
         places = self._objects.coordinates_of(task.indexes)
@@ -88,12 +88,12 @@ class Objects:
 class ObjectReader:
     """Reads whole objects of one array."""
 
-    def __init__(self, storage: Storage, layout: Layout, leaf: Pipeline) -> None:
+    def __init__(self, storage: Storage, layout: Layout, inner_chunk: Pipeline) -> None:
         self.storage = storage
-        self.bound = object_bound(layout, leaf)
+        self.bound = object_bound(layout, inner_chunk)
         self._decoded = prod(layout.object_shape) * (layout.data_type.itemsize or 1)
 
-    def read(self, keys: Sequence[str], counts: Counts) -> Iterator[bytes | None]:
+    def read(self, keys: Sequence[str], counts: MoveCounts) -> Iterator[bytes | None]:
         """Yield objects in order, with read-ahead in a store; None for a missing one.
 
         An unreadable object is recorded in `counts` and yields None too.
@@ -102,16 +102,16 @@ class ObjectReader:
             for key in keys:
                 yield _read(partial(self.storage.get, key, self.bound), key, counts)
             return
-        from ..storage.remote.async_requests import window  # files do not need asyncio
+        from ..storage.remote.async_requests import read_ahead  # files do not need asyncio
 
         ask = partial(self.storage.soon.get, bound=self.bound)
-        coming = window(keys, lambda _: self._decoded, ask, most=READ_AHEAD)
+        coming = read_ahead(keys, lambda _: self._decoded, ask, most=READ_AHEAD)
         with contextlib.closing(coming):
             for key, future in zip(keys, coming, strict=True):
                 yield _read(future.result, key, counts)
 
 
-def _read(read: Callable[[], bytes | None], key: str, counts: Counts) -> bytes | None:
+def _read(read: Callable[[], bytes | None], key: str, counts: MoveCounts) -> bytes | None:
     try:
         return read()
     except (ZarrstackError, MemoryError) as error:

@@ -1,4 +1,4 @@
-"""Decodes a leaf a second time with numcodecs, as a check of our own codecs.
+"""Decodes an inner chunk a second time with numcodecs, as a check of our own codecs.
 
 The v3 chain is converted back to the numcodecs configurations of a Zarr v2 document, and numcodecs decodes as
 zarr-python 2.18 did (`Array._decode_chunk`): compressor first, then the filters from the last to the first,
@@ -65,8 +65,8 @@ _OBJECTS: Final = frozenset(
 def recheck_decoded(plan: DecodedPlan, payload: bytes, decoded: Values) -> tuple[Problem, ...]:
     """Differences between `decoded` and numcodecs' result for a source payload; empty if none.
 
-    `decoded` is the whole leaf from our pipeline, before any cast. A chain that numcodecs cannot decode (a
-    pickle, which is not executed for a check) is skipped.
+    `decoded` is the whole inner chunk from our pipeline, before any cast. A chain that numcodecs cannot
+    decode (a pickle, which is not executed for a check) is skipped.
     """
     try:
         independent = decode(plan.source, payload)
@@ -98,7 +98,7 @@ def recheck_decoded(plan: DecodedPlan, payload: bytes, decoded: Values) -> tuple
 
 
 def decode(layout: Layout, payload: bytes) -> Values:
-    """A leaf's values by numcodecs; NotImplementedError for a chain without an equivalent."""
+    """An inner chunk's values by numcodecs; NotImplementedError for a chain without an equivalent."""
     chain = layout.chain
     middle = chain.middle
     data: Any = payload

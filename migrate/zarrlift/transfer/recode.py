@@ -22,17 +22,17 @@ from zarrstack.core.errors import ChunkError
 from zarrstack.core.grid.grid import Grid
 
 from ..planning.plans import Move
-from .objects import Change
+from .objects import ObjectConversion
 
 if TYPE_CHECKING:
-    from .counts import Counts
+    from .counts import MoveCounts
 
 RECHECK_EVERY: Final = 100
-"""For routes that decode, one leaf out of this number is decoded again by an independent library."""
+"""For routes that decode, one inner chunk out of this number is decoded again by an independent library."""
 
 
-class LeafChange(Change):
-    """Converts the payload of a whole leaf; for `reframe`, it only checks the payload."""
+class InnerChunkConversion(ObjectConversion):
+    """Converts the payload of a whole inner chunk; for `reframe`, it only checks the payload."""
 
     def __init__(self, move: Move, *, recheck: bool) -> None:
         self.move = move
@@ -51,8 +51,8 @@ class LeafChange(Change):
         target = self.move.destination
         return Pipeline(target.chain, target.chunk_shape, target.data_type)
 
-    def __call__(self, index: int, data: Buffer, counts: Counts | None = None) -> Buffer | None:
-        """The payload of leaf `index` (in the grid of leaves), or None if it is to be omitted."""
+    def __call__(self, index: int, data: Buffer, counts: MoveCounts | None = None) -> Buffer | None:
+        """The payload of inner chunk `index` (in their grid), or None if it is to be omitted."""
         return self._change(index, data)
 
     def _chosen(self) -> Callable[[int, Buffer], Buffer | None]:
@@ -101,7 +101,7 @@ class LeafChange(Change):
         return self.encode(index, array)
 
     def encode(self, index: int, array: npt.NDArray[Any]) -> Buffer | None:
-        """The payload of a leaf with these source values, or None if it is to be omitted."""
+        """The payload of an inner chunk with these source values, or None if it is to be omitted."""
         move = self.move
         target = move.destination
         if self.casts:
@@ -116,7 +116,7 @@ class LeafChange(Change):
         return self.store(index, array)
 
     def store(self, index: int, array: npt.NDArray[Any]) -> Buffer | None:
-        """The payload of a leaf with these destination values; None as in `encode`."""
+        """The payload of an inner chunk with these destination values; None as in `encode`."""
         target = self.move.destination
         if self.move.drop_empty:
             part = np.asarray(array[_inside(target.grid, index)])
@@ -132,9 +132,9 @@ class LeafChange(Change):
         array: npt.NDArray[Any] | None,
         shape: tuple[int, ...] | None = None,
     ) -> None:
-        """Decode one leaf in a hundred a second time, with other code.
+        """Decode one inner chunk in a hundred a second time, with other code.
 
-        `array` is the result of our code, if known; `shape` its shape if it is not a whole leaf.
+        `array` is the result of our code, if known; `shape` its shape if it is not a whole inner chunk.
         """
         if not self.recheck or index % RECHECK_EVERY:
             return

@@ -1,6 +1,6 @@
 """The route `reframe` (and `recode`, `rewrite`) if shards are made, split or regrouped.
 
-Both sides have the same leaves, so payloads are passed on one by one, and decoded only if their codecs
+Both sides have the same inner chunks, so payloads are passed on one by one, and decoded only if their codecs
 change.
 """
 
@@ -24,7 +24,7 @@ from ..storage.local.files import open_regular
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
 from ..storage.writer import DestinationError, Writer
-from .blocks import Assembler, NewObject, Place
+from .blocks import Assembler, ObjectBuilder, Place
 from .reframe import without_header
 from .relink import MORE
 from .shard_reader import inside_shard
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from ..planning.plans import Move
     from ..storage.base import Storage
     from ..storage.object_stream import ObjectStream
-    from .counts import Counts
+    from .counts import MoveCounts
 
 _AT_ONCE: Final = 512
 """Maximum number of files between two writes."""
-_MOST_BYTES: Final = 4 << 20
+_MAX_BYTES: Final = 4 << 20
 """Maximum number of bytes between two writes, unless one file is larger."""
 
 
-def reshard(move: Move, source: Storage, writer: Writer, *, recheck: bool) -> Payloads:
+def reshard(move: Move, source: Storage, writer: Writer, *, recheck: bool) -> PayloadAssembler:
     """Moves payloads into or out of shards, or from shards to other shards."""
     gathers = (
         move.route.name == "reframe"
@@ -52,33 +52,33 @@ def reshard(move: Move, source: Storage, writer: Writer, *, recheck: bool) -> Pa
         and isinstance(source, LocalStorage)
         and isinstance(writer, LocalWriter)
     )
-    return (Gathered if gathers else Payloads)(move, source, writer, recheck=recheck)
+    return (FileGatherer if gathers else PayloadAssembler)(move, source, writer, recheck=recheck)
 
 
-class Payloads(Assembler):
+class PayloadAssembler(Assembler):
     """Passes on payloads one by one."""
 
     def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
         super().__init__(move, source, writer, recheck=recheck)
-        self._payload = without_header(move, self.leaf)
+        self._payload = without_header(move, self.inner_chunk)
 
-    def block(self, place: Place, present: Indexes, counts: Counts) -> None:
+    def block(self, place: Place, present: Indexes, counts: MoveCounts) -> None:
         """Pass on the payloads of one block."""
         whole = self.targets.chunk_shape == self.blocks.chunk_shape
         target = self.open(place) if whole else _Many(self)
         start = counts.failures
         try:
-            for leaf, payload, key in self._leaves(place, present, counts):
+            for inner_chunk, payload, key in self._inner_chunks(place, present, counts):
                 try:
-                    changed = self._changed(leaf, payload, counts)
+                    changed = self._changed(inner_chunk, payload, counts)
                 except (ZarrstackError, MemoryError) as error:
                     counts.failed(error, key)
                     continue
-                counts.leaf(memory(payload).nbytes, 0 if changed is None else memory(changed).nbytes)
+                counts.inner_chunk(memory(payload).nbytes, 0 if changed is None else memory(changed).nbytes)
                 if changed is None:
                     counts.dropped += 1
                     continue
-                target.put(self.move.destination.grid.coordinates(leaf), changed)
+                target.put(self.move.destination.grid.coordinates(inner_chunk), changed)
         except BaseException:
             target.discard()
             raise
@@ -87,8 +87,10 @@ class Payloads(Assembler):
         else:
             target.finish()
 
-    def _leaves(self, place: Place, present: Indexes, counts: Counts) -> Iterator[tuple[int, Buffer, str]]:
-        """Yield (leaf, payload, key of its source object); unreadable ones are recorded in `counts`."""
+    def _inner_chunks(
+        self, place: Place, present: Indexes, counts: MoveCounts
+    ) -> Iterator[tuple[int, Buffer, str]]:
+        """Yield (inner chunk, payload, key of its object); unreadable ones are recorded in `counts`."""
         if self.shards is None:
             keys = self.keys(present)
             for number, key, data in zip(present.tolist(), keys, self.reader.read(keys, counts), strict=True):
@@ -101,21 +103,21 @@ class Payloads(Assembler):
         wanted = touching(place, self.blocks, self.move.source.grid)
         for number in self.shards.in_turn(present.tolist()):
             key = self.shards.key(number)
-            for leaf, payload in self.leaves_of(self.shards, number, wanted, counts):
-                yield leaf, payload, key
+            for inner_chunk, payload in self.inner_chunks_of(self.shards, number, wanted, counts):
+                yield inner_chunk, payload, key
 
-    def _changed(self, leaf: int, payload: Buffer, counts: Counts) -> Buffer | None:
+    def _changed(self, inner_chunk: int, payload: Buffer, counts: MoveCounts) -> Buffer | None:
         if self.shards is None:
             assert isinstance(payload, bytes)
-            return self._payload(leaf, payload, counts)
+            return self._payload(inner_chunk, payload, counts)
         try:
-            return self.leaf(leaf, payload)
+            return self.inner_chunk(inner_chunk, payload)
         except ZarrstackError as error:
-            raise inside_shard(error, self.shards.inner(leaf)) from error
+            raise inside_shard(error, self.shards.inner(inner_chunk)) from error
 
 
-class _Many(NewObject):
-    """The objects of a block, with one leaf each."""
+class _Many(ObjectBuilder):
+    """The objects of a block, with one inner chunk each."""
 
     def __init__(self, assembler: Assembler) -> None:
         self._assembler = assembler
@@ -127,14 +129,14 @@ class _Many(NewObject):
         """Do nothing: they are already written, and an array with failures is not published."""
 
 
-class Gathered(Payloads):
+class FileGatherer(PayloadAssembler):
     """Combines files into shards at file system speed.
 
     If anything in a block is unusual (a missing file, an invalid payload), the whole block is passed to
-    `Payloads`, which identifies and reports the cause.
+    `PayloadAssembler`, which identifies and reports the cause.
     """
 
-    def block(self, place: tuple[int, ...], present: Indexes, counts: Counts) -> None:
+    def block(self, place: tuple[int, ...], present: Indexes, counts: MoveCounts) -> None:
         """Make one shard."""
         frame = self.move.destination.frame
         assert isinstance(frame, Shards)
@@ -144,7 +146,7 @@ class Gathered(Payloads):
         root = self.source.path("") + os.sep
         start = frame.index.size(frame.chunks_per_shard) if frame.index.location == "start" else 0
         stream = self.writer.stream(self.target_keys.at(place), reserve=start)
-        look = self.leaf.reader
+        look = self.inner_chunk.reader
         lengths: list[int] = []
         parts: list[bytes] = []
         size = held = 0
@@ -163,7 +165,7 @@ class Gathered(Payloads):
                     self.reader.bound.check(size)
                     parts.append(data)
                     held += size
-                    if held >= _MOST_BYTES or len(parts) >= _AT_ONCE:
+                    if held >= _MAX_BYTES or len(parts) >= _AT_ONCE:
                         stream.append(parts)
                         parts, held = [], 0
                 lengths.append(size)
@@ -184,7 +186,7 @@ class Gathered(Payloads):
 
     def _append_file(self, path: str, version: Version | None, stream: ObjectStream) -> int:
         """Append one large file without holding it in memory; returns its size. OSError, ChunkError."""
-        look = self.leaf.reader
+        look = self.inner_chunk.reader
         descriptor, facts = open_regular(path)
         try:
             size = facts.st_size

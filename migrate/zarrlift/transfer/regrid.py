@@ -1,4 +1,4 @@
-"""The route `regrid`: the values of a block are assembled and divided by a new grid of leaves."""
+"""The route `regrid`: the values of a block are assembled and divided by a new grid of inner chunks."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from zarrstack.core.n5.block_pipeline import BlockPipeline
 from ..archive.decoder import ObjectDecoder
 from ..storage.base import Storage
 from ..storage.writer import Writer
-from .blocks import Assembler, NewObject, Place
-from .canvas import Array, Canvas, Kept, Region
+from .blocks import Assembler, ObjectBuilder, Place
+from .canvas import Array, Kept, Region, RegionBuffer
 from .recode import convert
-from .shard_reader import ShardReader, among, inside_shard
+from .shard_reader import ShardReader, inside_shard, present_candidates
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
     from ..planning.plans import Move
-    from .counts import Counts
+    from .counts import MoveCounts
 
 
-class Values(Assembler):
+class ValueAssembler(Assembler):
     """Assembles the values of each block and divides them by the new grid."""
 
     def __init__(self, move: Move, source: Storage, writer: Writer, *, recheck: bool) -> None:
         super().__init__(move, source, writer, recheck=recheck)
         layout, frame = move.source, move.source.frame
-        self._decoder: ObjectDecoder = self.leaf.reader
+        self._decoder: ObjectDecoder = self.inner_chunk.reader
         if isinstance(frame, N5Blocks):
             self._decoder = BlockPipeline(layout.chain, layout.chunk_shape, layout.data_type, frame.axes)
         self._grid = move.destination.grid
@@ -45,7 +45,7 @@ class Values(Assembler):
         self._pieces = None if move.piece_shape is None else Grid(move.source.shape, move.piece_shape)
         self._runs = None if move.run_shape is None else Grid(move.source.shape, move.run_shape)
 
-    def block(self, place: Place, present: Indexes, counts: Counts) -> None:
+    def block(self, place: Place, present: Indexes, counts: MoveCounts) -> None:
         """Assemble the values of one block and divide them."""
         region = self.blocks.region(place)
         if self._pieces is None:
@@ -61,7 +61,7 @@ class Values(Assembler):
             self._objects(part, canvas, counts)
             del canvas  # before the next one
 
-    def _objects(self, region: Region, canvas: Canvas | None, counts: Counts) -> None:
+    def _objects(self, region: Region, canvas: RegionBuffer | None, counts: MoveCounts) -> None:
         """Make the objects of a region from its values."""
         if canvas is not None:
             for number in within(region, self.targets).tolist():
@@ -69,8 +69,8 @@ class Values(Assembler):
                 self._make(target, iter([(self.targets.region(target), canvas)]), counts)
 
     def _piecewise(
-        self, place: Place, pieces: Grid, present: Indexes, counts: Counts
-    ) -> Iterator[tuple[Region, Canvas | None]]:
+        self, place: Place, pieces: Grid, present: Indexes, counts: MoveCounts
+    ) -> Iterator[tuple[Region, RegionBuffer | None]]:
         """Yield regions of a block with their values; None for the rest after a failed read."""
         start = counts.failures
         run: Region | None = None
@@ -81,13 +81,15 @@ class Values(Assembler):
                 around = _around(region, self._runs)
                 if around != run:
                     run, kept = around, Kept(around, _swept(pieces, self._runs))
-            near = among(touching(piece, pieces, self.origins), present)
+            near = present_candidates(touching(piece, pieces, self.origins), present)
             if len(near):
                 canvas = self._canvas(region, near, counts, kept)
                 yield region, None if counts.failures > start else canvas
                 del canvas
 
-    def _make(self, place: Place, parts: Iterator[tuple[Region, Canvas | None]], counts: Counts) -> None:
+    def _make(
+        self, place: Place, parts: Iterator[tuple[Region, RegionBuffer | None]], counts: MoveCounts
+    ) -> None:
         """Make one object from the canvases of its parts; it is discarded if any value of it failed."""
         start = counts.failures
         made = self.open(place)
@@ -105,14 +107,14 @@ class Values(Assembler):
             made.finish()
 
     def _canvas(
-        self, region: Region, present: Indexes, counts: Counts, kept: Kept | None = None
-    ) -> Canvas | None:
+        self, region: Region, present: Indexes, counts: MoveCounts, kept: Kept | None = None
+    ) -> RegionBuffer | None:
         """The values of a region; None if some of them could not be read, which is recorded in `counts`.
 
         `kept` contains what the run's earlier pieces left, and receives what later ones need.
         """
         start = counts.failures
-        canvas = Canvas(region, self._type, self._fill, self.move.destination.chunk_shape)
+        canvas = RegionBuffer(region, self._type, self._fill, self.move.destination.chunk_shape)
         grid = self.origins
         if kept is not None:
             kept.paste(canvas)
@@ -132,7 +134,7 @@ class Values(Assembler):
                 try:
                     values = self._decoder.decode(data)
                     if self.move.source.frame is None:
-                        self.leaf.again(number, data, values)
+                        self.inner_chunk.again(number, data, values)
                     values = self._convert(values, number, grid)
                 except (ZarrstackError, MemoryError) as error:
                     counts.failed(error, key)
@@ -147,13 +149,18 @@ class Values(Assembler):
 
     def _convert(self, values: Array, number: int, grid: Grid) -> Array:
         """A chunk's values in the destination's form, without those beyond the array."""
-        if not self.leaf.casts:
+        if not self.inner_chunk.casts:
             return values
         inside: tuple[Any, ...] = (*grid.valid(grid.coordinates(number)), ...)
         return np.asarray(convert(self.move, values[inside]))
 
     def _paste_shards(
-        self, canvas: Canvas, shards: ShardReader, present: Indexes, counts: Counts, kept: Kept | None
+        self,
+        canvas: RegionBuffer,
+        shards: ShardReader,
+        present: Indexes,
+        counts: MoveCounts,
+        kept: Kept | None,
     ) -> None:
         grid = self.move.source.grid
         wanted = within(canvas.region, grid)
@@ -165,37 +172,39 @@ class Values(Assembler):
             if kept is not None and number in kept.lost:
                 continue  # already recorded
             start = counts.failures
-            for leaf, payload in self.leaves_of(shards, number, wanted, counts, again=again):
-                where = grid.region(grid.coordinates(leaf))
+            for inner_chunk, payload in self.inner_chunks_of(shards, number, wanted, counts, again=again):
+                where = grid.region(grid.coordinates(inner_chunk))
                 try:
-                    values = self._convert(self.leaf.reader.decode(payload), leaf, grid)
+                    values = self._convert(self.inner_chunk.reader.decode(payload), inner_chunk, grid)
                 except ZarrstackError as error:
-                    counts.failed(inside_shard(error, shards.inner(leaf)), key)
+                    counts.failed(inside_shard(error, shards.inner(inner_chunk)), key)
                     continue
                 except MemoryError as error:
                     counts.failed(error, key)
                     continue
-                counts.leaf(memory(payload).nbytes, 0)
+                counts.inner_chunk(memory(payload).nbytes, 0)
                 canvas.paste(values, where)
                 if kept is not None:
-                    kept.keep(leaf, where, values)
+                    kept.keep(inner_chunk, where, values)
             if kept is not None and counts.failures > start:
                 kept.lost.add(number)
 
     def _in_order(self, numbers: Indexes, grid: Grid) -> list[Place]:
-        """Positions in the order in which a shard stores its leaves."""
+        """Positions in the order in which a shard stores its inner chunks."""
         places = [grid.coordinates(number) for number in numbers.tolist()]
         if self._order != tuple(range(len(self._order))):
             places.sort(key=lambda place: tuple(place[axis] for axis in self._order))
         return places
 
-    def _cut(self, canvas: Canvas, region: Region, made: NewObject, counts: Counts) -> None:
+    def _cut(self, canvas: RegionBuffer, region: Region, made: ObjectBuilder, counts: MoveCounts) -> None:
         grid = self._grid
         for place in self._in_order(counts.wanted(within(region, grid)), grid):
             if not canvas.holds(grid.region(place)):
                 continue
             try:
-                payload = self.leaf.store(grid.index(place) or 0, canvas.leaf(grid.region(place)))
+                payload = self.inner_chunk.store(
+                    grid.index(place) or 0, canvas.inner_chunk(grid.region(place))
+                )
             except (ZarrstackError, MemoryError) as error:
                 counts.failed(error, self.move.destination.key(self.move.path, place))
                 continue

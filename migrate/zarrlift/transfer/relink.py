@@ -8,7 +8,7 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from zarrstack.core.codecs.base import Buffer, Ends, memory
+from zarrstack.core.codecs.base import Buffer, HeadAndTail, memory
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.grid.frames import Shards
@@ -17,15 +17,15 @@ from ..storage.listed_versions import Version
 from ..storage.local.file_copy import IN_ONE_READ, read_small
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
-from ..storage.writer import DestinationError, Look, Writer
+from ..storage.writer import DestinationError, PayloadCheck, Writer
 from .object_keys import ObjectKeys
-from .objects import Change, Objects
+from .objects import ObjectConversion, Objects
 from .shard_reader import in_stored_order, inside_shard, read_index
 
 if TYPE_CHECKING:
     from ..planning.plans import Move
     from ..storage.base import Storage
-    from .counts import Counts
+    from .counts import MoveCounts
     from .objects import Mover
     from .relink_server_side import ServerCopy
     from .tasks import Task
@@ -64,10 +64,10 @@ def _files(
     keys: Keys,
     source: LocalStorage,
     writer: LocalWriter,
-    look: Look,
+    look: PayloadCheck,
     hard_links: bool,
     task: Task,
-    counts: Counts,
+    counts: MoveCounts,
 ) -> None:
     """Copy or link files after `look` has checked each."""
     root = source.path("") + os.sep  # Windows accepts both separators
@@ -100,7 +100,7 @@ def _files(
             counts.add(size, size)
 
 
-def _within_store(keys: Keys, copy: ServerCopy, look: Look, task: Task, counts: Counts) -> None:
+def _within_store(keys: Keys, copy: ServerCopy, look: PayloadCheck, task: Task, counts: MoveCounts) -> None:
     """Have a store copy its objects."""
     pairs = list(keys(task))
     for start in range(0, len(pairs), _BATCH):
@@ -114,7 +114,7 @@ def _within_store(keys: Keys, copy: ServerCopy, look: Look, task: Task, counts: 
                 counts.missing(key)
 
 
-class Unchanged(Change):
+class Unchanged(ObjectConversion):
     """Checks objects, which keep their bytes."""
 
     def __init__(self, move: Move) -> None:
@@ -122,11 +122,11 @@ class Unchanged(Change):
         self.reader = Pipeline(
             source.chain, source.chunk_shape, source.data_type, allow_pickle=move.allow_pickle
         )
-        self.look: Look = self.reader
+        self.look: PayloadCheck = self.reader
         if isinstance(source.frame, Shards):
             self.look = _ShardLook(source.frame, self.reader)
 
-    def __call__(self, index: int, data: bytes, counts: Counts) -> bytes:
+    def __call__(self, index: int, data: bytes, counts: MoveCounts) -> bytes:
         """The same bytes, after the check."""
         self.look.check_whole(data)
         return data
@@ -135,17 +135,17 @@ class Unchanged(Change):
 class _ShardLook:
     """Checks shards that move unchanged: the index, and the ends of every payload."""
 
-    def __init__(self, frame: Shards, leaf: Pipeline) -> None:
+    def __init__(self, frame: Shards, inner_chunk: Pipeline) -> None:
         self._frame = frame
-        self._leaf = leaf
+        self._inner_chunk = inner_chunk
 
     @property
     def most_stored(self) -> int:
         """Maximum size of a shard in bytes."""
         frame = self._frame
-        return self._leaf.most_stored * frame.leaves + frame.index.size(frame.chunks_per_shard)
+        return self._inner_chunk.most_stored * frame.inner_chunks + frame.index.size(frame.chunks_per_shard)
 
-    def check(self, ends: Ends) -> bool:
+    def check(self, ends: HeadAndTail) -> bool:
         self._frame.index.place(self._frame.chunks_per_shard, ends.length)
         return False
 
@@ -153,6 +153,6 @@ class _ShardLook:
         view = memory(data)
         for inner, place in in_stored_order(read_index(data, self._frame)):
             try:
-                self._leaf.check_whole(view[place])
+                self._inner_chunk.check_whole(view[place])
             except ZarrstackError as error:
                 raise inside_shard(error, inner) from error

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Ends
+from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, HeadAndTail
 from zarrstack.core.errors import ChunkError, StorageError, ZarrstackError
 
 from ..storage.base import Storage
-from ..storage.local.files import Bound
+from ..storage.local.files import ReadLimit
 from ..storage.remote.event_loop import bounded, run
 from ..storage.remote.zarr_store import StoreStorage
-from ..storage.writer import DestinationError, Look
+from ..storage.writer import DestinationError, PayloadCheck
 
 if TYPE_CHECKING:
-    from ..storage.remote.backend import Native
+    from ..storage.remote.backend import Backend
 
 Carried: TypeAlias = "int | ZarrstackError | None"
 """The result for one object: its size in bytes, None if it is missing, or its error."""
@@ -42,7 +42,7 @@ def server_copy(source: Storage, destination: Storage) -> ServerCopy | None:
 class ServerCopy:
     """Copies objects between two places of one store; thread-safe."""
 
-    def __init__(self, source: StoreStorage, destination: StoreStorage, start: Native, end: Native) -> None:
+    def __init__(self, source: StoreStorage, destination: StoreStorage, start: Backend, end: Backend) -> None:
         """`start` and `end` are the backends of source and destination."""
         self._source = source
         self._destination = destination
@@ -51,14 +51,14 @@ class ServerCopy:
         self._able = True
         """Whether the store supports copies; determined by the first request."""
 
-    def __call__(self, pairs: Sequence[tuple[str, str]], look: Look) -> list[Carried]:
+    def __call__(self, pairs: Sequence[tuple[str, str]], look: PayloadCheck) -> list[Carried]:
         """Copy (source key, destination key) pairs, after `look` has checked the ends of each object.
 
         Raises DestinationError; the error of a single object is its result.
         """
         return run(bounded([self._one(before, after, look) for before, after in pairs]))
 
-    async def _one(self, before: str, after: str, look: Look) -> Carried:
+    async def _one(self, before: str, after: str, look: PayloadCheck) -> Carried:
         try:
             first = await self._get(before, 0, IN_ONE_READ, look)
             if first is None:
@@ -67,7 +67,7 @@ class ServerCopy:
                 return await self._by_hand(before, after, first if len(first) < IN_ONE_READ else None, look)
             size = await self._size(before)
             tail = await self._get(before, max(size - TAIL_BYTES, 0), size, look) or b""
-            if not look.check(Ends(first[:HEAD_BYTES], tail[-TAIL_BYTES:], size)):
+            if not look.check(HeadAndTail(first[:HEAD_BYTES], tail[-TAIL_BYTES:], size)):
                 return await self._by_hand(before, after, None, look)
             if await self._copied(before, after, size):
                 return size
@@ -77,10 +77,10 @@ class ServerCopy:
         except ZarrstackError as error:
             return error
 
-    async def _by_hand(self, before: str, after: str, data: bytes | None, look: Look) -> int | None:
+    async def _by_hand(self, before: str, after: str, data: bytes | None, look: PayloadCheck) -> int | None:
         """Copy through this machine: small objects, and those that can only be checked by decoding."""
         if data is None:
-            data = await self._source.fetch(before, Bound(look.most_stored))
+            data = await self._source.fetch(before, ReadLimit(look.most_stored))
             if data is None:
                 return None
         look.check_whole(data)
@@ -106,13 +106,13 @@ class ServerCopy:
     async def _cp(self, before: str, after: str, size: int) -> None:
         await self._to.copy(self._from, self._source.key(before), self._destination.key(after), size)
 
-    async def _get(self, key: str, start: int, end: int, look: Look) -> bytes | None:
+    async def _get(self, key: str, start: int, end: int, look: PayloadCheck) -> bytes | None:
         """Some bytes of an object; None if it is missing."""
         try:
             return await self._source.fetch_part(key, start, end - start)
         except StorageError:
             # An empty object has no first byte, for which some stores return an error.
-            return await self._source.fetch(key, Bound(look.most_stored))
+            return await self._source.fetch(key, ReadLimit(look.most_stored))
 
     async def _size(self, key: str) -> int:
         size = await self._source.fetch_size(key)

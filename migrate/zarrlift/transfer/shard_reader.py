@@ -1,7 +1,7 @@
-"""Reads the leaves of a source array from its objects, one after another.
+"""Reads the inner chunks of a source array from its objects, one after another.
 
-Objects of one leaf each are read completely. Of a shard, only the index and the wanted leaves are read,
-adjacent ones together, so shards may be larger than memory.
+Objects of one inner chunk each are read completely. Of a shard, only the index and the wanted inner chunks
+are read, adjacent ones together, so shards may be larger than memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zarrstack.core.errors import ChunkError, ZarrstackError
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.shard_index import ShardIndex
 
-from ..archive.decoder import most_in_leaf
+from ..archive.decoder import most_in_inner_chunk
 from ..storage.base import Storage
 from ..storage.limits import READ_AHEAD
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from ..archive.nodes import Layout
 
 _SPAN: Final = 4 << 20
-"""Bytes of a shard read at once, unless one leaf is larger."""
+"""Bytes of a shard read at once, unless one inner chunk is larger."""
 _GAP: Final = 64 << 10
-"""Maximum gap in bytes between two leaves of a shard that are read together."""
+"""Maximum gap in bytes between two inner chunks of a shard that are read together."""
 _KEPT: Final = 8
 _KEPT_AHEAD: Final = 64
 _KEPT_PAIRS: Final = 1 << 18
@@ -49,7 +49,7 @@ class MissingShard(Exception):  # noqa: N818 - in a store that cannot list this 
 
 
 class ShardReader:
-    """Reads leaves from the shards of one array; thread-safe."""
+    """Reads inner chunks from the shards of one array; thread-safe."""
 
     def __init__(self, storage: Storage, path: str, layout: Layout) -> None:
         assert isinstance(layout.frame, Shards)
@@ -57,9 +57,9 @@ class ShardReader:
         self.layout = layout
         self.frame = layout.frame
         self._path = path
-        self._leaves = layout.grid
+        self._inner_chunks = layout.grid
         self._objects = layout.objects
-        self._most = most_in_leaf(layout)
+        self._most = most_in_inner_chunk(layout)
         self._lock = threading.Lock()
         self._indexes: OrderedDict[int, ShardIndex | None] = OrderedDict()
 
@@ -89,9 +89,9 @@ class ShardReader:
                     self._keep(number, None if found is None else self._parse(*found))
             yield from part
 
-    def inner(self, leaf: int) -> tuple[int, ...]:
-        """The position of a leaf in its shard."""
-        places = self._leaves.coordinates(leaf)
+    def inner(self, inner_chunk: int) -> tuple[int, ...]:
+        """The position of an inner chunk in its shard."""
+        places = self._inner_chunks.coordinates(inner_chunk)
         return tuple(a % b for a, b in zip(places, self.frame.chunks_per_shard, strict=True))
 
     def index(self, number: int) -> ShardIndex | None:
@@ -112,7 +112,7 @@ class ShardReader:
 
     def _most_kept(self) -> int:
         kept = _KEPT if self.storage.soon is None else _KEPT_AHEAD
-        return min(max(_KEPT_PAIRS // max(self.frame.leaves, 1), 1), kept)
+        return min(max(_KEPT_PAIRS // max(self.frame.inner_chunks, 1), 1), kept)
 
     def _read_index(self, number: int) -> ShardIndex | None:
         form, counts = self.frame.index, self.frame.chunks_per_shard
@@ -137,19 +137,19 @@ class ShardReader:
         longest = int(index.lengths[index.present].max(initial=0))
         if longest > self._most:
             raise ChunkError(
-                "a leaf of a shard is larger than a chunk of this array can be",
+                "an inner chunk of a shard is larger than a chunk of this array can be",
                 found=f"{longest} bytes",
                 expected=f"at most {self._most} bytes",
             )
         return index
 
-    def leaves(
+    def inner_chunks(
         self, number: int, wanted: npt.NDArray[np.int64] | None = None
     ) -> Iterator[tuple[int, memoryview]]:
-        """Yield (linear index of a leaf, its payload) in the stored order, without missing leaves.
+        """Yield (linear index, payload) of the existing inner chunks, in the stored order.
 
-        `wanted` are linear indexes of leaves, ascending; None selects all. Leaves entirely beyond the array's
-        end are skipped. MissingShard, ChunkError, StorageError.
+        `wanted` are linear indexes of inner chunks, ascending; None selects all. Inner chunks entirely
+        beyond the array's end are skipped. MissingShard, ChunkError, StorageError.
         """
         index = self.index(number)
         if index is None:
@@ -167,7 +167,7 @@ class ShardReader:
         )
 
     def present(self, number: int) -> Indexes:
-        """Linear indexes of the leaves in a shard, ascending; raises as `leaves` does."""
+        """Linear indexes of the inner chunks in a shard, ascending; raises as `inner_chunks` does."""
         index = self.index(number)
         if index is None:
             raise MissingShard
@@ -175,7 +175,7 @@ class ShardReader:
         return np.sort(numbers[numbers >= 0])
 
     def _there(self, number: int, index: ShardIndex) -> tuple[npt.NDArray[np.intp], Indexes]:
-        """Positions in the index of a shard's leaves, and their linear indexes (-1 beyond the array)."""
+        """Positions of a shard's inner chunks in its index; their linear indexes (-1 beyond the array)."""
         first = np.array(self._objects.coordinates(number), dtype=np.int64) * np.array(
             self.frame.chunks_per_shard, dtype=np.int64
         )
@@ -184,12 +184,12 @@ class ShardReader:
             np.stack(np.unravel_index(there, index.offsets.shape), axis=1) if index.offsets.shape else None
         )
         places = first[None, :] if inner is None else inner.astype(np.int64) + first
-        return there, self._leaves.indices_of(places[: len(there)])
+        return there, self._inner_chunks.indices_of(places[: len(there)])
 
     def _spans(
         self, key: str, numbers: list[int], offsets: list[int], lengths: list[int]
     ) -> Iterator[tuple[int, memoryview]]:
-        """Read adjacent leaves together; in a store, with read-ahead."""
+        """Read adjacent inner chunks together; in a store, with read-ahead."""
         soon = self.storage.soon
         spans = list(spans_of(offsets, lengths, gap=_GAP if soon is None else soon.gap()))
         if soon is None:
@@ -197,19 +197,19 @@ class ShardReader:
                 data = self.storage.get_part(key, span.start, span.stop - span.start)
                 yield from span.cut(data or b"", numbers, offsets, lengths)
             return
-        from ..storage.remote.async_requests import window  # files do not need asyncio
+        from ..storage.remote.async_requests import read_ahead  # files do not need asyncio
 
         def ask(part: Sequence[Span]) -> list[Future[bytes | None]]:
             return soon.parts(key, [(span.start, span.stop) for span in part])
 
-        coming = window(spans, lambda span: span.stop - span.start, ask, most=READ_AHEAD)
+        coming = read_ahead(spans, lambda span: span.stop - span.start, ask, most=READ_AHEAD)
         with contextlib.closing(coming):
             for span, future in zip(spans, coming, strict=True):
                 yield from span.cut(future.result() or b"", numbers, offsets, lengths)
 
 
 class Span(NamedTuple):
-    """Leaves of a shard that are read together, by their positions in its order."""
+    """Inner chunks of a shard that are read together, by their positions in its order."""
 
     first: int
     end: int
@@ -220,7 +220,7 @@ class Span(NamedTuple):
     def cut(
         self, data: bytes, numbers: list[int], offsets: list[int], lengths: list[int]
     ) -> Iterator[tuple[int, memoryview]]:
-        """Yield (leaf, payload) for each."""
+        """Yield (inner chunk, payload) for each."""
         view = memory(data)
         for place in range(self.first, self.end):
             low = offsets[place] - self.start
@@ -231,7 +231,7 @@ class Span(NamedTuple):
 
 
 def spans_of(offsets: list[int], lengths: list[int], *, gap: int) -> Iterator[Span]:
-    """Combine leaves, ascending by offset, that are at most `gap` bytes apart.
+    """Combine inner chunks, ascending by offset, that are at most `gap` bytes apart.
 
     Apart from a few small gaps, at most as many unwanted bytes are read as wanted ones: if bandwidth is
     scarce, a saved request does not outweigh twice the bytes.
@@ -254,7 +254,7 @@ def spans_of(offsets: list[int], lengths: list[int], *, gap: int) -> Iterator[Sp
         at = end
 
 
-def among(candidates: Indexes, present: Indexes) -> Indexes:
+def present_candidates(candidates: Indexes, present: Indexes) -> Indexes:
     """The candidates that are present; both ascending."""
     place = np.searchsorted(present, candidates)
     place[place == len(present)] = 0
@@ -271,7 +271,7 @@ def read_index(data: Buffer, frame: Shards) -> ShardIndex:
 
 
 def in_stored_order(index: ShardIndex) -> list[tuple[tuple[int, ...], slice]]:
-    """(position in the shard, bytes) of every existing leaf, in stored order."""
+    """(position in the shard, bytes) of every existing inner chunk, in stored order."""
     there = np.flatnonzero(index.present)
     order = there[np.argsort(index.offsets.ravel()[there], kind="stable")]
     result = []
@@ -284,7 +284,7 @@ def in_stored_order(index: ShardIndex) -> list[tuple[tuple[int, ...], slice]]:
 
 
 def inside_shard(error: ZarrstackError, inner: tuple[int, ...]) -> ZarrstackError:
-    """An error of one leaf, with its position in the shard."""
+    """An error of one inner chunk, with its position in the shard."""
     problem = error.problem
     return type(error)(
         f"inner chunk {inner} of a shard: {problem.message}",

@@ -24,7 +24,7 @@ from ..storage.listed_versions import ListedVersions, holding
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import storage_error
 from .object_keys import ObjectKeys
-from .shard_reader import MissingShard, ShardReader, among
+from .shard_reader import MissingShard, ShardReader, present_candidates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Task:
     """Linear indexes of the objects to move, ascending; of blocks, if the move has them."""
     sources: Indexes | None = None
     """With blocks: ascending linear indexes of the existing source objects that the blocks overlap."""
-    leaves: Indexes | None = None
+    inner_chunks: Indexes | None = None
     """The leaves that may be written; None for all that overlap stored values."""
     certain: bool = True
     """Whether all objects are known to exist."""
@@ -64,16 +64,16 @@ class Parts:
         bounds: Sequence[int],
         *,
         versions: tuple[Indexes, Indexes] | None = None,
-        leaves: Indexes | None = None,
+        inner_chunks: Indexes | None = None,
     ) -> None:
         """`versions` are those of the chunks in `present`, as in `Task`.
 
-        `leaves` are the destination's leaves that may be written; None for all.
+        `inner_chunks` are those of the destination that may be written; None for all.
         """
         self._move = move
         self._present = present
         self._versions = versions
-        self._leaves = leaves
+        self._inner_chunks = inner_chunks
         self._blocks: Grid | None = None
         self._indexes = present
         if move.block_shape is not None:
@@ -84,12 +84,14 @@ class Parts:
     def task(self, number: int, *, certain: bool) -> Task:
         """The task with a number."""
         part = self._indexes[self._cuts[number] : self._cuts[number + 1]]
-        sources = leaves = None
+        sources = inner_chunks = None
         if self._blocks is not None:
-            if self._leaves is not None:
+            if self._inner_chunks is not None:
                 inside = _touching(part, self._blocks, self._move.destination.grid)
-                leaves = among(inside, self._leaves)
-            sources = among(_touching(part, self._blocks, self._move.source.objects), self._present)
+                inner_chunks = present_candidates(inside, self._inner_chunks)
+            sources = present_candidates(
+                _touching(part, self._blocks, self._move.source.objects), self._present
+            )
         versions = None
         if self._versions is not None:
             at = np.searchsorted(self._present, part if sources is None else sources)
@@ -99,7 +101,7 @@ class Parts:
             number=number,
             indexes=part,
             sources=sources,
-            leaves=leaves,
+            inner_chunks=inner_chunks,
             certain=certain,
             versions=versions,
         )
@@ -141,9 +143,9 @@ def tasks_of(
         count = max(len(plan.between.bounds) - 1, 0)
         return Tasks(numbers=range(-1, -1 - count, -1), parts=parts, certain=inventory.certain)
     with holding(source, _held(plan, inventory, versions)):
-        leaves = leaves_reached(plan, inventory, source)
+        inner_chunks = inner_chunks_reached(plan, inventory, source)
     between = take_inventory(destination, plan.path, plan.between.layout)
-    parts = Parts(second_move(plan), between.indexes, plan.bounds, leaves=leaves)
+    parts = Parts(second_move(plan), between.indexes, plan.bounds, inner_chunks=inner_chunks)
     return Tasks(numbers=range(plan.tasks), parts=parts, certain=True)
 
 
@@ -157,7 +159,7 @@ def _versions(inventory: Inventory, source: Storage) -> tuple[Indexes, Indexes] 
 def _held(
     plan: ArrayPlan, inventory: Inventory, versions: tuple[Indexes, Indexes] | None
 ) -> ListedVersions | None:
-    """The versions of shards whose indexes `leaves_reached` reads."""
+    """The versions of shards whose indexes `inner_chunks_reached` reads."""
     if versions is None or not isinstance(plan.source.frame, Shards):
         return None
     whole = Task(move=plan.move, number=0, indexes=inventory.indexes, versions=versions)
@@ -165,7 +167,7 @@ def _held(
     return whole.held(partial(ObjectKeys(plan.source, plan.path), places))
 
 
-def leaves_reached(plan: ArrayPlan, inventory: Inventory, source: Storage) -> Indexes | None:
+def inner_chunks_reached(plan: ArrayPlan, inventory: Inventory, source: Storage) -> Indexes | None:
     """The destination's leaves that overlap a stored leaf of the source, ascending; None for all.
 
     Only these are written, whatever the intermediate chunks overlap.
@@ -209,7 +211,7 @@ def first_move(plan: ArrayPlan) -> Move:
 def second_move(plan: ArrayPlan) -> Move:
     """The move from the intermediate array to the result.
 
-    If their leaves are the same, it passes on payloads, whatever the codecs of the array's source are.
+    If their inner chunks are the same, it passes on payloads, whatever the codecs of the array's source are.
     """
     assert plan.between is not None
     source = plan.between.layout

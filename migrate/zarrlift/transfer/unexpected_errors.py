@@ -9,7 +9,7 @@ from zarrstack.core.errors import Problem
 from ..storage.local.system_errors import system_refused
 
 
-def unforeseen(path: str, error: Exception) -> Problem:
+def unexpected_error(path: str, error: Exception) -> Problem:
     """The problem for an unexpected error in one array, which fails while the others continue.
 
     A job of ten thousand arrays that runs for weeks must not end at the first such error.

@@ -15,17 +15,17 @@ from zarrstack.version import __version__
 from ..planning.plans import Move
 from ..storage.base import Storage
 from ..storage.open_storage import open_storage
-from ..storage.transformer_stack import through
+from ..storage.transformer_stack import with_layers
 from ..storage.writer import Writer
 from ..storage.writer_for import writer_for
-from .counts import Counts, Moved
+from .counts import MoveCounts, MoveResult
 from .objects import Mover, Objects
 from .reframe import change_for
 from .reframe_shards import reshard
-from .regrid import Values
+from .regrid import ValueAssembler
 from .relink import relink
 from .tasks import Task
-from .unexpected_errors import unforeseen
+from .unexpected_errors import unexpected_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +60,14 @@ class Worker:
         self._hard_links = hard_links
         self._recheck = recheck
         self._movers: dict[str, tuple[Move, Mover]] = {}
-        self._running: dict[int, Counts] = {}
+        self._running: dict[int, MoveCounts] = {}
         """Counts by thread."""
 
     def forked(self) -> None:
         """Prepare a process made by `fork`, before it runs a task."""
         self._writer.forked()
 
-    def run(self, task: Task) -> Moved:
+    def run(self, task: Task) -> MoveResult:
         """Move the chunks of a task; raises DestinationError, other errors are in the result.
 
         A task is safe to repeat, so it may run again after a kill, in any process. All bad chunks of a task
@@ -77,7 +77,7 @@ class Worker:
         if mover is None or move != task.move:
             mover = self._mover(task.move)
             self._movers[task.move.path] = task.move, mover
-        counts = Counts(task.move.path, certain=task.certain, leaves=task.leaves)
+        counts = MoveCounts(task.move.path, certain=task.certain, inner_chunks=task.inner_chunks)
         self._running[threading.get_ident()] = counts
         try:
             with self._writer.behind():
@@ -99,7 +99,7 @@ class Worker:
             case "reframe" | "recode" | "rewrite":
                 return reshard(move, source, writer, recheck=recheck)
             case "regrid":
-                return Values(move, source, writer, recheck=recheck)
+                return ValueAssembler(move, source, writer, recheck=recheck)
             case "stay":
                 raise AssertionError("chunks that stay have no tasks")
 
@@ -136,7 +136,7 @@ def sent(spec: WorkerSpec, task: Task) -> tuple[str, bytes]:
     return __version__, pickle.dumps((spec, task))
 
 
-def move(version: str, errand: bytes) -> Moved:
+def move(version: str, errand: bytes) -> MoveResult:
     """Run a task in any process; both ends are opened once per process.
 
     WorkerError for a task of another version, which is not unpickled: Dask's workers do not survive arguments
@@ -154,8 +154,8 @@ def move(version: str, errand: bytes) -> Moved:
         return _worker(spec).run(task)
     except ZarrstackError:
         raise
-    except Exception as error:  # noqa: BLE001 - see `unforeseen`
-        return Moved(problems=(unforeseen(task.move.path, error),))
+    except Exception as error:  # noqa: BLE001 - see `unexpected_error`
+        return MoveResult(problems=(unexpected_error(task.move.path, error),))
 
 
 @functools.lru_cache(maxsize=4)
@@ -164,8 +164,8 @@ def _worker(spec: WorkerSpec) -> Worker:
     destination = open_storage(
         spec.destination, storage_options=json.loads(spec.destination_options), mode="w"
     )
-    source = through(source, spec.source_through)
-    destination = through(destination, spec.destination_through, written=True)
+    source = with_layers(source, spec.source_through)
+    destination = with_layers(destination, spec.destination_through, written=True)
     return Worker(
         source,
         writer_for(destination, spec.job_id, fsync=spec.fsync),

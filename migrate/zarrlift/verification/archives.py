@@ -13,7 +13,7 @@ from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.paths import parents
 
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Node
-from ..conventions.apply import Applied, apply_conventions
+from ..conventions.apply import ConventionChanges, apply_conventions
 from ..planning.regrid.blocks import memory_budget
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
@@ -88,7 +88,7 @@ class _Comparison:
     source: Storage
     destination: Storage
     recipe: Recipe
-    applied: Applied
+    applied: ConventionChanges
     above: set[str]
     """Paths above selected nodes, which must be groups."""
     full: bool
@@ -161,7 +161,7 @@ class _Comparison:
             array.compare_values(full=self.full, pool=pool, budget=budget, count=self.count)
         self.keep(array.differences)
 
-    def files(self, applied: Applied) -> None:
+    def files(self, applied: ConventionChanges) -> None:
         """Compare the extra files copied with groups, byte by byte."""
         for path, keys in applied.files.items():
             if self.in_place or not (self.recipe.selects(path) or path in self.above):

@@ -29,7 +29,7 @@ from ..archive.nodes import Layout
 from ..planning.regrid.boxes import Box, Candidates
 from ..storage.base import Storage
 from .documents import VARIABLE
-from .regions import Region, common, corner, list_chunks, overlapping, parts, within
+from .regions import Region, first_coordinates, intersection, list_chunks, overlapping, parts, within
 from .sampled_chunks import Expectation, SourceObjects, value_problem
 from .v3_tree import key_below
 from .zarr_python_reader import chunk_shape, data_type_name, native, open_array, read_regions, reading_store
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
 
 _BATCH_BYTES: Final = 16 << 20
-_LEAST_BYTES: Final = 1 << 20
+_MIN_BYTES: Final = 1 << 20
 """Minimum of decoded bytes of one side that a thread holds at a time, unless a single region is larger."""
 _BASE: Final = 176 << 20
 """Memory of the process itself in bytes, with zarr-python loaded."""
@@ -83,7 +83,7 @@ class _Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """The part of a region that comes from one chunk of the source, or one leaf of a shard."""
+    """The part of a region that comes from one chunk of the source, or one inner chunk of a shard."""
 
     part: Region
     values: Values | None
@@ -120,11 +120,11 @@ class ArrayValues:
         self._source = source
         self._destination = destination
         self._keys = KeyEncoding.from_json(metadata.chunk_key_encoding.to_dict())
-        self._leaf = _leaf_shape(document, self.grid)
+        self._inner_chunk = _inner_chunk_shape(document, self.grid)
         self._item = _item_bytes(metadata)
         self._fill_is_null = fill_is_null
         self._asks_for_missing = stays_missing and not self.listed and self.aligned and layout.frame is None
-        self._leaves = SourceObjects(source, path, layout, allow_pickle=allow_pickle)
+        self._inner_chunks = SourceObjects(source, path, layout, allow_pickle=allow_pickle)
         self._array = open_array(metadata, reading_store(destination), path)
         self._expect = Expectation(
             layout.data_type, data_type_name(metadata), native(metadata), casting=casting, objects=objects
@@ -150,7 +150,8 @@ class ArrayValues:
     def whole(self, wanted: Indexes, *, budget: int, pool: ThreadPoolExecutor) -> Iterator[Compared]:
         """Compare all objects of the result with these linear indexes, and others in the same regions.
 
-        `budget` is the process's memory limit in bytes; a single leaf of either side is always allowed.
+        `budget` is the process's memory limit in bytes; a single inner chunk of either side is always
+        allowed.
         """
         return self._compare(self._work(wanted, budget - _BASE, _size(pool)), pool)
 
@@ -172,21 +173,24 @@ class ArrayValues:
 
         Otherwise a chunk would be decoded again for every chunk of the other side that it overlaps.
         """
-        if self._leaf != self.layout.chunk_shape and (best := self._common_grid(memory, threads)) is not None:
+        if (
+            self._inner_chunk != self.layout.chunk_shape
+            and (best := self._common_grid(memory, threads)) is not None
+        ):
             grid, threads, room = best
             return _Work(_over(grid, touched(wanted, self.grid, grid)), threads, min(room, _BATCH_BYTES))
         room = max(memory // _COPIES, 1)
-        least = max(prod(self._leaf) * self._item, self._chunk_bytes, _LEAST_BYTES)
+        least = max(prod(self._inner_chunk) * self._item, self._chunk_bytes, _MIN_BYTES)
         threads = max(min(threads, room // least), 1)
-        most = min(max(room // threads, _LEAST_BYTES), _BATCH_BYTES)
+        most = min(max(room // threads, _MIN_BYTES), _BATCH_BYTES)
         grid = self.grid
-        if isinstance(self.layout.frame, Shards):  # opens a shard once, not for each leaf
+        if isinstance(self.layout.frame, Shards):  # opens a shard once, not for each inner chunk
             grid = self.layout.objects
             wanted = touched(wanted, self.grid, grid)
         return _Work(self._parts(_over(grid, wanted), most), threads, most)
 
     def _parts(self, regions: Iterator[Region], most: int) -> Iterator[Region]:
-        return (part for region in regions for part in parts(region, self._item, self._leaf, most))
+        return (part for region in regions for part in parts(region, self._item, self._inner_chunk, most))
 
     @property
     def _chunk_bytes(self) -> int:
@@ -195,9 +199,9 @@ class ArrayValues:
     def _common_grid(self, memory: int, threads: int) -> tuple[Grid, int, int] | None:
         """(grid, number of regions at a time, bytes of each) such that few source chunks are read twice.
 
-        The regions consist of whole leaves of the result; None if no such region fits into memory.
+        The regions consist of whole inner chunks of the result; None if no such region fits into memory.
         """
-        target = replace(self.layout, chunk_shape=self._leaf, frame=None)
+        target = replace(self.layout, chunk_shape=self._inner_chunk, frame=None)
         candidates = Candidates.of(self.layout, target)
         best: tuple[float, int, int, Box] | None = None
         for number in range(threads, 0, -1):
@@ -248,8 +252,8 @@ class ArrayValues:
         problems: list[Problem] = []
         for place in overlapping(region, self.layout.object_shape):
             try:
-                for whole, values in self._leaves.within(place, region):
-                    part = common(whole, region)
+                for whole, values in self._inner_chunks.within(place, region):
+                    part = intersection(whole, region)
                     if values is not None:
                         pieces.append(_Piece(part=part, values=_cut(values, within(part, whole))))
                         continue
@@ -258,28 +262,28 @@ class ArrayValues:
                     if not self._fill_is_null:  # otherwise its value is undefined
                         pieces.append(_Piece(part=part, values=None))
             except ZarrstackError as error:
-                problems.append(error.at(node=self.path, key=self._leaves.key(place)).problem)
+                problems.append(error.at(node=self.path, key=self._inner_chunks.key(place)).problem)
         return pieces, problems
 
     def _judge(self, piece: _Piece, found: Values) -> list[Problem]:
         expected = piece.values
         if expected is None:
             shape = tuple(axis.stop - axis.start for axis in piece.part)
-            expected = self._expect.missing(self._leaves.fill(shape))
+            expected = self._expect.missing(self._inner_chunks.fill(shape))
         return self._expect.compare(found, expected, self.path, self.key, piece.part)
 
     def _must_be_missing(self, region: Region) -> list[Problem]:
-        if self._destination.get(self.key(corner(region))) is None:
+        if self._destination.get(self.key(first_coordinates(region))) is None:
             return []
         return [self.surplus(region)]
 
     def surplus(self, region: Region) -> Problem:
         """The problem for an object of the result that the source does not have."""
-        key = self.key(corner(region))
+        key = self.key(first_coordinates(region))
         return value_problem(self.path, key, region, "a stored chunk", "none, as in the source")
 
 
-def _leaf_shape(document: JSONObject, grid: Grid) -> tuple[int, ...]:
+def _inner_chunk_shape(document: JSONObject, grid: Grid) -> tuple[int, ...]:
     """Shape of the smallest unit that a reader of the result decodes."""
     for codec in Chain.from_json(document["codecs"]).codecs:
         if codec.name == "sharding_indexed":

@@ -15,7 +15,7 @@ from zarrstack.core.errors import ZarrstackError
 
 from ..archive.nodes import ArrayNode, Layout
 from ..conventions.base import Change
-from ..planning.chunk_advice import pointed_out
+from ..planning.chunk_advice import explain_pointer
 from ..recipe.recipe import ArrayRecipe
 from ..storage.base import Storage
 from .array_values import ArrayValues
@@ -116,7 +116,7 @@ class ArrayComparison:
             return
         compare = partial(values.whole, budget=budget) if full else values.objects
         for compared in compare(wanted, pool=pool):
-            self.differences.add(pointed_out(problem, self.source) for problem in compared.problems)
+            self.differences.add(explain_pointer(problem, self.source) for problem in compared.problems)
             count(compared.regions, compared.bytes)
 
     def _wanted(self, values: ArrayValues, *, full: bool) -> Indexes:
@@ -132,7 +132,7 @@ class ArrayComparison:
         wanted = np.union1d(*stored)
         if full:
             return wanted
-        some = first_look(grid, wanted, rng, random_leaves=_SAMPLED)
+        some = first_look(grid, wanted, rng, random_inner_chunks=_SAMPLED)
         if values.aligned:  # objects stored on one side only are the most likely to be wrong
             some += [int(index) for index in np.setxor1d(*stored)[:_SAMPLED]]
         some += a_missing_chunk(grid, wanted, rng)

@@ -13,7 +13,7 @@ from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.compare import Values, kind, mismatch
 from zarrstack.core.data_types.v3 import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
-from zarrstack.core.identity_cache import Remembered, RememberedMembers
+from zarrstack.core.identity_cache import IdentityCache, MemberIdentityCache
 from zarrstack.core.json_text import JSON, JSONObject, canonical
 
 from ..archive.nodes import Layout
@@ -89,10 +89,10 @@ def _key(path: str) -> str:
     return f"{path}/zarr.json" if path else "zarr.json"
 
 
-_head: Final = RememberedMembers(canonical)
+_head: Final = MemberIdentityCache(canonical)
 
 
-@Remembered
+@IdentityCache
 def _text(layout: Layout) -> str:
     """A text that identifies a layout except for its shape; cheaper than canonical JSON of every part."""
     return repr(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ..planning.plans import ArrayPlan
     from ..storage.base import Storage
 
-_MOST_THREADS: Final = 8
-_MOST_PROBLEMS: Final = 999
+_MAX_THREADS: Final = 8
+_MAX_PROBLEMS: Final = 999
 """Maximum number of problems per array; the comparison then stops."""
 
 
@@ -38,8 +38,8 @@ def compare_all(
         problems: list[Problem] = []
         for more in _problems(values, budget):
             problems += more
-            if len(problems) >= _MOST_PROBLEMS:
-                return (*problems[:_MOST_PROBLEMS], _enough(plan.path))
+            if len(problems) >= _MAX_PROBLEMS:
+                return (*problems[:_MAX_PROBLEMS], _enough(plan.path))
     except ZarrstackError as error:
         return (error.at(node=plan.path).problem,)
     return tuple(problems)
@@ -67,14 +67,14 @@ def _problems(values: ArrayValues, budget: int) -> Iterator[list[Problem]]:
     wanted = np.arange(0, dtype=np.int64)
     if values.listed:
         there, wanted = values.stored()
-        surplus = np.setdiff1d(there, wanted, assume_unique=True)[:_MOST_PROBLEMS]
+        surplus = np.setdiff1d(there, wanted, assume_unique=True)[:_MAX_PROBLEMS]
         yield [values.surplus(grid.region(grid.coordinates(index))) for index in map(int, surplus)]
     elif grid.total:
         wanted = np.arange(grid.total, dtype=np.int64)
     if not len(wanted):
         return
     with ThreadPoolExecutor(
-        min(os.cpu_count() or 1, _MOST_THREADS), thread_name_prefix="zarrlift-check"
+        min(os.cpu_count() or 1, _MAX_THREADS), thread_name_prefix="zarrlift-check"
     ) as pool:
         for compared in values.whole(wanted, budget=budget, pool=pool):
             yield compared.problems
@@ -83,6 +83,6 @@ def _problems(values: ArrayValues, budget: int) -> Iterator[list[Problem]]:
 def _enough(path: str) -> Problem:
     return Problem(
         kind="verify-values",
-        message=f"{_MOST_PROBLEMS} differences were found; the comparison stopped",
+        message=f"{_MAX_PROBLEMS} differences were found; the comparison stopped",
         node=path,
     )

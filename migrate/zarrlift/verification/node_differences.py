@@ -15,7 +15,7 @@ from .attributes import attribute_differences, lost_values, strict
 from .conventions import findings
 from .v3_tree import FoundNode, key_below
 
-MOST_LISTED: Final = 20
+MAX_LISTED: Final = 20
 """Maximum number of differences listed per node; all are counted."""
 
 
@@ -31,7 +31,7 @@ class Differences:
         """Add problems."""
         for problem in problems:
             self.count += 1
-            if len(self.listed) < MOST_LISTED:
+            if len(self.listed) < MAX_LISTED:
                 self.listed.append(problem.at(node=self.node))
 
     def say(self, what: str, found: object, expected: object, *, kind: str = "verify-metadata") -> None:

@@ -19,7 +19,7 @@ Region: TypeAlias = tuple[slice, ...]
 """One slice with start and stop per axis, in array coordinates."""
 
 
-def corner(region: Region) -> tuple[int, ...]:
+def first_coordinates(region: Region) -> tuple[int, ...]:
     """Coordinates of a region's first element."""
     return tuple(axis.start for axis in region)
 
@@ -35,22 +35,22 @@ def within(part: Region, whole: Region) -> Region:
     return tuple(slice(a.start - b.start, a.stop - b.start) for a, b in zip(part, whole, strict=True))
 
 
-def common(one: Region, other: Region) -> Region:
+def intersection(one: Region, other: Region) -> Region:
     """The intersection of two overlapping regions."""
     return tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in zip(one, other, strict=True))
 
 
-def parts(region: Region, itemsize: int, leaf: tuple[int, ...], most_bytes: int) -> Iterator[Region]:
-    """Split a region along its first axes into parts of at most `most_bytes`, on leaf boundaries."""
+def parts(region: Region, itemsize: int, inner_chunk: tuple[int, ...], most_bytes: int) -> Iterator[Region]:
+    """Split a region along its first axes into parts of at most `most_bytes`, on inner chunk boundaries."""
     size = itemsize * prod(axis.stop - axis.start for axis in region)
     if size > most_bytes:
-        for axis, (extent, step) in enumerate(zip(region, leaf, strict=True)):
+        for axis, (extent, step) in enumerate(zip(region, inner_chunk, strict=True)):
             middle = (extent.stop - extent.start) // step // 2 * step
             if middle > 0:
                 cut = extent.start + middle
                 for half in (slice(extent.start, cut), slice(cut, extent.stop)):
                     smaller = (*region[:axis], half, *region[axis + 1 :])
-                    yield from parts(smaller, itemsize, leaf, most_bytes)
+                    yield from parts(smaller, itemsize, inner_chunk, most_bytes)
                 return
     yield region
 

@@ -22,14 +22,14 @@ from zarrstack.core.data_types.v3 import DataType, fill_from_json
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.overlap import touching
-from zarrstack.core.grid.overlap import within as leaves_within
+from zarrstack.core.grid.overlap import within as inner_chunks_within
 
 from ..archive.decoder import ObjectDecoder, object_bound, object_decoder
 from ..archive.nodes import Layout
 from ..storage.base import Storage
 from ..transfer.shard_reader import MissingShard, ShardReader, inside_shard
 from .documents import VARIABLE, scalar_array
-from .regions import Region, common, corner
+from .regions import Region, first_coordinates, intersection
 from .sampling import object_bytes, read_bytes
 from .zarr_python_reader import open_array, parse, read_regions, reading_store, words
 
@@ -45,8 +45,8 @@ _WHOLE_BYTES: Final = 32 << 20
 """Maximum of decoded bytes for a shard to be compared as a whole."""
 KeyOf: TypeAlias = Callable[[tuple[int, ...]], str]
 """Gives the key of the destination's object that contains the element at given coordinates."""
-_LEAVES: Final = 4
-"""Number of leaves compared in a larger shard."""
+_INNER_CHUNKS: Final = 4
+"""Number of inner chunks compared in a larger shard."""
 
 
 class SourceObjects:
@@ -60,9 +60,9 @@ class SourceObjects:
         self._allow_pickle = allow_pickle
         self._shards = ShardReader(storage, path, layout) if isinstance(layout.frame, Shards) else None
         self._bound = object_bound(layout)
-        self._leaf: Pipeline | None = None
+        self._inner_chunk: Pipeline | None = None
         if self._shards is not None:
-            self._leaf = Pipeline(
+            self._inner_chunk = Pipeline(
                 layout.chain, layout.chunk_shape, layout.data_type, allow_pickle=allow_pickle
             )
         self._fill = scalar_array(fill_from_json(layout.fill_value, layout.data_type), layout.data_type.numpy)
@@ -84,28 +84,28 @@ class SourceObjects:
         return part_of(self._decoder.decode(data), self.grid.valid(coordinates))
 
     def pieces(self, coordinates: tuple[int, ...]) -> list[tuple[tuple[slice, ...], Values | None]]:
-        """Regions of an object with their values: the whole object, or a few leaves of a large shard."""
+        """Regions of an object with their values: all of it, or a few inner chunks of a large shard."""
         frame, grid = self.layout.frame, self.layout.grid
         if not isinstance(frame, Shards) or object_bytes(self.layout) <= _WHOLE_BYTES:
             return [(self.grid.region(coordinates), self.read(coordinates))]
         numbers = touching(coordinates, self.grid, grid)
-        wanted = np.unique(numbers[np.linspace(0, len(numbers) - 1, _LEAVES).astype(np.int64)])
-        leaves = self._leaves(coordinates, wanted)
-        return [(grid.region(grid.coordinates(number)), values) for number, values in leaves]
+        wanted = np.unique(numbers[np.linspace(0, len(numbers) - 1, _INNER_CHUNKS).astype(np.int64)])
+        inner_chunks = self._inner_chunks(coordinates, wanted)
+        return [(grid.region(grid.coordinates(number)), values) for number, values in inner_chunks]
 
     def within(self, coordinates: tuple[int, ...], region: Region) -> Iterator[tuple[Region, Values | None]]:
         """Regions of one object that overlap `region`, with their values: None for a missing part.
 
-        In a shard, only the overlapping leaves are decoded. ChunkError, StorageError.
+        In a shard, only the overlapping inner chunks are decoded. ChunkError, StorageError.
         """
         if self._shards is None:
             yield self.grid.region(coordinates), self.read(coordinates)
             return
         grid, whole = self.layout.grid, self.grid.region(coordinates)
-        wanted = leaves_within(common(region, whole), grid)
+        wanted = inner_chunks_within(intersection(region, whole), grid)
         missing = set(wanted.tolist())
         try:
-            for number, values in self._leaves(coordinates, wanted):
+            for number, values in self._inner_chunks(coordinates, wanted):
                 missing.remove(number)
                 yield grid.region(grid.coordinates(number)), values
         except MissingShard:
@@ -113,14 +113,14 @@ class SourceObjects:
         for number in sorted(missing):
             yield grid.region(grid.coordinates(number)), None
 
-    def _leaves(self, coordinates: tuple[int, ...], wanted: Indexes) -> Iterator[tuple[int, Values]]:
-        """(linear index, values within the array) of those leaves of a shard that exist."""
+    def _inner_chunks(self, coordinates: tuple[int, ...], wanted: Indexes) -> Iterator[tuple[int, Values]]:
+        """(linear index, values within the array) of those inner chunks of a shard that exist."""
         assert self._shards is not None
-        assert self._leaf is not None
+        assert self._inner_chunk is not None
         grid = self.layout.grid
-        for number, payload in self._shards.leaves(self.grid.index(coordinates) or 0, wanted):
+        for number, payload in self._shards.inner_chunks(self.grid.index(coordinates) or 0, wanted):
             try:
-                values = self._leaf.decode(payload)
+                values = self._inner_chunk.decode(payload)
             except ZarrstackError as error:
                 raise inside_shard(error, self._shards.inner(number)) from error
             yield number, part_of(values, grid.valid(grid.coordinates(number)))
@@ -144,7 +144,7 @@ def compare_chunks(
     if not indexes:
         return ()
     try:
-        leaves = SourceObjects(source, plan.path, plan.source, allow_pickle=plan.move.allow_pickle)
+        inner_chunks = SourceObjects(source, plan.path, plan.source, allow_pickle=plan.move.allow_pickle)
         array = open_array(parse(plan.document), reading_store(destination), plan.path)
     except ZarrstackError as error:
         return (error.at(node=plan.path).problem,)
@@ -168,12 +168,12 @@ def compare_chunks(
             # Our decoder comes first: it is bounded, and a payload that it refuses is not passed to
             # zarr-python.
             try:
-                sources += [(place, region, values) for region, values in leaves.pieces(place)]
+                sources += [(place, region, values) for region, values in inner_chunks.pieces(place)]
             except ZarrstackError as error:
-                problems.append(error.at(node=plan.path, key=leaves.key(place)).problem)
+                problems.append(error.at(node=plan.path, key=inner_chunks.key(place)).problem)
         read = read_regions(array, [region for _, region, _ in sources])
         for (place, region, values), found in zip(sources, read, strict=True):
-            key = key_of(corner(region))
+            key = key_of(first_coordinates(region))
             try:
                 if values is None and plan.fill_is_null:
                     continue
@@ -184,11 +184,11 @@ def compare_chunks(
                     continue
                 if values is None:
                     shape = tuple(axis.stop - axis.start for axis in region)
-                    expected = expect.missing(leaves.fill(shape))
+                    expected = expect.missing(inner_chunks.fill(shape))
                 else:
                     expected = values
             except ZarrstackError as error:
-                problems.append(error.at(node=plan.path, key=leaves.key(place)).problem)
+                problems.append(error.at(node=plan.path, key=inner_chunks.key(place)).problem)
                 continue
             problems += expect.compare(found, expected, plan.path, key_of, region)
     return tuple(problems)
@@ -245,24 +245,26 @@ class Expectation:
                     kind="verify-unreadable",
                     message=f"zarr-python cannot read {region_text(region)}",
                     node=path,
-                    key=key(corner(region)),
+                    key=key(first_coordinates(region)),
                     found=words(found),
                 )
             ]
         if self._texts:
-            return _compare_texts(found, values, path, key(corner(region)), region)
+            return _compare_texts(found, values, path, key(first_coordinates(region)), region)
         if self._casting is not None:
             from zarrstack.core.data_types.cast import cast
 
             try:
                 values = cast(values, self._target, self._casting)
             except ZarrstackError as error:
-                return [error.at(node=path, key=key(corner(region))).problem]
+                return [error.at(node=path, key=key(first_coordinates(region))).problem]
         differs = mismatch(found, values)
         if differs is None:
             return []
         if len(differs.index) != len(region):  # shapes or types differ
-            return [value_problem(path, key(corner(region)), region, differs.found, differs.expected)]
+            return [
+                value_problem(path, key(first_coordinates(region)), region, differs.found, differs.expected)
+            ]
         place = tuple(axis.start + offset for axis, offset in zip(region, differs.index, strict=True))
         where = f"at {list(place)}"
         if differs.count > 1:

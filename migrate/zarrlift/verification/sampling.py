@@ -16,13 +16,13 @@ from ..archive.nodes import Layout
 if TYPE_CHECKING:
     from ..planning.plans import ArrayPlan
 
-MOST_LEAVES: Final = 64
+MAX_INNER_CHUNKS: Final = 64
 """Maximum number of leaves that a job reads again, apart from one for every further kind."""
-MOST_BYTES: Final = 256 << 20
+MAX_BYTES: Final = 256 << 20
 """Maximum of decoded bytes that a job reads again, with the same exception."""
 _RANDOM_PER_KIND: Final = 3
 _FOLLOWERS: Final = 16
-"""Number of arrays of a kind already sampled from which one random leaf is taken."""
+"""Number of arrays of a kind already sampled from which one random inner chunk is taken."""
 _TRIES: Final = 8
 """Number of chunks tried in the search for an edge chunk."""
 
@@ -31,9 +31,9 @@ class Sampler:
     """Selects the leaves that a job reads again; limited per job and deterministic for a job id.
 
     A *kind* is a route together with the codec chains, the data type and the memory order on both sides. If
-    one leaf of a kind is correct, the others can differ only in their own bytes and location. The sample
-    therefore takes the first, the last, an edge and a few random chunks of the first array of a kind, and a
-    random chunk of later arrays within the limits. The same sequence of calls selects the same chunks.
+    one inner chunk of a kind is correct, the others can differ only in their own bytes and location. The
+    sample therefore takes the first, the last, an edge and a few random chunks of the first array of a kind,
+    and a random chunk of later arrays within the limits. The same sequence of calls selects the same chunks.
     Thread-safe.
     """
 
@@ -41,7 +41,7 @@ class Sampler:
         self._job_id = job_id
         self._lock = threading.Lock()
         self._kinds: dict[str, int] = {}
-        self._leaves = 0
+        self._inner_chunks = 0
         self._bytes = 0
 
     def choose(self, plan: ArrayPlan, present: npt.NDArray[np.int64]) -> tuple[int, ...]:
@@ -56,9 +56,9 @@ class Sampler:
         with self._lock:
             seen = self._kinds.get(key, 0)
             self._kinds[key] = seen + 1
-            room = min(MOST_LEAVES - self._leaves, (MOST_BYTES - self._bytes) // max(weight, 1))
+            room = min(MAX_INNER_CHUNKS - self._inner_chunks, (MAX_BYTES - self._bytes) // max(weight, 1))
             if seen == 0:
-                chosen = first_look(plan.source.objects, present, rng, random_leaves=_RANDOM_PER_KIND)
+                chosen = first_look(plan.source.objects, present, rng, random_inner_chunks=_RANDOM_PER_KIND)
                 if not plan.fill_is_null:
                     chosen += a_missing_chunk(plan.source.objects, present, rng)
                 chosen = chosen[: max(room, 1)]
@@ -66,7 +66,7 @@ class Sampler:
                 chosen = [int(present[rng.randrange(len(present))])]
             else:
                 chosen = []
-            self._leaves += len(chosen)
+            self._inner_chunks += len(chosen)
             self._bytes += len(chosen) * weight
         return tuple(sorted(chosen))
 
@@ -99,19 +99,21 @@ def read_bytes(plan: ArrayPlan) -> int:
     """Decoded bytes read to compare one source object: its own, or those of all objects it overlaps."""
     source, target = plan.source, plan.destination
     items = 1
-    for length, chunk, leaf in zip(source.shape, source.object_shape, target.chunk_shape, strict=True):
-        reach = -(-min(chunk, max(length, 1)) // leaf) + (chunk % leaf != 0)
-        items *= reach * leaf
+    for length, chunk, inner_chunk in zip(source.shape, source.object_shape, target.chunk_shape, strict=True):
+        reach = -(-min(chunk, max(length, 1)) // inner_chunk) + (chunk % inner_chunk != 0)
+        items *= reach * inner_chunk
     return max(object_bytes(source), items * (target.data_type.itemsize or 16))
 
 
-def first_look(grid: Grid, present: npt.NDArray[Any], rng: random.Random, *, random_leaves: int) -> list[int]:
+def first_look(
+    grid: Grid, present: npt.NDArray[Any], rng: random.Random, *, random_inner_chunks: int
+) -> list[int]:
     """The first, the last, an edge chunk and some random ones of those present, the most telling first."""
     if len(present) == 0:
         return []
     chosen = [int(present[0]), int(present[-1])]
     chosen += _an_edge(grid, present, rng)
-    chosen += [int(present[rng.randrange(len(present))]) for _ in range(random_leaves)]
+    chosen += [int(present[rng.randrange(len(present))]) for _ in range(random_inner_chunks)]
     return list(dict.fromkeys(chosen))
 
 

@@ -14,18 +14,18 @@ from zarr.core.buffer.core import default_buffer_prototype
 
 from zarrstack.base.byte_ranges import cut
 from zarrstack.core.paths import prefix_of
-from zarrstack.layers.readonly import Unwritable
+from zarrstack.layers.readonly import ReadOnlyLayer
 
-from .hierarchy import Held, ShownHierarchy
+from .hierarchy import PresentedHierarchy, StoredValue
 
 if TYPE_CHECKING:
     from ..archive.nodes import Layout
     from ..storage.base import Storage
 
-H = TypeVar("H", bound=ShownHierarchy[Any])
+H = TypeVar("H", bound=PresentedHierarchy[Any])
 
 
-class HierarchyView(Unwritable, Generic[H]):
+class HierarchyView(ReadOnlyLayer, Generic[H]):
     """A hierarchy in another format, described on first access.
 
     Later changes of its metadata are not followed.
@@ -144,7 +144,7 @@ class HierarchyView(Unwritable, Generic[H]):
 
 
 def _span(part: ByteRequest | None, most: int) -> tuple[int, int] | None:
-    """(start, stop) within an object, for `Soon.parts`; None if the whole object must be read.
+    """(start, stop) within an object, for `StoreRequests.parts`; None if the whole object must be read.
 
     None for a request without a length, or with one above the object's bound `most`.
     """
@@ -156,7 +156,7 @@ def _span(part: ByteRequest | None, most: int) -> tuple[int, int] | None:
     return None
 
 
-async def _stored(storage: Storage, held: Held, span: tuple[int, int] | None) -> bytes | None:
+async def _stored(storage: Storage, held: StoredValue, span: tuple[int, int] | None) -> bytes | None:
     """A stored object or a part of it, limited to its bound; ChunkError, StorageError."""
     soon = storage.soon
     if span is None:

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from zarr.abc.store import Store
 
     from ..storage.base import Storage
-    from ..storage.local.files import Bound
+    from ..storage.local.files import ReadLimit
 
 A = TypeVar("A")
 
 
-class Held(ABC):
+class StoredValue(ABC):
     """A value that comes from one object of the source."""
 
     key: str
@@ -40,7 +40,7 @@ class Held(ABC):
 
     @property
     @abstractmethod
-    def bound(self) -> Bound:
+    def bound(self) -> ReadLimit:
         """The maximum size of the object."""
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Held(ABC):
 
 
 @dataclass(slots=True, kw_only=True)
-class ShownHierarchy(ABC, Generic[A]):
+class PresentedHierarchy(ABC, Generic[A]):
     """A hierarchy as a view presents it; `A` describes how the objects of an array are presented."""
 
     storage: Storage
@@ -97,7 +97,7 @@ class ShownHierarchy(ABC, Generic[A]):
         """The array at a path or above it."""
         return nearest(path, self.arrays)
 
-    def find(self, key: str) -> bytes | Held | None:
+    def find(self, key: str) -> bytes | StoredValue | None:
         """A document, or the location of a key's value in the source.
 
         StorageError if it may not be read; UnsupportedError for a document of an omitted node.
@@ -115,7 +115,7 @@ class ShownHierarchy(ABC, Generic[A]):
         return held
 
     @abstractmethod
-    def _held(self, key: str, above: str) -> Held | None:
+    def _held(self, key: str, above: str) -> StoredValue | None:
         """The location of the value of a key below the path `above` that is not a document."""
 
     def require_shown(self, path: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PATIENCE: Final = 30.0
 """Seconds from the start of a connection, or the end of a response, until the next request must arrive."""
-MOST: Final = 512
+MAX_CONNECTIONS: Final = 512
 """Maximum number of connections; chunk readers open about a hundred."""
 _TOO_MANY: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -27,7 +27,7 @@ _TOO_MANY: Final = (
 class Connections:
     """The connections of one server."""
 
-    def __init__(self, patience: float = PATIENCE, most: int = MOST) -> None:
+    def __init__(self, patience: float = PATIENCE, most: int = MAX_CONNECTIONS) -> None:
         self.patience = patience
         self.most = most
         self.open: dict[asyncio.BaseProtocol, Connection] = {}

@@ -37,7 +37,7 @@ _CORS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class ServedView:
     """A view and how it is presented to clients."""
 
     view: Store
@@ -62,7 +62,7 @@ class Served:
         return key.rpartition("/")[2] in self.documents
 
 
-def application(served: Served, *, host: str = "", middlewares: tuple[Any, ...] = ()) -> web.Application:
+def application(served: ServedView, *, host: str = "", middlewares: tuple[Any, ...] = ()) -> web.Application:
     """An aiohttp application that serves a view at its root.
 
     `host` is the address on which it listens. If that is a loopback address, requests must be for a name of
@@ -86,7 +86,7 @@ def application(served: Served, *, host: str = "", middlewares: tuple[Any, ...] 
     return app
 
 
-async def _answered(served: Served, request: web.Request) -> web.Response:
+async def _answered(served: ServedView, request: web.Request) -> web.Response:
     from aiohttp import web
 
     if request.method == "OPTIONS":
@@ -105,7 +105,7 @@ async def _answered(served: Served, request: web.Request) -> web.Response:
         return web.Response(status=status, text=f"{error}\n")
 
 
-def _cors(served: Served, request: web.Request) -> dict[str, str]:
+def _cors(served: ServedView, request: web.Request) -> dict[str, str]:
     """The headers that a browser requires before a page of another origin may read the response."""
     if "*" in served.origins:
         return {"Access-Control-Allow-Origin": "*", **_CORS}
@@ -132,7 +132,7 @@ def is_loopback(name: str) -> bool:
         return False
 
 
-async def _object(served: Served, key: str, request: web.Request) -> web.Response:
+async def _object(served: ServedView, key: str, request: web.Request) -> web.Response:
     from aiohttp import web
     from zarr.abc.store import RangeByteRequest
     from zarr.core.buffer.core import default_buffer_prototype
@@ -170,7 +170,7 @@ def _range(request: web.Request) -> slice | None:
     return None if wanted.start is None and wanted.stop is None else wanted
 
 
-async def serve(served: Served, *, host: str, port: int, ready: Callable[[str], None]) -> None:
+async def serve(served: ServedView, *, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Serve until the task is cancelled; `ready` receives the URL. StorageError if the address is in use."""
     from aiohttp import web
 
@@ -200,7 +200,7 @@ async def serve(served: Served, *, host: str, port: int, ready: Callable[[str], 
         await runner.cleanup()
 
 
-def run(served: Served, *, host: str, port: int, ready: Callable[[str], None]) -> None:
+def run(served: ServedView, *, host: str, port: int, ready: Callable[[str], None]) -> None:
     """Run `serve` until Ctrl-C or SIGTERM."""
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(_until_stopped(serve(served, host=host, port=port, ready=ready)))

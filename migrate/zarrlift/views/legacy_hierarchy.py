@@ -20,19 +20,19 @@ from ..planning.planner import make_plan
 from ..planning.plans import ArrayPlan, Plan
 from ..planning.zarr_json import consolidate
 from ..recipe.recipe import Recipe
-from ..storage.local.files import Bound
-from ..transfer.counts import Counts
-from ..transfer.objects import Change
+from ..storage.local.files import ReadLimit
+from ..transfer.counts import MoveCounts
+from ..transfer.objects import ObjectConversion
 from ..transfer.reframe import change_for
 from ..transfer.relink import Unchanged
-from .hierarchy import Held, ShownHierarchy
+from .hierarchy import PresentedHierarchy, StoredValue
 
 if TYPE_CHECKING:
     from ..recipe.options import Format
     from ..storage.base import Storage
 
 DOCUMENT: Final = "zarr.json"
-_ANY: Final = Bound(OBJECT_LIMIT)
+_ANY: Final = ReadLimit(OBJECT_LIMIT)
 """Bound of files that are not part of a Zarr node."""
 
 
@@ -43,13 +43,13 @@ class ViewedArray:
         self.plan = plan
 
     @cached_property
-    def change(self) -> Change:
+    def change(self) -> ObjectConversion:
         """The conversion of each object, or its check if nothing is converted."""
         move = self.plan.move
         return Unchanged(move) if self.as_it_lies else change_for(move, recheck=False)
 
     @cached_property
-    def bound(self) -> Bound:
+    def bound(self) -> ReadLimit:
         """The maximum size of an object."""
         return object_bound(self.plan.source)
 
@@ -61,13 +61,13 @@ class ViewedArray:
     def changed(self, index: int, key: str, data: bytes) -> bytes | None:
         """The object as a migration would store it; ChunkError and CastError with location."""
         try:
-            result = self.change(index, data, Counts(self.plan.path))
+            result = self.change(index, data, MoveCounts(self.plan.path))
         except ZarrstackError as error:
             raise (not_fetched(data) or error).at(node=self.plan.path, key=key) from None
         return None if result is None else bytes(memory(result))
 
 
-class HeldObject(Held):
+class StoredObject(StoredValue):
     """An object that a migration would store, or an extra file that it would copy."""
 
     def __init__(self, key: str, array: ViewedArray | None = None, number: int = 0) -> None:
@@ -81,7 +81,7 @@ class HeldObject(Held):
         return self._array is None or self._array.as_it_lies
 
     @property
-    def bound(self) -> Bound:
+    def bound(self) -> ReadLimit:
         """The maximum size of the object."""
         return _ANY if self._array is None else self._array.bound
 
@@ -91,7 +91,7 @@ class HeldObject(Held):
 
 
 @dataclass(slots=True, kw_only=True)
-class ViewedArchive(ShownHierarchy[ViewedArray]):
+class ViewedArchive(PresentedHierarchy[ViewedArray]):
     """A legacy archive, described once: all documents and the origin of each object's bytes."""
 
     plan: Plan
@@ -136,9 +136,9 @@ class ViewedArchive(ShownHierarchy[ViewedArray]):
         """Documents and extra files."""
         yield from (*self.documents, *self.files)
 
-    def _held(self, key: str, above: str) -> HeldObject | None:
+    def _held(self, key: str, above: str) -> StoredObject | None:
         if key in self.files:
-            return HeldObject(key)
+            return StoredObject(key)
         array = self.array_above(above)
         if array is None:
             return None
@@ -148,4 +148,4 @@ class ViewedArchive(ShownHierarchy[ViewedArray]):
         index = None if place is None else target.objects.index(place)
         if place is None or index is None:
             return None
-        return HeldObject(source.key(array.plan.path, place), array, index)
+        return StoredObject(source.key(array.plan.path, place), array, index)

@@ -21,8 +21,8 @@ from ..storage.local.files import WRITTEN
 from ..storage.open_storage import Place, open_storage
 from .base import HierarchyView, stored_objects
 from .legacy import LegacyView, view_of
-from .reverse_arrays import Showing
-from .reverse_hierarchy import DOCUMENTS, SHOWN, Reversed
+from .reverse_arrays import Presentation
+from .reverse_hierarchy import DOCUMENTS, SHOWN, ReverseHierarchy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from ..recipe.options import Format
     from ..recipe.recipe import Recipe
     from ..storage.base import Storage
-    from .reverse_arrays import Shown
+    from .reverse_arrays import PresentedFormat
 
 
 def present(
     url: Place,
-    shown: Shown,
+    shown: PresentedFormat,
     *,
     separator: Separator = ".",
     axes: Axes | None = None,
@@ -71,7 +71,7 @@ def present(
 
 def presented(
     storage: Storage,
-    shown: Shown,
+    shown: PresentedFormat,
     *,
     separator: Separator = ".",
     format: Format | None = None,
@@ -101,7 +101,7 @@ def presented(
     return view
 
 
-class ReverseView(HierarchyView[Reversed]):
+class ReverseView(HierarchyView[ReverseHierarchy]):
     """A Zarr v3 hierarchy as Zarr v2 or N5; read-only.
 
     Options: `format` ("zarr2" or "n5"), `separator` ("." or "/", in v2's chunk keys), `axes` ("reversed" or
@@ -116,7 +116,7 @@ class ReverseView(HierarchyView[Reversed]):
         self,
         store: Store | None = None,
         *,
-        format: Shown = "zarr2",
+        format: PresentedFormat = "zarr2",
         separator: Separator = ".",
         axes: Axes = "reversed",
         follow_links: bool = False,
@@ -130,7 +130,7 @@ class ReverseView(HierarchyView[Reversed]):
         ):
             if value not in allowed:
                 raise UsageError(f"unknown {what}", found=repr(value), expected=", ".join(allowed))
-        self._showing = Showing(format=format, separator=separator, axes=axes)
+        self._showing = Presentation(format=format, separator=separator, axes=axes)
         self._reading = ReadOptions.asked(
             follow_links=follow_links, axes=axes, allow_fallback=False, max_document_size=max_document_size
         )
@@ -162,19 +162,21 @@ class ReverseView(HierarchyView[Reversed]):
         """True for Zarr v2."""
         return self._showing.format == "zarr2"
 
-    def _describe(self) -> Reversed:
+    def _describe(self) -> ReverseHierarchy:
         storage, store = self._storage, self._store
         if storage is None:
             storage = open_storage(store, follow_links=self._reading.follow_links)
             store = storage.zarr_store()  # bound to no event loop except its own
         archive = describe(storage, format="zarr3", options=self._reading)
-        return Reversed.of(archive, storage, store, self._showing, follow_links=self._reading.follow_links)
+        return ReverseHierarchy.of(
+            archive, storage, store, self._showing, follow_links=self._reading.follow_links
+        )
 
-    async def _chunks(self, shown: Reversed, path: str) -> AsyncGenerator[str, None]:
+    async def _chunks(self, shown: ReverseHierarchy, path: str) -> AsyncGenerator[str, None]:
         array = shown.arrays[path]
         async for place in stored_objects(shown.store, path, array.layout):
             if array.shards is None:
                 yield array.key(place)
                 continue
-            for leaf in await asyncio.to_thread(lambda at: list(array.leaves_in(at)), place):
-                yield array.key(leaf)
+            for inner_chunk in await asyncio.to_thread(lambda at: list(array.inner_chunks_in(at)), place):
+                yield array.key(inner_chunk)

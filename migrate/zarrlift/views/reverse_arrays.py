@@ -12,7 +12,7 @@ import numpy as np
 from zarrstack.core.codecs.base import memory
 from zarrstack.core.codecs.zstd import is_sized_frame
 from zarrstack.core.errors import ZarrstackError
-from zarrstack.core.grid.chunk_keys_n5 import Axes, N5Keys, turned
+from zarrstack.core.grid.chunk_keys_n5 import Axes, N5Keys, reverse_axes
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding, Separator
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.n5.blocks import BlockHeader
@@ -21,7 +21,7 @@ from zarrstack.core.paths import prefix_of
 from ..archive.decoder import object_bound
 from ..planning.plans import Move
 from ..planning.routes import route_between
-from ..transfer.recode import LeafChange
+from ..transfer.recode import InnerChunkConversion
 from ..transfer.shard_reader import MissingShard, ShardReader, inside_shard
 
 if TYPE_CHECKING:
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 
     from ..archive.nodes import Layout
     from ..storage.base import Storage
-    from ..storage.local.files import Bound
+    from ..storage.local.files import ReadLimit
 
-Shown: TypeAlias = Literal["zarr2", "n5"]
+PresentedFormat: TypeAlias = Literal["zarr2", "n5"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Showing:
+class Presentation:
     """The format in which a hierarchy is presented."""
 
-    format: Shown
+    format: PresentedFormat
     separator: Separator = "."
     """Separator in v2's chunk keys; N5 has only "/"."""
     axes: Axes = "reversed"
@@ -49,21 +49,23 @@ class Showing:
         return KeyEncoding("v2", self.separator) if self.format == "zarr2" else N5Keys(self.axes)
 
 
-class ShownArray:
+class PresentedArray:
     """An array and the conversion of its chunks, compiled on first use."""
 
-    def __init__(self, storage: Storage, path: str, layout: Layout, chain: Chain, showing: Showing) -> None:
+    def __init__(
+        self, storage: Storage, path: str, layout: Layout, chain: Chain, showing: Presentation
+    ) -> None:
         self.path = path
         self.layout = layout
-        leaf = replace(layout, frame=None)
-        target = replace(leaf, chain=chain)
-        route = route_between(leaf, target, same_place=False)
+        inner_chunk = replace(layout, frame=None)
+        target = replace(inner_chunk, chain=chain)
+        route = route_between(inner_chunk, target, same_place=False)
         self._zstd = chain.codecs[-1].name == "zstd"
         self.as_is = not route.decodes and not self._zstd
         """Whether every payload is presented unchanged."""
         self._move = Move(
             path=path,
-            source=leaf,
+            source=inner_chunk,
             destination=target,
             route=route if route.decodes else replace(route, name="reframe"),
         )
@@ -73,7 +75,7 @@ class ShownArray:
         if showing.format == "n5":
             # Every block has the full size of its cell, including edge blocks, as zarr-python's N5Store and
             # tensorstore write them: v3 chunks are full and need not be decoded for the header.
-            self.header = BlockHeader.of(turned(layout.chunk_shape, showing.axes)).to_bytes()
+            self.header = BlockHeader.of(reverse_axes(layout.chunk_shape, showing.axes)).to_bytes()
         self.shards = ShardReader(storage, path, layout) if isinstance(layout.frame, Shards) else None
         """Reader of the shards that contain the chunks; None if each chunk is an object."""
 
@@ -82,31 +84,31 @@ class ShownArray:
         return prefix_of(self.path)
 
     def place(self, key: str) -> tuple[int, ...] | None:
-        """Grid position of the leaf with this presented key; None if the key names no leaf."""
+        """Grid position of the inner chunk with this presented key; None if the key names no inner chunk."""
         if not key.startswith(self._prefix):
             return None
         place = self._keys.coordinates(key.removeprefix(self._prefix), len(self.layout.shape))
         return place if place is not None and self.layout.grid.index(place) is not None else None
 
     def key(self, place: tuple[int, ...]) -> str:
-        """The key under which a leaf is presented."""
+        """The key under which an inner chunk is presented."""
         return self._prefix + self._keys.key(place)
 
     def source_key(self, place: tuple[int, ...]) -> str:
-        """The key of the object that contains a leaf."""
+        """The key of the object that contains an inner chunk."""
         return self.layout.key(self.path, self._object(place))
 
     def payload(self, place: tuple[int, ...], data: Any) -> bytes:
-        """The presented payload for a leaf's stored payload; ChunkError with location."""
+        """The presented payload for an inner chunk's stored payload; ChunkError with location."""
         index = self.layout.grid.index(place)
         assert index is not None
         try:
-            result = self._leaf(index, data)
+            result = self._inner_chunk(index, data)
             if result is not None and self._zstd and not is_sized_frame(result):
                 # Older readers cannot decompress these frames, which streaming encoders such as tensorstore's
                 # write.
                 last = len(self._move.destination.chain.codecs) - 1
-                writer = self._leaf.writer
+                writer = self._inner_chunk.writer
                 result = writer.apply(writer.undo(result, last), last)
         except ZarrstackError as error:
             if self.shards is not None:
@@ -116,10 +118,10 @@ class ShownArray:
         return self.header + bytes(memory(result))
 
     def stored(self, place: tuple[int, ...]) -> bytes | None:
-        """A leaf's stored payload from its shard, unchanged; None if missing. ChunkError, StorageError."""
-        shards, leaf = self._in_shard(place)
+        """An inner chunk's payload from its shard, unchanged; None if missing. ChunkError, StorageError."""
+        shards, inner_chunk = self._in_shard(place)
         try:
-            for _, payload in shards.leaves(self._number(place), np.array([leaf])):
+            for _, payload in shards.inner_chunks(self._number(place), np.array([inner_chunk])):
                 return bytes(payload)
         except MissingShard:
             return None
@@ -129,16 +131,16 @@ class ShownArray:
 
     def stored_size(self, place: tuple[int, ...]) -> int | None:
         """Length of the result of `stored`, from the shard's index alone."""
-        shards, leaf = self._in_shard(place)
+        shards, inner_chunk = self._in_shard(place)
         try:
             index = shards.index(self._number(place))
         except ZarrstackError as error:
             raise error.at(node=self.path, key=self.source_key(place)) from None
-        found = None if index is None else index.get(shards.inner(leaf))
+        found = None if index is None else index.get(shards.inner(inner_chunk))
         return None if found is None else found.stop - found.start
 
-    def leaves_in(self, place: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-        """The leaves within the array that belong to the shard at `place` (in the grid of shards)."""
+    def inner_chunks_in(self, place: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """The inner chunks within the array that belong to the shard at `place` (in the grid of shards)."""
         assert self.shards is not None
         number = self.layout.objects.index(place)
         index = None if number is None else self.shards.index(number)
@@ -147,24 +149,24 @@ class ShownArray:
         counts = self.shards.frame.chunks_per_shard
         there = np.argwhere(index.present) if counts else np.empty((int(index.present), 0), dtype=int)
         for inner in there.tolist():
-            leaf = tuple(p * n + i for p, n, i in zip(place, counts, inner, strict=True))
-            if self.layout.grid.index(leaf) is not None:
-                yield leaf
+            inner_chunk = tuple(p * n + i for p, n, i in zip(place, counts, inner, strict=True))
+            if self.layout.grid.index(inner_chunk) is not None:
+                yield inner_chunk
 
     @cached_property
-    def bound(self) -> Bound:
+    def bound(self) -> ReadLimit:
         """The maximum size of an object."""
         return object_bound(self.layout)
 
     @cached_property
-    def _leaf(self) -> LeafChange:
-        return LeafChange(self._move, recheck=False)
+    def _inner_chunk(self) -> InnerChunkConversion:
+        return InnerChunkConversion(self._move, recheck=False)
 
     def _in_shard(self, place: tuple[int, ...]) -> tuple[ShardReader, int]:
-        leaf = self.layout.grid.index(place)
+        inner_chunk = self.layout.grid.index(place)
         assert self.shards is not None
-        assert leaf is not None
-        return self.shards, leaf
+        assert inner_chunk is not None
+        return self.shards, inner_chunk
 
     def _object(self, place: tuple[int, ...]) -> tuple[int, ...]:
         if self.shards is None:

@@ -23,8 +23,8 @@ from zarrstack.core.zarr_v2 import writer as write_v2
 from ..archive.chunk_inventory import take_inventory
 from ..archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from ..transfer.shard_reader import ShardReader
-from .hierarchy import Held, ShownHierarchy
-from .reverse_arrays import Showing, Shown, ShownArray
+from .hierarchy import PresentedHierarchy, StoredValue
+from .reverse_arrays import Presentation, PresentedArray, PresentedFormat
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from zarrstack.core.chain.chain import Chain
 
     from ..storage.base import Storage
-    from ..storage.local.files import Bound
+    from ..storage.local.files import ReadLimit
 
-SHOWN: Final[Mapping[Shown, str]] = {"zarr2": "Zarr v2", "n5": "N5"}
+SHOWN: Final[Mapping[PresentedFormat, str]] = {"zarr2": "Zarr v2", "n5": "N5"}
 """Supported formats and their names for people."""
-DOCUMENTS: Final[Mapping[Shown, frozenset[str]]] = {
+DOCUMENTS: Final[Mapping[PresentedFormat, frozenset[str]]] = {
     "zarr2": frozenset({".zarray", ".zgroup", ".zattrs", ".zmetadata"}),
     "n5": frozenset({"attributes.json"}),
 }
@@ -45,10 +45,10 @@ _DIMENSIONS: Final = "_ARRAY_DIMENSIONS"
 """Attribute in which xarray stores dimension names in Zarr v2."""
 
 
-class HeldChunk(Held):
+class StoredChunk(StoredValue):
     """A chunk of a Zarr v3 array: an object, or a part of a shard."""
 
-    def __init__(self, array: ShownArray, place: tuple[int, ...]) -> None:
+    def __init__(self, array: PresentedArray, place: tuple[int, ...]) -> None:
         self.key = array.source_key(place)
         self.header = array.header
         self._array = array
@@ -65,7 +65,7 @@ class HeldChunk(Held):
         return self._array.shards is None
 
     @property
-    def bound(self) -> Bound:
+    def bound(self) -> ReadLimit:
         """The maximum size of the object."""
         return self._array.bound
 
@@ -83,7 +83,7 @@ class HeldChunk(Held):
 
 
 @dataclass(slots=True, kw_only=True)
-class Reversed(ShownHierarchy[ShownArray]):
+class ReverseHierarchy(PresentedHierarchy[PresentedArray]):
     """A hierarchy as presented, and the omitted nodes."""
 
     problems: tuple[Problem, ...]
@@ -91,7 +91,13 @@ class Reversed(ShownHierarchy[ShownArray]):
 
     @classmethod
     def of(
-        cls, archive: Archive, storage: Storage, store: Store, showing: Showing, *, follow_links: bool = False
+        cls,
+        archive: Archive,
+        storage: Storage,
+        store: Store,
+        showing: Presentation,
+        *,
+        follow_links: bool = False,
     ) -> Self:
         """Present a described archive; raises nothing for nodes that cannot be presented. StorageError."""
         named = any(
@@ -124,21 +130,21 @@ class Reversed(ShownHierarchy[ShownArray]):
             },
         )
 
-    def _held(self, key: str, above: str) -> HeldChunk | None:
+    def _held(self, key: str, above: str) -> StoredChunk | None:
         array = self.array_above(above)
         place = None if array is None else array.place(key)
-        return None if array is None or place is None else HeldChunk(array, place)
+        return None if array is None or place is None else StoredChunk(array, place)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
     storage: Storage
-    showing: Showing
+    showing: Presentation
     named: bool
     """Whether any axis in this hierarchy has a name."""
     problems: list[Problem]
     documents: dict[str, JSONObject] = field(default_factory=dict)
-    arrays: dict[str, ShownArray] = field(default_factory=dict)
+    arrays: dict[str, PresentedArray] = field(default_factory=dict)
 
     def group(self, node: GroupNode) -> None:
         attributes = dict(node.attributes)
@@ -262,7 +268,7 @@ class _Work:
         return bool(found)
 
     def _show(self, path: str, layout: Layout, chain: Chain) -> None:
-        self.arrays[path] = ShownArray(self.storage, path, layout, chain, self.showing)
+        self.arrays[path] = PresentedArray(self.storage, path, layout, chain, self.showing)
 
     def _put(self, path: str, name: str, content: JSONObject) -> None:
         self.documents[join(path, name)] = content

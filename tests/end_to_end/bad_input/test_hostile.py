@@ -25,7 +25,7 @@ from tests.support.damaged_archives import (
 )
 
 from zarrlift.formats.tree.documents import parse_object
-from zarrlift.storage.local.files import BadObjectError, Bound
+from zarrlift.storage.local.files import BadObjectError, ReadLimit
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.core.errors import ChunkError, MetadataError
 
@@ -111,7 +111,7 @@ def test_a_member_of_a_zip_file_unpacks_to_no_more(source: Path, tmp_path: Path,
     assert_good(tmp_path / "out.zarr")
 
 
-def test_a_leaf_of_a_shard_is_no_larger_than_a_chunk(tmp_path: Path) -> None:
+def test_a_inner_chunk_of_a_shard_is_no_larger_than_a_chunk(tmp_path: Path) -> None:
     path = tmp_path / "bad.zarr"
     (path / "c").mkdir(parents=True)
     (path / "zarr.json").write_text(json.dumps(SHARDED))
@@ -178,9 +178,9 @@ def endless() -> Iterator[str]:
 def test_an_answer_over_http_that_does_not_end_is_read_up_to_its_bound(endless: str, how: str) -> None:
     storage = open_storage(f"{endless}/{how}")
     with pytest.raises(ChunkError, match="larger than a chunk of this array can be; found more than"):
-        storage.get("0", Bound(4 * MIB))
+        storage.get("0", ReadLimit(4 * MIB))
     with pytest.raises(BadObjectError, match=r"too large.*--max-document-size"):
-        storage.get(".zattrs", Bound(4 * MIB, "document"))
+        storage.get(".zattrs", ReadLimit(4 * MIB, "document"))
     assert storage.get_part("0", 5, 10) == bytes(10)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.damaged_archives import assert_good, migrate, run, write_archive, write_array
 
-from zarrstack.core.errors import Joined, Problem, UsageError
+from zarrstack.core.errors import JoinedProblems, Problem, UsageError
 
 NUMBERS = list(range(100_000))
 LONG: dict[str, dict[str, Any]] = {
@@ -47,7 +47,7 @@ def test_a_problem_holds_no_long_text() -> None:
 
 def test_a_list_of_problems_names_each_of_them_and_shows_none_at_length() -> None:
     problems = [Problem(kind="usage", message=f"problem {n}", found="x" * 100_000) for n in range(30)]
-    message = Joined.of([*problems, "y" * 100_000], before="several: ")
+    message = JoinedProblems.of([*problems, "y" * 100_000], before="several: ")
     said = str(UsageError(message).at(key="recipe.toml"))
     assert all(f"problem {n};" in said for n in range(30))
     assert len(said) < 31 * 1100

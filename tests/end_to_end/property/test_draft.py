@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.support.chances import examples
 
 import zarrlift
-from zarrstack.core.draft_v3.nodes import Dialect, Entry, write_entry
+from zarrstack.core.draft_v3.nodes import Dialect, DraftEntryPoint, write_entry
 
 URI = "https://purl.org/zarr/spec/"
 MISSING = (2**64 - 1, 2**64 - 1)
@@ -157,7 +157,7 @@ def hierarchies(draw: st.DrawFn) -> list[Drawn]:
 
 def write(root: Path, arrays: list[Drawn]) -> None:
     dialect = arrays[0].dialect
-    objects = {"zarr.json": json.dumps(write_entry(Entry(dialect=dialect))).encode()}
+    objects = {"zarr.json": json.dumps(write_entry(DraftEntryPoint(dialect=dialect))).encode()}
     for array in arrays:
         objects[dialect.array_key(array.path)] = json.dumps(array.document()).encode()
         objects.update(array.objects())

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zarrlift.archive.nodes import Archive, ArrayNode, Document, GroupNode, Layout
+from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout, SourceDocument
 from zarrlift.conventions.apply import apply_conventions
 from zarrlift.recipe.recipe import Recipe
 from zarrlift.storage.local.storage import LocalStorage
@@ -74,7 +74,10 @@ def test_nothing_is_raised_and_nothing_half_converted(
         GroupNode(path="a", attributes=inner),
         *(
             ArrayNode(
-                path=path, attributes=said, layout=LAYOUT, documents=(Document(key=path, content=content),)
+                path=path,
+                attributes=said,
+                layout=LAYOUT,
+                documents=(SourceDocument(key=path, content=content),),
             )
             for path, said in (("a/b", one), ("a/x", other))
         ),

@@ -20,12 +20,12 @@ from zarrlift.verification.attributes import lost_values
 from zarrstack.core.data_types.v3 import DataType, fill_from_json, fill_to_json
 
 WORDS = st.sampled_from(["0", "1", "x", "y", "0.4", "0.3", "", "..", "../im/0", "labels", "é", "scale"])
-LEAVES = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(allow_nan=True), WORDS)
+INNER_CHUNKS = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(allow_nan=True), WORDS)
 KEYS = st.sampled_from(
     "version axes name datasets path coordinateTransformations type scale wells images rowIndex ome".split()
 )
 JSON = st.recursive(
-    LEAVES,
+    INNER_CHUNKS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=12,
 )

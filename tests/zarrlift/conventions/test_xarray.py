@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zarrlift.archive.nodes import Archive, ArrayNode, Document, Layout
+from zarrlift.archive.nodes import Archive, ArrayNode, Layout, SourceDocument
 from zarrlift.conventions import Change
 from zarrlift.conventions.apply import apply_conventions
 from zarrlift.recipe.recipe import ArrayRecipe, Recipe
@@ -45,7 +45,7 @@ def node(
         attributes=attributes,
         layout=layout,
         fill_is_null=stated is None,
-        documents=(Document(key="a/.zarray", content=document),),
+        documents=(SourceDocument(key="a/.zarray", content=document),),
     )
 
 

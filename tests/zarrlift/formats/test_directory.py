@@ -21,7 +21,7 @@ from zarrlift.archive.nodes import Archive, ArrayNode
 from zarrlift.formats import zarr_v1
 from zarrlift.formats.n5 import reader as n5
 from zarrlift.formats.tree import walk
-from zarrlift.formats.tree.directory import look
+from zarrlift.formats.tree.directory import list_directory
 from zarrlift.formats.zarr_v2 import reader as zarr_v2
 from zarrlift.formats.zarr_v3 import reader as zarr_v3
 from zarrlift.storage.local.storage import LocalStorage
@@ -126,7 +126,7 @@ def test_the_separator_is_found_among_any_number_of_chunks(count, tmp_path):
 def test_of_thousands_of_chunks_next_to_nothing_is_kept(tmp_path):
     storage = tree(tmp_path, {f"0.{n}": b"" for n in range(1000)})
     os.mkfifo(tmp_path / "pipe")
-    found = look(storage, "")
+    found = list_directory(storage, "")
     assert found is not None
     assert found.many
     assert (len(found.shown), found.files, found.directories, found.links) == (1, ["pipe"], [], {})

@@ -18,7 +18,7 @@ import zarrlift
 import zarrstack
 from zarrlift.archive.nodes import ArrayNode
 from zarrlift.formats.zarr_v3 import reader as zarr_v3
-from zarrlift.formats.zarr_v3.array import Describer
+from zarrlift.formats.zarr_v3.array import V3ArrayDescriber
 from zarrlift.storage.open_storage import open_storage
 from zarrstack.base.array_documents import GUARD
 from zarrstack.core.errors import UsageError
@@ -393,7 +393,7 @@ def test_structs_are_written_under_the_name_that_every_zarr_python_reads(
 
 
 def test_bytes_of_variable_length_are_too() -> None:
-    found = Describer().describe(
+    found = V3ArrayDescriber().describe(
         {**ARRAY, "data_type": "variable_length_bytes", "codecs": [{"name": "vlen-bytes"}], "fill_value": ""}
     )
     assert found.layout is not None

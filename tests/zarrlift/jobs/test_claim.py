@@ -22,32 +22,32 @@ from zarr.storage import LocalStore, MemoryStore, ObjectStore, WrapperStore
 
 import zarrlift
 from zarrlift.jobs import claim as claiming
-from zarrlift.jobs.claim import Claim, Holder, claimed
+from zarrlift.jobs.claim import Claim, ClaimHolder, claimed
 from zarrlift.jobs.run import Run
 from zarrlift.storage.base import CLAIM
 from zarrlift.storage.local import partial_files
-from zarrlift.storage.local.owner_process import Owner
+from zarrlift.storage.local.owner_process import OwnerProcess
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.transformer_stack import without_layers
 from zarrstack import Retry, stack
 from zarrstack.core.errors import JobError, StorageError, UsageError
 
-HERE = Owner.of_this_process()
+HERE = OwnerProcess.of_this_process()
 ELSEWHERE = replace(HERE, host="node7", machine="another", pid=4711)
 
 
 @pytest.fixture
-def ended() -> Owner:
+def ended() -> OwnerProcess:
     """A process that has ended."""
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
     return replace(HERE, pid=done.pid)
 
 
-def hold(destination: Path, owner: Owner, job: Path, **changes: Any) -> Path:
+def hold(destination: Path, owner: OwnerProcess, job: Path, **changes: Any) -> Path:
     """The claim of another process on a directory."""
-    holder = Holder(token="1", job="0" * 8, file=str(job), owner=owner, since=0.0, **changes)
+    holder = ClaimHolder(token="1", job="0" * 8, file=str(job), owner=owner, since=0.0, **changes)
     file = destination.with_name(f"{destination.name}{claiming.BESIDE}")
     file.write_bytes(holder.to_bytes())
     return file
@@ -62,7 +62,7 @@ def left_of(tmp_path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("before", ["nothing", "the claim of a dead process", "a take-over that was killed"])
-def test_of_sixteen_that_start_together_one_wins(before: str, tmp_path: Path, ended: Owner) -> None:
+def test_of_sixteen_that_start_together_one_wins(before: str, tmp_path: Path, ended: OwnerProcess) -> None:
     destination = tmp_path / "out.zarr"
     if before != "nothing":
         claim = hold(destination, ended, tmp_path / "gone.db")
@@ -151,7 +151,7 @@ def test_undo_and_finish_wait_for_no_one_either(source: Path, tmp_path: Path) ->
 
 
 def test_of_a_killed_job_the_job_itself_takes_the_claim_over(
-    source: Path, tmp_path: Path, ended: Owner
+    source: Path, tmp_path: Path, ended: OwnerProcess
 ) -> None:
     destination = tmp_path / "out.zarr"
     chunk = source / "g/relink/0.0"
@@ -166,7 +166,7 @@ def test_of_a_killed_job_the_job_itself_takes_the_claim_over(
 
 @pytest.mark.parametrize("command", ["resume", "finish", "undo"])
 def test_a_claim_goes_also_where_nothing_else_is_left_to_do(
-    command: str, source: Path, tmp_path: Path, ended: Owner
+    command: str, source: Path, tmp_path: Path, ended: OwnerProcess
 ) -> None:
     """The process was killed right before it gave the place back."""
     run = {"resume": zarrlift.resume, "finish": zarrlift.finish, "undo": zarrlift.undo}[command]
@@ -178,7 +178,9 @@ def test_a_claim_goes_also_where_nothing_else_is_left_to_do(
     assert not claim.exists()
 
 
-def test_where_another_job_was_killed_that_one_is_named(source: Path, tmp_path: Path, ended: Owner) -> None:
+def test_where_another_job_was_killed_that_one_is_named(
+    source: Path, tmp_path: Path, ended: OwnerProcess
+) -> None:
     """It may have written anything; without its job file nothing is known of it but what is there."""
     destination, other = tmp_path / "out.zarr", tmp_path / "other.db"
     assert zarrlift.migrate(source, tmp_path / "elsewhere.zarr", job=other).ok
@@ -353,6 +355,6 @@ def test_a_claim_says_what_it_is_for(tmp_path: Path) -> None:
     with claimed(LocalStorage(tmp_path / "out.zarr"), tmp_path / "one.db") as claim:
         assert isinstance(claim, Claim)
         content = (tmp_path / f"out.zarr{claiming.BESIDE}").read_bytes()
-        assert Holder.from_bytes(content) == claim.holder
+        assert ClaimHolder.from_bytes(content) == claim.holder
     assert claim.holder.owner == HERE
     assert claim.holder.job == claim.new_id

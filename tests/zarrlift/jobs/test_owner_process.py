@@ -12,10 +12,10 @@ import pytest
 
 import zarrlift
 from zarrlift.storage.local import owner_process
-from zarrlift.storage.local.owner_process import Owner
+from zarrlift.storage.local.owner_process import OwnerProcess
 from zarrlift.storage.local.partial_files import partial_name, sweep_partial
 
-HERE = Owner.of_this_process()
+HERE = OwnerProcess.of_this_process()
 
 
 @pytest.fixture(scope="module")
@@ -55,16 +55,16 @@ def test_a_process_of_another_host_or_container_cannot_be_seen(field: str, ended
 
 
 def test_an_owner_is_read_as_it_was_written() -> None:
-    assert Owner.from_json(HERE.to_json()) == HERE
+    assert OwnerProcess.from_json(HERE.to_json()) == HERE
     with pytest.raises(ValueError, match="not an owner"):
-        Owner.from_json({"pid": 1})
+        OwnerProcess.from_json({"pid": 1})
 
 
 def names(left: int, path: Path, monkeypatch: pytest.MonkeyPatch, **changes: str) -> list[Path]:
-    """What a process that was killed while it made a job file leaves: the file and SQLite's journal."""
+    """What a process that was killed while it made a job file inner chunks: the file and SQLite's journal."""
     made = replace(HERE, pid=left, **changes)
     with monkeypatch.context() as patched:
-        patched.setattr(Owner, "of_this_process", lambda: made)
+        patched.setattr(OwnerProcess, "of_this_process", lambda: made)
         partial = Path(partial_name(str(path)))
     found = [partial, partial.with_name(f"{partial.name}-journal")]
     for file in found:

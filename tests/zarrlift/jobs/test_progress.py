@@ -8,7 +8,14 @@ import threading
 
 import pytest
 
-from zarrlift.jobs.progress import Bar, Lines, Present, Silent, Ticker, progress_for
+from zarrlift.jobs.progress import (
+    LogProgress,
+    NullProgress,
+    ProgressBar,
+    RunningProgress,
+    Ticker,
+    progress_for,
+)
 
 
 class Terminal(io.StringIO):
@@ -24,10 +31,10 @@ class Gone(Terminal):
 
 
 def test_a_terminal_gets_a_bar_and_a_file_gets_lines():
-    assert isinstance(progress_for(Terminal()), Bar)
-    assert isinstance(progress_for(Terminal(), quiet=True), Silent)
-    assert isinstance(progress_for(io.StringIO()), Lines)
-    assert isinstance(progress_for(io.StringIO(), quiet=True), Silent)
+    assert isinstance(progress_for(Terminal()), ProgressBar)
+    assert isinstance(progress_for(Terminal(), quiet=True), NullProgress)
+    assert isinstance(progress_for(io.StringIO()), LogProgress)
+    assert isinstance(progress_for(io.StringIO(), quiet=True), NullProgress)
     closed = io.StringIO()
     closed.close()
     lines = progress_for(closed)
@@ -35,7 +42,7 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines():
     lines.note("x")
 
 
-@pytest.mark.parametrize("display", [Bar, Lines])
+@pytest.mark.parametrize("display", [ProgressBar, LogProgress])
 def test_the_log_gets_a_line_a_minute(display, caplog):
     caplog.set_level("INFO", "zarrlift")
     now = [1000.0]
@@ -44,12 +51,12 @@ def test_the_log_gets_a_line_a_minute(display, caplog):
     shown.resume_at(1, 2_000_000)
     shown.advance(1, 1_000_000)
     now[0] += 59
-    shown.tick(Present())
+    shown.tick(RunningProgress())
     assert caplog.messages == []
     now[0] += 1
-    shown.tick(Present(chunks=1, bytes=1_000_000))
+    shown.tick(RunningProgress(chunks=1, bytes=1_000_000))
     now[0] += 1
-    shown.tick(Present(chunks=1, bytes=1_000_000))
+    shown.tick(RunningProgress(chunks=1, bytes=1_000_000))
     line = "4.00 MB of 10.0 MB (40 %), 3 of 5 chunks, 33.3 kB/s, about 3 min 0 s left"
     assert caplog.messages == [line]
     shown.close()
@@ -58,12 +65,12 @@ def test_the_log_gets_a_line_a_minute(display, caplog):
 def test_a_line_where_totals_are_not_known(caplog):
     caplog.set_level("INFO", "zarrlift")
     now = [0.0]
-    lines = Lines(Terminal(), clock=lambda: now[0])
-    lines.tick(Present())  # before anything is known
+    lines = LogProgress(Terminal(), clock=lambda: now[0])
+    lines.tick(RunningProgress())  # before anything is known
     lines.start(None, None)
     lines.advance(3, 5)
     now[0] = 60.0
-    lines.tick(Present())
+    lines.tick(RunningProgress())
     assert caplog.messages == ["3 chunks"]
 
 
@@ -73,7 +80,7 @@ def drawn(stream: Terminal) -> list[str]:
 
 def test_the_bar_counts_bytes_and_shows_chunks(monkeypatch):
     stream = Terminal()
-    bar = Bar(stream)
+    bar = ProgressBar(stream)
     bar.start(2_000_000, 1200)
     bar.advance(1200, 2_000_000)
     bar._bar.refresh()
@@ -86,7 +93,7 @@ def test_the_bar_counts_bytes_and_shows_chunks(monkeypatch):
 
 def test_the_bar_counts_chunks_where_bytes_are_not_known():
     stream = Terminal()
-    bar = Bar(stream)
+    bar = ProgressBar(stream)
     bar.start(None, 10)
     bar.advance(10, 0)
     bar._bar.refresh()
@@ -96,7 +103,7 @@ def test_the_bar_counts_chunks_where_bytes_are_not_known():
 
 def test_unknown_totals_are_fine():
     stream = Terminal()
-    bar = Bar(stream)
+    bar = ProgressBar(stream)
     bar.start(None, None)
     bar.advance(1, 5)
     bar.close()
@@ -104,7 +111,7 @@ def test_unknown_totals_are_fine():
 
 def test_a_note_stands_on_its_own_line():
     stream = Terminal()
-    bar = Bar(stream)
+    bar = ProgressBar(stream)
     bar.note("before the start")
     bar.start(10, 1)
     bar.note("trying again: a/0.0")
@@ -114,7 +121,7 @@ def test_a_note_stands_on_its_own_line():
 
 
 def test_closing_twice_or_before_the_start_is_fine():
-    bar = Bar(Terminal())
+    bar = ProgressBar(Terminal())
     bar.close()
     bar.start(1, 1)
     bar.close()
@@ -123,7 +130,7 @@ def test_closing_twice_or_before_the_start_is_fine():
 
 
 def test_a_terminal_that_goes_away_silences_the_bar():
-    bar = Bar(Gone())
+    bar = ProgressBar(Gone())
     bar.start(10, 1)
     bar.advance(1, 10)
     bar.note("x")
@@ -132,23 +139,23 @@ def test_a_terminal_that_goes_away_silences_the_bar():
 
 def test_a_total_that_was_guessed_too_low_gives_way():
     stream = Terminal()
-    bar = Bar(stream)
+    bar = ProgressBar(stream)
     bar.start(1_000_000, 2)
     bar.advance(1, 4_000_000)
-    bar.tick(Present())
+    bar.tick(RunningProgress())
     assert "4.00M/4.00M" in drawn(stream)[-1]
     bar.expect(8_000_000, 2)
-    bar.tick(Present())
+    bar.tick(RunningProgress())
     assert "50%" in drawn(stream)[-1]
     bar.close()
 
 
 def test_a_resumed_job_begins_where_it_was_left():
     stream = Terminal()
-    bar = Bar(stream)
+    bar = ProgressBar(stream)
     bar.start(4_000_000, 4)
     bar.resume_at(1, 1_000_000)
-    bar.tick(Present())
+    bar.tick(RunningProgress())
     last = drawn(stream)[-1]
     assert "25%" in last
     assert "1/4 chunks" in last
@@ -158,14 +165,14 @@ def test_a_resumed_job_begins_where_it_was_left():
 
 def test_a_tick_shows_what_running_tasks_have_read_and_never_steps_back():
     stream = Terminal()
-    bar = Bar(stream)
+    bar = ProgressBar(stream)
     bar.start(4_000_000, 4)
-    bar.tick(Present(chunks=1, bytes=1_000_000))
+    bar.tick(RunningProgress(chunks=1, bytes=1_000_000))
     assert "25%" in drawn(stream)[-1]
-    bar.tick(Present())  # the task has ended, and is not counted yet
+    bar.tick(RunningProgress())  # the task has ended, and is not counted yet
     assert "25%" in drawn(stream)[-1]
     bar.advance(2, 2_000_000)
-    bar.tick(Present())
+    bar.tick(RunningProgress())
     assert "50%" in drawn(stream)[-1]
     bar.close()
 
@@ -174,12 +181,12 @@ def test_a_display_is_refreshed_while_no_task_ends(monkeypatch):
     monkeypatch.setattr("zarrlift.jobs.progress._REFRESH_SECONDS", 0.001)
     seen = threading.Event()
 
-    class Seen(Bar):
+    class Seen(ProgressBar):
         def tick(self, present):
-            assert present == Present(chunks=3)
+            assert present == RunningProgress(chunks=3)
             seen.set()
 
-    ticker = Ticker(Seen(Terminal()), lambda: Present(chunks=3))
+    ticker = Ticker(Seen(Terminal()), lambda: RunningProgress(chunks=3))
     assert seen.wait(60)
     ticker.stop()
     ticker.stop()
@@ -187,7 +194,7 @@ def test_a_display_is_refreshed_while_no_task_ends(monkeypatch):
 
 def test_what_is_not_shown_needs_no_thread():
     before = threading.active_count()
-    ticker = Ticker(Silent())
+    ticker = Ticker(NullProgress())
     assert threading.active_count() == before
     ticker.stop()
 
@@ -200,14 +207,14 @@ CALLS = [
 @pytest.mark.parametrize("call", CALLS, ids=[name for name, *_ in CALLS])
 def test_silence_takes_every_call(call):
     name, *arguments = call
-    assert getattr(Silent(), name)(*arguments) is None
+    assert getattr(NullProgress(), name)(*arguments) is None
 
 
 def test_the_bar_leaves_tqdm_as_it_was():
     from tqdm import tqdm
 
     lock, interval = getattr(tqdm, "_lock", None), tqdm.monitor_interval
-    bar = Bar(Terminal())
+    bar = ProgressBar(Terminal())
     bar.start(1, 1)
     bar.close()
     assert getattr(tqdm, "_lock", None) is lock

@@ -15,7 +15,7 @@ import pytest
 
 import zarrlift
 from zarrlift.jobs.ledger.ledger import Job
-from zarrlift.jobs.progress import Silent
+from zarrlift.jobs.progress import NullProgress
 from zarrlift.jobs.status import Status
 from zarrstack.system import file_locks
 
@@ -30,7 +30,7 @@ zarrlift.migrate(*sys.argv[1:], progress=Kills())
 """
 
 
-class Asks(Silent):
+class Asks(NullProgress):
     """Asks for the status from within the run, when a task has ended and is recorded."""
 
     def __init__(self, target: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_run_on_another_host_is_known_by_its_lock_alone(result: Path) -> None:
     assert (status.activity, status.host) == ("unknown", "elsewhere")
     if file_locks.HERE:
         with file.open("rb") as held:
-            file_locks.alone(held.fileno())
+            file_locks.lock_exclusive(held.fileno())
             assert zarrlift.status(result).activity == "running"
 
 

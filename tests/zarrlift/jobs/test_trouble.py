@@ -18,7 +18,7 @@ from tests.support.job_archives import tree, values
 import zarrlift
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.storage.local import writer as writing
-from zarrlift.transfer.unexpected_errors import unforeseen
+from zarrlift.transfer.unexpected_errors import unexpected_error
 
 
 def test_a_bad_chunk_keeps_back_its_array_and_no_other(source: Path, tmp_path: Path) -> None:
@@ -255,5 +255,5 @@ def test_a_chunk_that_only_gets_codecs_is_looked_at(
 
 def test_what_the_system_refuses_to_a_library_is_no_surprise() -> None:
     """zarr-python reads the result, and its error has no key of ours."""
-    problem = unforeseen("a", OSError(5, "Input/output error", "/place/a/c/0"))
+    problem = unexpected_error("a", OSError(5, "Input/output error", "/place/a/c/0"))
     assert (problem.kind, problem.node, problem.key) == ("storage", "a", "/place/a/c/0")

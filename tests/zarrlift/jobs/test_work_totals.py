@@ -8,11 +8,11 @@ import pytest
 from tests.support import report_examples as examples
 
 from zarrlift.archive import chunk_inventory
-from zarrlift.jobs.ledger.rows import Totals
-from zarrlift.jobs.progress import Present, Silent
-from zarrlift.jobs.work_totals import Work, bytes_in_all
+from zarrlift.jobs.ledger.rows import TaskTotals
+from zarrlift.jobs.progress import NullProgress, RunningProgress
+from zarrlift.jobs.work_totals import WorkTotal, total_bytes
 from zarrlift.planning.routes import Route
-from zarrlift.transfer.counts import Moved
+from zarrlift.transfer.counts import MoveResult
 
 ARRAY = replace(examples.PLAN.arrays[0], bounds=tuple(range(5)), reads=100, chunks=100, bytes_in=1000)
 GUESSED = replace(ARRAY, bytes_in_known=False)
@@ -23,23 +23,29 @@ STAYS = replace(ARRAY, move=replace(ARRAY.move, route=Route(name="stay", shared=
 @pytest.mark.parametrize(
     ("plan", "done", "finished", "expected"),
     [
-        pytest.param(ARRAY, Totals(), False, 1000, id="planned"),
-        pytest.param(replace(ARRAY, times_read=1.5), Totals(), False, 1500, id="read more than once"),
-        pytest.param(ARRAY, Totals(tasks=1, chunks=25, bytes_in=10), False, 1000, id="known"),
-        pytest.param(GUESSED, Totals(tasks=1, chunks=25, bytes_in=40), False, 160, id="guessed too much"),
-        pytest.param(GUESSED, Totals(tasks=1, chunks=25, bytes_in=900), False, 3600, id="guessed too little"),
-        pytest.param(UNLISTED, Totals(tasks=2, chunks=5, bytes_in=40), False, 80, id="few chunks are there"),
-        pytest.param(ARRAY, Totals(tasks=3, chunks=75, bytes_in=1500), False, 2000, id="more than planned"),
-        pytest.param(GUESSED, Totals(tasks=4, chunks=100, bytes_in=777), False, 777, id="all of it"),
-        pytest.param(ARRAY, Totals(tasks=4, chunks=90, bytes_in=900), True, 900, id="finished"),
-        pytest.param(STAYS, Totals(), False, 0, id="stays where it is"),
+        pytest.param(ARRAY, TaskTotals(), False, 1000, id="planned"),
+        pytest.param(replace(ARRAY, times_read=1.5), TaskTotals(), False, 1500, id="read more than once"),
+        pytest.param(ARRAY, TaskTotals(tasks=1, chunks=25, bytes_in=10), False, 1000, id="known"),
+        pytest.param(GUESSED, TaskTotals(tasks=1, chunks=25, bytes_in=40), False, 160, id="guessed too much"),
+        pytest.param(
+            GUESSED, TaskTotals(tasks=1, chunks=25, bytes_in=900), False, 3600, id="guessed too little"
+        ),
+        pytest.param(
+            UNLISTED, TaskTotals(tasks=2, chunks=5, bytes_in=40), False, 80, id="few chunks are there"
+        ),
+        pytest.param(
+            ARRAY, TaskTotals(tasks=3, chunks=75, bytes_in=1500), False, 2000, id="more than planned"
+        ),
+        pytest.param(GUESSED, TaskTotals(tasks=4, chunks=100, bytes_in=777), False, 777, id="all of it"),
+        pytest.param(ARRAY, TaskTotals(tasks=4, chunks=90, bytes_in=900), True, 900, id="finished"),
+        pytest.param(STAYS, TaskTotals(), False, 0, id="stays where it is"),
     ],
 )
 def test_an_estimate_is_corrected_by_what_was_read(plan, done, finished, expected) -> None:
-    assert bytes_in_all(plan, done, finished=finished) == expected
+    assert total_bytes(plan, done, finished=finished) == expected
 
 
-class Watched(Silent):
+class Watched(NullProgress):
     """Totals and work done, as a display is told."""
 
     def __init__(self) -> None:
@@ -64,9 +70,9 @@ class Watched(Silent):
 def test_a_display_is_told_totals_that_hold() -> None:
     """A quarter of what is there was guessed; one task was done by an earlier run."""
     watched = Watched()
-    work = Work(watched, [(GUESSED, Totals(tasks=1, chunks=25, bytes_in=1000)), (STAYS, None)])
+    work = WorkTotal(watched, [(GUESSED, TaskTotals(tasks=1, chunks=25, bytes_in=1000)), (STAYS, None)])
     for _ in range(3):
-        work.moved(GUESSED, Moved(chunks=25, bytes_in=1000))
+        work.moved(GUESSED, MoveResult(chunks=25, bytes_in=1000))
     work.finished(GUESSED)
     work.finished(STAYS)
     assert watched.seen == [(1000, 4000), (2000, 4000), (3000, 4000), (4000, 4000)]
@@ -74,7 +80,9 @@ def test_a_display_is_told_totals_that_hold() -> None:
 
 
 def test_tasks_that_still_run_correct_an_estimate_too() -> None:
-    work = Work(Silent(), [(GUESSED, None), (replace(ARRAY, move=replace(ARRAY.move, path="known")), None)])
-    assert work.present({}) == Present(total_bytes=2000)
+    work = WorkTotal(
+        NullProgress(), [(GUESSED, None), (replace(ARRAY, move=replace(ARRAY.move, path="known")), None)]
+    )
+    assert work.present({}) == RunningProgress(total_bytes=2000)
     half = {GUESSED.path: (50, 10_000), "known": (50, 500)}
-    assert work.present(half) == Present(chunks=100, bytes=10_500, total_bytes=21_000)
+    assert work.present(half) == RunningProgress(chunks=100, bytes=10_500, total_bytes=21_000)

@@ -8,7 +8,7 @@ import pytest
 from tests.support.fixtures_index import FORMATS, archive, bad_cases
 
 from zarrlift import models
-from zarrlift.formats.tree.node_names import MOST_LEVELS
+from zarrlift.formats.tree.node_names import MAX_LEVELS
 from zarrlift.models import hierarchy
 from zarrlift.models.json_schema import Schema
 from zarrlift.models.text import lines
@@ -29,7 +29,7 @@ def nested(levels):
 
 
 def test_as_deep_as_archives_may_be(tmp_path):
-    model = nested(MOST_LEVELS)
+    model = nested(MAX_LEVELS)
     text = "\n".join(lines(model))
     (tmp_path / "model.json").write_text(text)
     assert models.show(tmp_path / "model.json").model == model
@@ -37,13 +37,13 @@ def test_as_deep_as_archives_may_be(tmp_path):
     assert models.validate(model, models.schema(format=3)) == ()
     assert models.validate(model, models.schema(model)) == ()
     assert models.diff(model, model) == ()
-    assert len(models.consolidated(model)["consolidated_metadata"]["metadata"]) == MOST_LEVELS
+    assert len(models.consolidated(model)["consolidated_metadata"]["metadata"]) == MAX_LEVELS
 
 
 def test_what_is_deeper_is_refused_with_its_path():
     with pytest.raises(MetadataError, match="levels deep") as caught:
-        models.show(nested(MOST_LEVELS + 5))
-    assert caught.value.problem.node == "/".join("a" * (MOST_LEVELS + 1))
+        models.show(nested(MAX_LEVELS + 5))
+    assert caught.value.problem.node == "/".join("a" * (MAX_LEVELS + 1))
 
 
 @pytest.mark.parametrize("levels", [2_000, 200_000])
@@ -75,7 +75,7 @@ def test_a_deep_attribute_is_refused_in_python_too():
 
 def test_a_size_bomb_is_refused_unread(tmp_path, monkeypatch):
     with (tmp_path / "model.json").open("wb") as file:
-        file.truncate(hierarchy.MOST_BYTES + 1)
+        file.truncate(hierarchy.MAX_BYTES + 1)
     with pytest.raises(UsageError, match="too large"):
         models.show(tmp_path / "model.json")
 

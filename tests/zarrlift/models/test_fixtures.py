@@ -10,7 +10,7 @@ from tests.support.fixtures_index import FORMATS, archives
 
 from zarrlift import models
 from zarrlift.formats.tree.documents import parse_object
-from zarrlift.models.hierarchy import MOST_JSON_LEVELS
+from zarrlift.models.hierarchy import MAX_JSON_LEVELS
 from zarrlift.models.text import lines
 from zarrlift.models.zom import finite
 
@@ -86,7 +86,7 @@ def test_v2_is_shown_as_it_is(archive):
     for path, node in flat.items():
         document = archive.path / path / (".zarray" if "shape" in node else ".zgroup")
         if document.exists():  # groups may be implicit
-            stored = parse_object(document.read_bytes(), str(document), most_levels=MOST_JSON_LEVELS)
+            stored = parse_object(document.read_bytes(), str(document), most_levels=MAX_JSON_LEVELS)
             assert {name: node[name] for name in stored} == finite(stored)
         assert isinstance(node["attributes"], dict)
 

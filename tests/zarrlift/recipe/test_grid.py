@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from zarrlift.recipe.grid import (
     LARGEST,
-    MOST_LEAVES,
-    MOST_SHARDS,
+    MAX_INNER_CHUNKS,
+    MAX_SHARDS,
     SMALLEST,
     chunk_shape,
     chunks_per_shard,
@@ -93,21 +93,21 @@ def test_what_is_asked_for_is_what_there_is(text, counts, expected) -> None:
         pytest.param((2**40,), 3, (2**18,), id="an index that can be read"),
     ],
 )
-def test_auto(counts, leaf, expected) -> None:
-    assert chunks_per_shard("auto", counts, leaf)[0] == expected
+def test_auto(counts, inner_chunk, expected) -> None:
+    assert chunks_per_shard("auto", counts, inner_chunk)[0] == expected
 
 
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=5).map(tuple), st.floats(1, 2e9))
-def test_auto_stays_within_its_limits(counts, leaf) -> None:
-    found, why = chunks_per_shard("auto", counts, leaf)
+def test_auto_stays_within_its_limits(counts, inner_chunk) -> None:
+    found, why = chunks_per_shard("auto", counts, inner_chunk)
     shard = found or (1,) * len(counts)
-    size = prod(shard) * leaf
+    size = prod(shard) * inner_chunk
     number = prod(-(-n // s) for n, s in zip(counts, shard, strict=True))
     assert why
     assert all(1 <= s <= n for s, n in zip(shard, counts, strict=True))
-    assert size <= max(LARGEST, leaf)
+    assert size <= max(LARGEST, inner_chunk)
     whole = shard == counts
-    assert prod(shard) <= MOST_LEAVES
-    if not whole and size * 2 <= LARGEST and prod(shard) * 2 <= MOST_LEAVES:
+    assert prod(shard) <= MAX_INNER_CHUNKS
+    if not whole and size * 2 <= LARGEST and prod(shard) * 2 <= MAX_INNER_CHUNKS:
         assert size >= SMALLEST
-        assert number <= MOST_SHARDS
+        assert number <= MAX_SHARDS

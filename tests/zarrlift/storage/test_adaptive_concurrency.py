@@ -10,15 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.simulated import LoopClock, Server, TooMuch, simulate
 
-from zarrlift.storage.remote.adaptive_concurrency import MOST, Climb, Costs, Pace
+from zarrlift.storage.remote.adaptive_concurrency import (
+    MAX_REQUESTS,
+    ConcurrencyLimiter,
+    HillClimber,
+    RequestCosts,
+)
 from zarrstack.core.errors import StorageError
 
 
-def run(server: Server, requests: int, *, size: int = 1000) -> tuple[Pace, float]:
+def run(server: Server, requests: int, *, size: int = 1000) -> tuple[ConcurrencyLimiter, float]:
     """The pace after so many requests that all want to begin at once, and the seconds they took."""
 
-    async def all_of_them() -> Pace:
-        pace = Pace(clock=LoopClock())
+    async def all_of_them() -> ConcurrencyLimiter:
+        pace = ConcurrencyLimiter(clock=LoopClock())
 
         async def one() -> int:
             return await pace(lambda: server.ask(size), size=lambda answer: answer)
@@ -32,13 +37,13 @@ def run(server: Server, requests: int, *, size: int = 1000) -> tuple[Pace, float
 def test_a_store_that_answers_more_when_asked_more_is_asked_as_much_as_is_allowed() -> None:
     server = Server(latency=0.02, width=9999)
     pace, _ = run(server, 10_000)
-    assert pace.limit == MOST == server.most
+    assert pace.limit == MAX_REQUESTS == server.most
 
 
 def test_waiting_for_answers_is_shared_by_as_many_as_possible() -> None:
     _, seconds = run(Server(latency=0.1, width=9999), 10_000)
     at_first = 10_000 * 0.1 / 64
-    assert 10_000 * 0.1 / MOST < seconds < at_first / 2
+    assert 10_000 * 0.1 / MAX_REQUESTS < seconds < at_first / 2
 
 
 @pytest.mark.parametrize("width", [40, 64, 100])
@@ -61,7 +66,7 @@ def test_a_burst_of_refusals_halves_once() -> None:
     moments: list[int] = []
 
     async def work() -> None:
-        pace = Pace(clock=LoopClock())
+        pace = ConcurrencyLimiter(clock=LoopClock())
         turned_away = 0
 
         async def ask() -> int:
@@ -84,7 +89,7 @@ def test_a_store_that_never_has_time_is_given_up_after_a_while() -> None:
 
     async def work() -> None:
         with pytest.raises(TooMuch):
-            await Pace(clock=LoopClock())(server.ask, size=lambda answer: answer)
+            await ConcurrencyLimiter(clock=LoopClock())(server.ask, size=lambda answer: answer)
 
     _, seconds = simulate(work)
     assert server.refused == 9
@@ -105,7 +110,7 @@ def test_what_the_store_wants_to_be_waited_is_waited() -> None:
         return answer
 
     async def work() -> int:
-        return await Pace(clock=LoopClock())(ask, size=lambda _: None)
+        return await ConcurrencyLimiter(clock=LoopClock())(ask, size=lambda _: None)
 
     assert simulate(work) == (7, 33)
 
@@ -122,7 +127,7 @@ def test_a_request_that_failed_on_its_way_is_repeated_for_a_while(answered: bool
         raise ConnectionResetError
 
     async def work() -> None:
-        pace = Pace(clock=LoopClock())
+        pace = ConcurrencyLimiter(clock=LoopClock())
         if answered:
             assert await pace(ask, size=lambda _: None) == 7
         with pytest.raises(ConnectionResetError):
@@ -145,7 +150,7 @@ def test_what_may_pass_is_asked_again(error: Exception) -> None:
         return answer
 
     async def work() -> int:
-        return await Pace(clock=LoopClock())(ask, size=lambda _: None)
+        return await ConcurrencyLimiter(clock=LoopClock())(ask, size=lambda _: None)
 
     assert simulate(work)[0] == 7
 
@@ -161,7 +166,7 @@ def test_other_errors_are_told_at_once(error: Exception) -> None:
 
     async def work() -> None:
         with pytest.raises(type(error)):
-            await Pace(clock=LoopClock())(ask, size=lambda _: 0)
+            await ConcurrencyLimiter(clock=LoopClock())(ask, size=lambda _: 0)
 
     assert simulate(work)[1] == 0
     assert asked == 1
@@ -176,7 +181,7 @@ def test_a_layer_that_gave_up_is_not_asked_again() -> None:
         raise StorageError("get fails again and again", key="a") from TooMuch()
 
     async def work() -> int:
-        pace = Pace(clock=LoopClock())
+        pace = ConcurrencyLimiter(clock=LoopClock())
         with pytest.raises(StorageError):
             await pace(ask, size=lambda _: 0)
         return pace.limit
@@ -192,8 +197,8 @@ def test_never_too_many_and_nobody_waits_for_ever(seed: int, width: int, request
     chance = random.Random(seed)
     server = Server(latency=0.01, width=width)
 
-    async def work() -> Pace:
-        pace = Pace(clock=LoopClock())
+    async def work() -> ConcurrencyLimiter:
+        pace = ConcurrencyLimiter(clock=LoopClock())
 
         async def ask() -> int:
             await asyncio.sleep(chance.random())
@@ -214,12 +219,12 @@ def test_never_too_many_and_nobody_waits_for_ever(seed: int, width: int, request
         return pace
 
     pace, _ = simulate(work)
-    assert server.most <= MOST
+    assert server.most <= MAX_REQUESTS
     assert pace._in_flight == 0
 
 
 def test_a_store_that_has_become_slow_is_asked_less() -> None:
-    climb, now, limit = Climb(0.0), 0.0, 64
+    climb, now, limit = HillClimber(0.0), 0.0, 64
 
     def answers(number: int, latency: float) -> None:
         nonlocal now, limit
@@ -234,7 +239,7 @@ def test_a_store_that_has_become_slow_is_asked_less() -> None:
 
 
 def test_rounds_in_which_nobody_waited_say_nothing() -> None:
-    climb = Climb(0.0)
+    climb = HillClimber(0.0)
     assert {climb.answered(moment / 100, moment / 90, 1, 32, waiting=False) for moment in range(1, 1000)} == {
         32
     }
@@ -247,7 +252,7 @@ def test_rounds_in_which_nobody_waited_say_nothing() -> None:
 def test_the_cost_of_a_request_is_found_from_requests_of_several_sizes(
     seed: int, latency: float, rate: float
 ) -> None:
-    chance, costs = random.Random(seed), Costs()
+    chance, costs = random.Random(seed), RequestCosts()
     for _ in range(200):
         size = chance.randrange(1, int(4 * latency * rate))
         costs.add(size, latency + size / rate)
@@ -267,7 +272,7 @@ def test_the_cost_of_a_request_is_found_from_requests_of_several_sizes(
     ],
 )
 def test_the_cost_is_not_told_where_it_cannot_be(requests: list[tuple[int, float]]) -> None:
-    costs = Costs()
+    costs = RequestCosts()
     for size, seconds in requests:
         costs.add(size, seconds)
     assert costs.as_bytes() is None

@@ -27,7 +27,7 @@ from zarrlift import ArrayRecipe, Recipe
 from zarrlift.storage.limits import PART, PARTS_AT_ONCE, WRITE_BEHIND
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote import zarr_store
-from zarrlift.storage.remote.async_requests import Sending, window
+from zarrlift.storage.remote.async_requests import WriteBehind, read_ahead
 from zarrlift.storage.remote.backend_fsspec import in_parts
 from zarrlift.storage.remote.store_writer import StoreWriter
 from zarrlift.storage.remote.zarr_store import StoreStorage
@@ -58,7 +58,7 @@ def test_a_window_gives_every_answer_in_order_and_never_holds_too_much(
             future.set_result(item)
         return futures
 
-    for future in window(range(len(sizes)), lambda item: sizes[item], ask, most=most):
+    for future in read_ahead(range(len(sizes)), lambda item: sizes[item], ask, most=most):
         assert future.result() == len(given_out)
         given_out.append(future.result())
     assert given_out == asked == list(range(len(sizes)))
@@ -71,7 +71,7 @@ def test_the_next_answers_are_asked_for_while_one_is_used() -> None:
         asked.extend(part)
         return [Future() for _ in part]
 
-    coming = window(range(100), lambda _: 10, ask, most=100)
+    coming = read_ahead(range(100), lambda _: 10, ask, most=100)
     first = next(coming)
     assert asked == list(range(10))
     next(coming)
@@ -88,7 +88,7 @@ def test_what_is_under_way_is_cancelled_when_nobody_wants_it() -> None:
         futures.extend(Future() for _ in part)
         return futures[-len(part) :]
 
-    coming = window(range(100), lambda _: 1, ask, most=10)
+    coming = read_ahead(range(100), lambda _: 1, ask, most=10)
     next(coming)
     coming.close()
     assert [future.cancelled() for future in futures] == [False, *[True] * 9]
@@ -174,7 +174,9 @@ def test_one_worker_writes_many_objects_at_once(wish: dict[str, Any], numbers: P
 
 def test_ranges_of_one_shard_are_read_at_once(numbers: Path, tmp_path: Path, monkeypatch: Any) -> None:
     assert one_worker(numbers, tmp_path / "shards.zarr", tmp_path, shards="40,40").ok
-    monkeypatch.setattr("zarrlift.transfer.shard_reader._SPAN", 1)  # so that each leaf is a range of its own
+    monkeypatch.setattr(
+        "zarrlift.transfer.shard_reader._SPAN", 1
+    )  # so that each inner chunk is a range of its own
     store = HeldRanges(fill(MemoryStore(), tmp_path / "shards.zarr"), together=9)
     outcome = one_worker(store, tmp_path / "new.zarr", tmp_path, shards="none")
     assert outcome.ok, outcome.problems
@@ -292,7 +294,7 @@ def test_what_is_sent_holds_no_more_than_is_said(sizes: list[int]) -> None:
             self.slow.under_way.remove(self.size)
 
     slow = Slow()
-    sending = Sending(slow)  # type: ignore[arg-type]
+    sending = WriteBehind(slow)  # type: ignore[arg-type]
     for size in sizes:
         sending.send("a", bytes(size))
     sending.finish()
@@ -323,7 +325,7 @@ def test_a_store_that_asks_for_patience_is_asked_again(monkeypatch: pytest.Monke
     st.lists(st.tuples(st.integers(0, 200_000), st.integers(1, 50_000)), min_size=1, max_size=30),
     st.integers(0, 1 << 20),
 )
-def test_ranges_hold_every_leaf_once_and_little_else(leaves: list[tuple[int, int]], gap: int) -> None:
+def test_ranges_hold_every_inner_chunk_once_and_little_else(leaves: list[tuple[int, int]], gap: int) -> None:
     offsets, lengths, at = [], [], 0
     for skip, length in leaves:
         offsets.append(at + skip)
@@ -337,8 +339,8 @@ def test_ranges_hold_every_leaf_once_and_little_else(leaves: list[tuple[int, int
         wanted = sum(lengths[span.first : span.end])
         assert span.stop - span.start <= max(2 * wanted, wanted + (64 << 10))
         cut = span.cut(data[span.start : span.stop], list(range(len(leaves))), offsets, lengths)
-        for leaf, payload in cut:
-            assert payload == data[offsets[leaf] : offsets[leaf] + lengths[leaf]]
+        for inner_chunk, payload in cut:
+            assert payload == data[offsets[inner_chunk] : offsets[inner_chunk] + lengths[inner_chunk]]
 
 
 def test_gaps_are_read_along_where_a_request_costs_more() -> None:
@@ -360,7 +362,7 @@ def test_the_gap_follows_what_requests_were_measured_to_cost() -> None:
     assert storage.soon.gap() == pytest.approx(200_000, rel=0.01)
     for size in (1000, 100_000, 2_000_000) * 500:
         storage.pace.costs.add(size, 0.02 + size / 1e9)
-    assert storage.soon.gap() == zarr_store._MOST_GAP
+    assert storage.soon.gap() == zarr_store._MAX_GAP
 
 
 # ----- what a file system is told

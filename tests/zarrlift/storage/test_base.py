@@ -10,7 +10,7 @@ import pytest
 import zarr
 from zarr.storage import LocalStore, MemoryStore, WrapperStore, ZipStore
 
-from zarrlift.storage.base import Entry
+from zarrlift.storage.base import DirectoryEntry
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote.zarr_store import StoreStorage
@@ -163,7 +163,7 @@ def test_links_say_where_they_lead_and_whether_that_is_outside(tmp_path):
     storage = LocalStorage(tmp_path / "alias")
     links = {entry.name: storage.leaves_root(entry.link) for entry in storage.list_dir("")}
     assert links == {"a": False, "in": False, "out": True, "self": False}
-    assert Entry("in", is_dir=True, link=str(tmp_path / "root/a")) in set(storage.list_dir(""))
+    assert DirectoryEntry("in", is_dir=True, link=str(tmp_path / "root/a")) in set(storage.list_dir(""))
     assert storage.link("in") == str(tmp_path / "root/a")
     assert storage.link("a") is None
 

@@ -10,13 +10,13 @@ import pytest
 from zarrlift.storage.local import writer as writing
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.local.writer import LocalWriter
-from zarrstack.core.codecs.base import Buffer, Ends
+from zarrstack.core.codecs.base import Buffer, HeadAndTail
 
 
 class Anything:
     """A look that finds nothing wrong."""
 
-    def check(self, ends: Ends) -> bool:
+    def check(self, ends: HeadAndTail) -> bool:
         return True
 
     def check_whole(self, data: Buffer) -> None:

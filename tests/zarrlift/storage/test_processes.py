@@ -21,7 +21,7 @@ from tests.zarrlift.storage.conftest import files, fill, zipped
 from zarr.storage import MemoryStore
 
 import zarrlift
-from zarrlift.jobs.progress import Silent
+from zarrlift.jobs.progress import NullProgress
 from zarrlift.transfer import worker
 from zarrstack.core.errors import JobError, ZarrstackError
 
@@ -71,7 +71,7 @@ def test_a_store_in_memory_is_beyond_their_reach(kind, end, archive, tmp_path: P
         assert zarrlift.migrate(*ends, executor=threads).ok
 
 
-class KillsWorkers(Silent):
+class KillsWorkers(NullProgress):
     """Kills every worker as soon as one has done something."""
 
     def advance(self, chunks: int, size: int) -> None:
@@ -185,7 +185,7 @@ def test_workers_end_with_a_coordinator_that_is_killed(seed, many, expected, tmp
 INTERRUPTED = """
 import os, signal, sys
 import zarrlift.jobs.progress
-class Progress(zarrlift.jobs.progress.Silent):
+class Progress(zarrlift.jobs.progress.NullProgress):
     def advance(self, chunks, size):
         os.killpg(0, signal.SIGINT)  # as a terminal does: everybody gets it
 zarrlift.jobs.progress.progress_for = lambda **options: Progress()

@@ -24,7 +24,7 @@ from zarrlift.storage.base import CLAIM
 from zarrlift.storage.limits import PART, SPOOLED
 from zarrlift.storage.open_storage import open_storage
 from zarrlift.storage.remote import adaptive_concurrency, backend_obstore
-from zarrlift.storage.remote.backend_obstore import Obstore, s3_store
+from zarrlift.storage.remote.backend_obstore import ObstoreBackend, s3_store
 from zarrlift.storage.remote.zarr_store import StoreStorage
 from zarrlift.transfer.relink_server_side import IN_ONE_READ
 from zarrstack.core.errors import StorageError
@@ -107,7 +107,7 @@ def test_a_zarr_store_over_obstore_is_listed_by_directory(archive, tmp_path) -> 
     """zarr's own `list_dir` does not say what is a directory, so that everything below would be listed."""
     store = ObjectStore(MemoryStore())
     fill(store, archive)
-    assert isinstance(open_storage(store).native, Obstore)  # type: ignore[attr-defined]
+    assert isinstance(open_storage(store).native, ObstoreBackend)  # type: ignore[attr-defined]
     assert paths(zarrlift.inspect(store)) == paths(zarrlift.inspect(archive))
     out = ObjectStore(MemoryStore())
     assert zarrlift.migrate(store, out, job=tmp_path / "job.db").ok
@@ -335,7 +335,7 @@ def test_the_environment_says_who_asks_where_nothing_else_does(bucket, archive, 
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bucket.port}")
     storage = open_storage(bucket.put("in", files(archive)))
     assert isinstance(storage, StoreStorage)
-    assert isinstance(storage.native, Obstore)
+    assert isinstance(storage.native, ObstoreBackend)
     assert paths(zarrlift.inspect(storage)) == paths(zarrlift.inspect(archive))
     made = s3_store("s3://bucket/a", {"anon": True}, read_only=True)
     assert made is not None

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import zarrlift
-from zarrlift.jobs.progress import Silent
+from zarrlift.jobs.progress import NullProgress
 
 
-class Watched(Silent):
+class Watched(NullProgress):
     """(done, total) in bytes, each time that either changes."""
 
     def __init__(self) -> None:

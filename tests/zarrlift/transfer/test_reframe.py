@@ -98,8 +98,8 @@ def test_payloads_are_the_stored_chunks_of_the_source(checksum, location, number
     for name, shard in shards(tmp_path / "new", "a").items():
         place = tuple(map(int, name.split("/")[1:]))
         for inner, payload in payloads(shard, (2, 2, 3), form).items():
-            leaf = (a * n + b for a, b, n in zip(place, inner, (2, 2, 3), strict=True))
-            found[".".join(map(str, leaf))] = payload
+            inner_chunk = (a * n + b for a, b, n in zip(place, inner, (2, 2, 3), strict=True))
+            found[".".join(map(str, inner_chunk))] = payload
         assert len(shard) == form.size((2, 2, 3)) + sum(map(len, payloads(shard, (2, 2, 3), form).values()))
     stored = {name: data for name, data in tree(numbers / "a").items() if not name.startswith(".")}
     assert found == stored

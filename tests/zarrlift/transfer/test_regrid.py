@@ -27,7 +27,7 @@ from tests.zarrlift.transfer.test_reframe import bits
 import zarrlift
 from zarrlift.jobs.processes import forked_process
 from zarrlift.jobs.processes.executors import RunOptions, forks_for
-from zarrlift.jobs.progress import Silent
+from zarrlift.jobs.progress import NullProgress
 from zarrlift.planning.regrid import blocks
 from zarrlift.planning.regrid.boxes import Candidates
 from zarrstack.core.errors import UsageError
@@ -201,7 +201,7 @@ def test_a_bad_chunk_is_named_and_nothing_of_its_array_appears(numbers, tmp_path
 # What is said beforehand
 
 
-class Watched(Silent):
+class Watched(NullProgress):
     """What a progress bar would show."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from tests.zarrlift.transfer.test_regrid import leave
 import zarrlift
 from zarrlift.planning.regrid.blocks import Blocks, choose_blocks
 from zarrlift.planning.regrid.boxes import Box, Candidates
-from zarrlift.transfer.canvas import Canvas, Kept
+from zarrlift.transfer.canvas import Kept, RegionBuffer
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType
@@ -78,16 +78,16 @@ class Decodes:
 
 @pytest.fixture
 def decodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Decodes]:
-    from zarrlift.transfer.regrid import Values
+    from zarrlift.transfer.regrid import ValueAssembler
 
     seen = Decodes()
-    real = Values._convert
+    real = ValueAssembler._convert
 
-    def convert(self: Values, *arguments: object) -> object:
+    def convert(self: ValueAssembler, *arguments: object) -> object:
         seen.one()
         return real(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Values, "_convert", convert)
+    monkeypatch.setattr(ValueAssembler, "_convert", convert)
     return iter([seen])
 
 
@@ -174,7 +174,7 @@ def test_what_is_kept_and_what_is_new_are_the_values_of_each_piece(
         across = region[1 - axis].stop - region[1 - axis].start
         inside = (parts.region(parts.coordinates(n)) for n in range(parts.total))
         for part in (one for one in inside if overlap(one, region)):
-            canvas = Canvas(part, values.dtype, -1, (1, 1))
+            canvas = RegionBuffer(part, values.dtype, -1, (1, 1))
             kept.paste(canvas)
             near = [n for n in range(grid.total) if overlap(grid.region(grid.coordinates(n)), part)]
             for new in kept.new(np.array(near)).tolist():

@@ -20,7 +20,7 @@ from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.run import Run
 from zarrlift.planning import planner
 from zarrlift.planning.regrid import two_passes
-from zarrlift.planning.regrid.blocks import BASE, Blocks, cores
+from zarrlift.planning.regrid.blocks import BASE, Blocks, available_cores
 from zarrlift.storage.local.scratch import PASSES
 from zarrlift.transfer import tasks
 
@@ -69,7 +69,7 @@ def interrupt(*_: object) -> None:
 def tight(monkeypatch: pytest.MonkeyPatch) -> None:
     """So little memory that one pass would read every chunk fifty times."""
     leave(ROOM, monkeypatch)
-    monkeypatch.setattr(planner, "memory_budget", lambda _: BASE + 8 * cores() * ROOM)
+    monkeypatch.setattr(planner, "memory_budget", lambda _: BASE + 8 * available_cores() * ROOM)
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +278,7 @@ def test_a_chunk_that_no_row_reaches_stays_missing(
         return real(source, destination, replace(one, times_read=99.0), *more, **most)  # type: ignore[arg-type]
 
     monkeypatch.setattr(two_passes, "two_passes", always)
-    monkeypatch.setattr(planner, "memory_budget", lambda _: BASE + 8 * cores() * ROOM)
+    monkeypatch.setattr(planner, "memory_budget", lambda _: BASE + 8 * available_cores() * ROOM)
     outcome = zarrlift.migrate(rows, tmp_path / "two", recipe=BANDS)
     assert outcome.ok, outcome.problems
     between = outcome.plan.arrays[0].between

@@ -19,7 +19,7 @@ from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.transfer.recheck import decode, recheck_decoded
 from zarrlift.verification.documents import document_problems
 from zarrlift.verification.sampled_chunks import compare_chunks
-from zarrlift.verification.sampling import MOST_LEAVES, Sampler, a_missing_chunk, first_look
+from zarrlift.verification.sampling import MAX_INNER_CHUNKS, Sampler, a_missing_chunk, first_look
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.pipeline import Pipeline
@@ -219,7 +219,7 @@ def test_a_sample_is_of_chunks_that_are_there_and_a_missing_one_is_not(counts, r
     grid = Grid(tuple(2 * n - 1 for n in counts), (2,) * len(counts))
     kept = data.draw(st.sets(st.integers(0, grid.total - 1)))
     present = np.array(sorted(kept), dtype=np.int64)
-    chosen = first_look(grid, present, rng, random_leaves=3)
+    chosen = first_look(grid, present, rng, random_inner_chunks=3)
     assert set(chosen) <= kept
     assert not kept or {min(kept), max(kept)} <= set(chosen)
     missing = a_missing_chunk(grid, present, rng)
@@ -247,7 +247,7 @@ def test_a_job_samples_every_kind_of_array_and_stays_bounded() -> None:
     sampler, present = Sampler("job"), np.arange(9)
     kinds = [layout(BYTES), layout(BYTES, ZSTD), layout(TRANSPOSE, BYTES), layout(data_type="int32", fill=0)]
     alike = [sampler.choose(plan(layout(), path=str(n)), present) for n in range(500)]
-    assert 16 < sum(map(len, alike)) <= MOST_LEAVES
+    assert 16 < sum(map(len, alike)) <= MAX_INNER_CHUNKS
     late = [sampler.choose(plan(of), present) for of in kinds[1:]]
     assert all(late)
     huge = layout(shape=(10**6,), chunks=(10**5,))

@@ -75,13 +75,13 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Damage], None]:
     """Has something done when an array is written, and nobody has looked at it."""
 
     def do(damage: Damage) -> None:
-        check = checks.ChecksHere._check
+        check = checks.LocalChecks._check
 
-        def changed(self: checks.ChecksHere, job: str, level: Any, plan: ArrayPlan, *more: Any) -> Any:
+        def changed(self: checks.LocalChecks, job: str, level: Any, plan: ArrayPlan, *more: Any) -> Any:
             damage(plan, self.destination)
             return check(self, job, level, plan, *more)
 
-        monkeypatch.setattr(checks.ChecksHere, "_check", changed)
+        monkeypatch.setattr(checks.LocalChecks, "_check", changed)
 
     return do
 
@@ -112,17 +112,19 @@ def test_a_wrong_value_is_found_wherever_it_is(case, place, tmp_path, meanwhile)
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A shard of 39 MB with 150 leaves; every leaf holds a number of its own."""
+    """A shard of 39 MB with 150 inner chunks; every inner chunk holds a number of its own."""
     path = tmp_path_factory.mktemp("large") / "old"
-    shape, leaf = (384, 320, 320), (64, 64, 64)
-    array = zarr.create_array(path, shape=shape, chunks=leaf, shards=shape, dtype="u1", fill_value=255)
+    shape, inner_chunk = (384, 320, 320), (64, 64, 64)
+    array = zarr.create_array(path, shape=shape, chunks=inner_chunk, shards=shape, dtype="u1", fill_value=255)
     numbers = np.arange(150, dtype="u1").reshape(6, 5, 5)
     array[...] = numbers.repeat(64, 0).repeat(64, 1).repeat(64, 2)
     return path
 
 
 @pytest.mark.parametrize("place", [(63, 63, 64), (200, 130, 319), (383, 319, 0)], ids=str)
-def test_a_wrong_value_in_any_leaf_of_a_large_shard_is_found(large, place, tmp_path, meanwhile) -> None:
+def test_a_wrong_value_in_any_inner_chunk_of_a_large_shard_is_found(
+    large, place, tmp_path, meanwhile
+) -> None:
     meanwhile(add_one(*place))
     outcome = migrate(large, tmp_path / "new", {"shards": "none"})
     (problem,) = outcome.problems
@@ -200,7 +202,7 @@ def test_a_chunk_that_the_migration_did_not_see_is_found(tmp_path, monkeypatch) 
 
 
 def test_many_differences_end_the_comparison_and_it_says_so(tmp_path, meanwhile, monkeypatch) -> None:
-    monkeypatch.setattr(every_chunk, "_MOST_PROBLEMS", 3)
+    monkeypatch.setattr(every_chunk, "_MAX_PROBLEMS", 3)
 
     def overwrite(plan: ArrayPlan, destination: Storage) -> None:
         open_array(parse(plan.document), destination.zarr_store(), plan.path)[...] = 1
@@ -242,7 +244,7 @@ def test_a_payload_that_we_refuse_is_shown_to_nobody_else(tmp_path, meanwhile, m
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """How many leaves each side's code decoded; indexes of shards do not count."""
+    """How many inner chunks each side's code decoded; indexes of shards do not count."""
     seen: Counter[str] = Counter()
     lock = threading.Lock()
     ours, theirs = Pipeline.decode, BytesCodec._decode_sync

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from zarrstack.core.identity_cache import MOST, Remembered, RememberedMembers
+from zarrstack.core.identity_cache import MAX_ENTRIES, IdentityCache, MemberIdentityCache
 
 
 def test_the_same_objects_are_worked_on_once_and_equal_ones_again():
     made: list[tuple[list[int], bool]] = []
-    remembered = Remembered(lambda *objects: made.append(objects) or len(made))
+    remembered = IdentityCache(lambda *objects: made.append(objects) or len(made))
     first, second = [1], [1]
     assert [remembered(first, True), remembered(first, True)] == [1, 1]
     assert [remembered(second, True), remembered(first, False), remembered(first, True)] == [2, 3, 1]
@@ -24,20 +24,20 @@ def test_what_could_not_be_made_is_tried_again():
             raise answer
         return answer
 
-    remembered = Remembered(make)
+    remembered = IdentityCache(make)
     with pytest.raises(ZeroDivisionError):
         remembered("a")
     assert remembered("a") == 7
 
 
 def test_no_object_takes_the_place_of_one_that_is_gone():
-    remembered = Remembered(lambda item: item[0])
-    assert [remembered([number]) for number in range(3 * MOST)] == [*range(3 * MOST)]
+    remembered = IdentityCache(lambda item: item[0])
+    assert [remembered([number]) for number in range(3 * MAX_ENTRIES)] == [*range(3 * MAX_ENTRIES)]
 
 
 def test_an_object_made_anew_of_the_same_members_is_the_same():
     made: list[dict] = []
-    remembered = RememberedMembers(lambda value: made.append(value) or len(made))
+    remembered = MemberIdentityCache(lambda value: made.append(value) or len(made))
     shape, codecs = [1], ["bytes"]
     assert [remembered({"shape": shape, "codecs": codecs}) for _ in range(2)] == [1, 1]
     assert remembered({"shape": [1], "codecs": codecs}) == 2

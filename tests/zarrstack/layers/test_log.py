@@ -21,7 +21,7 @@ from zarrstack.base.stack import stack
 from zarrstack.base.transformer import StorageTransformer
 from zarrstack.core.errors import UsageError
 from zarrstack.layers.log.layer import Log
-from zarrstack.layers.log.metrics import Tally, class_end, latency_class
+from zarrstack.layers.log.metrics import OperationTotal, class_end, latency_class
 
 PROTOTYPE = default_buffer_prototype()
 
@@ -219,7 +219,7 @@ def test_a_summary_is_a_table():
 
 @given(st.lists(st.integers(0, 10**12), min_size=1), st.sampled_from([0.5, 0.9, 0.99]))
 def test_percentiles_are_right_to_a_sixteenth(nanoseconds, share):
-    tally = Tally()
+    tally = OperationTotal()
     for each in nanoseconds:
         tally.add(each / 1e9, None, "ok")
     exact = next(

@@ -19,7 +19,7 @@ from zarrstack.base.transformer import StorageTransformer
 from zarrstack.core.errors import UsageError
 from zarrstack.core.sizes import parse_rate
 from zarrstack.layers.throttle import Throttle
-from zarrstack.system.rate_limits import Bucket, Gate
+from zarrstack.system.rate_limits import ConcurrencyGate, TokenBucket
 
 PROTOTYPE = default_buffer_prototype()
 
@@ -43,7 +43,7 @@ def over(store=None, **options):
 )
 def test_no_window_gets_more_than_the_rate_and_one_burst(rate, burst, steps):
     clock = FakeClock()
-    bucket, start, taken = Bucket(rate, burst, clock), clock.now(), 0
+    bucket, start, taken = TokenBucket(rate, burst, clock), clock.now(), 0
     for pause, amount in steps:
         clock.pass_by(pause)
         clock.pass_by(bucket.take(amount))
@@ -53,7 +53,7 @@ def test_no_window_gets_more_than_the_rate_and_one_burst(rate, burst, steps):
 
 def test_nothing_is_waited_for_below_the_rate():
     clock = FakeClock()
-    bucket = Bucket(10, 1, clock)
+    bucket = TokenBucket(10, 1, clock)
     for _ in range(50):
         clock.pass_by(0.1)
         assert bucket.take(1) == 0
@@ -61,7 +61,7 @@ def test_nothing_is_waited_for_below_the_rate():
 
 def test_what_was_not_used_may_be_used_at_once_but_no_more():
     clock = FakeClock()
-    bucket = Bucket(10, 2, clock)
+    bucket = TokenBucket(10, 2, clock)
     clock.pass_by(1000)
     assert bucket.take(20) == 0
     assert bucket.take(5) == pytest.approx(0.5)
@@ -71,7 +71,9 @@ def test_what_was_not_used_may_be_used_at_once_but_no_more():
 
 
 class Busy(StorageTransformer):
-    """Counts how many are inside at once; nobody leaves before `company` have come, or are waited for."""
+    """Counts how many are inside at once; nobody inner chunks before `company` have come, or are waited
+    for.
+    """
 
     name = "busy"
 
@@ -120,7 +122,7 @@ def test_one_loop_fills_all_places():
 
 
 def test_first_come_first_served():
-    gate, order = Gate(1), []
+    gate, order = ConcurrencyGate(1), []
 
     async def enter(number):
         await gate.enter()
@@ -137,7 +139,7 @@ def test_first_come_first_served():
 
 @given(st.lists(st.integers(0, 9), unique=True), st.integers(1, 3), st.integers(0, 4))
 def test_whoever_is_cancelled_takes_no_place_along(cancelled, places, steps):
-    gate, passed = Gate(places), []
+    gate, passed = ConcurrencyGate(places), []
 
     async def enter(number):
         await gate.enter()
@@ -163,7 +165,7 @@ def test_whoever_is_cancelled_takes_no_place_along(cancelled, places, steps):
 
 
 def test_a_thread_waits_for_a_place_that_a_loop_holds():
-    gate, entered = Gate(1), threading.Event()
+    gate, entered = ConcurrencyGate(1), threading.Event()
 
     def sit():
         gate.enter_sync()

@@ -15,11 +15,11 @@ from zarr.storage import MemoryStore
 from zarrstack import Sharding, Throttle, stack
 from zarrstack.base.transformer import StorageTransformer
 from zarrstack.layers.log.events import ToFile
-from zarrstack.layers.log.metrics import Figures
+from zarrstack.layers.log.metrics import OperationTotals
 from zarrstack.layers.retry import _Counts as RetryCounts
 from zarrstack.layers.sharding.writer import ShardWriters
 from zarrstack.system.clock import Clock
-from zarrstack.system.rate_limits import Bucket, Gate
+from zarrstack.system.rate_limits import ConcurrencyGate, TokenBucket
 
 PROTOTYPE = default_buffer_prototype()
 
@@ -78,7 +78,14 @@ def test_a_child_works_on_alone(layers):
 
 @pytest.mark.parametrize(
     "thing",
-    [Bucket(1, 1, Clock()), Gate(1), Figures(), ToFile("events.jsonl"), ShardWriters(), RetryCounts()],
+    [
+        TokenBucket(1, 1, Clock()),
+        ConcurrencyGate(1),
+        OperationTotals(),
+        ToFile("events.jsonl"),
+        ShardWriters(),
+        RetryCounts(),
+    ],
     ids=lambda thing: type(thing).__name__,
 )
 def test_a_lock_that_a_thread_of_the_parent_holds_is_free_in_the_child(thing):

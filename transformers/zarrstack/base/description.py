@@ -16,7 +16,7 @@ from ..core.errors import UsageError
 from ..core.json_text import JSON, JSONObject
 
 
-class Described:
+class LayerOptions:
     """Base class of objects made from a store and keyword options, which it records."""
 
     name: ClassVar[str]

@@ -33,7 +33,7 @@ class Call(NamedTuple):
     """Bytes to be written; None for operations that write no value."""
 
 
-class Around(StorageTransformer):
+class Intercept(StorageTransformer):
     """Base class; override `_run`, `_run_sync` and `_stream`, which wrap the operations."""
 
     async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
@@ -147,7 +147,7 @@ def size_of(value: Any) -> int | None:
     return len(value) if isinstance(value, Buffer) else None
 
 
-def span(part: ByteRequest | None) -> tuple[int, int | None] | None:
+def slice_of(part: ByteRequest | None) -> tuple[int, int | None] | None:
     """A byte range as start and stop of a Python slice; None for the whole value."""
     match part:
         case RangeByteRequest(start, end):

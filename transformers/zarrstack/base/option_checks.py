@@ -8,17 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.errors import UsageError
-from .description import Described
+from .description import LayerOptions
 
 
-def given(layer: Described, **options: Any) -> dict[str, Any]:
+def given(layer: LayerOptions, **options: Any) -> dict[str, Any]:
     """The options that differ from the constructor's defaults."""
     parameters = inspect.signature(type(layer).__init__).parameters
     return {name: value for name, value in options.items() if value != parameters[name].default}
 
 
 def number(
-    layer: Described,
+    layer: LayerOptions,
     option: str,
     value: Any,
     *,
@@ -31,17 +31,17 @@ def number(
     if good and math.isfinite(value) and least <= value <= most:
         return value
     bounds = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
-    raise unfit(layer, option, value, f"{'a whole number' if whole else 'a number'} {bounds}")
+    raise invalid_option(layer, option, value, f"{'a whole number' if whole else 'a number'} {bounds}")
 
 
-def either(layer: Described, option: str, value: Any, check: Callable[[Any], bool], expected: str) -> Any:
+def either(layer: LayerOptions, option: str, value: Any, check: Callable[[Any], bool], expected: str) -> Any:
     """Return a value that is None or passes the check; UsageError otherwise."""
     if value is None or check(value):
         return value
-    raise unfit(layer, option, value, expected)
+    raise invalid_option(layer, option, value, expected)
 
 
-def unfit(layer: Described, option: str, value: Any, expected: str) -> UsageError:
+def invalid_option(layer: LayerOptions, option: str, value: Any, expected: str) -> UsageError:
     """The error for an invalid option."""
     return UsageError(
         f"layer {layer.name!r}: option {option!r} is invalid", found=repr(value), expected=expected

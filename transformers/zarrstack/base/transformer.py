@@ -50,7 +50,7 @@ from zarr.storage import WrapperStore
 from ..core.errors import UsageError
 from ..core.json_text import JSONObject
 from .descend import UNBOUND, descend, serves_sync
-from .description import Described
+from .description import LayerOptions
 
 Values: TypeAlias = list[Buffer | None]
 LayerType = TypeVar("LayerType", bound=Store)
@@ -58,7 +58,7 @@ LayerType = TypeVar("LayerType", bound=Store)
 SYNC_TWINS: Final[Mapping[str, str]] = {"get": "get_sync", "set": "set_sync", "delete": "delete_sync"}
 
 
-class StorageTransformer(Described, WrapperStore[Store]):
+class StorageTransformer(LayerOptions, WrapperStore[Store]):
     """A layer over a store; the module's docstring lists the methods to override.
 
     Subclasses set `name`; their constructors take the store below first (None: not yet known) and options by

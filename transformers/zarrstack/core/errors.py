@@ -51,7 +51,7 @@ class Problem:
         """Truncate long texts: a malicious document may have a fill value of a million numbers."""
         for name in ("message", "found", "expected", "advice"):
             text = getattr(self, name)
-            if text is not None and len(text) > _LONGEST and not isinstance(text, Joined):
+            if text is not None and len(text) > _LONGEST and not isinstance(text, JoinedProblems):
                 object.__setattr__(self, name, text[:_LONGEST] + "...")
 
     def at(self, *, node: str | None = None, key: str | None = None) -> Problem:
@@ -98,13 +98,13 @@ def any_refusal(problems: Iterable[Problem]) -> bool:
     return False
 
 
-class Joined(str):
+class JoinedProblems(str):
     """Several problems as one text: each is truncated, their list is not."""
 
     __slots__ = ()
 
     @classmethod
-    def of(cls, problems: Iterable[object], *, before: str = "", after: str = "") -> Joined:
+    def of(cls, problems: Iterable[object], *, before: str = "", after: str = "") -> JoinedProblems:
         """Join the problems, between two other texts."""
         return cls(before + "; ".join(short(str(problem), _LONGEST) for problem in problems) + after)
 
@@ -155,7 +155,9 @@ class ZarrstackError(Exception):
     @classmethod
     def of(cls, problem: Problem, *, before: str = "") -> Self:
         """An error of this kind with another one's problem, and text before its message."""
-        error = cls(before + problem.message if before else problem.message)  # as it is: it may be `Joined`
+        error = cls(
+            before + problem.message if before else problem.message
+        )  # as it is: it may be `JoinedProblems`
         error.problem = replace(problem, kind=cls.kind, message=error.problem.message)
         return error
 

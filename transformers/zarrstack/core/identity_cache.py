@@ -11,11 +11,11 @@ from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
-MOST: Final = 1024
+MAX_ENTRIES: Final = 1024
 """Maximum number of cached results; archives that benefit have fewer kinds of arrays."""
 
 
-class Remembered(Generic[T]):
+class IdentityCache(Generic[T]):
     """Caches a function by the identity of its arguments, which must not change afterwards.
 
     The arguments are kept with the results, so that their identities are not reused.
@@ -33,14 +33,14 @@ class Remembered(Generic[T]):
         return self._new(key, objects) if known is None else known[1]
 
     def _new(self, key: tuple[Any, ...], objects: tuple[Any, ...]) -> T:
-        if len(self._known) >= MOST:
+        if len(self._known) >= MAX_ENTRIES:
             self._known.clear()
         result = self._make(*objects)
         self._known[key] = (objects, result)
         return result
 
 
-class RememberedMembers(Remembered[T]):
+class MemberIdentityCache(IdentityCache[T]):
     """The same for JSON objects, identified by their names and the identities of their values, in order."""
 
     def __call__(self, value: dict[str, Any]) -> T:

@@ -10,13 +10,13 @@ from .json_text import JSON, excerpt
 
 Shape: TypeAlias = tuple[int, ...]
 
-MOST_AXES: Final = 32
+MAX_AXES: Final = 32
 """numpy 1's limit, and that of every writer of the formats here."""
-MOST_ELEMENTS: Final = 2**63 - 1
+MAX_ELEMENTS: Final = 2**63 - 1
 """Linear indexes are 64 bits wide, here and in numpy."""
 
 
-def read_lengths(value: JSON, name: str, *, least: int = 0, most: int = MOST_ELEMENTS) -> Shape:
+def read_lengths(value: JSON, name: str, *, least: int = 0, most: int = MAX_ELEMENTS) -> Shape:
     """Validate a list of integers from `least`, whose product, ignoring zeros, is at most `most`.
 
     `name` is the member's name in the document. MetadataError for anything else, including true for 1 and 2.0
@@ -28,9 +28,9 @@ def read_lengths(value: JSON, name: str, *, least: int = 0, most: int = MOST_ELE
             found=excerpt(value),
             expected=f"a list of whole numbers from {least} upwards",
         )
-    if len(value) > MOST_AXES:
+    if len(value) > MAX_AXES:
         raise MetadataError(
-            f"{name} has too many axes", found=str(len(value)), expected=f"{MOST_AXES} at most"
+            f"{name} has too many axes", found=str(len(value)), expected=f"{MAX_AXES} at most"
         )
     # A length of 0 makes the product 0, whatever the others are.
     if max(value, default=0) > most or math.prod(n or 1 for n in value) > most:

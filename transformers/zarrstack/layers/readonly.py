@@ -1,4 +1,4 @@
-"""`ReadOnly`, and `Unwritable`, the base of all layers that cannot be written to."""
+"""`ReadOnly`, and `ReadOnlyLayer`, the base of all layers that cannot be written to."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, ClassVar, NoReturn, Self
 from zarr.abc.store import ByteRequest
 from zarr.core.buffer import Buffer, BufferPrototype
 
-from ..base.intercept import Around
+from ..base.intercept import Intercept
 from ..base.transformer import StorageTransformer
 from ..core.errors import UsageError
 
 
-class Unwritable(StorageTransformer):
+class ReadOnlyLayer(StorageTransformer):
     """A layer that cannot be written to; every mutating call raises a UsageError that names the key."""
 
     to_write: ClassVar[str]
@@ -86,7 +86,7 @@ class Unwritable(StorageTransformer):
         )
 
 
-class ReadOnly(Unwritable, Around):
+class ReadOnly(ReadOnlyLayer, Intercept):
     """Refuses every mutating call, whatever the store below allows.
 
     Unlike a store opened read-only, it cannot be made writable: `with_read_only(False)` is refused too.

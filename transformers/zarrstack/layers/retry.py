@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Final, TypeVar
 from zarr.abc.store import Store
 
 from ..base.descend import descend
-from ..base.intercept import Around, Call
+from ..base.intercept import Call, Intercept
 from ..base.option_checks import either, given, number
 from ..core.errors import StorageError
 from ..system import transient_errors
 from ..system.clock import Clock
-from ..system.fork_safety import forget_in_children
+from ..system.fork_safety import reset_after_fork
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ LOGGER: Final = "zarrstack.retry"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retried:
+class RetryEvent:
     """A retry that is about to start."""
 
     operation: str
@@ -44,7 +44,7 @@ class Retried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryFigures:
+class RetryStatistics:
     """Statistics of a `Retry`."""
 
     retries: int
@@ -59,19 +59,19 @@ class _Counts:
         self.after_fork()
         self.retries = self.given_up = 0
         self.waited = 0.0
-        forget_in_children(self)
+        reset_after_fork(self)
 
     def after_fork(self) -> None:
         self.guard = threading.Lock()
 
 
-class Retry(Around):
+class Retry(Intercept):
     """Repeats operations that fail with a transient error, up to `attempts` times within `budget` seconds.
 
     Delays grow from `first` by `factor` to `longest` seconds; each is reduced by a random share of up to
     `jitter`, so that clients do not retry in lockstep. A server's `Retry-After` is honoured. `may_pass`
     decides whether an error is transient, then any method `may_pass(error)` of the stores below; None means
-    unknown. "Not found" is never retried. `report` is called with each `Retried`; the default is a warning
+    unknown. "Not found" is never retried. `report` is called with each `RetryEvent`; the default is a warning
     from the logger "zarrstack.retry".
     """
 
@@ -90,7 +90,7 @@ class Retry(Around):
         jitter: float = 0.5,
         budget: float = 120.0,
         may_pass: Callable[[Exception], bool | None] | None = None,
-        report: Callable[[Retried], Any] | None = None,
+        report: Callable[[RetryEvent], Any] | None = None,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(store)
@@ -111,11 +111,11 @@ class Retry(Around):
         self._counts = _Counts()
 
     @property
-    def figures(self) -> RetryFigures:
+    def figures(self) -> RetryStatistics:
         """Retries, operations given up, and seconds waited, since the layer was created."""
         counts = self._counts
         with counts.guard:
-            return RetryFigures(retries=counts.retries, given_up=counts.given_up, waited=counts.waited)
+            return RetryStatistics(retries=counts.retries, given_up=counts.given_up, waited=counts.waited)
 
     def delays(self) -> Iterator[float]:
         """The delays between attempts before jitter; one fewer than attempts."""
@@ -222,7 +222,7 @@ class _Trial:
             counts.retries += 1
             counts.waited += delay
         self._tell(
-            Retried(
+            RetryEvent(
                 operation=self._call.operation,
                 key=self._call.key,
                 attempt=self._attempt,
@@ -232,7 +232,7 @@ class _Trial:
         )
         return delay
 
-    def _tell(self, retried: Retried) -> None:
+    def _tell(self, retried: RetryEvent) -> None:
         if self._layer._report is None:  # noqa: SLF001
             logging.getLogger(LOGGER).warning("%s", retried)
         else:

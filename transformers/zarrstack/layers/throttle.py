@@ -8,16 +8,16 @@ from typing import Any, ClassVar, TypeVar
 from zarr.abc.store import Store
 from zarr.core.buffer import Buffer
 
-from ..base.intercept import Around, Call
-from ..base.option_checks import either, given, number, unfit
+from ..base.intercept import Call, Intercept
+from ..base.option_checks import either, given, invalid_option, number
 from ..core.sizes import parse_rate
 from ..system.clock import Clock
-from ..system.rate_limits import Bucket, Gate
+from ..system.rate_limits import ConcurrencyGate, TokenBucket
 
 T = TypeVar("T")
 
 
-class Throttle(Around):
+class Throttle(Intercept):
     """Delays operations to limit the load on the store below.
 
     `bytes_per_second` counts values read and written, a number or a text such as "50MB/s";
@@ -58,18 +58,18 @@ class Throttle(Around):
         self._clock = clock or Clock()
         self._bytes = self._bucket(self.bytes_per_second, burst)
         self._requests = self._bucket(self.requests_per_second, burst)
-        self._gate = None if in_flight is None else Gate(in_flight)
+        self._gate = None if in_flight is None else ConcurrencyGate(in_flight)
 
     def _rate(self, option: str, value: Any) -> float | None:
         rate = parse_rate(value) if isinstance(value, str) else value
         if rate is None and value is not None:
-            raise unfit(self, option, value, 'a number, or a text such as "50MB/s" or "10"')
+            raise invalid_option(self, option, value, 'a number, or a text such as "50MB/s" or "10"')
         if rate is not None and number(self, option, rate) == 0:
-            raise unfit(self, option, value, "more than 0")
+            raise invalid_option(self, option, value, "more than 0")
         return rate
 
-    def _bucket(self, rate: float | None, burst: float) -> Bucket | None:
-        return None if rate is None else Bucket(rate, burst, self._clock)
+    def _bucket(self, rate: float | None, burst: float) -> TokenBucket | None:
+        return None if rate is None else TokenBucket(rate, burst, self._clock)
 
     async def _run(self, call: Call, act: Callable[[], Awaitable[T]]) -> T:
         await self._enter()
@@ -117,7 +117,7 @@ class Throttle(Around):
         if self._gate is not None:
             self._gate.leave()
 
-    async def _pay(self, bucket: Bucket | None, amount: int | None) -> None:
+    async def _pay(self, bucket: TokenBucket | None, amount: int | None) -> None:
         if bucket is None or not amount:
             return
         wait = bucket.take(amount)
@@ -128,7 +128,7 @@ class Throttle(Around):
                 bucket.give_back(amount)
                 raise
 
-    def _pay_sync(self, bucket: Bucket | None, amount: int | None) -> None:
+    def _pay_sync(self, bucket: TokenBucket | None, amount: int | None) -> None:
         if bucket is None or not amount:
             return
         wait = bucket.take(amount)

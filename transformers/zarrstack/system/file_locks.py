@@ -15,7 +15,7 @@ if sys.platform != "win32":
     import fcntl
 
 
-def alone(fd: int, *, wait: bool = True) -> None:
+def lock_exclusive(fd: int, *, wait: bool = True) -> None:
     """Lock a file exclusively; without `wait`, BlockingIOError if another process has it locked."""
     if sys.platform != "win32":
         fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -32,7 +32,7 @@ def is_held(fd: int) -> bool:
     return False
 
 
-def together(fd: int) -> None:
+def lock_shared(fd: int) -> None:
     """Lock a file shared."""
     if sys.platform != "win32":
         fcntl.flock(fd, fcntl.LOCK_SH)

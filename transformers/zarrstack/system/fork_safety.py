@@ -10,17 +10,17 @@ from typing import Protocol
 from weakref import WeakSet
 
 
-class Forgetful(Protocol):
+class ResetAfterFork(Protocol):
     """An object with state that belongs to one process."""
 
     def after_fork(self) -> None:
         """Reset to an unused state, in the child."""
 
 
-_alive: WeakSet[Forgetful] = WeakSet()
+_alive: WeakSet[ResetAfterFork] = WeakSet()
 
 
-def forget_in_children(thing: Forgetful) -> None:
+def reset_after_fork(thing: ResetAfterFork) -> None:
     """Call the object's `after_fork` in every forked child, as long as the object lives."""
     _alive.add(thing)
 

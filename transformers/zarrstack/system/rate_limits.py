@@ -8,10 +8,10 @@ from collections import deque
 from concurrent.futures import Future
 
 from .clock import Clock
-from .fork_safety import forget_in_children
+from .fork_safety import reset_after_fork
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket that fills at a rate, up to the tokens of `burst` seconds.
 
     Callers that take more tokens than available wait for them, in the order of taking.
@@ -22,7 +22,7 @@ class Bucket:
         self._guard = threading.Lock()
         # Time until which all tokens taken are paid for; in the past if tokens are available.
         self._paid = clock.now() - burst
-        forget_in_children(self)
+        reset_after_fork(self)
 
     def after_fork(self) -> None:
         """Replace the lock in a forked child, which keeps the bucket's level."""
@@ -41,13 +41,13 @@ class Bucket:
             self._paid -= amount / self._rate
 
 
-class Gate:
+class ConcurrencyGate:
     """Limits the number of concurrent holders; first come, first served."""
 
     def __init__(self, places: int) -> None:
         self._places = places
         self.after_fork()
-        forget_in_children(self)
+        reset_after_fork(self)
 
     def after_fork(self) -> None:
         """Free all places in a forked child: their holders are threads of the parent."""

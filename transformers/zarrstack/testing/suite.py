@@ -36,7 +36,7 @@ from ..base.stack import stack
 from ..base.transformer import StorageTransformer
 from ..core.errors import UsageError
 from .operations import KEYS, expected, operations, perform
-from .zarr_tests import Blocking, StoreMachine, ZarrTests
+from .zarr_tests import BlockingMethods, StoreMachine, ZarrTests
 
 __all__ = ["KEYS", "PIPELINES", "LayerTests", "Place", "compare"]
 
@@ -138,7 +138,7 @@ class LayerTests(ZarrTests):
 
     @staticmethod
     def _require_get_sync(store: Any) -> Any:
-        return store if serves_sync(store) else Blocking(store)
+        return store if serves_sync(store) else BlockingMethods(store)
 
     _require_set_sync = _require_get_sync
     _require_delete_sync = _require_get_sync

@@ -25,7 +25,7 @@ from ..core.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Blocking:
+class BlockingMethods:
     """Synchronous methods for a stack that has none, so that zarr's tests of them apply as well."""
 
     store: Store

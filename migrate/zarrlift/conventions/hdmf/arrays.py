@@ -26,18 +26,18 @@ from zarrstack.core.json_text import JSON, JSONObject, excerpt
 
 from ...archive.decoder import object_bound
 from ...archive.nodes import ArrayNode, Layout
-from ...formats.zarr_v2.array import Describer
+from ...formats.zarr_v2.array import V2ArrayDescriber
 from ..base import View, finding
 from .fields import fields_from
-from .findings import ADVICE, Look
-from .references import Places
+from .findings import ADVICE, ItemFindings
+from .references import FileNodes
 
 _CODEC: Final = "hdmf-zarr.objects"
 _OBJECTS: Final = frozenset({"numcodecs.pickle", "numcodecs.json2", "numcodecs.msgpack2", "vlen-bytes"})
 """Object codecs whose arrays are decoded differently from their description."""
 _STRUCT: Final = "a struct with object fields has no v3 data type"
 """The reader's refusal for arrays that hdmf-zarr commonly writes."""
-_MOST_ITEMS: Final = 1 << 24
+_MAX_ITEMS: Final = 1 << 24
 """Maximum number of items in one chunk of objects; a pickle of this size needs the memory limit of a chunk (1
 GiB).
 """
@@ -61,10 +61,10 @@ class Dataset:
 class DatasetReader:
     """Reads the datasets of one file."""
 
-    def __init__(self, view: View, places: Places) -> None:
+    def __init__(self, view: View, places: FileNodes) -> None:
         self._view = view
         self._places = places
-        self._describer = Describer()
+        self._describer = V2ArrayDescriber()
 
     def read(self, node: ArrayNode, dtype: JSON) -> Dataset:
         """The dataset at a node with this `zarr_dtype`."""
@@ -98,7 +98,7 @@ class DatasetReader:
     # ----- kinds of datasets
 
     def _references(self, node: ArrayNode, layout: Layout) -> Dataset:
-        look = Look(node, self._places)
+        look = ItemFindings(node, self._places)
         for key, place, item in self._items(node, layout, look):
             look.follow(key, place, item)
         configuration: JSONObject = {"values": "references", "own": list(look.own)}
@@ -112,7 +112,7 @@ class DatasetReader:
         fields = fields_from(dtype, stored)
         if isinstance(fields, str):
             return self._refused(node, fields, dtype)
-        look = Look(node, self._places)
+        look = ItemFindings(node, self._places)
         for key, place, item in self._items(node, layout, look):
             try:
                 for reference in fields.look(fields_of(item)):
@@ -124,7 +124,7 @@ class DatasetReader:
         return self._read_as(node, layout, fields.data_type(), configuration, look, found)
 
     def _texts(self, node: ArrayNode, layout: Layout) -> Dataset:
-        look = Look(node, self._places)
+        look = ItemFindings(node, self._places)
         others = 0
         for key, place, item in self._items(node, layout, look):
             try:
@@ -168,7 +168,7 @@ class DatasetReader:
         layout: Layout,
         data_type: DataType,
         configuration: JSONObject,
-        look: Look,
+        look: ItemFindings,
         found: Dataset,
     ) -> Dataset:
         """The dataset, decoded by the codec that interprets its objects."""
@@ -201,10 +201,10 @@ class DatasetReader:
     # ----- content
 
     def _items(
-        self, node: ArrayNode, layout: Layout, look: Look
+        self, node: ArrayNode, layout: Layout, look: ItemFindings
     ) -> Iterator[tuple[str, tuple[int, ...], Any]]:
         """(key, location in the array, item) of every written item within the array."""
-        if np.prod(layout.chunk_shape, dtype=object) > _MOST_ITEMS:
+        if np.prod(layout.chunk_shape, dtype=object) > _MAX_ITEMS:
             look.tell(None, "a chunk of objects is too large", str(list(layout.chunk_shape)))
             return
         raw = replace(_with_codec(layout, {"values": "items"}), data_type=DataType("object"))

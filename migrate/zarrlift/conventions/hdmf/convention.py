@@ -61,10 +61,10 @@ class _File:
     """The analysis of one file."""
 
     def __init__(self, view: View) -> None:
-        from .references import Places  # this and the like: only for files of hdmf-zarr
+        from .references import FileNodes  # this and the like: only for files of hdmf-zarr
 
         self.view = view
-        self.places = Places(view)
+        self.places = FileNodes(view)
         self.problems: list[Problem] = []
         self.changes: dict[str, Change] = {}
         self.ways: dict[str, list[str]] = {}
@@ -75,7 +75,7 @@ class _File:
     def account(self) -> Recognised:
         """The changes and problems of all nodes."""
         from .arrays import DatasetReader
-        from .cycles import circles
+        from .cycles import reference_cycles
 
         reader = DatasetReader(self.view, self.places)
         for node in self.view.archive.nodes:
@@ -85,7 +85,7 @@ class _File:
                 self._group(node)
             else:
                 self._array(node, reader)
-        for at, way in circles(self.view, self.ways, self.specifications):
+        for at, way in reference_cycles(self.view, self.ways, self.specifications):
             self._refuse(at, "links form a cycle, which hdmf-zarr follows endlessly", found=way)
         self.problems.extend(self.places.told())
         refused = [problem for problem in self.problems if problem.severity == "refusal"]

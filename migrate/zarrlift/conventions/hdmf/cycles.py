@@ -15,7 +15,9 @@ from zarrstack.core.paths import join
 from ..base import View
 
 
-def circles(view: View, ways: Mapping[str, Sequence[str]], without: str | None) -> Iterator[tuple[str, str]]:
+def reference_cycles(
+    view: View, ways: Mapping[str, Sequence[str]], without: str | None
+) -> Iterator[tuple[str, str]]:
     """(node whose link or reference closes the cycle, the cycle as text) for each cycle found.
 
     `ways` are the links and references by node; `without` is a group that is not read.

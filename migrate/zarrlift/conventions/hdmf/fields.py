@@ -31,7 +31,7 @@ _NUMBERS: Final = {name: name for name in _WHOLE} | {
 _WIDER: Final = {"b": "bool", "i": "int64", "u": "uint64", "f": "float64"}
 
 
-class Fields:
+class FieldValues:
     """The fields of one dataset, updated as its rows are read."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Fields:
         return DataType.from_numpy(np.dtype(members))
 
 
-def fields_from(dtype: list[JSON], stored: JSON) -> Fields | str:
+def fields_from(dtype: list[JSON], stored: JSON) -> FieldValues | str:
     """The fields in `zarr_dtype`, or a text that describes why it is invalid.
 
     `stored` is the `dtype` of `.zarray` if that is a struct: the numbers then have these types.
@@ -111,7 +111,7 @@ def fields_from(dtype: list[JSON], stored: JSON) -> Fields | str:
             types.append(number_type)
     if not names or len(set(names)) != len(names) or (stored is not None and len(stored) != len(names)):
         return "the fields of zarr_dtype do not match those of the array"
-    return Fields(tuple(names), tuple(kinds), types)
+    return FieldValues(tuple(names), tuple(kinds), types)
 
 
 def _number_type(said: JSON, stored: JSON, place: int) -> np.dtype[Any] | None:

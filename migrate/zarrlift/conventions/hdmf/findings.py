@@ -9,18 +9,18 @@ from zarrstack.core.json_text import excerpt
 
 from ...archive.nodes import ArrayNode
 from ..base import finding
-from .references import Places
+from .references import FileNodes
 
 ADVICE: Final = "Fix the file, exclude the node, or use --conventions none to migrate it as plain data."
-_MOST_TOLD: Final = 10
-_MOST_SOURCES: Final = 100
+_MAX_TOLD: Final = 10
+_MAX_SOURCES: Final = 100
 """Maximum number of spellings of the file's own name, which are stored in the plan."""
 
 
-class Look:
+class ItemFindings:
     """The first problems of a dataset, and the references that were followed."""
 
-    def __init__(self, node: ArrayNode, places: Places) -> None:
+    def __init__(self, node: ArrayNode, places: FileNodes) -> None:
         self._node = node
         self._places = places
         self._first: list[Problem] = []
@@ -36,8 +36,8 @@ class Look:
         if target.problem is not None:
             self.tell(key, f"{target.problem}, at {place}", excerpt(item))
         elif isinstance(source := item.get("source"), str) and source not in self.own:
-            if len(self.own) >= _MOST_SOURCES:
-                self.tell(key, f"the file itself has more than {_MOST_SOURCES} names", excerpt(source))
+            if len(self.own) >= _MAX_SOURCES:
+                self.tell(key, f"the file itself has more than {_MAX_SOURCES} names", excerpt(source))
             else:
                 self.own[source] = None
 
@@ -48,7 +48,7 @@ class Look:
     def add(self, problem: Problem) -> None:
         """Add a problem."""
         self._count += 1
-        if len(self._first) < _MOST_TOLD:
+        if len(self._first) < _MAX_TOLD:
             self._first.append(problem)
 
     def problems(self) -> tuple[Problem, ...]:

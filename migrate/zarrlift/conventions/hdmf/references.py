@@ -22,7 +22,7 @@ _DOCUMENTS: Final = (".zgroup", ".zarray", "zarr.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class ReferenceTarget:
     """The target of a link or reference; `problem` is the reason if it is broken."""
 
     path: str = ""
@@ -33,7 +33,7 @@ class Target:
     problem: str | None = None
 
 
-class Places:
+class FileNodes:
     """The nodes of a file, and the files next to it as far as they are visible."""
 
     def __init__(self, view: View) -> None:
@@ -55,45 +55,45 @@ class Places:
         here = (os.path.join(self._root, source), os.path.join(os.path.dirname(self._root), source))
         return any(os.path.normpath(place) == self._root for place in here)
 
-    def reference(self, item: JSON) -> Target:
+    def reference(self, item: JSON) -> ReferenceTarget:
         """The target of a reference in a dataset or an attribute."""
         if not isinstance(item, dict) or not isinstance(item.get("path", ""), str | None):
-            return Target(problem="not a reference")
+            return ReferenceTarget(problem="not a reference")
         if "region" in item:
-            return Target(problem="a reference to a region, which hdmf-zarr does not read")
+            return ReferenceTarget(problem="a reference to a region, which hdmf-zarr does not read")
         if not self.is_own(item.get("source")):
-            return Target(problem="a reference to another file", own=False)
+            return ReferenceTarget(problem="a reference to another file", own=False)
         return self._within(item.get("path"))
 
-    def attribute(self, value: dict[str, JSON]) -> Target:
+    def attribute(self, value: dict[str, JSON]) -> ReferenceTarget:
         """The target of the reference in an attribute."""
         if value["zarr_dtype"] == "region":
-            return Target(problem="a reference to a region, which hdmf-zarr does not read")
+            return ReferenceTarget(problem="a reference to a region, which hdmf-zarr does not read")
         if value["zarr_dtype"] != "object" or not isinstance(value.get("value"), dict):
-            return Target(problem="not a reference that hdmf-zarr supports")
+            return ReferenceTarget(problem="not a reference that hdmf-zarr supports")
         return self.reference(value["value"])
 
-    def link(self, group: str, link: JSON) -> Target:
+    def link(self, group: str, link: JSON) -> ReferenceTarget:
         """The target of a link in a group."""
         if not isinstance(link, dict) or not all(isinstance(link.get(key), str) for key in ("name", "path")):
-            return Target(problem="not a link: name or path is missing")
+            return ReferenceTarget(problem="not a link: name or path is missing")
         source = link.get("source")
         if self.is_own(source):
             return self._within(link["path"])
         if not isinstance(source, str):
-            return Target(problem="not a link: its source is not text")
+            return ReferenceTarget(problem="not a link: its source is not text")
         self._files.setdefault(source, group)
         path = _clean(link["path"])
-        return Target(path=path, source=source, own=False, problem=self._outside(source, path))
+        return ReferenceTarget(path=path, source=source, own=False, problem=self._outside(source, path))
 
-    def _within(self, path: JSON) -> Target:
+    def _within(self, path: JSON) -> ReferenceTarget:
         name = _clean(path or "")
         node = self._view.nodes.get(name)
         if node is None:
-            return Target(problem="its target does not exist in this file")
+            return ReferenceTarget(problem="its target does not exist in this file")
         if not self._view.recipe.selects(name) and name:
-            return Target(problem="its target is an excluded node")
-        return Target(path=name)
+            return ReferenceTarget(problem="its target is an excluded node")
+        return ReferenceTarget(path=name)
 
     def _outside(self, source: str, path: str) -> str | None:
         """The visible problem of a link to another file, if any."""

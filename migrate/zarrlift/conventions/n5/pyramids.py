@@ -34,7 +34,7 @@ from ..base import View
 
 _LEVEL: Final = re.compile(r"s(0|[1-9][0-9]{0,2})")
 _SPACE: Final = ("x", "y", "z")
-_MOST_HALVINGS: Final = 60
+_MAX_HALVINGS: Final = 60
 T = TypeVar("T")
 Numbers: TypeAlias = tuple[float, ...]
 
@@ -201,7 +201,7 @@ def _factored(
     offset = _numbers(group.attributes.get("offset"), ndim) or (0.0,) * ndim
     levels = []
     for node, number, told in zip(arrays, numbers, factors, strict=True):
-        factor = told or (2.0 ** min(number, _MOST_HALVINGS),) * ndim
+        factor = told or (2.0 ** min(number, _MAX_HALVINGS),) * ndim
         levels.append(
             Level(
                 path=node.path,

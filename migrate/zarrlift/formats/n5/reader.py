@@ -20,7 +20,7 @@ from typing import ClassVar, Final
 
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.grid.frames import N5Blocks
-from zarrstack.core.identity_cache import Remembered
+from zarrstack.core.identity_cache import IdentityCache
 from zarrstack.core.json_text import JSONObject
 from zarrstack.core.n5.dataset import (
     N5Dataset,
@@ -35,16 +35,16 @@ from ...archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node
 from ...recipe.options import Axes
 from ...storage.base import Storage
 from ..tree.conflicts import chunks_alone, nodes_inside
-from ..tree.directory import Found
+from ..tree.directory import NodeDirectory
 from ..tree.nodes import refuse
-from ..tree.reader import Native, TreeReader
+from ..tree.reader import NativeFormat, TreeReader
 from ..tree.unlisted import root_alone, unknown_nodes
 from ..tree.walk import chunk_root, walk
 from .axis_attributes import axes_note
 
 DOCUMENT: Final = "attributes.json"
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
-_NATIVE: Final = Native(
+_NATIVE: Final = NativeFormat(
     format="n5",
     archive="an N5 archive",
     documents=(DOCUMENT,),
@@ -84,19 +84,19 @@ def read(
 
 @dataclass(slots=True, kw_only=True)
 class _Reader(TreeReader):
-    native: ClassVar[Native] = _NATIVE
+    native: ClassVar[NativeFormat] = _NATIVE
     axes: Axes
-    _described: Remembered[tuple[JSONObject, Layout | None, tuple[Problem, ...]]] = field(init=False)
+    _described: IdentityCache[tuple[JSONObject, Layout | None, tuple[Problem, ...]]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._described = Remembered(self._describe)
+        self._described = IdentityCache(self._describe)
 
-    def is_dataset(self, place: Found) -> bool:
+    def is_dataset(self, place: NodeDirectory) -> bool:
         """Whether a directory is a dataset, by its document; False if that cannot be read."""
         data = self._parse(place)
         return isinstance(data, dict) and is_dataset(data)
 
-    def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
+    def nodes(self, found: dict[str, NodeDirectory]) -> tuple[Node, ...]:
         """All nodes, sorted."""
         nodes: dict[str, Node] = {}
         for path, place in found.items():
@@ -117,7 +117,7 @@ class _Reader(TreeReader):
 
     # ----- arrays
 
-    def _was_dataset(self, place: Found, found: Mapping[str, Found]) -> bool:
+    def _was_dataset(self, place: NodeDirectory, found: Mapping[str, NodeDirectory]) -> bool:
         """Whether a directory with an unreadable document was a dataset: it contains blocks, or nothing."""
         if not isinstance(self._parse(place), Problem) or not place.path:
             return False
@@ -127,7 +127,7 @@ class _Reader(TreeReader):
             found[path].documents for path in inner
         )
 
-    def _array(self, place: Found) -> ArrayNode:
+    def _array(self, place: NodeDirectory) -> ArrayNode:
         problems = [*self.problems_at(place), *self._version(place)]
         data = self.parse(place, DOCUMENT, problems)
         layout: Layout | None = None
@@ -145,7 +145,7 @@ class _Reader(TreeReader):
         layout = None if dataset is None else _layout(dataset, self.axes)
         return user_attributes(data), layout, tuple(told)
 
-    def _refuse_inside(self, array: ArrayNode, place: Found, nodes: dict[str, Node]) -> None:
+    def _refuse_inside(self, array: ArrayNode, place: NodeDirectory, nodes: dict[str, Node]) -> None:
         """Refuse nodes inside an array's own directory, which v3 does not allow.
 
         Directories at the place of a row of blocks are not searched: entries in them that are not blocks are
@@ -161,7 +161,7 @@ class _Reader(TreeReader):
 
     # ----- groups
 
-    def _group(self, place: Found) -> GroupNode:
+    def _group(self, place: NodeDirectory) -> GroupNode:
         problems = [*self.problems_at(place), *self._version(place)]
         data = self.parse(place, DOCUMENT, problems)
         attributes: JSONObject = {}
@@ -172,13 +172,13 @@ class _Reader(TreeReader):
 
     # ----- both
 
-    def _parse(self, place: Found) -> JSONObject | Problem | None:
+    def _parse(self, place: NodeDirectory) -> JSONObject | Problem | None:
         """The document of a directory, a refusal, or None if it has none."""
         if DOCUMENT not in place.documents:
             return None
         return self.documents.read(place.documents[DOCUMENT], join(place.path, DOCUMENT))
 
-    def _version(self, place: Found) -> Iterator[Problem]:
+    def _version(self, place: NodeDirectory) -> Iterator[Problem]:
         """Problems of the version, which is significant at the root; elsewhere it is a copy."""
         data = self._parse(place)
         if place.path or not isinstance(data, dict) or (problem := version_problem(data)) is None:

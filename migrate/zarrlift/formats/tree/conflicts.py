@@ -12,12 +12,12 @@ from zarrstack.core.paths import join
 
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
-from .directory import Found
+from .directory import NodeDirectory
 from .walk import passed_over
 
 
 def nodes_inside(
-    storage: Storage, place: Found, documents: Sequence[str], is_chunk: Callable[[str], object]
+    storage: Storage, place: NodeDirectory, documents: Sequence[str], is_chunk: Callable[[str], object]
 ) -> Iterator[Problem]:
     """A refusal for each node inside an array's directory, or for the array if that cannot be listed.
 

@@ -20,7 +20,7 @@ from .documents import parse_object
 
 KEY: Final = ".zmetadata"
 _NAMES: Final = frozenset({".zarray", ".zgroup", ".zattrs"})
-_MOST_NAMED: Final = 100
+_MAX_NAMED: Final = 100
 """Number of entries with the same fault, and of differences, reported individually: there may be millions."""
 
 _LEADING_OUT: Final = "a key in consolidated metadata points outside the archive"
@@ -62,7 +62,7 @@ def entries(
             expected="zarr_consolidated_format 1 and metadata",
         )
     result = {}
-    faults = Faults(own)
+    faults = EntryProblems(own)
     for key, document in metadata.items():
         fault = _fault(key, document, is_document)
         if fault is None:
@@ -75,7 +75,7 @@ def entries(
     return result, faults.problems()
 
 
-class Faults:
+class EntryProblems:
     """Problems of one document's entries: the first ones of each message, and the number of further ones."""
 
     def __init__(self, own: str) -> None:
@@ -86,7 +86,7 @@ class Faults:
     def named(self, message: str) -> bool:
         """Count a problem; returns whether it is to be reported individually."""
         self._counts[message] += 1
-        return self._counts[message] <= _MOST_NAMED
+        return self._counts[message] <= _MAX_NAMED
 
     def add(self, problem: Problem) -> None:
         """Report a problem."""
@@ -96,9 +96,9 @@ class Faults:
         """The reported problems, then the number of others."""
         first = {problem.message: problem for problem in reversed(self._named)}
         return self._named + [
-            replace(first[message], message=f"{count - _MOST_NAMED} more times: {message}", found=None)
+            replace(first[message], message=f"{count - _MAX_NAMED} more times: {message}", found=None)
             for message, count in self._counts.items()
-            if count > _MOST_NAMED
+            if count > _MAX_NAMED
         ]
 
 
@@ -144,7 +144,7 @@ def differences(
             found="nothing" if here is None else excerpt(here),
             expected=None if there is None else excerpt(there) + " as in .zmetadata",
         )
-        for key, here, there, message in islice(differing, _MOST_NAMED)
+        for key, here, there, message in islice(differing, _MAX_NAMED)
     ]
     rest = sum(1 for _ in differing)
     if rest:

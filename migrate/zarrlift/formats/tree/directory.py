@@ -16,7 +16,7 @@ from typing import Final
 from zarrstack.core.errors import Problem, StorageError, any_refusal
 from zarrstack.core.paths import join
 
-from ...storage.base import Entry
+from ...storage.base import DirectoryEntry
 from ...storage.local.storage import LocalStorage
 
 CHUNK: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
@@ -29,18 +29,18 @@ _FEW: Final = 64
 
 
 @dataclass(slots=True)
-class Look:
+class DirectoryListing:
     """The content of a directory."""
 
     directories: list[str] = field(default_factory=list)
     """Names of directories that are not links, in the system's order."""
-    links: dict[str, Entry] = field(default_factory=dict)
+    links: dict[str, DirectoryEntry] = field(default_factory=dict)
     """Links by name, including links to files and broken ones."""
     files: list[str] = field(default_factory=list)
     """Names of files that are not named like chunks."""
     chunk: str | None = None
     """The first name, in sorted order, of a file named like a chunk."""
-    shown: dict[int, Entry] = field(default_factory=dict)
+    shown: dict[int, DirectoryEntry] = field(default_factory=dict)
     """Entries that show the form of chunk keys: the first name with each number of dots, the first row of
     chunks.
     """
@@ -49,15 +49,15 @@ class Look:
     incomplete.
     """
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[DirectoryEntry]:
         """The content, with only the first of the files named like chunks."""
-        yield from (Entry(name, is_dir=True) for name in self.directories)
+        yield from (DirectoryEntry(name, is_dir=True) for name in self.directories)
         yield from self.links.values()
-        yield from (Entry(name, is_dir=False) for name in self.files)
+        yield from (DirectoryEntry(name, is_dir=False) for name in self.files)
         if self.chunk is not None:
-            yield Entry(self.chunk, is_dir=False)
+            yield DirectoryEntry(self.chunk, is_dir=False)
 
-    def show(self, entry: Entry) -> None:
+    def show(self, entry: DirectoryEntry) -> None:
         """Keep an entry if it is the first of its kind named like a chunk or a row of chunks."""
         form, kind = (_NUMBER, _ROW) if entry.is_dir else (CHUNK, entry.name.count("."))
         if kind not in self.shown and form.fullmatch(entry.name):
@@ -65,7 +65,7 @@ class Look:
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class NodeDirectory:
     """A directory, as known before its documents are parsed."""
 
     path: str
@@ -83,11 +83,11 @@ class Found:
     """Resolved paths of the directories above it."""
     plain: bool = False
     """Whether all names in its path are known to be valid."""
-    look: Look | None = None
+    look: DirectoryListing | None = None
     """Complete content, until the walk continues; None if it was not listed."""
     inner: tuple[str, ...] | None = None
     """For an array: names of the directories in its own; None if not listed, or if there are many."""
-    shown: tuple[Entry, ...] | None = None
+    shown: tuple[DirectoryEntry, ...] | None = None
     """For an array: entries that show the form of its chunk keys; None as above."""
     bare: bool = False
     """For an array: whether its directory contains only documents."""
@@ -112,9 +112,9 @@ class Found:
         return None if name is None else join(self.path, name)
 
 
-def look(storage: LocalStorage, path: str) -> Look | None:
+def list_directory(storage: LocalStorage, path: str) -> DirectoryListing | None:
     """The content of a node's directory; None if it cannot be listed for any reason."""
-    seen = Look()
+    seen = DirectoryListing()
     numbered = 0
     try:
         with storage.scandir(path) as entries:
@@ -124,18 +124,18 @@ def look(storage: LocalStorage, path: str) -> Look | None:
                 if seen.many and digit and not entry.is_dir(follow_symlinks=False):
                     continue
                 if entry.is_symlink():
-                    link = Entry(name, os.path.isdir(entry.path), os.path.realpath(entry.path))
+                    link = DirectoryEntry(name, os.path.isdir(entry.path), os.path.realpath(entry.path))
                     seen.links[name] = link
                     seen.show(link)
                 elif entry.is_dir():
                     seen.directories.append(name)
                     if digit and _ROW not in seen.shown:
-                        seen.show(Entry(name, is_dir=True))
+                        seen.show(DirectoryEntry(name, is_dir=True))
                 elif digit and CHUNK.fullmatch(name):
                     numbered += 1
                     seen.many = numbered > _FEW
                     seen.chunk = name if seen.chunk is None else min(name, seen.chunk)
-                    seen.show(Entry(name, is_dir=False))
+                    seen.show(DirectoryEntry(name, is_dir=False))
                 else:
                     seen.files.append(name)
     except OSError:

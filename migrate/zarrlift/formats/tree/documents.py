@@ -22,7 +22,7 @@ from ...storage.local.files import BadObjectError
 from ...storage.local.storage import LocalStorage
 
 _EXPECTED = "a JSON object in UTF-8"
-MOST_LEVELS: Final = 100
+MAX_LEVELS: Final = 100
 """Maximum nesting: a deeper document may be readable with one version of Python but not writable with the
 next.
 """
@@ -32,19 +32,19 @@ empty list, a number and its copies (attributes are copied), half a text (names 
 member's place in an object.
 """
 _LARGEST: Final = max(_TAKEN.values())
-_LEAST_ROOM: Final = 1 << 30
+_MIN_ROOM: Final = 1 << 30
 _ROOM: Final = 16
 """Memory limit of a document as a multiple of its length; documents of up to 64 MB have the limit of 64 MB.
 """
 _CONSOLIDATED: Final = 3
 """Factor of the limit for documents that are not copied."""
-_MOST_ALIKE: Final = 1024
+_MAX_ALIKE: Final = 1024
 _SMALL: Final = 8192
 """Number of parsed documents cached, and maximum size of each in bytes."""
 
 
 def parse_object(
-    content: bytes, key: str, *, most_levels: int = MOST_LEVELS, consolidated: bool = False
+    content: bytes, key: str, *, most_levels: int = MAX_LEVELS, consolidated: bool = False
 ) -> JSONObject:
     """Parse the document `content` at `key`, a JSON object.
 
@@ -105,7 +105,7 @@ def _require_room(content: bytes, key: str, times: int) -> None:
 
     Counts the characters that start a value; if there are many, only those outside of strings.
     """
-    room = max(_LEAST_ROOM, len(content) * _ROOM) * times
+    room = max(_MIN_ROOM, len(content) * _ROOM) * times
     if len(content) * _LARGEST <= room:
         return
     need = _need(content)
@@ -160,7 +160,7 @@ class Documents:
             except MetadataError as error:
                 self.unread[key] = error.problem
                 return error.problem
-            if len(self._alike) >= _MOST_ALIKE:
+            if len(self._alike) >= _MAX_ALIKE:
                 self._alike.clear()
             if len(content) <= _SMALL:
                 self._alike[content] = result

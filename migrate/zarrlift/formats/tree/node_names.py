@@ -7,9 +7,9 @@ from typing import Final
 
 from zarrstack.core.errors import Problem
 
-from .directory import Found
+from .directory import NodeDirectory
 
-MOST_LEVELS: Final = 256
+MAX_LEVELS: Final = 256
 """Maximum depth of groups; real archives have about ten. Also limits paths too long for the system."""
 
 
@@ -37,8 +37,8 @@ def bad_name(name: str) -> str | None:
 def name_problems(path: str) -> list[Problem]:
     """Problems of the last name of a path, and refusals for the names above it."""
     *above, name = path.split("/")
-    if len(above) >= MOST_LEVELS:
-        message = f"a node is more than {MOST_LEVELS} levels deep"
+    if len(above) >= MAX_LEVELS:
+        message = f"a node is more than {MAX_LEVELS} levels deep"
         return [Problem(kind="name", message=message, node=path, advice="Move it up, or exclude it.")]
     for other in above:
         if bad_name(other) is not None:
@@ -56,7 +56,7 @@ def name_problems(path: str) -> list[Problem]:
     return []
 
 
-def warn_of_case(children: Sequence[Found]) -> None:
+def warn_of_case(children: Sequence[NodeDirectory]) -> None:
     """Add a warning to siblings whose names are equal on case-insensitive file systems."""
     seen: dict[str, str] = {}
     for child in children:

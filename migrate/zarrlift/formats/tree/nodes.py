@@ -9,7 +9,7 @@ from zarrstack.core.errors import Problem
 from zarrstack.core.paths import parents
 
 from ...archive.nodes import ArrayNode, GroupNode, Node
-from .directory import Found
+from .directory import NodeDirectory
 from .node_names import name_problems
 
 
@@ -40,7 +40,7 @@ def refuse(nodes: dict[str, Node], problem: Problem) -> None:
         nodes[path] = replace(node, problems=(*node.problems, problem))
 
 
-def add_groups(nodes: dict[str, Node], found: Mapping[str, Found]) -> None:
+def add_groups(nodes: dict[str, Node], found: Mapping[str, NodeDirectory]) -> None:
     """Add the implicit groups above nodes, with problems of their names."""
     for path in list(nodes):
         for above in parents(path):

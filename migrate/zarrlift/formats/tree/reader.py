@@ -10,19 +10,19 @@ from zarrstack.core.errors import Problem, any_refusal
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
 from zarrstack.core.paths import join
 
-from ...archive.nodes import ArrayNode, Document, GroupNode, Layout, Node
+from ...archive.nodes import ArrayNode, GroupNode, Layout, Node, SourceDocument
 from ...recipe.options import Format
 from ...storage.base import Storage
 from .conflicts import chunks_alone, nodes_inside
-from .directory import CHUNK, Found
+from .directory import CHUNK, NodeDirectory
 from .documents import Documents
 from .nodes import add_groups, placed, refuse
-from .unclaimed_files import stray_notes, strays
+from .unclaimed_files import unclaimed_file_notes, unclaimed_files
 from .walk import chunk_root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Native:
+class NativeFormat:
     """A format by the names of its documents."""
 
     format: Format
@@ -56,18 +56,18 @@ def wrong_version(document: JSONObject, version: int, key: str) -> Problem | Non
 class TreeReader:
     """Converts directories to nodes, and collects problems of the archive as a whole."""
 
-    native: ClassVar[Native]
+    native: ClassVar[NativeFormat]
     storage: Storage
     only: bool
     """Whether this format was requested: documents of others next to its own are ignored, not refused."""
     documents: Documents = field(default_factory=Documents)
     problems: list[Problem] = field(default_factory=list)
 
-    def problems_at(self, place: Found) -> list[Problem]:
+    def problems_at(self, place: NodeDirectory) -> list[Problem]:
         """The problems of a directory, and a refusal for each document of another format."""
         return [*place.problems, *self.foreign(place)]
 
-    def foreign(self, place: Found) -> Iterator[Problem]:
+    def foreign(self, place: NodeDirectory) -> Iterator[Problem]:
         """A refusal for each document of another format."""
         own = place.first(self.native.documents)
         for name, other in self.native.others.items():
@@ -86,11 +86,11 @@ class TreeReader:
                 message = f"a {other} node is inside {self.native.archive}"
                 yield Problem(kind="format", message=message, key=key, advice="Move or exclude it.")
 
-    def has_other(self, place: Found, name: str) -> bool:
+    def has_other(self, place: NodeDirectory, name: str) -> bool:
         """Whether a directory has a document of another format, with that format's content."""
         return name in place.documents
 
-    def parse(self, place: Found, name: str, problems: list[Problem]) -> JSONObject | None:
+    def parse(self, place: NodeDirectory, name: str, problems: list[Problem]) -> JSONObject | None:
         """A document; None if it is missing or, after adding a problem, if it is unreadable."""
         if name not in place.documents:
             return None
@@ -98,7 +98,7 @@ class TreeReader:
 
     def array(
         self,
-        place: Found,
+        place: NodeDirectory,
         problems: Iterable[Problem],
         *,
         attributes: Mapping[str, JSON],
@@ -119,7 +119,9 @@ class TreeReader:
             bare=place.bare,
         )
 
-    def group(self, place: Found, problems: Iterable[Problem], attributes: Mapping[str, JSON]) -> GroupNode:
+    def group(
+        self, place: NodeDirectory, problems: Iterable[Problem], attributes: Mapping[str, JSON]
+    ) -> GroupNode:
         """The group in a directory."""
         key = place.key_of(*self.native.documents)
         return GroupNode(
@@ -130,16 +132,16 @@ class TreeReader:
             problems=placed(problems, place.path, key),
         )
 
-    def _sources(self, place: Found) -> tuple[Document, ...]:
+    def _sources(self, place: NodeDirectory) -> tuple[SourceDocument, ...]:
         return tuple(
             [
-                Document(key=join(place.path, name), content=content)
+                SourceDocument(key=join(place.path, name), content=content)
                 for name, content in place.documents.items()
                 if name in self.native.sources
             ]
         )
 
-    def refuse_lone_chunks(self, nodes: dict[str, Node], found: dict[str, Found]) -> None:
+    def refuse_lone_chunks(self, nodes: dict[str, Node], found: dict[str, NodeDirectory]) -> None:
         """Refuse chunks without an array's document, whose values cannot be decoded."""
         for path, place in found.items():
             if place.chunk is None or not path or place.first(self.native.documents) is not None:
@@ -148,17 +150,17 @@ class TreeReader:
                 refuse(nodes, chunks_alone(root, join(path, place.chunk), self.native.documents[0]))
 
     def complete(
-        self, nodes: dict[str, Node], found: Mapping[str, Found], arrays: Iterable[str]
+        self, nodes: dict[str, Node], found: Mapping[str, NodeDirectory], arrays: Iterable[str]
     ) -> tuple[Node, ...]:
         """All nodes, sorted: with refusals for nodes inside these arrays, and with implicit groups."""
         for path in arrays:
-            place = found.get(path) or Found(path=path)
+            place = found.get(path) or NodeDirectory(path=path)
             for problem in nodes_inside(self.storage, place, self.native.documents, CHUNK.fullmatch):
                 refuse(nodes, problem)
         add_groups(nodes, found)
         return self.sorted(nodes, found)
 
-    def sorted(self, nodes: Mapping[str, Node], found: Mapping[str, Found]) -> tuple[Node, ...]:
+    def sorted(self, nodes: Mapping[str, Node], found: Mapping[str, NodeDirectory]) -> tuple[Node, ...]:
         """All nodes, sorted, after adding notes about files without a node."""
-        self.problems.extend(stray_notes([*strays(found, nodes, self.native.known)]))
+        self.problems.extend(unclaimed_file_notes([*unclaimed_files(found, nodes, self.native.known)]))
         return tuple(nodes[path] for path in sorted(nodes))

@@ -10,7 +10,7 @@ from zarrstack.core.paths import join, nearest
 
 from ...archive.nodes import ArrayNode, Node
 from ...storage.base import CLAIM
-from .directory import Found
+from .directory import NodeDirectory
 
 _NAMED: Final = 20
 """Number of files reported individually."""
@@ -25,7 +25,9 @@ def is_litter(name: str) -> bool:
     return name in _LITTER or name.startswith(("._", CLAIM))
 
 
-def strays(found: Mapping[str, Found], nodes: Mapping[str, Node], known: Collection[str]) -> Iterator[str]:
+def unclaimed_files(
+    found: Mapping[str, NodeDirectory], nodes: Mapping[str, Node], known: Collection[str]
+) -> Iterator[str]:
     """Keys of files outside arrays that belong to no node, including chunks in a group's directory.
 
     `known` are names that a reader has processed or ignores.
@@ -39,7 +41,7 @@ def strays(found: Mapping[str, Found], nodes: Mapping[str, Node], known: Collect
                 yield join(path, name)
 
 
-def stray_notes(keys: Sequence[str]) -> list[Problem]:
+def unclaimed_file_notes(keys: Sequence[str]) -> list[Problem]:
     """A note for each of the first files without a node, and one for the rest."""
     message = "a file that belongs to no node is not copied"
     notes = [Problem(kind="stray", severity="note", message=message, key=key) for key in keys[:_NAMED]]

@@ -8,22 +8,24 @@ from zarrstack.core.errors import UsageError
 from zarrstack.core.json_text import JSONObject, document
 
 from ...storage.base import Storage
-from .directory import Found
+from .directory import NodeDirectory
 from .node_names import name_problems
 
 
-def root_alone(storage: Storage, documents: Sequence[str]) -> Found:
+def root_alone(storage: Storage, documents: Sequence[str]) -> NodeDirectory:
     """The documents at the root."""
     contents = zip(documents, storage.get_many(documents), strict=True)
-    return Found(path="", documents={name: content for name, content in contents if content is not None})
+    return NodeDirectory(
+        path="", documents={name: content for name, content in contents if content is not None}
+    )
 
 
-def listed_places(documents: Mapping[str, JSONObject]) -> dict[str, Found]:
+def listed_places(documents: Mapping[str, JSONObject]) -> dict[str, NodeDirectory]:
     """The directories of the documents in consolidated metadata, by path."""
-    found: dict[str, Found] = {}
+    found: dict[str, NodeDirectory] = {}
     for key, content in documents.items():
         path, _, name = key.rpartition("/")
-        place = found.setdefault(path, Found(path=path, problems=name_problems(path)))
+        place = found.setdefault(path, NodeDirectory(path=path, problems=name_problems(path)))
         place.documents[name] = document(content)
     return found
 

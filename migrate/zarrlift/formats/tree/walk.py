@@ -15,17 +15,17 @@ from typing import Final
 from zarrstack.core.errors import Problem, StorageError
 from zarrstack.core.paths import join
 
-from ...storage.base import Entry, Storage
+from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.scratch import is_own
 from ...storage.local.storage import LocalStorage
-from .directory import CHUNK, Found, look
+from .directory import CHUNK, NodeDirectory, list_directory
 from .documents import read_each
 from .links import broken_link, is_above, link_outside, link_to_parent
-from .node_names import MOST_LEVELS, name_problems, warn_of_case
+from .node_names import MAX_LEVELS, name_problems, warn_of_case
 
 _PASSED_OVER: Final = frozenset({".git", ".ipynb_checkpoints", "__MACOSX", ".Trashes", ".fseventsd"})
 """Directories left by other programs; no node has such a name."""
-_MOST_KEPT: Final = 64
+_MAX_KEPT: Final = 64
 """Maximum number of names of directories inside an array's own that are kept."""
 
 
@@ -38,20 +38,20 @@ def walk(
     storage: Storage,
     *,
     documents: Sequence[str],
-    is_array: Callable[[Found], bool],
+    is_array: Callable[[NodeDirectory], bool],
     follow_links: bool,
-) -> dict[str, Found]:
+) -> dict[str, NodeDirectory]:
     """Every directory by path, parents before children; "" is the root.
 
     `documents` are requested in each. Directories below an array are not visited.
     """
-    found: dict[str, Found] = {}
+    found: dict[str, NodeDirectory] = {}
     real = storage.real if isinstance(storage, LocalStorage) else ""
-    level = [Found(path="", real=real, plain=True)]
+    level = [NodeDirectory(path="", real=real, plain=True)]
     while level:
         if isinstance(storage, LocalStorage):
             for place in level:
-                place.look = look(storage, place.path)
+                place.look = list_directory(storage, place.path)
         _read_documents(storage, level, documents, follow_links=follow_links)
         found.update((place.path, place) for place in level)
         inner = []
@@ -60,7 +60,7 @@ def walk(
                 _keep(place, documents)
             else:
                 inner.append(place)
-        below: list[Found] = []
+        below: list[NodeDirectory] = []
         for place, entries in zip(inner, _list(storage, inner), strict=True):
             below.extend(_children(storage, place, entries, follow_links=follow_links))
         # A directory that cannot be entered because of a problem is still a node, to be refused.
@@ -69,7 +69,7 @@ def walk(
     return found
 
 
-def _keep(place: Found, documents: Sequence[str]) -> None:
+def _keep(place: NodeDirectory, documents: Sequence[str]) -> None:
     """Reduce the listing of an array's directory to what is needed later, with a few chunk names only."""
     seen, place.look = place.look, None
     if seen is None:
@@ -77,13 +77,13 @@ def _keep(place: Found, documents: Sequence[str]) -> None:
     place.bare = not (seen.directories or seen.links or seen.chunk) and all(
         name in documents for name in seen.files
     )
-    if len(seen.directories) <= _MOST_KEPT:
+    if len(seen.directories) <= _MAX_KEPT:
         place.inner = tuple(seen.directories)
     if not seen.many:
         place.shown = tuple(seen.shown.values())
 
 
-def chunk_root(path: str, found: dict[str, Found]) -> str:
+def chunk_root(path: str, found: dict[str, NodeDirectory]) -> str:
     """The array to which a directory with chunks belongs: trailing numbers are nested keys."""
     while True:
         above, _, name = path.rpartition("/")
@@ -92,17 +92,17 @@ def chunk_root(path: str, found: dict[str, Found]) -> str:
         path = above
 
 
-def _closed(place: Found) -> bool:
+def _closed(place: NodeDirectory) -> bool:
     """Whether a directory must not be entered, because it resolves to a place outside its parent."""
     if place.path.rpartition("/")[2] in ("", ".", "..") and place.above:
         return True
-    if place.path.count("/") >= MOST_LEVELS:
+    if place.path.count("/") >= MAX_LEVELS:
         return True
     return any(problem.kind == "link" and problem.severity == "refusal" for problem in place.problems)
 
 
 def _read_documents(
-    storage: Storage, level: Sequence[Found], names: Sequence[str], *, follow_links: bool
+    storage: Storage, level: Sequence[NodeDirectory], names: Sequence[str], *, follow_links: bool
 ) -> None:
     for place in level:
         place.problems += _directories_for_documents(storage, place, names)
@@ -120,13 +120,15 @@ def _read_documents(
         place.documents[name] = content
 
 
-def _to_ask(place: Found, names: Sequence[str]) -> Sequence[str]:
+def _to_ask(place: NodeDirectory, names: Sequence[str]) -> Sequence[str]:
     """The documents to request: all except those that a listing shows to be missing."""
     seen = place.look
     return names if seen is None else [name for name in names if name in seen.files or name in seen.links]
 
 
-def _directories_for_documents(storage: Storage, place: Found, names: Sequence[str]) -> Iterator[Problem]:
+def _directories_for_documents(
+    storage: Storage, place: NodeDirectory, names: Sequence[str]
+) -> Iterator[Problem]:
     """A refusal for each directory with a document's name that is used for nothing else."""
     directories: Sequence[str] = ()
     if place.look is not None:
@@ -147,7 +149,7 @@ def _directories_for_documents(storage: Storage, place: Found, names: Sequence[s
             )
 
 
-def _link(storage: Storage, place: Found, name: str, key: str) -> str | None:
+def _link(storage: Storage, place: NodeDirectory, name: str, key: str) -> str | None:
     """The target of a document of a local archive that is a link."""
     if place.look is None:
         return storage.link(key) if isinstance(storage, LocalStorage) else None
@@ -155,7 +157,7 @@ def _link(storage: Storage, place: Found, name: str, key: str) -> str | None:
     return None if link is None else link.link
 
 
-def _list(storage: Storage, places: Sequence[Found]) -> list[list[Entry]]:
+def _list(storage: Storage, places: Sequence[NodeDirectory]) -> list[list[DirectoryEntry]]:
     """The entries of some directories; of files named like chunks, at least the first."""
     listings = []
     rest = []
@@ -168,7 +170,7 @@ def _list(storage: Storage, places: Sequence[Found]) -> list[list[Entry]]:
     return [next(others) if entries is None else entries for entries in listings]
 
 
-def _list_anew(storage: Storage, places: Sequence[Found]) -> list[list[Entry]]:
+def _list_anew(storage: Storage, places: Sequence[NodeDirectory]) -> list[list[DirectoryEntry]]:
     try:
         return storage.list_dirs([place.path for place in places])
     except StorageError:
@@ -184,7 +186,9 @@ def _list_anew(storage: Storage, places: Sequence[Found]) -> list[list[Entry]]:
         return listings
 
 
-def _children(storage: Storage, place: Found, entries: Sequence[Entry], *, follow_links: bool) -> list[Found]:
+def _children(
+    storage: Storage, place: NodeDirectory, entries: Sequence[DirectoryEntry], *, follow_links: bool
+) -> list[NodeDirectory]:
     """The subdirectories of a directory; its other entries are stored in `place`."""
     children = []
     files = []
@@ -194,7 +198,7 @@ def _children(storage: Storage, place: Found, entries: Sequence[Entry], *, follo
                 children.append(_child(storage, place, entry, follow_links=follow_links))
         elif entry.link is not None and not os.path.exists(entry.link) and not entry.name.startswith("."):
             path = join(place.path, entry.name)
-            children.append(Found(path=path, problems=[broken_link(path, entry.link)]))
+            children.append(NodeDirectory(path=path, problems=[broken_link(path, entry.link)]))
         elif CHUNK.fullmatch(entry.name):
             place.chunk = place.chunk or entry.name
         else:
@@ -204,15 +208,19 @@ def _children(storage: Storage, place: Found, entries: Sequence[Entry], *, follo
     return children
 
 
-def _child(storage: Storage, place: Found, entry: Entry, *, follow_links: bool) -> Found:
+def _child(
+    storage: Storage, place: NodeDirectory, entry: DirectoryEntry, *, follow_links: bool
+) -> NodeDirectory:
     path, name = join(place.path, entry.name), entry.name
     # A Python identifier below other identifiers is a valid name.
     plain = (
-        place.plain and name.isidentifier() and not name.startswith("__") and len(place.above) < MOST_LEVELS
+        place.plain and name.isidentifier() and not name.startswith("__") and len(place.above) < MAX_LEVELS
     )
     problems = [] if plain else name_problems(path) or ([] if name else name_problems("/"))
     real = entry.link or os.path.join(place.real, name)
-    child = Found(path=path, problems=problems, real=real, above=(*place.above, place.real), plain=plain)
+    child = NodeDirectory(
+        path=path, problems=problems, real=real, above=(*place.above, place.real), plain=plain
+    )
     if entry.link is not None:
         if storage.leaves_root(entry.link) and not follow_links:
             child.problems.append(link_outside(path, None, entry.link))

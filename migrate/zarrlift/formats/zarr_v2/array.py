@@ -34,16 +34,16 @@ MEMBERS: Final = frozenset(
         *("fill_value", "order", "filters", "dimension_separator"),
     }
 )
-_MOST_ELEMENTS: Final = 2**63 - 1
+_MAX_ELEMENTS: Final = 2**63 - 1
 """Linear indexes are 64-bit integers, here and in numpy."""
-_MOST_ITEM_BYTES: Final = 2**24
+_MAX_ITEM_BYTES: Final = 2**24
 """Maximum bytes per element; real arrays have thousands at most."""
-_MOST_AXES: Final = 32
+_MAX_AXES: Final = 32
 """The limit of numpy 1, the only one that zarr-python 2 supported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class V2Array:
     """The content of a `.zarray`; layout members are None if a problem makes them unknown."""
 
     shape: tuple[int, ...] | None = None
@@ -76,13 +76,13 @@ class Described:
         )
 
 
-class Describer:
+class V2ArrayDescriber:
     """Describes `.zarray` documents; documents that differ only in shape and chunks are parsed once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Described] = {}
+        self._known: dict[str, V2Array] = {}
 
-    def describe(self, document: JSONObject) -> Described:
+    def describe(self, document: JSONObject) -> V2Array:
         """The content of a document; its problems have no node or key yet."""
         shape, chunks, problems = _grid(document)
         ndim = None if shape is None else len(shape)
@@ -134,13 +134,13 @@ def _lengths(document: JSONObject, name: str, problems: list[Problem]) -> tuple[
     if not isinstance(value, list) or not all(type(n) is int for n in value) or any(n < 0 for n in value):
         problems.append(_problem(f"{name} is not a list of lengths", found=excerpt(value), expected=expected))
         return None
-    if len(value) > _MOST_AXES:
+    if len(value) > _MAX_AXES:
         problems.append(
-            _problem(f"{name} has too many axes", found=str(len(value)), expected=f"{_MOST_AXES} at most")
+            _problem(f"{name} has too many axes", found=str(len(value)), expected=f"{_MAX_AXES} at most")
         )
         return None
     # A length of 0 makes the product 0, regardless of the others.
-    if max(value, default=0) > _MOST_ELEMENTS or math.prod(n or 1 for n in value) > _MOST_ELEMENTS:
+    if max(value, default=0) > _MAX_ELEMENTS or math.prod(n or 1 for n in value) > _MAX_ELEMENTS:
         problems.append(
             _problem(f"{name} has too many elements", found=excerpt(value), expected="fewer than 2^63")
         )
@@ -151,7 +151,7 @@ def _lengths(document: JSONObject, name: str, problems: list[Problem]) -> tuple[
 # ----- everything else
 
 
-def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
+def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> V2Array:
     """Describe a document without its shape and chunks."""
     problems: list[Problem] = []
     extra = {name: value for name, value in rest.items() if name not in MEMBERS and name not in NETCDF}
@@ -173,7 +173,7 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
     strict = [] if plainly_right(document) else strict_problems(document, known_dtype=dtype is not None)
     problems.extend(strict)
     declared = document.get("dimension_separator")
-    described = Described(
+    described = V2Array(
         extra=extra, separator=declared if declared in (".", "/") else None, problems=tuple(problems)
     )
     if strict:
@@ -186,7 +186,7 @@ def _describe(rest: JSONObject, raw: JSONObject, ndim: int | None) -> Described:
     return _typed(described, document, dtype)
 
 
-def _typed(described: Described, document: JSONObject, dtype: np.dtype[Any]) -> Described:
+def _typed(described: V2Array, document: JSONObject, dtype: np.dtype[Any]) -> V2Array:
     problems = list(described.problems)
     try:
         chain, data_type, wrong = read_chain(document, dtype)
@@ -223,9 +223,9 @@ def _dtype(document: JSONObject, problems: list[Problem]) -> np.dtype[Any] | Non
         return None
     try:
         dtype = parse_v2_dtype(document["dtype"])
-        if dtype.itemsize > _MOST_ITEM_BYTES:
+        if dtype.itemsize > _MAX_ITEM_BYTES:
             # A fill value of this size would have to be created and written to zarr.json.
-            found, expected = f"{dtype.itemsize} bytes", f"{_MOST_ITEM_BYTES} at most"
+            found, expected = f"{dtype.itemsize} bytes", f"{_MAX_ITEM_BYTES} at most"
             problems.append(_problem("an element is too large", found=found, expected=expected))
             return None
         if not dtype.hasobject and not is_beyond_v3(dtype):

@@ -12,23 +12,23 @@ from typing import ClassVar, Final, TypeAlias
 
 from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError, any_refusal
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
-from zarrstack.core.identity_cache import Remembered
+from zarrstack.core.identity_cache import IdentityCache
 from zarrstack.core.json_text import JSONObject, excerpt
 from zarrstack.core.paths import join
 
-from ...archive.nodes import Archive, ArrayNode, Document, GroupNode, Layout, Node
-from ...storage.base import Entry, Storage
+from ...archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node, SourceDocument
+from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.files import BadObjectError
 from ...storage.local.storage import LocalStorage
 from ..detect import is_n5
 from ..tree import consolidated
-from ..tree.directory import Found
+from ..tree.directory import NodeDirectory
 from ..tree.documents import parsed_or_none
 from ..tree.links import unfollowed_link
-from ..tree.reader import Native, TreeReader, wrong_version
+from ..tree.reader import NativeFormat, TreeReader, wrong_version
 from ..tree.unlisted import listed_places, root_alone, unknown_nodes, unlisted_advice
 from ..tree.walk import walk
-from .array import Described, Describer
+from .array import V2Array, V2ArrayDescriber
 from .deviations import FORMAT_AS_TEXT
 from .netcdf_characters import shown_by_a_chunk
 from .netcdf_members import MEMBERS as NETCDF
@@ -41,7 +41,7 @@ ATTRIBUTES: Final = ".zattrs"
 _V3: Final = "zarr.json"
 _N5: Final = "attributes.json"
 """Other programs use this name too."""
-_NATIVE: Final = Native(
+_NATIVE: Final = NativeFormat(
     format="zarr2",
     archive="a Zarr v2 archive",
     documents=(ARRAY, GROUP),
@@ -107,19 +107,19 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
         format="zarr2",
         nodes=nodes,
         consolidated=listed is not None,
-        documents=() if content is None else (Document(key=consolidated.KEY, content=content),),
+        documents=() if content is None else (SourceDocument(key=consolidated.KEY, content=content),),
         problems=(*problems, *reader.problems),
     )
 
 
-def _chunks_alone(found: dict[str, Found], names: frozenset[str]) -> bool:
+def _chunks_alone(found: dict[str, NodeDirectory], names: frozenset[str]) -> bool:
     """Whether there are chunks, but no document of these names, and no problem that could hide one."""
     places = found.values()
     seen = any(names & place.documents.keys() or place.problems for place in places)
     return not seen and any(place.chunk is not None for place in places)
 
 
-def _unlisted(storage: Storage, listed: dict[str, JSONObject] | None) -> dict[str, Found]:
+def _unlisted(storage: Storage, listed: dict[str, JSONObject] | None) -> dict[str, NodeDirectory]:
     """The directories of an archive in a store that cannot list."""
     if listed is None:
         root = root_alone(storage, (ARRAY, GROUP, ATTRIBUTES))
@@ -133,17 +133,19 @@ def _unlisted(storage: Storage, listed: dict[str, JSONObject] | None) -> dict[st
     return listed_places(listed)
 
 
-_Array: TypeAlias = tuple[Found, Described, JSONObject, list[Problem]]
+_Array: TypeAlias = tuple[NodeDirectory, V2Array, JSONObject, list[Problem]]
 """An array whose chunk keys are not checked yet: directory, content, attributes, problems."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Reader(TreeReader):
-    native: ClassVar[Native] = _NATIVE
-    describe: Remembered[Described] = field(default_factory=lambda: Remembered(Describer().describe))
-    layout: Remembered[Layout | None] = field(default_factory=lambda: Remembered(Described.layout))
+    native: ClassVar[NativeFormat] = _NATIVE
+    describe: IdentityCache[V2Array] = field(
+        default_factory=lambda: IdentityCache(V2ArrayDescriber().describe)
+    )
+    layout: IdentityCache[Layout | None] = field(default_factory=lambda: IdentityCache(V2Array.layout))
 
-    def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
+    def nodes(self, found: dict[str, NodeDirectory]) -> tuple[Node, ...]:
         """All nodes, sorted, including implicit groups."""
         nodes: dict[str, Node] = {}
         arrays: dict[str, _Array] = {}
@@ -163,7 +165,7 @@ class _Reader(TreeReader):
 
     # ----- arrays
 
-    def _array(self, place: Found) -> _Array:
+    def _array(self, place: NodeDirectory) -> _Array:
         problems = self.problems_at(place)
         if GROUP in place.documents:
             message = "a node is both an array and a group"
@@ -177,7 +179,7 @@ class _Reader(TreeReader):
         if data is not None and (told := shown_by_a_chunk(self.storage, place.path, data)) is not None:
             problems.append(told.at(key=join(place.path, ARRAY)))
             data = {**data, "dtype": "|S1"}
-        facts = Described(extra={}) if data is None else self.describe(data)
+        facts = V2Array(extra={}) if data is None else self.describe(data)
         key = join(place.path, ARRAY)
         problems.extend(problem.at(key=key) for problem in facts.problems)
         if data is not None:
@@ -185,11 +187,11 @@ class _Reader(TreeReader):
         return place, facts, attributes, problems
 
     def _separators(
-        self, arrays: dict[str, _Array], found: Mapping[str, Found]
+        self, arrays: dict[str, _Array], found: Mapping[str, NodeDirectory]
     ) -> dict[str, tuple[str, Problem | None]]:
         """The separator of each array whose keys depend on one."""
         wanted = [path for path, item in arrays.items() if len(item[1].shape or ()) > 1]
-        listings: Iterable[Iterable[Entry]] = ([] for _ in wanted)
+        listings: Iterable[Iterable[DirectoryEntry]] = ([] for _ in wanted)
         if self.storage.can_list:
             listings = _listings(self.storage, [found[path] for path in wanted])
         result: dict[str, tuple[str, Problem | None]] = {}
@@ -206,8 +208,8 @@ class _Reader(TreeReader):
 
     def _finish(
         self,
-        place: Found,
-        facts: Described,
+        place: NodeDirectory,
+        facts: V2Array,
         attributes: JSONObject,
         problems: list[Problem],
         separated: tuple[str, Problem | None] | None,
@@ -227,7 +229,7 @@ class _Reader(TreeReader):
 
     # ----- groups
 
-    def _group(self, place: Found) -> GroupNode:
+    def _group(self, place: NodeDirectory) -> GroupNode:
         problems = self.problems_at(place)
         attributes = self.parse(place, ATTRIBUTES, problems) or {}
         data = self.parse(place, GROUP, problems)
@@ -246,21 +248,21 @@ class _Reader(TreeReader):
             )
         return self.group(place, problems, attributes)
 
-    def has_other(self, place: Found, name: str) -> bool:
+    def has_other(self, place: NodeDirectory, name: str) -> bool:
         """Whether a directory has a document of another format, with that format's content."""
         return name in place.documents and (name != _N5 or _holds_n5(place))
 
 
-def _is_array(place: Found) -> bool:
+def _is_array(place: NodeDirectory) -> bool:
     return ARRAY in place.documents
 
 
-def _is_node(place: Found) -> bool:
+def _is_node(place: NodeDirectory) -> bool:
     """Whether a directory is a node by more than a file with a common name."""
     return bool(place.documents.keys() - {_N5}) or _holds_n5(place)
 
 
-def _holds_n5(place: Found) -> bool:
+def _holds_n5(place: NodeDirectory) -> bool:
     """Whether a file with the name of N5's document is one."""
     return _N5 in place.documents and is_n5(parsed_or_none(place.documents[_N5], _N5))
 
@@ -277,7 +279,7 @@ def _check_group(data: JSONObject, key: str, problems: list[Problem]) -> None:
         )
 
 
-def _listings(storage: Storage, places: list[Found]) -> Iterable[Iterable[Entry]]:
+def _listings(storage: Storage, places: list[NodeDirectory]) -> Iterable[Iterable[DirectoryEntry]]:
     """The entries of directories, local ones from the walk.
 
     Others are listed lazily, because the first key is mostly decisive.
@@ -287,9 +289,9 @@ def _listings(storage: Storage, places: list[Found]) -> Iterable[Iterable[Entry]
     return storage.list_dirs([place.path for place in places])
 
 
-def _probed(storage: Storage, path: str, ndim: int) -> list[Entry]:
+def _probed(storage: Storage, path: str, ndim: int) -> list[DirectoryEntry]:
     """The entries shown by a request for the first chunk, in a store that cannot list."""
     keys = [join(path, mark.join(["0"] * ndim)) for mark in (".", "/")]
     dotted, nested = storage.get_many(keys)
-    entries = [Entry(".".join(["0"] * ndim), is_dir=False)] if dotted is not None else []
-    return [*entries, Entry("0", is_dir=True)] if nested is not None else entries
+    entries = [DirectoryEntry(".".join(["0"] * ndim), is_dir=False)] if dotted is not None else []
+    return [*entries, DirectoryEntry("0", is_dir=True)] if nested is not None else entries

@@ -14,14 +14,14 @@ from typing import Final
 from zarrstack.core.errors import Problem
 from zarrstack.core.grid.chunk_keys_v3 import Separator
 
-from ...storage.base import Entry
+from ...storage.base import DirectoryEntry
 
 _NUMBER: Final = re.compile(r"[0-9]+")
 _DOTTED: Final = re.compile(r"[0-9]+(\.[0-9]+)+")
 
 
 def separator(
-    declared: Separator | None, ndim: int, entries: Iterable[Entry]
+    declared: Separator | None, ndim: int, entries: Iterable[DirectoryEntry]
 ) -> tuple[Separator, Problem | None]:
     """The separator, and a problem if any; `entries` are those of the array's directory.
 
@@ -70,7 +70,7 @@ def separator(
     )
 
 
-def _kind(entry: Entry, ndim: int) -> Separator | None:
+def _kind(entry: DirectoryEntry, ndim: int) -> Separator | None:
     if entry.is_dir:
         return "/" if _NUMBER.fullmatch(entry.name) else None
     return "." if _DOTTED.fullmatch(entry.name) and entry.name.count(".") == ndim - 1 else None

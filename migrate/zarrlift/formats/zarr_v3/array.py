@@ -31,7 +31,7 @@ _COMMON: Final = ("zarr_format", "node_type")
 
 
 @dataclass(slots=True, kw_only=True)
-class Described:
+class V3Array:
     """The content of a document; `layout` is None if a problem refuses it."""
 
     layout: Layout | None = None
@@ -41,15 +41,15 @@ class Described:
     problems: list[Problem] = field(default_factory=list)
 
 
-class Describer:
+class V3ArrayDescriber:
     """Describes arrays; caches results for codec chains, which rarely vary."""
 
     def __init__(self) -> None:
         self._chains: dict[str, Problem | None] = {}
 
-    def describe(self, document: Mapping[str, JSON]) -> Described:
+    def describe(self, document: Mapping[str, JSON]) -> V3Array:
         """Describe a document; raises nothing because of its content."""
-        found = Described()
+        found = V3Array()
         reading = _Reading(document, found.problems)
         transformers = document.get("storage_transformers")
         # The guard adds nothing to the field next to it, which is refused below.
@@ -196,10 +196,10 @@ def _names(data: JSON, ndim: int) -> tuple[str | None, ...] | None:
 
 
 def _unframed(chain: Chain, chunks: Shape) -> tuple[Shape, Chain, Shards | None]:
-    """Leaf chunks, their chain, and the shards around them, if any.
+    """Inner chunks, their chain, and the shards around them, if any.
 
     UnsupportedError for shards inside other codecs or inside shards: a layout cannot express them, because
-    its leaves are read from an object without decoding it.
+    its inner chunks are read from an object without decoding it.
     """
     if chain.codecs[chain.middle].name != SHARDING:
         return chunks, chain, None
@@ -210,15 +210,17 @@ def _unframed(chain: Chain, chunks: Shape) -> tuple[Shape, Chain, Shards | None]
     configuration = chain.codecs[0].configuration
     if unknown := configuration.keys() - {"chunk_shape", "codecs", "index_codecs", "index_location"}:
         raise MetadataError("unknown members of sharding_indexed", found=excerpt(sorted(unknown)))
-    leaf = read_lengths(configuration.get("chunk_shape"), "chunk_shape", least=1)
-    if len(leaf) != len(chunks) or any(whole % part for whole, part in zip(chunks, leaf, strict=True)):
+    inner_chunk = read_lengths(configuration.get("chunk_shape"), "chunk_shape", least=1)
+    if len(inner_chunk) != len(chunks) or any(
+        whole % part for whole, part in zip(chunks, inner_chunk, strict=True)
+    ):
         raise MetadataError(
             "inner chunks do not divide the shard",
-            found=excerpt(leaf),
+            found=excerpt(inner_chunk),
             expected=f"parts of {excerpt(chunks)}",
         )
     inner = Chain.from_json(configuration.get("codecs", []))
     if inner.codecs[inner.middle].name == SHARDING:
         raise UnsupportedError("nested shards are not supported", found=str(chain.codecs[0].to_json())[:200])
-    counts = tuple(whole // part for whole, part in zip(chunks, leaf, strict=True))
-    return leaf, inner, Shards(counts, IndexFormat.from_json(configuration))
+    counts = tuple(whole // part for whole, part in zip(chunks, inner_chunk, strict=True))
+    return inner_chunk, inner, Shards(counts, IndexFormat.from_json(configuration))

@@ -20,18 +20,18 @@ from ...archive.nodes import Archive, ArrayNode, Node
 from ...storage.base import Storage
 from ..tree import consolidated
 from ..tree.conflicts import chunks_alone
-from ..tree.directory import Found
+from ..tree.directory import NodeDirectory
 from ..tree.nodes import implicit_group, refuse
-from ..tree.reader import Native, TreeReader, wrong_version
+from ..tree.reader import NativeFormat, TreeReader, wrong_version
 from ..tree.unlisted import listed_places, unknown_nodes, unlisted_advice
 from ..tree.walk import chunk_root, walk
-from .array import Describer, group_members
+from .array import V3ArrayDescriber, group_members
 
 NAME: Final = "zarr.json"
 _CONSOLIDATED: Final = "consolidated_metadata"
 _CHUNK: Final = re.compile(r"c(\.[0-9]+)*|[0-9]+(\.[0-9]+)*")
 """Name of a chunk's file, in either key encoding."""
-_NATIVE: Final = Native(
+_NATIVE: Final = NativeFormat(
     format="zarr3",
     archive="a Zarr v3 archive",
     documents=(NAME,),
@@ -70,22 +70,22 @@ def read(storage: Storage, *, follow_links: bool = False, only: bool = False) ->
 
 @dataclass(slots=True, kw_only=True)
 class _Reader(TreeReader):
-    native: ClassVar[Native] = _NATIVE
+    native: ClassVar[NativeFormat] = _NATIVE
     consolidated: dict[str, JSONObject] | None = None
     """Key -> document, from the root's consolidated metadata; None if there is none."""
-    describer: Describer = field(default_factory=Describer)
+    describer: V3ArrayDescriber = field(default_factory=V3ArrayDescriber)
 
-    def is_array(self, place: Found) -> bool:
+    def is_array(self, place: NodeDirectory) -> bool:
         """Whether a directory is an array, so that nothing below it is a node; for `walk`."""
         if NAME not in place.documents:
             return False
         data = self._parse(place)
         return isinstance(data, dict) and data.get("node_type") == "array"
 
-    def unlisted(self) -> dict[str, Found]:
+    def unlisted(self) -> dict[str, NodeDirectory]:
         """The directories of an archive in a store that cannot list."""
         content = self.storage.get(NAME)
-        root = Found(path="", documents={} if content is None else {NAME: content})
+        root = NodeDirectory(path="", documents={} if content is None else {NAME: content})
         data = self._parse(root) if content is not None else None
         if not isinstance(data, dict) or data.get("node_type") != "group":
             return {"": root}
@@ -97,7 +97,7 @@ class _Reader(TreeReader):
             )
         return {"": root, **listed_places(listed)}
 
-    def nodes(self, found: dict[str, Found]) -> tuple[Node, ...]:
+    def nodes(self, found: dict[str, NodeDirectory]) -> tuple[Node, ...]:
         """All nodes, sorted, including implicit groups."""
         nodes: dict[str, Node] = {}
         for path, place in found.items():
@@ -112,7 +112,7 @@ class _Reader(TreeReader):
         arrays = [path for path, node in nodes.items() if isinstance(node, ArrayNode)]
         return self.complete(nodes, found, arrays)
 
-    def _node(self, place: Found) -> Node:
+    def _node(self, place: NodeDirectory) -> Node:
         problems = self.problems_at(place)
         data = self.parse(place, NAME, problems)
         # If its type is unknown: an array contains values, which must not be lost silently.
@@ -138,7 +138,7 @@ class _Reader(TreeReader):
             )
         return self.array(place, problems, attributes={}, layout=None)
 
-    def _parse(self, place: Found) -> JSONObject | Problem:
+    def _parse(self, place: NodeDirectory) -> JSONObject | Problem:
         return self.documents.read(place.documents[NAME], join(place.path, NAME))
 
     # ----- consolidated metadata
@@ -160,7 +160,7 @@ class _Reader(TreeReader):
             return None
         self.consolidated = {}
         apart = block.get(GUARD)
-        faults = consolidated.Faults(NAME)
+        faults = consolidated.EntryProblems(NAME)
         for path, entry in {**metadata, **(apart if isinstance(apart, dict) else {})}.items():
             if path.startswith("/") or "" in path.split("/") or ".." in path.split("/"):
                 message = "a key in consolidated metadata is not a valid node path"
@@ -172,7 +172,7 @@ class _Reader(TreeReader):
         self.problems.extend(faults.problems())
         return self.consolidated
 
-    def _compare(self, found: dict[str, Found]) -> None:
+    def _compare(self, found: dict[str, NodeDirectory]) -> None:
         """Warn if consolidated metadata differs from the documents."""
         if self.consolidated is None or not self.storage.can_list:
             return
@@ -189,7 +189,7 @@ class _Reader(TreeReader):
 
     # ----- files without a node
 
-    def refuse_lone_chunks(self, nodes: dict[str, Node], found: dict[str, Found]) -> None:
+    def refuse_lone_chunks(self, nodes: dict[str, Node], found: dict[str, NodeDirectory]) -> None:
         """Refuse chunks without an array's document, whose values cannot be decoded."""
         for path, place in found.items():
             name = place.chunk or next((name for name in place.files if _CHUNK.fullmatch(name)), None)

@@ -16,13 +16,13 @@ from zarrstack.core.grid.chunk_keys_draft import DraftKeys
 from zarrstack.core.paths import join, parents
 
 from ...archive.nodes import ArrayNode, GroupNode, Node
-from ...storage.base import Entry, Storage
+from ...storage.base import DirectoryEntry, Storage
 from ..tree.nodes import implicit_group
 from ..tree.walk import passed_over
 
 _CHUNK: Final = re.compile(r"c([0-9]+(\.[0-9]+)*)?")
 """First name of a chunk's key."""
-_MOST_LOOKED_INTO: Final = 1000
+_MAX_LOOKED_INTO: Final = 1000
 """Maximum number of directories searched for a chunk, in each directory below `data/` without a node."""
 
 
@@ -124,7 +124,7 @@ def _find_lost(
     return lost, strays, in_the_way
 
 
-def _listings(storage: Storage, dialect: Dialect, groups: Sequence[str]) -> list[list[Entry]]:
+def _listings(storage: Storage, dialect: Dialect, groups: Sequence[str]) -> list[list[DirectoryEntry]]:
     places = [dialect.data(path)[:-1] for path in groups]
     try:
         return storage.list_dirs(places)
@@ -138,7 +138,7 @@ def _chunk_below(storage: Storage, directory: str) -> tuple[str, str] | None:
     pending = [directory]
     inside: str | None = None
     looked = 0
-    while pending and looked < _MOST_LOOKED_INTO:
+    while pending and looked < _MAX_LOOKED_INTO:
         looked += 1
         place = pending.pop()
         try:

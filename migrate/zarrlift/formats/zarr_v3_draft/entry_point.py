@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from zarrstack.core.draft_v3.nodes import ENTRY, Dialect, Entry, write_entry
+from zarrstack.core.draft_v3.nodes import ENTRY, Dialect, DraftEntryPoint, write_entry
 from zarrstack.core.errors import Problem, StorageError
 
 from ...storage.base import Storage
@@ -18,7 +18,7 @@ from ..tree.walk import passed_over
 
 _META: Final = "meta"
 _ENDS: Final = (".array.json", ".group.json", "/array.json", "/group.json")
-_MOST_LISTED: Final = 1000
+_MAX_LISTED: Final = 1000
 """Maximum number of directories below `meta/` searched for a document."""
 
 
@@ -26,8 +26,8 @@ def document_below(storage: Storage) -> str | None:
     """The key of a metadata document of the draft, or None if `meta/` contains none. StorageError."""
     level = [_META]
     looked = 0
-    while level and looked < _MOST_LISTED:
-        level = level[: _MOST_LISTED - looked]
+    while level and looked < _MAX_LISTED:
+        level = level[: _MAX_LISTED - looked]
         looked += len(level)
         below: list[str] = []
         for directory, entries in zip(level, storage.list_dirs(level), strict=True):
@@ -63,6 +63,7 @@ def without_entry(storage: Storage) -> tuple[Dialect, Problem] | None:
     )
     dialect = Dialect.ZARR_PYTHON if by_zarr else Dialect.TEXT
     whose = "zarr-python 2's dialect" if by_zarr else "the dialect of its text"
+    entry = json.dumps(write_entry(DraftEntryPoint(dialect=dialect)))
     return dialect, Problem(
         kind="metadata",
         severity="warning",
@@ -70,5 +71,5 @@ def without_entry(storage: Storage) -> tuple[Dialect, Problem] | None:
         key=ENTRY,
         found=found,
         expected=f"{ENTRY} at the root",
-        advice=f"For other programs, write {json.dumps(write_entry(Entry(dialect=dialect)))} there.",
+        advice=f"For other programs, write {entry} there.",
     )

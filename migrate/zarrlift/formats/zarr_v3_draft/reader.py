@@ -28,16 +28,16 @@ from zarrstack.core.json_text import JSONObject, canonical, document
 from zarrstack.core.paths import parents
 from zarrstack.core.zarr_v2.chain import read_chain
 
-from ...archive.nodes import Archive, ArrayNode, Document, GroupNode, Layout, Node
+from ...archive.nodes import Archive, ArrayNode, GroupNode, Layout, Node, SourceDocument
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from ..tree import consolidated
 from ..tree.conflicts import node_in_array
-from ..tree.directory import Found
+from ..tree.directory import NodeDirectory
 from ..tree.documents import Documents, parse_object
 from ..tree.links import unfollowed_link
 from ..tree.nodes import implicit_group, placed
-from ..tree.unclaimed_files import is_litter, stray_notes
+from ..tree.unclaimed_files import is_litter, unclaimed_file_notes
 from ..tree.unlisted import unknown_nodes
 from .chunks import refuse_lone_chunks, with_scalar_key
 from .entry_point import without_entry
@@ -71,7 +71,7 @@ def read(
     )
     reader.problems.extend(problem.at(key=ENTRY) for problem in told)
     nodes = reader.nodes()
-    entry = () if content is None else (Document(key=ENTRY, content=content),)
+    entry = () if content is None else (SourceDocument(key=ENTRY, content=content),)
     documents = (*entry, *reader.documents)
     return Archive(
         url=storage.url,
@@ -112,7 +112,7 @@ class _Reader:
     listed: dict[str, JSONObject] | None = None
     """Content of consolidated metadata; None if there is none, or if it is unreadable."""
     read: Documents = field(default_factory=Documents)
-    documents: list[Document] = field(default_factory=list)
+    documents: list[SourceDocument] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     strays: list[Problem] = field(default_factory=list)
     codecs: dict[str, Problem | None] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class _Reader:
         else:
             tree = self._unlisted()
         if tree.consolidated is not None:
-            self.documents.append(Document(key=CONSOLIDATED, content=tree.consolidated))
+            self.documents.append(SourceDocument(key=CONSOLIDATED, content=tree.consolidated))
             try:
                 self._list(tree.consolidated)
             except MetadataError as error:
@@ -169,7 +169,7 @@ class _Reader:
         root, there = self.dialect.array_key(""), self.storage.get(CONSOLIDATED)
         if self.dialect.name == "zarr-python" and there is not None:
             listed = self._list(there)
-            self.documents.append(Document(key=CONSOLIDATED, content=there))
+            self.documents.append(SourceDocument(key=CONSOLIDATED, content=there))
             return documents_named(self.dialect, {key: document(data) for key, data in listed.items()})
         content = self.storage.get(root)
         if content is None:
@@ -180,9 +180,11 @@ class _Reader:
             )
         return documents_named(self.dialect, {root: content})
 
-    def _node(self, place: Found) -> Node:
+    def _node(self, place: NodeDirectory) -> Node:
         problems = list(place.problems)
-        documents = tuple(Document(key=key, content=content) for key, content in place.documents.items())
+        documents = tuple(
+            SourceDocument(key=key, content=content) for key, content in place.documents.items()
+        )
         array, group = self.dialect.array_key(place.path), self.dialect.group_key(place.path)
         if array not in place.documents and group not in place.documents:
             # After problems with links or storage, the type is unknown.
@@ -208,7 +210,7 @@ class _Reader:
             return {}
 
     def _array(
-        self, place: Found, documents: tuple[Document, ...], key: str, problems: list[Problem]
+        self, place: NodeDirectory, documents: tuple[SourceDocument, ...], key: str, problems: list[Problem]
     ) -> ArrayNode:
         path = place.path
         data = self.read.take(place.documents[key], key, problems)
@@ -310,7 +312,9 @@ class _Reader:
         self.problems.extend(warnings)
         top = (entry.name for entry in self.storage.list_dir("") if entry.name not in (ENTRY, META, "data"))
         named = [*sorted(top), *strays, *others]
-        self.strays.extend(stray_notes([key for key in named if not is_litter(key.rpartition("/")[2])]))
+        self.strays.extend(
+            unclaimed_file_notes([key for key in named if not is_litter(key.rpartition("/")[2])])
+        )
 
     def _compare(self) -> None:
         """Warn if consolidated metadata contradicts the documents, which have priority."""

@@ -10,12 +10,12 @@ from typing import Final
 from zarrstack.core.draft_v3.nodes import CONSOLIDATED, Dialect, bad_node_name
 from zarrstack.core.errors import Problem, StorageError
 
-from ...storage.base import Entry, Storage
+from ...storage.base import DirectoryEntry, Storage
 from ...storage.local.storage import LocalStorage
-from ..tree.directory import Found
+from ..tree.directory import NodeDirectory
 from ..tree.documents import read_each
 from ..tree.links import broken_link, is_above, link_outside, link_to_parent
-from ..tree.node_names import MOST_LEVELS, name_problems, warn_of_case
+from ..tree.node_names import MAX_LEVELS, name_problems, warn_of_case
 from ..tree.walk import passed_over
 
 META: Final = "meta"
@@ -27,8 +27,8 @@ _APPLE_DOUBLE: Final = b"\x00\x05\x16\x07"
 class Tree:
     """The documents of a hierarchy by node, and the problems of the whole hierarchy."""
 
-    nodes: dict[str, Found] = field(default_factory=dict)
-    """Nodes by path. `Found.documents` has full keys here: `meta/root/a.array.json`, not names."""
+    nodes: dict[str, NodeDirectory] = field(default_factory=dict)
+    """Nodes by path. `NodeDirectory.documents` has full keys here: `meta/root/a.array.json`, not names."""
     consolidated: bytes | None = None
     strays: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -49,7 +49,7 @@ def find_documents(storage: Storage, dialect: Dialect, *, follow_links: bool = F
             tree.consolidated = content
         elif content is not None:
             _sort(tree, dialect, key, content)
-    by_parent: dict[str, list[Found]] = {}
+    by_parent: dict[str, list[NodeDirectory]] = {}
     for path in sorted(tree.nodes):
         place = tree.nodes[path]
         place.problems[:0] = _name_problems(path)
@@ -90,7 +90,7 @@ def _sort(tree: Tree, dialect: Dialect, key: str, content: bytes | StorageError)
             )
         )
         return
-    place = tree.nodes.setdefault(node.path, Found(path=node.path))
+    place = tree.nodes.setdefault(node.path, NodeDirectory(path=node.path))
     if isinstance(content, bytes):
         place.documents[key] = content
     else:
@@ -132,14 +132,14 @@ def _local_keys(storage: LocalStorage, dialect: Dialect, tree: Tree, *, follow_l
                 _keep_back(tree, node.path if node else _path_of(dialect, key), problem)
             elif not entry.is_dir:
                 yield key
-            elif (path := _path_of(dialect, key)) is not None and path.count("/") >= MOST_LEVELS:
+            elif (path := _path_of(dialect, key)) is not None and path.count("/") >= MAX_LEVELS:
                 _keep_back(tree, path)  # whose name is sufficient
             else:
                 pending.append((key, (*above, real)))
 
 
 def _bad_link(
-    storage: LocalStorage, entry: Entry, key: str, above: tuple[str, ...], follow_links: bool
+    storage: LocalStorage, entry: DirectoryEntry, key: str, above: tuple[str, ...], follow_links: bool
 ) -> Problem | None:
     """The problem of a link among the documents."""
     if entry.link is None:
@@ -157,7 +157,7 @@ def _keep_back(tree: Tree, path: str | None, *problems: Problem) -> None:
     if path is None:
         tree.problems.extend(problems)
     else:
-        place = tree.nodes.setdefault(path, Found(path=path))
+        place = tree.nodes.setdefault(path, NodeDirectory(path=path))
         place.problems.extend(problem.at(node=path) for problem in problems)
 
 

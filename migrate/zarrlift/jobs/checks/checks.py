@@ -1,6 +1,6 @@
 """The checks that run before an array is published.
 
-They run in this process (`ChecksHere`) or in a separate one (`checks_for`).
+They run in this process (`LocalChecks`) or in a separate one (`checks_for`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...archive.chunk_inventory import Indexes
 from ...planning.plans import ArrayPlan
 from ...recipe.options import VerifyLevel
 from ...storage.base import Storage
-from ...transfer.unexpected_errors import unforeseen
+from ...transfer.unexpected_errors import unexpected_error
 
 if TYPE_CHECKING:
     from ...verification.sampling import Sampler
@@ -63,7 +63,7 @@ class Checks(ABC):
         self.close()
 
 
-class ChecksHere(Checks):
+class LocalChecks(Checks):
     """Checks in this process."""
 
     def __init__(self, source: Storage, destination: Storage) -> None:
@@ -100,5 +100,5 @@ class ChecksHere(Checks):
             return compare_chunks(plan, self.source, self.destination, chosen) if chosen else ()
         except ZarrstackError as error:
             return (error.at(node=plan.path).problem,)
-        except Exception as error:  # noqa: BLE001 - see `unforeseen`
-            return (unforeseen(plan.path, error),)
+        except Exception as error:  # noqa: BLE001 - see `unexpected_error`
+            return (unexpected_error(plan.path, error),)

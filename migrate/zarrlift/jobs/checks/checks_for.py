@@ -18,20 +18,20 @@ from ...recipe.options import VerifyLevel
 from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from . import checks_process
-from .checks import Checks, ChecksHere, Found, Items
+from .checks import Checks, Found, Items, LocalChecks
 
 if TYPE_CHECKING:
-    from ..processes.forked_process import Twin
+    from ..processes.forked_process import ForkedProcess
 
 
-class ChecksApart(Checks):
+class ForkedChecks(Checks):
     """Checks in a separate process, which ends with this one."""
 
-    def __init__(self, source: LocalStorage, destination: LocalStorage, apart: Twin) -> None:
+    def __init__(self, source: LocalStorage, destination: LocalStorage, apart: ForkedProcess) -> None:
         """`apart` answers as `checks_process.new` makes it, and is closed together with this object."""
         self.source = source
         self.destination = destination
-        self._here: ChecksHere | None = None
+        self._here: LocalChecks | None = None
         self._apart = apart
 
     def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
@@ -44,7 +44,7 @@ class ChecksApart(Checks):
 
         def here() -> Found:
             if self._here is None:
-                self._here = ChecksHere(self.source, self.destination)
+                self._here = LocalChecks(self.source, self.destination)
             return self._here(*question)
 
         def answer() -> Found:
@@ -75,8 +75,8 @@ def checks_for(source: Storage, destination: Storage, level: VerifyLevel) -> Che
     """The checks of a run; in a separate process if that is faster and safe."""
     if level == "none" or not isinstance(source, LocalStorage) or not isinstance(destination, LocalStorage):
         checks_process.drop()
-        return ChecksHere(source, destination)
+        return LocalChecks(source, destination)
     apart = checks_process.take()
     if apart is None and "zarr" not in sys.modules:
         apart = checks_process.new()
-    return ChecksHere(source, destination) if apart is None else ChecksApart(source, destination, apart)
+    return LocalChecks(source, destination) if apart is None else ForkedChecks(source, destination, apart)

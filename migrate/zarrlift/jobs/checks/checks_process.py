@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..processes import process_tuning
-from ..processes.forked_process import Twin, may_fork
+from ..processes.forked_process import ForkedProcess, may_fork
 
 if TYPE_CHECKING:
-    from .checks import ChecksHere
+    from .checks import LocalChecks
 
 _COMMANDS: Final = frozenset({"migrate", "resume"})
 _WITHOUT: Final = frozenset({"-h", "--help", "none", "--verify=none"})
 """Arguments with which a command checks nothing."""
 
-_begun: Final[list[Twin]] = []
+_begun: Final[list[ForkedProcess]] = []
 """At most one process."""
 
 
@@ -49,7 +49,7 @@ def begin() -> None:
         _begun.append(begun)
 
 
-def take() -> Twin | None:
+def take() -> ForkedProcess | None:
     """The process that was begun, if any; the caller closes it."""
     return _begun.pop() if _begun else None
 
@@ -61,12 +61,12 @@ def drop() -> None:
         begun.kill()
 
 
-def new() -> Twin | None:
-    """A copy of this process that answers `ChecksApart`; None if it cannot be made."""
+def new() -> ForkedProcess | None:
+    """A copy of this process that answers `ForkedChecks`; None if it cannot be made."""
     if not may_fork():
         return None
     try:
-        return Twin(_Answers(), first=_load)
+        return ForkedProcess(_Answers(), first=_load)
     except OSError:  # the checks run in this process instead
         return None
 
@@ -85,12 +85,12 @@ class _Answers:
     """Answers questions in the separate process: two endpoints and the arguments of `Checks`."""
 
     def __init__(self) -> None:
-        self._checks: ChecksHere | None = None
+        self._checks: LocalChecks | None = None
 
     def __call__(self, asked: Any) -> Any:
         source, destination, *question = asked
         if self._checks is None:
-            from .checks import ChecksHere
+            from .checks import LocalChecks
 
-            self._checks = ChecksHere(source, destination)
+            self._checks = LocalChecks(source, destination)
         return self._checks(*question)

@@ -122,7 +122,7 @@ def lock_file(path: Path) -> int | None:
             "cannot open the job file", key=str(path), found=error.strerror, advice=advice
         ) from error
     try:
-        file_locks.alone(descriptor, wait=False)
+        file_locks.lock_exclusive(descriptor, wait=False)
     except OSError:
         os.close(descriptor)
         raise JobError(

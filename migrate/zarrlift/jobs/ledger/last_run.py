@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from zarrstack.core.errors import JobError
 
-from ...storage.local.owner_process import Owner
+from ...storage.local.owner_process import OwnerProcess
 from .ledger import Job
-from .rows import Totals
+from .rows import TaskTotals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
     """A run of a job."""
 
-    owner: Owner
+    owner: OwnerProcess
     began: float
     """Unix time in seconds, as in the following fields."""
     ended: float | None
@@ -35,7 +35,7 @@ class LastRun:
 def noted_run(job: Job) -> Iterator[None]:
     """Record the beginning and the end of a run in the ledger of a job open for writing."""
     job.note(
-        run_owner=json.dumps(Owner.of_this_process().to_json()),
+        run_owner=json.dumps(OwnerProcess.of_this_process().to_json()),
         run_began=repr(time.time()),
         run_ended=None,
         run_moving=None,
@@ -49,7 +49,7 @@ def noted_run(job: Job) -> Iterator[None]:
             job.commit()
 
 
-def note_moving(job: Job, totals: Mapping[int, Totals]) -> None:
+def note_moving(job: Job, totals: Mapping[int, TaskTotals]) -> None:
     """Record that chunks start to move; `totals` sum up what is recorded. Durable at the next commit."""
     job.note(run_moving=repr(time.time()), run_bytes=str(sum(done.bytes_in for done in totals.values())))
 
@@ -64,7 +64,7 @@ def last_run(job: Job) -> LastRun | None:
             None if text is None else float(text) for text in (job.fact("run_ended"), job.fact("run_moving"))
         )
         return LastRun(
-            owner=Owner.from_json(json.loads(owner)),
+            owner=OwnerProcess.from_json(json.loads(owner)),
             began=float(began),
             ended=ended,
             moving=moving,

@@ -32,7 +32,7 @@ from .database import (
     require_file,
 )
 from .plan_rows import Kind, as_stored, as_text, node_rows
-from .rows import NodeRow, NodeState, Recorded, State, Totals
+from .rows import NodeRow, NodeState, RecordedTask, State, TaskTotals
 
 SUFFIX: Final = ".zarrlift.db"
 
@@ -208,10 +208,10 @@ class Job:
         ((count,),) = self._rows("SELECT count(*) FROM node WHERE kind = ? AND state = 'done'", (kind,))
         return int(count)
 
-    def recorded(self, node: int) -> dict[int, Recorded]:
+    def recorded(self, node: int) -> dict[int, RecordedTask]:
         """Recorded tasks of a node, by number."""
         rows = self._rows("SELECT number, chunks, dropped FROM task WHERE node = ?", (node,))
-        return {number: Recorded(chunks, dropped) for number, chunks, dropped in rows}
+        return {number: RecordedTask(chunks, dropped) for number, chunks, dropped in rows}
 
     def record_synced(self) -> None:
         """Record that the recorded work has reached the disk. Durable at the next commit."""
@@ -227,14 +227,14 @@ class Job:
             found.setdefault(node, set()).add(number)
         return found
 
-    def totals(self) -> dict[int, Totals]:
+    def totals(self) -> dict[int, TaskTotals]:
         """Sums over the recorded tasks, by node."""
         rows = self._rows(
             "SELECT node, count(*), sum(chunks), sum(bytes_in), sum(bytes_out), sum(dropped)"
             " FROM task GROUP BY node"
         )
         return {
-            node: Totals(tasks=tasks, chunks=chunks, bytes_in=read, bytes_out=written, dropped=dropped)
+            node: TaskTotals(tasks=tasks, chunks=chunks, bytes_in=read, bytes_out=written, dropped=dropped)
             for node, tasks, chunks, read, written, dropped in rows
         }
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal, TypeAlias
 
-from zarrstack.core.identity_cache import Remembered
+from zarrstack.core.identity_cache import IdentityCache
 
 from ...archive.layout import layout_to_json
 from ...planning.plans import ArrayPlan, GroupPlan, Planned, Refusal
@@ -32,7 +32,7 @@ def as_text(stored: str | bytes) -> str:
 
 def node_rows(nodes: Iterable[Planned]) -> Iterator[tuple[str | bytes, Kind, str, str]]:
     """Path, kind, plan and initial state of each node."""
-    layout = Remembered(layout_to_json)
+    layout = IdentityCache(layout_to_json)
     for node in nodes:
         kind = _KINDS[type(node)]
         data = node.to_json(layout) if isinstance(node, ArrayPlan) else node.to_json()

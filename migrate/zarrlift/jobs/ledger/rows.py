@@ -27,7 +27,7 @@ class NodeRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class TaskTotals:
     """Sums over the recorded tasks of a node."""
 
     tasks: int = 0
@@ -37,7 +37,7 @@ class Totals:
     dropped: int = 0
 
 
-class Recorded(NamedTuple):
+class RecordedTask(NamedTuple):
     """A recorded task."""
 
     chunks: int

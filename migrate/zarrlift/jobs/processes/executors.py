@@ -13,9 +13,9 @@ from typing import Final
 from zarrstack.core.errors import JobError, WorkerError, ZarrstackError
 
 from ...planning.plans import ArrayPlan
-from ...planning.regrid.blocks import cores, workers_within
+from ...planning.regrid.blocks import available_cores, workers_within
 from ...recipe.options import VerifyLevel
-from ...transfer.counts import Moved
+from ...transfer.counts import MoveResult
 from ...transfer.tasks import Task
 from ...transfer.worker import Worker, WorkerSpec, end_with_coordinator, move, sent
 
@@ -45,11 +45,11 @@ class RunOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Executing:
+class TaskExecutor:
     """An executor and the way to submit tasks to it."""
 
     workers: int
-    submit: Callable[[Task], Future[Moved]]
+    submit: Callable[[Task], Future[MoveResult]]
     elsewhere: bool = False
     """Whether tasks run in other processes, by `move`."""
     own: Executor | None = None
@@ -59,7 +59,7 @@ class Executing:
     under_way: Callable[[], dict[str, tuple[int, int]]] = dict
     """(chunks, bytes) read by running tasks, by array; known for threads only."""
 
-    def result(self, future: Future[Moved]) -> Moved:
+    def result(self, future: Future[MoveResult]) -> MoveResult:
         """The result of a task; WorkerError if it was lost with the worker."""
         try:
             return future.result()
@@ -70,7 +70,7 @@ class Executing:
                 raise _lost(error) from error
             raise
 
-    def stop(self, running: Iterable[Future[Moved]]) -> None:
+    def stop(self, running: Iterable[Future[MoveResult]]) -> None:
         """Cancel tasks that have not started; wait for the others if the executor is our own."""
         if self.own is not None:
             self.own.shutdown(wait=True, cancel_futures=True)
@@ -89,8 +89,8 @@ def workers_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *
 
 def _good_number(arrays: Sequence[ArrayPlan], options: RunOptions, *, local: bool) -> int:
     if not local:
-        return max(_FOR_PROCESSES if options.processes else _FOR_STORES, cores())
-    return 1 if _tiny(arrays) and not options.processes else cores()
+        return max(_FOR_PROCESSES if options.processes else _FOR_STORES, available_cores())
+    return 1 if _tiny(arrays) and not options.processes else available_cores()
 
 
 def _tiny(arrays: Sequence[ArrayPlan]) -> bool:
@@ -102,7 +102,7 @@ def forks_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, 
     """The number of forked processes to run the tasks; 0 if a fork is unsafe or saves no time."""
     if not local or options.executor is not None or options.processes or not _tiny(arrays):
         return 0
-    workers = cores() if options.workers is None else options.workers
+    workers = available_cores() if options.workers is None else options.workers
     needed = max((array.memory or 0 for array in arrays), default=0)
     if needed:
         workers = min(workers, workers_within(budget, needed, processes=True))
@@ -115,14 +115,14 @@ def forks_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, 
 
 def executing(
     options: RunOptions, worker: Worker, spec: WorkerSpec | None, workers: int, *, forks: bool = False
-) -> Executing:
+) -> TaskExecutor:
     """The executor for the options; JobError if processes cannot reach both ends.
 
     `forks`: use copies of this process, as recommended by `forks_for`.
     """
     if isinstance(options.executor, ThreadPoolExecutor):
         mine = options.executor
-        return Executing(
+        return TaskExecutor(
             workers=workers, submit=lambda task: mine.submit(worker.run, task), under_way=worker.under_way
         )
     if options.executor is not None or options.processes:
@@ -130,24 +130,26 @@ def executing(
             raise out_of_reach()
         if options.executor is not None:
             given = options.executor
-            return Executing(workers=workers, submit=lambda task: _submit(given, spec, task), elsewhere=True)
+            return TaskExecutor(
+                workers=workers, submit=lambda task: _submit(given, spec, task), elsewhere=True
+            )
         from concurrent.futures import ProcessPoolExecutor
         from multiprocessing import get_context
 
         pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_coordinator)
-        return Executing(
+        return TaskExecutor(
             workers=workers, submit=lambda task: _submit_quietly(pool, spec, task), elsewhere=True, own=pool
         )
     copies = _copies(worker, workers) if forks else None
     if copies is not None:
-        return Executing(
+        return TaskExecutor(
             workers=workers,
             submit=lambda task: copies.submit(worker.run, task),
             own=copies,
             in_threads=False,
         )
     threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift")
-    return Executing(
+    return TaskExecutor(
         workers=workers,
         submit=lambda task: threads.submit(worker.run, task),
         own=threads,
@@ -182,7 +184,7 @@ def _lost(error: Exception) -> WorkerError:
     )
 
 
-def _submit(executor: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
+def _submit(executor: Executor, spec: WorkerSpec, task: Task) -> Future[MoveResult]:
     """Submit to an executor given by the caller; WorkerError if it accepts no tasks."""
     try:
         return executor.submit(move, *sent(spec, task))
@@ -192,7 +194,7 @@ def _submit(executor: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
         raise _lost(error) from error
 
 
-def _submit_quietly(pool: Executor, spec: WorkerSpec, task: Task) -> Future[Moved]:
+def _submit_quietly(pool: Executor, spec: WorkerSpec, task: Task) -> Future[MoveResult]:
     """Submit with Ctrl-C blocked: worker processes inherit the mask, and only the coordinator handles it."""
     if sys.platform == "win32":
         return pool.submit(move, *sent(spec, task))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
 
-from .forked_process import Twin
+from .forked_process import ForkedProcess
 
 
 class ForkedPool(Executor):
@@ -18,11 +18,11 @@ class ForkedPool(Executor):
 
     def __init__(self, function: Callable[[Any], Any], workers: int, *, first: Callable[[], None]) -> None:
         """`first` is called first in each copy. OSError if the system provides no process at all."""
-        self._idle: queue.SimpleQueue[Twin] = queue.SimpleQueue()
-        self._twins: list[Twin] = []
+        self._idle: queue.SimpleQueue[ForkedProcess] = queue.SimpleQueue()
+        self._twins: list[ForkedProcess] = []
         for _ in range(workers):
             try:
-                self._twins.append(Twin(function, first=first, beside=self._twins))
+                self._twins.append(ForkedProcess(function, first=first, beside=self._twins))
             except OSError:
                 if not self._twins:
                     raise

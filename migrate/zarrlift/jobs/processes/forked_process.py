@@ -37,7 +37,7 @@ def may_fork() -> bool:
         return False
 
 
-class Twin:
+class ForkedProcess:
     """A copy of this process that answers questions and ends with it."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Twin:
         answer: Callable[[Any], Any],
         *,
         first: Callable[[], None] = lambda: None,
-        beside: Sequence[Twin] = (),
+        beside: Sequence[ForkedProcess] = (),
     ) -> None:
         """`first` is called first in the copy; `beside` are the twins made before it.
 

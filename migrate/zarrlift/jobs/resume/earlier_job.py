@@ -9,13 +9,13 @@ from zarrstack.core.errors import JobError
 from ...formats.describe import read_alike
 from ...planning.plans import Plan
 from ...recipe.recipe import Recipe
-from ..endpoints import Ends
+from ..endpoints import Endpoints
 from ..ledger.ledger import Job
-from ..overwrite import settle_aside
+from ..overwrite import resolve_previous_tree
 from .relocate import follow, has_moved
 
 
-def continues_earlier(path: Path, ends: Ends, recipe: Recipe, *, overwrite: bool) -> bool:
+def continues_earlier(path: Path, ends: Endpoints, recipe: Recipe, *, overwrite: bool) -> bool:
     """Whether the existing job file belongs to this migration; JobError if it belongs to another one.
 
     A job that was undone, or whose result is to be overwritten, is removed.
@@ -34,7 +34,7 @@ def continues_earlier(path: Path, ends: Ends, recipe: Recipe, *, overwrite: bool
             same_places = True
         same = same and same_places
         if overwrite and not (same and state == "incomplete"):
-            settle_aside(job, ends.destination)
+            resolve_previous_tree(job, ends.destination)
     if state == "undone" or (overwrite and (state != "incomplete" or not same)):
         path.unlink()
         return False

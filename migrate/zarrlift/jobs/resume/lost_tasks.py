@@ -18,12 +18,12 @@ from ...archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ...archive.nodes import Layout
 from ...planning.plans import ArrayPlan
 from ...storage.base import Storage
-from ...transfer.tasks import leaves_reached
-from ..ledger.rows import Recorded
+from ...transfer.tasks import inner_chunks_reached
+from ..ledger.rows import RecordedTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenObjects:
     """The objects written by the tasks of one pass, with the task that writes each."""
 
     layout: Layout
@@ -41,7 +41,7 @@ class Written:
         block_shape: tuple[int, ...] | None,
         *,
         first_pass: bool = False,
-    ) -> Written:
+    ) -> WrittenObjects:
         """`bounds` and `block_shape` are those of the pass in the plan."""
         units = indexes
         if block_shape is not None and layout.shape:
@@ -63,17 +63,19 @@ class Written:
         return np.asarray(whole)
 
 
-def written(plan: ArrayPlan, inventory: Inventory, source: Storage) -> Written:
+def written(plan: ArrayPlan, inventory: Inventory, source: Storage) -> WrittenObjects:
     """The output of an array's only or second pass; StorageError, ChunkError."""
     layout = plan.destination
     if plan.move.block_shape is None:
-        return Written.of(layout, inventory.indexes, plan.bounds, None)
-    leaves = leaves_reached(plan, inventory, source)
+        return WrittenObjects.of(layout, inventory.indexes, plan.bounds, None)
+    inner_chunks = inner_chunks_reached(plan, inventory, source)
     objects = layout.objects
     indexes = (
-        np.arange(objects.total, dtype=np.int64) if leaves is None else touched(leaves, layout.grid, objects)
+        np.arange(objects.total, dtype=np.int64)
+        if inner_chunks is None
+        else touched(inner_chunks, layout.grid, objects)
     )
-    return Written.of(layout, indexes, plan.bounds, plan.move.block_shape)
+    return WrittenObjects.of(layout, indexes, plan.bounds, plan.move.block_shape)
 
 
 def lost_tasks(
@@ -81,7 +83,7 @@ def lost_tasks(
     inventory: Inventory,
     source: Storage,
     destination: Storage,
-    recorded: Mapping[int, Recorded],
+    recorded: Mapping[int, RecordedTask],
 ) -> set[int]:
     """Numbers of recorded tasks with missing or empty output; `inventory` is the source's.
 
@@ -95,7 +97,7 @@ def lost_tasks(
         return lost  # intermediate data of two passes is deleted when both are done
     layout = plan.between.layout
     indexes = touched(inventory.indexes, plan.source.objects, layout.objects)
-    first = Written.of(layout, indexes, plan.between.bounds, plan.between.block_shape, first_pass=True)
+    first = WrittenObjects.of(layout, indexes, plan.between.bounds, plan.between.block_shape, first_pass=True)
     missing = first.numbers[~first.whole(take_inventory(destination, plan.path, layout))]
     return lost | (recorded.keys() & set(missing.tolist()))
 
@@ -105,7 +107,7 @@ def _lost(
     inventory: Inventory,
     source: Storage,
     destination: Storage,
-    recorded: Mapping[int, Recorded],
+    recorded: Mapping[int, RecordedTask],
 ) -> set[int]:
     done = {number: task for number, task in recorded.items() if number >= 0}
     if not done:

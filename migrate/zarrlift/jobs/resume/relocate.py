@@ -26,7 +26,7 @@ from ...storage.base import Storage
 from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
-from ..endpoints import Ends, refuse_existing
+from ..endpoints import Endpoints, refuse_existing
 from ..ledger.find_job import names_of, places_of
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
@@ -79,7 +79,7 @@ def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
         )
 
 
-def follow(job: Job, ends: Ends) -> None:
+def follow(job: Job, ends: Endpoints) -> None:
     """Continue a job open for writing at other places; JobError if their content is not the job's."""
     header = json.loads(job.fact("plan") or "{}")
     if (header["source"], header["destination"]) == (ends.source.url, ends.destination.url):
@@ -93,7 +93,7 @@ def follow(job: Job, ends: Ends) -> None:
     job.commit()
 
 
-def has_moved(job: Job, made: Plan, ends: Ends) -> bool:
+def has_moved(job: Job, made: Plan, ends: Endpoints) -> bool:
     """Whether the places given to `migrate` are those of this job under new names.
 
     The old places must be gone, the destination must contain what the job wrote, and the source of that must
@@ -113,7 +113,7 @@ def has_moved(job: Job, made: Plan, ends: Ends) -> bool:
     return unchanged(job, made, fresh)
 
 
-def _require_own(job: Job, plan: Plan, ends: Ends) -> None:
+def _require_own(job: Job, plan: Plan, ends: Endpoints) -> None:
     """Raise JobError unless the documents at the destination are as the job left them."""
     destination = ends.destination
     documents = {node.path: node.document for node in plan.published}
@@ -143,7 +143,7 @@ def _require_own(job: Job, plan: Plan, ends: Ends) -> None:
             raise _not_own(job, ends, array.path, "no chunk")
 
 
-def _require_chunks(job: Job, plan: Plan, ends: Ends) -> None:
+def _require_chunks(job: Job, plan: Plan, ends: Endpoints) -> None:
     """Raise JobError for an incomplete copy, because a resume does not check completed arrays again.
 
     The expected chunks are derived from the source if it is unchanged.
@@ -167,7 +167,7 @@ def _require_chunks(job: Job, plan: Plan, ends: Ends) -> None:
             )
 
 
-def _not_own(job: Job, ends: Ends, key: str, found: str) -> JobError:
+def _not_own(job: Job, ends: Endpoints, key: str, found: str) -> JobError:
     return JobError(
         "this is not the job's output",
         key=key,

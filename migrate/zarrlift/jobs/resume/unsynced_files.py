@@ -15,7 +15,7 @@ from zarrstack.core.paths import join
 from ...archive.chunk_inventory import Indexes, Inventory
 from ...planning.planner import Inventories
 from ...planning.plans import ArrayPlan, Plan
-from ...planning.regrid.blocks import cores
+from ...planning.regrid.blocks import available_cores
 from ...planning.source_inventory import SourceInventory
 from ...storage.base import Storage
 from ...storage.local.owner_process import boot_id
@@ -93,7 +93,7 @@ def _wrong_tasks(
     try:
         objects = written(plan, inventory, source)
         values = both_sides(plan, source, destination)
-        with ThreadPoolExecutor(cores(), thread_name_prefix="zarrlift-check") as pool:
+        with ThreadPoolExecutor(available_cores(), thread_name_prefix="zarrlift-check") as pool:
             return {
                 number
                 for number in numbers

@@ -1,8 +1,8 @@
 """Selects the unit of work if the destination's objects do not correspond to the source's.
 
-For shards of the same leaves there is no choice: payloads are passed on one by one. If the leaf shape
-changes, the values of a *block* of whole destination objects are in memory at once, and the block is chosen
-to decode source chunks as few times as the memory allows.
+For shards of the same inner chunks there is no choice: payloads are passed on one by one. If the inner chunk
+shape changes, the values of a *block* of whole destination objects are in memory at once, and the block is
+chosen to decode source chunks as few times as the memory allows.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BUFFERS: Final = 8 << 20
 """Memory of one worker in bytes in addition to values: payloads read, and payloads to be added to a shard."""
 _INDEX_COPIES: Final = 5
 """Copies of a shard's index in memory while it is encoded: pairs, halves, bytes, with the checksum."""
-_MOST_BLOCKS: Final = 256
+_MAX_BLOCKS: Final = 256
 """Maximum number of blocks in a task, even if they read little."""
 
 
@@ -56,7 +56,7 @@ class Blocks:
     """With pieces: the region processed along one axis, in which no source chunk is decoded twice."""
     times_read: float = 1.0
     memory: int | None = None
-    """Memory in bytes that one worker needs; None for a leaf or two."""
+    """Memory in bytes that one worker needs; None for an inner chunk or two."""
 
     @property
     def decoded_once(self) -> Shape:
@@ -84,7 +84,7 @@ def workers_within(budget: int, memory: int, *, processes: bool = False) -> int:
     return max((budget - BASE) // max(memory, 1), 1)
 
 
-def cores() -> int:
+def available_cores() -> int:
     """Number of processors available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -123,7 +123,7 @@ def choose_blocks(
     overhead = _overhead(source, destination, buffers)
     candidates = Candidates.of(source, destination)
     best: tuple[float, float, Box] | None = None
-    for workers in range(cores(), 0, -1):
+    for workers in range(available_cores(), 0, -1):
         box = candidates.choose((budget - BASE) // workers - overhead, workers)
         if box is None:
             continue
@@ -162,7 +162,7 @@ def _gathered(source: Layout, destination: Layout, budget: int, buffers: int) ->
                 return Problem(
                     kind="memory",
                     message="the index of a shard does not fit into the permitted memory",
-                    found=f"{frame.leaves} chunks in a shard",
+                    found=f"{frame.inner_chunks} chunks in a shard",
                     expected=f"at most {(budget - BASE) // (_INDEX_COPIES * PAIR_BYTES)}",
                     advice="Request fewer chunks per shard, or increase --memory.",
                 )
@@ -170,24 +170,24 @@ def _gathered(source: Layout, destination: Layout, budget: int, buffers: int) ->
 
 
 def _overhead(source: Layout, destination: Layout, buffers: int) -> int:
-    """Memory of a worker in addition to its block's values: a source chunk, an encoded leaf, an index."""
-    leaf = prod(source.chunk_shape) * source.item_bytes
+    """Memory of a worker besides its block's values: a source chunk, an encoded inner chunk, an index."""
+    inner_chunk = prod(source.chunk_shape) * source.item_bytes
     new = prod(destination.chunk_shape) * destination.item_bytes
     indexes = [
         _INDEX_COPIES * frame.index.size(frame.chunks_per_shard)
         for frame in (source.frame, destination.frame)
         if isinstance(frame, Shards)
     ]
-    return 2 * leaf + 2 * new + sum(indexes) + _BUFFERS + buffers
+    return 2 * inner_chunk + 2 * new + sum(indexes) + _BUFFERS + buffers
 
 
-def mean_leaf(source: Layout, inventory: Inventory) -> float | None:
-    """Average stored bytes of a leaf; None if unknown."""
+def mean_inner_chunk(source: Layout, inventory: Inventory) -> float | None:
+    """Average stored bytes of an inner chunk; None if unknown."""
     total, count = inventory.total_bytes, len(inventory.indexes)
     if total is None or not count:
         return None
-    leaves = source.frame.leaves if isinstance(source.frame, Shards) else 1
-    return total / (count * leaves)
+    inner_chunks = source.frame.inner_chunks if isinstance(source.frame, Shards) else 1
+    return total / (count * inner_chunks)
 
 
 def block_bounds(inventory: Inventory, source: Layout, blocks: Blocks, bytes_in: int) -> tuple[int, ...]:
@@ -196,6 +196,6 @@ def block_bounds(inventory: Inventory, source: Layout, blocks: Blocks, bytes_in:
     if not len(there):
         return ()
     each = max(bytes_in / len(there), 1)
-    step = int(min(max(task_bytes(bytes_in) // each, 1), _MOST_BLOCKS, max(len(there) // 8, 1)))
+    step = int(min(max(task_bytes(bytes_in) // each, 1), _MAX_BLOCKS, max(len(there) // 8, 1)))
     starts = np.arange(0, len(there), step)
     return (*map(int, there[starts]), int(there[-1]) + 1)

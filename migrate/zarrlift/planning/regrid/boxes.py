@@ -57,7 +57,8 @@ class Candidates:
     objects: list[list[int]]
     """Candidate lengths along each axis, in whole objects of the destination."""
     parts: tuple[tuple[Shape, int], ...]
-    """Parts of one shard that are consecutive leaves in its order, and the axis along which they are split.
+    """Parts of one shard that are consecutive inner chunks in its order, and the axis along which they are
+    split.
     """
     whole: Shape
     item: int
@@ -191,15 +192,15 @@ def _front(length: int, chunk: int, candidates: Iterator[int]) -> list[int]:
     return kept
 
 
-def _parts(chunk: Shape, leaf: Shape, counts: Shape) -> Iterator[tuple[Shape, int]]:
-    """Parts of a shard, in elements: one leaf along some axes, all leaves along others, split along one."""
-    order = cutting_order(chunk, leaf)
+def _parts(chunk: Shape, inner_chunk: Shape, counts: Shape) -> Iterator[tuple[Shape, int]]:
+    """Parts of a shard, in elements: one inner chunk along some axes, all along others, split along one."""
+    order = cutting_order(chunk, inner_chunk)
     for position, axis in enumerate(order):
         before = order[:position]
         for count in _divisors(counts[axis]):
             parts = [1 if other in before else counts[other] for other in range(len(counts))]
             parts[axis] = count
-            yield tuple(a * b for a, b in zip(leaf, parts, strict=True)), axis
+            yield tuple(a * b for a, b in zip(inner_chunk, parts, strict=True)), axis
 
 
 def _divisors(count: int) -> Iterator[int]:

@@ -12,7 +12,7 @@ from ...archive.nodes import Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
+class IntermediateArray:
     """The intermediate array of two passes, and the unit of work of its first pass."""
 
     layout: Layout

@@ -23,8 +23,8 @@ from ...archive.chunk_inventory import Inventory
 from ...archive.nodes import Layout
 from ...storage.limits import STORE_READ, STORE_WRITTEN
 from ...storage.local.scratch import PASSES
-from .blocks import BASE, Blocks, block_bounds, choose_blocks, cores
-from .intermediate import Between
+from .blocks import BASE, Blocks, available_cores, block_bounds, choose_blocks
+from .intermediate import IntermediateArray
 
 Shape = tuple[int, ...]
 
@@ -35,7 +35,7 @@ _COST: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passes:
+class TwoPasses:
     """Two passes and the array between them."""
 
     between: Layout
@@ -50,7 +50,7 @@ class Passes:
 
 def two_passes(
     source: Layout, destination: Layout, one: Blocks, budget: int, path: str, *, buffers: int = 0
-) -> Passes | None:
+) -> TwoPasses | None:
     """Two passes, if they take less work than one; None if not, or if impossible.
 
     `budget` and `buffers` as for `choose_blocks`.
@@ -59,7 +59,7 @@ def two_passes(
         buffers = STORE_READ + STORE_WRITTEN  # the intermediate array may be written to and read from a store
     if one.times_read < _WORTH or source.data_type.itemsize is None:
         return None
-    best: Passes | None = None
+    best: TwoPasses | None = None
     for shape in _between(source, destination, budget):
         if shape in (source.chunk_shape, destination.object_shape):
             continue
@@ -75,7 +75,7 @@ def two_passes(
         second = choose_blocks(between, destination, budget, buffers)
         if not isinstance(first, Blocks) or not isinstance(second, Blocks):
             continue
-        found = Passes(between=between, first=first, second=second)
+        found = TwoPasses(between=between, first=first, second=second)
         if best is None or found.times_read < best.times_read:
             best = found
     if best is None or best.times_read + _COST >= one.times_read:
@@ -83,10 +83,10 @@ def two_passes(
     return best
 
 
-def pass_figures(passes: Passes, source: Layout, inventory: Inventory, bytes_in: int) -> dict[str, Any]:
+def pass_figures(passes: TwoPasses, source: Layout, inventory: Inventory, bytes_in: int) -> dict[str, Any]:
     """The fields of an `ArrayPlan` that differ for two passes, by name."""
     first = passes.first
-    between = Between(
+    between = IntermediateArray(
         layout=passes.between,
         block_shape=first.shape,
         piece_shape=first.piece,
@@ -100,7 +100,7 @@ def pass_figures(passes: Passes, source: Layout, inventory: Inventory, bytes_in:
     }
 
 
-def passes_note(passes: Passes, one: Blocks) -> Problem:
+def passes_note(passes: TwoPasses, one: Blocks) -> Problem:
     """The plan's note about two passes."""
     lengths = " x ".join(map(str, passes.between.chunk_shape))
     return Problem(
@@ -123,7 +123,7 @@ def _plain(source: Layout) -> Chain:
 def _between(source: Layout, destination: Layout, budget: int) -> Iterator[Shape]:
     """Candidate chunk shapes: intersections of blocks of both sides."""
     item = source.data_type.numpy.itemsize
-    for workers in dict.fromkeys((cores(), 1)):
+    for workers in dict.fromkeys((available_cores(), 1)):
         most = (budget - BASE) // workers // 4 // item
         reads, writes = (
             {_grown(source.shape, block, order, most) for order in _orders(source.shape)}

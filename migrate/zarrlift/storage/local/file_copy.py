@@ -7,14 +7,14 @@ import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, Ends, memory
+from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, HeadAndTail, memory
 from zarrstack.core.errors import ChunkError
 
 from .files import READING, read_at
 
 if TYPE_CHECKING:
     from ..listed_versions import Version
-    from ..writer import Look
+    from ..writer import PayloadCheck
 
 _FICLONE: Final = 0x40049409
 """The ioctl that lets a file share another's blocks (linux/fs.h)."""
@@ -38,7 +38,7 @@ def write_all(descriptor: int, data: Buffer) -> None:
         written += os.write(descriptor, view[written:])
 
 
-def read_small(path: str, expected: int, version: Version | None, look: Look) -> bytes | None:
+def read_small(path: str, expected: int, version: Version | None, look: PayloadCheck) -> bytes | None:
     """The content of a small file, checked by `look`, with a minimum of system calls.
 
     A single read suffices if the file is shorter than `expected` bytes. Returns None for a file that is
@@ -63,11 +63,11 @@ def read_small(path: str, expected: int, version: Version | None, look: Look) ->
     return data
 
 
-def ends_of_file(descriptor: int, size: int) -> Ends:
+def ends_of_file(descriptor: int, size: int) -> HeadAndTail:
     """The first and last bytes of an open file of this size."""
     head = read_at(descriptor, HEAD_BYTES, 0)
     tail = head[-TAIL_BYTES:] if size <= HEAD_BYTES else read_at(descriptor, TAIL_BYTES, size - TAIL_BYTES)
-    return Ends(head, tail, size)
+    return HeadAndTail(head, tail, size)
 
 
 def reflink(reading: int, writing: int) -> bool:

@@ -15,7 +15,7 @@ from ..writer import DestinationError
 from .file_copy import copy_range, write_all
 from .files import CREATING
 
-_MOST_BUFFERS: Final = 1024
+_MAX_BUFFERS: Final = 1024
 """Maximum number of buffers in one system call (IOV_MAX of Linux; POSIX guarantees 16)."""
 
 
@@ -50,8 +50,8 @@ class FileStream(ObjectStream):
     def append(self, parts: Sequence[Buffer]) -> None:
         """Append pieces in order."""
         try:
-            for start in range(0, len(parts), _MOST_BUFFERS):
-                self._write([memory(part).cast("B") for part in parts[start : start + _MOST_BUFFERS]])
+            for start in range(0, len(parts), _MAX_BUFFERS):
+                self._write([memory(part).cast("B") for part in parts[start : start + _MAX_BUFFERS]])
         except OSError as error:
             self._close()
             raise self._failed(error) from error

@@ -25,7 +25,7 @@ class BadObjectError(StorageError):
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ReadLimit:
     """The maximum size of an object for reading, and what it is read as."""
 
     most: int
@@ -46,10 +46,10 @@ class Bound:
             raise self.too_large(f"{size} bytes")
 
 
-DOCUMENT: Final = Bound(64 << 20, "document")
+DOCUMENT: Final = ReadLimit(64 << 20, "document")
 """Default size limit of a metadata document."""
 
-WRITTEN: Final = Bound(4 << 30, "document")
+WRITTEN: Final = ReadLimit(4 << 30, "document")
 """Size limit of documents written by a job: consolidated metadata contains all documents of an archive."""
 
 READING: Final = (
@@ -113,7 +113,7 @@ def is_directory(path: str, error: OSError) -> bool:
     return error.errno == errno.EISDIR or (error.errno == errno.EACCES and os.path.isdir(path))
 
 
-def read_file(path: str | os.PathLike[str], bound: Bound, version: Version | None = None) -> bytes:
+def read_file(path: str | os.PathLike[str], bound: ReadLimit, version: Version | None = None) -> bytes:
     """A whole file; raises as `open_regular` does, and the error of `bound` if it is too large.
 
     SourceChangedError if it has another version. One more byte than expected is requested, so the end of the

@@ -23,7 +23,7 @@ _ENDED: Final = frozenset("ZXx")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class OwnerProcess:
     """One process on one host."""
 
     host: str
@@ -61,7 +61,7 @@ class Owner:
 
     def state(self) -> State:
         """Whether the process is still running; "unknown" if it cannot be observed from here."""
-        here = Owner.of_this_process()
+        here = OwnerProcess.of_this_process()
         return "unknown" if self.place != here.place else state_of(self.pid, self.started, self.boot)
 
     def __str__(self) -> str:

@@ -11,7 +11,7 @@ import os
 import re
 from typing import Final
 
-from .owner_process import Owner, state_of
+from .owner_process import OwnerProcess, state_of
 
 _NAME: Final = re.compile(
     r"\.(?P<place>[0-9a-f]+)-(?P<boot>[0-9a-f]*)-(?P<pid>[0-9]+)-(?P<started>[0-9]*)\.partial(-journal|-wal|-shm)?"
@@ -23,14 +23,14 @@ _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errn
 
 def partial_name(path: str) -> str:
     """The temporary path, in the same directory, at which this process creates the file."""
-    here = Owner.of_this_process()
+    here = OwnerProcess.of_this_process()
     return f"{path}.{here.place}-{_hexadecimal(here.boot)}-{here.pid}-{here.started}.partial"
 
 
 def sweep_partial(path: str) -> None:
     """Remove files left by ended processes of this host that were creating this file."""
     directory, name = os.path.split(path)
-    place = Owner.of_this_process().place
+    place = OwnerProcess.of_this_process().place
     try:
         with os.scandir(directory or ".") as entries:
             names = [entry.name for entry in entries if entry.name.startswith(name + ".")]
@@ -75,7 +75,7 @@ def _create_slowly(path: str, data: bytes) -> bool:
 
 
 def _ended(parts: re.Match[str]) -> bool:
-    here = Owner.of_this_process()
+    here = OwnerProcess.of_this_process()
     if parts["boot"] != _hexadecimal(here.boot):
         return True
     return state_of(int(parts["pid"]), parts["started"], here.boot) == "ended"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
-from ..base import CLAIM, Entry, Storage
+from ..base import CLAIM, DirectoryEntry, Storage
 from ..listed_versions import FILES_TELL, held, require_same, require_version
-from .files import Bound, is_directory, not_regular, open_regular, read_at, read_file
+from .files import ReadLimit, is_directory, not_regular, open_regular, read_at, read_file
 from .partial_files import create_file, partial_name
 from .system_errors import storage_error
 
@@ -49,7 +49,7 @@ class LocalStorage(Storage):
             raise UsageError("a key may not leave the archive's root", key=key)
         return self._prefix + key if key else str(self.root)
 
-    def get(self, key: str, bound: Bound | None = None) -> bytes | None:
+    def get(self, key: str, bound: ReadLimit | None = None) -> bytes | None:
         """The file's content; a directory in its place counts as absent.
 
         A broken link is an error rather than an absence: the object exists elsewhere (git-annex uses such
@@ -134,7 +134,7 @@ class LocalStorage(Storage):
         """The entries of a directory; OSError."""
         return os.scandir(self.path(prefix))
 
-    def list_dir(self, prefix: str) -> Iterator[Entry]:
+    def list_dir(self, prefix: str) -> Iterator[DirectoryEntry]:
         """The directory's entries; links are resolved for the caller's decision."""
         path = self.path(prefix)
         try:
@@ -144,9 +144,11 @@ class LocalStorage(Storage):
                         continue
                     if entry.is_symlink():
                         # os.path.isdir returns False where DirEntry.is_dir raises: for a link to itself.
-                        yield Entry(entry.name, os.path.isdir(entry.path), os.path.realpath(entry.path))
+                        yield DirectoryEntry(
+                            entry.name, os.path.isdir(entry.path), os.path.realpath(entry.path)
+                        )
                     else:
-                        yield Entry(entry.name, entry.is_dir())
+                        yield DirectoryEntry(entry.name, entry.is_dir())
         except OSError as error:
             if error.errno not in _ABSENT or os.path.islink(path):
                 raise storage_error("cannot list", prefix, error) from error

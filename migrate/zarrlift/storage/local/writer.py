@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from zarrstack.core.codecs.base import Buffer
 
 from ..listed_versions import Version, require_version
-from ..writer import DestinationError, Look, Writer
+from ..writer import DestinationError, PayloadCheck, Writer
 from .file_copy import copy_by_hand, copy_range, ends_of_file, reflink, write_all
-from .files import CREATING, Bound, open_regular, read_file
+from .files import CREATING, ReadLimit, open_regular, read_file
 from .scratch import directory_of
 from .storage import LocalStorage
 from .system_errors import storage_error
@@ -67,7 +67,7 @@ class LocalWriter(Writer):
 
         return FileStream(temporary, reserve, publish, failed, fsync=self.fsync)
 
-    def copy(self, source: str, key: str, look: Look, version: Version | None = None) -> int | None:
+    def copy(self, source: str, key: str, look: PayloadCheck, version: Version | None = None) -> int | None:
         """Copy the file at `source`, after `look` has checked its ends.
 
         Returns its size in bytes, or None if it is missing. The bytes are shared by reflink if the file
@@ -81,7 +81,7 @@ class LocalWriter(Writer):
         try:
             size = facts.st_size
             if not look.check(ends_of_file(reading, size)):
-                look.check_whole(read_file(source, Bound(look.most_stored)))
+                look.check_whole(read_file(source, ReadLimit(look.most_stored)))
 
             def fill(writing: int) -> None:
                 self._copy_between(reading, writing, size)
@@ -93,7 +93,7 @@ class LocalWriter(Writer):
         finally:
             os.close(reading)
 
-    def link(self, source: str, key: str, look: Look, version: Version | None = None) -> int | None:
+    def link(self, source: str, key: str, look: PayloadCheck, version: Version | None = None) -> int | None:
         """Make `key` a hard link to the file at `source`; otherwise like `copy`."""
         try:
             reading, facts = open_regular(source)
@@ -106,7 +106,7 @@ class LocalWriter(Writer):
         finally:
             os.close(reading)
         if not look.check(ends):
-            look.check_whole(read_file(source, Bound(look.most_stored)))
+            look.check_whole(read_file(source, ReadLimit(look.most_stored)))
         target = self.storage.path(key)
         real = os.path.realpath(source) if os.path.islink(source) else source
         try:

@@ -12,7 +12,7 @@ truncated body, a missing response (`zarrstack.system.transient_errors`). Every 
 repeated: reads, writes of whole objects, deletions. Clients repeat requests, but not after the start of a
 body (obstore 0.12), or none at all (fsspec's HTTP).
 
-A `Pace` is used in the event loop of `event_loop` only; nothing here is locked.
+A `ConcurrencyLimiter` is used in the event loop of `event_loop` only; nothing here is locked.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from zarrstack.system.transient_errors import is_throttled, may_pass, wanted_wai
 
 T = TypeVar("T")
 
-MOST: Final = 256
+MAX_REQUESTS: Final = 256
 """Maximum number of concurrent requests; clients keep a connection for each."""
 _FIRST: Final = 64
 _STEP: Final = 32
 """Maximum increase of the number at a time; a quarter of the number if that is less."""
-_LEAST_HALVED: Final = 1
-_LEAST_LOWERED: Final = 8
+_MIN_HALVED: Final = 1
+_MIN_LOWERED: Final = 8
 """Minimum number after halving or after a drop of the rate."""
 _WORTH: Final = 0.25
 """A step is kept if the rate grew by this fraction of the increase in requests."""
@@ -56,21 +56,21 @@ the second value if the place has never responded, because its name may be wrong
 """
 
 
-class Pace:
+class ConcurrencyLimiter:
     """The requests of one place: their concurrency and cost."""
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         self.limit = _FIRST
         """Number of requests that may run concurrently now."""
-        self.costs = Costs()
+        self.costs = RequestCosts()
         self._clock = clock or Clock()
         self._in_flight = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._climb = Climb(self._clock.now())
+        self._climb = HillClimber(self._clock.now())
         self._halved = float("-inf")
         self._reached = False
 
-    def __reduce__(self) -> tuple[type[Pace], tuple[()]]:
+    def __reduce__(self) -> tuple[type[ConcurrencyLimiter], tuple[()]]:
         """Another process adapts its own number."""
         return type(self), ()
 
@@ -154,12 +154,12 @@ class Pace:
         """Halve the number, once for all requests that ran concurrently."""
         if began < self._halved:
             return
-        self.limit = max(self.limit // 2, _LEAST_HALVED)
+        self.limit = max(self.limit // 2, _MIN_HALVED)
         self._halved = self._clock.now()
-        self._climb = Climb(self._halved)
+        self._climb = HillClimber(self._halved)
 
 
-class Climb:
+class HillClimber:
     """Finds the number of requests above which the rate no longer grows.
 
     The rate is the work of a request per second of its duration, times the number in flight (Little's law):
@@ -206,9 +206,9 @@ class Climb:
                 return self._step(limit, rate)
             self._hold = _HELD
             return number
-        if rate < before * _FALLEN and limit > _LEAST_LOWERED:
+        if rate < before * _FALLEN and limit > _MIN_LOWERED:
             self._base, self._hold = None, 0
-            return max(limit * 3 // 4, _LEAST_LOWERED)
+            return max(limit * 3 // 4, _MIN_LOWERED)
         if self._hold:
             self._hold -= 1
             return limit
@@ -216,10 +216,10 @@ class Climb:
 
     def _step(self, limit: int, rate: float) -> int:
         self._base = (limit, rate)
-        return min(limit + min(_STEP, max(limit // 4, 1)), MOST)
+        return min(limit + min(_STEP, max(limit // 4, 1)), MAX_REQUESTS)
 
 
-class Costs:
+class RequestCosts:
     """Estimates the fixed cost of a request, from the durations of requests of several sizes.
 
     A linear regression on (bytes, seconds), with decreasing weight for older ones: the intercept is the time

@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from ..limits import WRITE_BEHIND
-from .adaptive_concurrency import MOST
+from .adaptive_concurrency import MAX_REQUESTS
 
 if TYPE_CHECKING:
     from ..base import AsyncRequests
@@ -25,7 +25,7 @@ _FEW: Final = 4
 """Number of pending requests below which the next one is started individually."""
 
 
-def window(
+def read_ahead(
     items: Sequence[Item],
     size: Callable[[Item], int],
     ask: Callable[[Sequence[Item]], Sequence[Future[T]]],
@@ -42,11 +42,11 @@ def window(
     try:
         while under_way or at < len(items):
             # Start several at a time: crossing to the loop's thread costs as much as a small request.
-            half_empty = held <= most // 2 and len(under_way) <= MOST // 2
+            half_empty = held <= most // 2 and len(under_way) <= MAX_REQUESTS // 2
             if at < len(items) and (half_empty or len(under_way) < _FEW):
                 end = at
                 sizes: list[int] = []
-                while end < len(items) and len(under_way) + len(sizes) < MOST:
+                while end < len(items) and len(under_way) + len(sizes) < MAX_REQUESTS:
                     each = size(items[end])
                     if held + each > most and held:
                         break
@@ -64,7 +64,7 @@ def window(
             future.cancel()
 
 
-class Sending:
+class WriteBehind:
     """Objects being written to a store by one thread: up to `WRITE_BEHIND` bytes, unless one is larger."""
 
     def __init__(self, soon: AsyncRequests) -> None:
@@ -80,7 +80,7 @@ class Sending:
         self._held += len(data)
 
     def _full(self, more: int) -> bool:
-        return self._held + more > WRITE_BEHIND or len(self._under_way) >= MOST
+        return self._held + more > WRITE_BEHIND or len(self._under_way) >= MAX_REQUESTS
 
     def finish(self) -> None:
         """Wait until all are written; raises the first StorageError."""

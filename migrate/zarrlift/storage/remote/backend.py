@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..limits import PART
 from ..listed_versions import Version
-from ..listing import Listed
+from ..listing import ListedObject
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest, Store
 
-    from ..local.files import Bound
+    from ..local.files import ReadLimit
 
 
 HTTP: Final = frozenset({"http", "https"})
-_MOST_PARTS: Final = 10_000
+_MAX_PARTS: Final = 10_000
 """Maximum number of parts of an object in S3
 (https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html).
 """
@@ -29,7 +29,7 @@ _MOST_PARTS: Final = 10_000
 
 def part_size(size: int) -> int:
     """Size in bytes of the parts in which a file of this size is sent."""
-    return max(PART, -(-size // _MOST_PARTS))
+    return max(PART, -(-size // _MAX_PARTS))
 
 
 def version_text(value: object) -> str | None:
@@ -48,7 +48,7 @@ async def stored_bytes(store: Store, key: str, part: ByteRequest | None) -> byte
     return None if value is None else value.to_bytes()
 
 
-async def bounded_bytes(store: Store, key: str, bound: Bound) -> bytes | None:
+async def bounded_bytes(store: Store, key: str, bound: ReadLimit) -> bytes | None:
     """A whole object, requested as its first bytes, so that a larger one does not fill the memory."""
     from zarr.abc.store import RangeByteRequest
 
@@ -58,14 +58,14 @@ async def bounded_bytes(store: Store, key: str, bound: Bound) -> bytes | None:
     return data
 
 
-class Native(ABC):
+class Backend(ABC):
     """The library below a store. Keys are those of the store; all methods run in the storage's loop."""
 
     store: Any
     """The zarr store."""
 
     @abstractmethod
-    async def read(self, key: str, bound: Bound, version: Version | None = None) -> bytes | None:
+    async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
         """A whole object, None if missing; of a larger one, no more than `bound` is read before the error.
 
         Libraries that provide a version with a read compare it with `version`: SourceChangedError.
@@ -80,7 +80,7 @@ class Native(ABC):
         """Name -> whether it is a directory, for entries directly below a prefix ("" is the root)."""
 
     @abstractmethod
-    def pages(self, prefix: str) -> AsyncIterator[list[Listed]]:
+    def pages(self, prefix: str) -> AsyncIterator[list[ListedObject]]:
         """All objects below a prefix, in batches."""
 
     @abstractmethod
@@ -97,7 +97,7 @@ class Native(ABC):
         """Write an object if there is none; the library's own error if there is one."""
 
     @abstractmethod
-    async def copy(self, source: Native, before: str, after: str, size: int) -> None:
+    async def copy(self, source: Backend, before: str, after: str, size: int) -> None:
         """Copy an object of `source`, whose identity is equal, within the store.
 
         NotImplementedError if the store does not support it.

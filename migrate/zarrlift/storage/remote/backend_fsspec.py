@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..limits import PARTS_AT_ONCE
 from ..listed_versions import Version
-from ..listing import Listed
-from .adaptive_concurrency import MOST
-from .backend import Native, bounded_bytes, part_size, stored_bytes, version_text
+from ..listing import ListedObject
+from .adaptive_concurrency import MAX_REQUESTS
+from .backend import Backend, bounded_bytes, part_size, stored_bytes, version_text
 from .error_text import names_no_bucket
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
     from zarr.storage import FsspecStore
 
-    from ..local.files import Bound
+    from ..local.files import ReadLimit
 
 _CREATING: Final = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"})
 """Protocols whose file systems pass `mode="create"` to the store (s3fs 2026.9, gcsfs 2026.9, adlfs 2026.8);
@@ -40,7 +40,7 @@ reliable first.
 """
 
 
-class Fsspec(Native):
+class FsspecBackend(Backend):
     """A file system of fsspec, through its asynchronous interface."""
 
     def __init__(self, store: FsspecStore) -> None:
@@ -52,7 +52,7 @@ class Fsspec(Native):
         """The path of a key in the file system."""
         return "/".join(part for part in (self._root, key) if part)
 
-    async def read(self, key: str, bound: Bound, version: Version | None = None) -> bytes | None:
+    async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
         """Read its first bytes if a range may exceed an object; otherwise its size is requested first."""
         if protocols(self.store) & _RANGED:
             return await bounded_bytes(self.store, key, bound)
@@ -83,13 +83,13 @@ class Fsspec(Native):
                 entries[name.rsplit("/", 1)[-1]] = item["type"] == "directory"
         return entries
 
-    async def pages(self, prefix: str) -> AsyncIterator[list[Listed]]:
+    async def pages(self, prefix: str) -> AsyncIterator[list[ListedObject]]:
         """All objects in one listing; zarr 3.1.6 gives wrong names if the store is a whole bucket."""
         root = self._root.strip("/")
         self.fs.invalidate_cache()
         found = await self.fs._find(self.path(prefix.strip("/")), detail=True)  # noqa: SLF001
         yield [
-            Listed(name.strip("/").removeprefix(root).lstrip("/"), facts.get("size"), _version(facts))
+            ListedObject(name.strip("/").removeprefix(root).lstrip("/"), facts.get("size"), _version(facts))
             for name, facts in found.items()
         ]
 
@@ -107,9 +107,9 @@ class Fsspec(Native):
         """Create with the file system's own method."""
         await self.fs._pipe_file(self.path(key), data, mode="create")  # noqa: SLF001
 
-    async def copy(self, source: Native, before: str, after: str, size: int) -> None:
+    async def copy(self, source: Backend, before: str, after: str, size: int) -> None:
         """Copy with the file system's own method."""
-        assert isinstance(source, Fsspec)
+        assert isinstance(source, FsspecBackend)
         await self.fs._cp_file(source.path(before), self.path(after))  # noqa: SLF001
 
     @property
@@ -177,7 +177,10 @@ def own(store: Store) -> Store:
     options = {**given.fs.storage_options, "asynchronous": True, "skip_instance_cache": True}
     if "s3" in protocols(given):
         # botocore keeps ten connections, and further requests wait.
-        options["config_kwargs"] = {"max_pool_connections": MOST, **(options.get("config_kwargs") or {})}
+        options["config_kwargs"] = {
+            "max_pool_connections": MAX_REQUESTS,
+            **(options.get("config_kwargs") or {}),
+        }
     fs = type(given.fs)(*given.fs.storage_args, **options)
     if "s3" in protocols(given) and hasattr(fs, "max_concurrency") and "max_concurrency" not in options:
         # s3fs would request the size of every object first, to fetch those above 50 MB in parts.

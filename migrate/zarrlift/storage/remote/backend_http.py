@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ..listed_versions import Version
-from ..local.files import Bound
-from .backend_fsspec import Fsspec
+from ..local.files import ReadLimit
+from .backend_fsspec import FsspecBackend
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -15,13 +15,13 @@ _PIECE: Final = 256 << 10
 _PARTIAL: Final = 206
 
 
-class Http(Fsspec):
+class HttpBackend(FsspecBackend):
     """fsspec's file system for HTTP, with bodies read in pieces.
 
     Compressed responses are decompressed (`Content-Encoding`), so a short body may be a large object.
     """
 
-    async def read(self, key: str, bound: Bound, version: Version | None = None) -> bytes | None:
+    async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
         """Read an object; refused by `Content-Length`, or as soon as the body exceeds the bound."""
         return await self._get(key, {}, 0, bound.most, bound)
 
@@ -37,7 +37,7 @@ class Http(Fsspec):
         return await self._get(key, headers, part.start, part.end - part.start, None)
 
     async def _get(
-        self, key: str, headers: dict[str, str], start: int, most: int, bound: Bound | None
+        self, key: str, headers: dict[str, str], start: int, most: int, bound: ReadLimit | None
     ) -> bytes | None:
         """Read at most `most` bytes; the error of `bound` for more."""
         fs, url = self.fs, self.path(key)
@@ -55,7 +55,7 @@ class Http(Fsspec):
             return None
 
 
-async def _body(answer: Any, skipped: int, most: int, bound: Bound | None) -> bytes:
+async def _body(answer: Any, skipped: int, most: int, bound: ReadLimit | None) -> bytes:
     data = bytearray()
     async for piece in answer.content.iter_chunked(_PIECE):
         data += piece

@@ -19,23 +19,25 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from ..limits import PARTS_AT_ONCE
-from ..listed_versions import Version, changed, version_number
-from ..listing import Listed
-from .backend import Native, part_size, version_text
+from ..listed_versions import Version, source_object_changed, version_number
+from ..listing import ListedObject
+from .backend import Backend, part_size, version_text
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest, Store
 
-    from ..local.files import Bound
+    from ..local.files import ReadLimit
 
-_MOST_COPIED: Final = 5 << 30
+_MAX_COPIED: Final = 5 << 30
 """Maximum number of bytes that S3 copies in one request
 (https://docs.aws.amazon.com/AmazonS3/latest/API/API_CopyObject.html).
 """
 _PAGE: Final = 1000
 """Objects per batch of a listing, the number in one request to S3."""
 _RETRIES: Final = 3
-"""Retries after a broken connection or a 5xx, 0.1 s to 0.4 s apart; `Pace` repeats longer failures."""
+"""Retries after a broken connection or a 5xx, 0.1 s to 0.4 s apart; `ConcurrencyLimiter` repeats longer
+failures.
+"""
 _LONGEST: Final = timedelta(minutes=15)
 """Timeout of a whole request including its body. obstore's 30 s are too short for large objects on slow
 lines.
@@ -76,7 +78,7 @@ _MORE: Final = ("endpoint_url", "services", "s3 =", "s3=", "ca_bundle", "use_dua
 """The same for its profile file."""
 
 
-class Obstore(Native):
+class ObstoreBackend(Backend):
     """An obstore store."""
 
     def __init__(self, store: Any) -> None:
@@ -85,7 +87,7 @@ class Obstore(Native):
         self._below = store.store
         self._etags_differ = False
 
-    async def read(self, key: str, bound: Bound, version: Version | None = None) -> bytes | None:
+    async def read(self, key: str, bound: ReadLimit, version: Version | None = None) -> bytes | None:
         """One request, which gives size and ETag before the bytes."""
         import obstore
 
@@ -126,7 +128,7 @@ class Obstore(Native):
             if now is not None or page[-1].key > key:
                 break
         if not self._etags_differ:
-            raise changed()
+            raise source_object_changed()
 
     async def children(self, prefix: str) -> dict[str, bool]:
         """A listing with a delimiter, with as many requests as it has pages."""
@@ -139,17 +141,17 @@ class Obstore(Native):
         names = {path.rsplit("/", 1)[-1]: False for path in objects if path != own}
         return names | {path.strip("/").rsplit("/", 1)[-1]: True for path in found["common_prefixes"]}
 
-    def pages(self, prefix: str) -> AsyncIterator[list[Listed]]:
+    def pages(self, prefix: str) -> AsyncIterator[list[ListedObject]]:
         """Objects as the store lists them; with ETags if available, else times."""
         return self._pages(prefix.strip("/"))
 
-    async def _pages(self, prefix: str, offset: str | None = None) -> AsyncIterator[list[Listed]]:
+    async def _pages(self, prefix: str, offset: str | None = None) -> AsyncIterator[list[ListedObject]]:
         import obstore
 
         found: Any = obstore.list(self._below, prefix or None, offset=offset or None, chunk_size=_PAGE)
         async for part in found:
             yield [
-                Listed(item["path"], item["size"], version_text(item["e_tag"] or item["last_modified"]))
+                ListedObject(item["path"], item["size"], version_text(item["e_tag"] or item["last_modified"]))
                 for item in part
             ]
 
@@ -173,11 +175,11 @@ class Obstore(Native):
 
         await obstore.put_async(self._below, key, data, mode="create", use_multipart=False)
 
-    async def copy(self, source: Native, before: str, after: str, size: int) -> None:
+    async def copy(self, source: Backend, before: str, after: str, size: int) -> None:
         """Copy within the store, in one request."""
         import obstore
 
-        if size > _MOST_COPIED:
+        if size > _MAX_COPIED:
             raise NotImplementedError
         await obstore.copy_async(self._below, before, after)
 

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .backend import HTTP, Native
+from .backend import HTTP, Backend
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
 
 
-def native(store: Store) -> Native | None:
+def native(store: Store) -> Backend | None:
     """The library below a store; None for a store that is not a plain wrapper, such as a stack of layers."""
     from zarr.storage import FsspecStore
 
     if type(store) is FsspecStore:
-        from .backend_fsspec import Fsspec, protocols
+        from .backend_fsspec import FsspecBackend, protocols
 
         if protocols(store) & HTTP:
-            from .backend_http import Http
+            from .backend_http import HttpBackend
 
-            return Http(store)
-        return Fsspec(store)
+            return HttpBackend(store)
+        return FsspecBackend(store)
     if is_obstore(store):
-        from .backend_obstore import Obstore
+        from .backend_obstore import ObstoreBackend
 
-        return Obstore(store)
+        return ObstoreBackend(store)
     return None
 
 

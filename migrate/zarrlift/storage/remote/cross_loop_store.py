@@ -14,27 +14,27 @@ from typing import TypeVar
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 
-from .adaptive_concurrency import Pace
+from .adaptive_concurrency import ConcurrencyLimiter
 from .event_loop import collect, loop
 
 T = TypeVar("T")
 
 
-class BridgedStore(Store):
+class CrossLoopStore(Store):
     """`store` below `prefix` ("" or ending with "/"), with each call run in our event loop."""
 
     supports_deletes = True
     supports_writes = True
     supports_listing = True
 
-    def __init__(self, store: Store, prefix: str, pace: Pace) -> None:
+    def __init__(self, store: Store, prefix: str, pace: ConcurrencyLimiter) -> None:
         super().__init__(read_only=store.read_only)
         self._inner = store
         self._prefix = prefix
         self._pace = pace
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, BridgedStore):
+        if not isinstance(other, CrossLoopStore):
             return False
         return self._prefix == other._prefix and self._inner == other._inner
 
@@ -43,9 +43,9 @@ class BridgedStore(Store):
     def __str__(self) -> str:
         return f"{self._inner}/{self._prefix}".rstrip("/")
 
-    def with_read_only(self, read_only: bool = False) -> BridgedStore:
+    def with_read_only(self, read_only: bool = False) -> CrossLoopStore:
         """The same place, read-only or not."""
-        return BridgedStore(self._inner.with_read_only(read_only), self._prefix, self._pace)
+        return CrossLoopStore(self._inner.with_read_only(read_only), self._prefix, self._pace)
 
     async def get(
         self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from .adaptive_concurrency import MOST
+from .adaptive_concurrency import MAX_REQUESTS
 
 T = TypeVar("T")
 
@@ -102,11 +102,11 @@ async def _answer(work: Coroutine[Any, Any, T], future: Future[T]) -> None:
 
 
 async def bounded(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Results in order, with up to `MOST` works started; the first error stops the rest.
+    """Results in order, with up to `MAX_REQUESTS` works started; the first error stops the rest.
 
-    The store's `Pace` limits the number of concurrent requests.
+    The store's `ConcurrencyLimiter` limits the number of concurrent requests.
     """
-    gate = asyncio.Semaphore(MOST)
+    gate = asyncio.Semaphore(MAX_REQUESTS)
 
     async def one(work: Coroutine[Any, Any, T]) -> T:
         async with gate:

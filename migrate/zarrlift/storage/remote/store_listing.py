@@ -9,7 +9,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from ..listing import Listed
+from ..listing import ListedObject
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -21,14 +21,14 @@ class ListedKeys:
     def __init__(self) -> None:
         self.keys: list[str] = []
 
-    def take(self, objects: Iterable[Listed]) -> None:
+    def take(self, objects: Iterable[ListedObject]) -> None:
         """Add the keys of some objects."""
         self.keys += [item.key for item in objects]
 
 
-async def any_names(store: Store, prefix: str) -> AsyncIterator[list[Listed]]:
+async def any_names(store: Store, prefix: str) -> AsyncIterator[list[ListedObject]]:
     """The keys from any store, without other properties."""
-    yield [Listed(key) async for key in store.list_prefix(prefix)]
+    yield [ListedObject(key) async for key in store.list_prefix(prefix)]
 
 
 def tree_of(keys: Iterable[str]) -> dict[str, dict[str, bool]]:
@@ -48,7 +48,7 @@ def tree_of(keys: Iterable[str]) -> dict[str, dict[str, bool]]:
     return tree
 
 
-async def zip_members(path: str | os.PathLike[str], prefix: str) -> AsyncIterator[list[Listed]]:
+async def zip_members(path: str | os.PathLike[str], prefix: str) -> AsyncIterator[list[ListedObject]]:
     """The objects below a prefix; the directory is read again if the file has been replaced."""
     facts = os.stat(path)
     found = _directory(os.fspath(path), facts.st_ino, facts.st_size, facts.st_mtime_ns)
@@ -59,13 +59,13 @@ async def zip_members(path: str | os.PathLike[str], prefix: str) -> AsyncIterato
 
 
 @lru_cache(maxsize=2)
-def _directory(path: str, *_: int) -> list[Listed]:
+def _directory(path: str, *_: int) -> list[ListedObject]:
     """The objects in a zip file, by key; the checksum of each is its version."""
     import zipfile
 
     with zipfile.ZipFile(path) as archive:
         found = {
-            item.filename: Listed(item.filename, item.file_size, f"{item.CRC:08x}")
+            item.filename: ListedObject(item.filename, item.file_size, f"{item.CRC:08x}")
             for item in archive.infolist()
         }
     return sorted(found.values())

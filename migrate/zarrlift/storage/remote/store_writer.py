@@ -16,7 +16,7 @@ from ..writer import DestinationError, Writer
 
 if TYPE_CHECKING:
     from ..object_stream import ObjectStream
-    from .async_requests import Sending
+    from .async_requests import WriteBehind
 
 
 class StoreWriter(Writer):
@@ -43,7 +43,7 @@ class StoreWriter(Writer):
 
     def write_many(self, items: Sequence[tuple[str, Buffer]]) -> None:
         """Write several objects, concurrently if the store supports it."""
-        sending: Sending | None = getattr(self._local, "sending", None)
+        sending: WriteBehind | None = getattr(self._local, "sending", None)
         with _at_destination():
             if sending is None:
                 self.storage.put_many([(key, bytes(data)) for key, data in items])
@@ -57,9 +57,9 @@ class StoreWriter(Writer):
         if self.storage.soon is None:
             yield
             return
-        from .async_requests import Sending
+        from .async_requests import WriteBehind
 
-        sending = self._local.sending = Sending(self.storage.soon)
+        sending = self._local.sending = WriteBehind(self.storage.soon)
         try:
             yield
             with _at_destination():

@@ -16,12 +16,12 @@ from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
-from ..base import CLAIM, Entry, Storage
+from ..base import CLAIM, DirectoryEntry, Storage
 from ..listed_versions import Version, held
-from ..listing import L, Listed
+from ..listing import L, ListedObject
 from ..local.files import path_of
 from ..redact import redact
-from .adaptive_concurrency import Pace
+from .adaptive_concurrency import ConcurrencyLimiter
 from .backend import HTTP, bounded_bytes, stored_bytes
 from .backend_fsspec import own, protocols
 from .backends import is_obstore, native
@@ -33,21 +33,21 @@ from .store_names import is_zip, url_of
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest, Store
 
-    from ..local.files import Bound
+    from ..local.files import ReadLimit
 
 _GAP: Final = 64 << 10
 """Initial maximum gap in bytes between two ranges that are read in one request, before any measurement."""
-_MOST_GAP: Final = 1 << 20
+_MAX_GAP: Final = 1 << 20
 """Upper limit of the measured gap, because unneeded bytes may cost money."""
 
 
-class Soon:
+class StoreRequests:
     """Starts requests to a store, from any thread; each returns a future."""
 
     def __init__(self, storage: StoreStorage) -> None:
         self._storage = storage
 
-    def get(self, keys: Sequence[str], bound: Bound | None = None) -> list[Future[bytes | None]]:
+    def get(self, keys: Sequence[str], bound: ReadLimit | None = None) -> list[Future[bytes | None]]:
         """Whole objects, as `Storage.get` returns them."""
         return begin([self._storage.fetch(key, bound) for key in keys])
 
@@ -66,7 +66,7 @@ class Soon:
     def gap(self) -> int:
         """Maximum gap in bytes for which one request is faster than two, from measurements so far."""
         measured = self._storage.pace.costs.as_bytes()
-        return _GAP if measured is None else min(measured, _MOST_GAP)
+        return _GAP if measured is None else min(measured, _MAX_GAP)
 
 
 T = TypeVar("T")
@@ -104,19 +104,19 @@ class StoreStorage(Storage):
         self.can_list = store.supports_listing and not known & HTTP
         self.in_process = "memory" in known
         self.exclusive = self.native is not None and self.native.creates
-        self.pace = Pace()
-        self.soon = Soon(self)
+        self.pace = ConcurrencyLimiter()
+        self.soon = StoreRequests(self)
         self.tells_versions = is_obstore(self._store)
         self._names: dict[str, dict[str, bool]] | None = None
         if self._store is not store:
             # Our own file system: its connections are not closed elsewhere.
             weakref.finalize(self, close_soon, getattr(self._store, "fs", None))
 
-    def get(self, key: str, bound: Bound | None = None) -> bytes | None:
+    def get(self, key: str, bound: ReadLimit | None = None) -> bytes | None:
         """The object, or None if the store reports that there is none."""
         return run(self.fetch(key, bound))
 
-    def get_many(self, keys: Sequence[str], bound: Bound | None = None) -> list[bytes | None]:
+    def get_many(self, keys: Sequence[str], bound: ReadLimit | None = None) -> list[bytes | None]:
         """Several objects, with as many concurrent requests as the store's pace allows."""
         return run(bounded([self.fetch(key, bound) for key in keys]))
 
@@ -173,11 +173,11 @@ class StoreStorage(Storage):
         act = partial(self._store.delete_dir, full) if full else self._store.clear
         run(self.told("cannot delete", prefix, act))
 
-    def list_dir(self, prefix: str) -> Iterator[Entry]:
+    def list_dir(self, prefix: str) -> Iterator[DirectoryEntry]:
         """Names directly below a prefix; there are no links."""
         yield from run(self._list(prefix))
 
-    def list_dirs(self, prefixes: Sequence[str]) -> list[list[Entry]]:
+    def list_dirs(self, prefixes: Sequence[str]) -> list[list[DirectoryEntry]]:
         """Several listings, with as many concurrent requests as the store's pace allows."""
         return run(bounded([self._list(prefix) for prefix in prefixes]))
 
@@ -202,7 +202,7 @@ class StoreStorage(Storage):
 
         return run(self.told("cannot list", prefix, find))
 
-    def _pages(self, full: str) -> AsyncIterator[list[Listed]]:
+    def _pages(self, full: str) -> AsyncIterator[list[ListedObject]]:
         store: Any = self._store
         if self.native is not None:
             return self.native.pages(full)
@@ -210,9 +210,9 @@ class StoreStorage(Storage):
 
     def zarr_store(self) -> Store:
         """A store for use in zarr's own event loop; its calls run in ours."""
-        from .cross_loop_store import BridgedStore
+        from .cross_loop_store import CrossLoopStore
 
-        return BridgedStore(self._store, self._prefix, self.pace)
+        return CrossLoopStore(self._store, self._prefix, self.pace)
 
     @property
     def backing(self) -> Store:
@@ -227,15 +227,15 @@ class StoreStorage(Storage):
             raise UsageError("a key may not leave the archive's root", key=key)
         return self._prefix + key
 
-    def fetch(self, key: str, bound: Bound | None = None) -> Coroutine[Any, Any, bytes | None]:
+    def fetch(self, key: str, bound: ReadLimit | None = None) -> Coroutine[Any, Any, bytes | None]:
         """Like `get`, in the loop; compared with the version required in the calling thread."""
         return self._fetch(key, bound or self.document_bound, held(self, key))
 
-    async def _fetch(self, key: str, bound: Bound, version: Version | None) -> bytes | None:
+    async def _fetch(self, key: str, bound: ReadLimit, version: Version | None) -> bytes | None:
         place = self.key(key)
         return await self.told("cannot read", key, lambda: self._whole(place, bound, version), size=_bytes)
 
-    async def _whole(self, place: str, bound: Bound, version: Version | None) -> bytes | None:
+    async def _whole(self, place: str, bound: ReadLimit, version: Version | None) -> bytes | None:
         if self.native is not None:
             return await self.native.read(place, bound, version)
         if bound.kind == "document" or is_zip(self._store):
@@ -290,12 +290,16 @@ class StoreStorage(Storage):
         place = self.key(key)
         await self.told("cannot write", key, lambda: self._store.set(place, buffer), size=lambda _: len(data))
 
-    async def _list(self, prefix: str) -> list[Entry]:
+    async def _list(self, prefix: str) -> list[DirectoryEntry]:
         if prefix:
             self.key(prefix)
         prefix = prefix.strip("/")
         found = await self.told("cannot list", prefix, lambda: self._children(prefix))
-        return [Entry(name, is_dir) for name, is_dir in found.items() if prefix or not name.startswith(CLAIM)]
+        return [
+            DirectoryEntry(name, is_dir)
+            for name, is_dir in found.items()
+            if prefix or not name.startswith(CLAIM)
+        ]
 
     async def _children(self, prefix: str) -> dict[str, bool]:
         """Name -> whether it is a directory."""
@@ -323,7 +327,7 @@ class StoreStorage(Storage):
     ) -> T:
         """Make one request at the store's pace; every failure becomes a StorageError with the key.
 
-        `size` gives the transferred bytes of a response, for `Pace`.
+        `size` gives the transferred bytes of a response, for `ConcurrencyLimiter`.
         """
         try:
             # zarr has no public method to open a store that was created closed, such as a zip.

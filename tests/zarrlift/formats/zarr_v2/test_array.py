@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.v2_trees import array, messages, node, one, read
 
 from zarrlift.archive.nodes import Layout
-from zarrlift.formats.zarr_v2.array import Describer
+from zarrlift.formats.zarr_v2.array import V2ArrayDescriber
 from zarrlift.formats.zarr_v2.deviations import DEVIATIONS, DTYPE_DEVIATIONS
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType
@@ -402,7 +402,7 @@ documents = st.fixed_dictionaries(
 @given(documents)
 def test_any_document_gives_a_layout_or_problems_never_another_error(document):
     document = json.loads(json.dumps(document))
-    found = Describer().describe(document)
+    found = V2ArrayDescriber().describe(document)
     if found.refused:
         return
     assert found.shape is not None
@@ -416,9 +416,9 @@ def test_any_document_gives_a_layout_or_problems_never_another_error(document):
 @given(documents)
 def test_a_document_read_twice_says_the_same(document):
     document = json.loads(json.dumps(document))
-    describer = Describer()
+    describer = V2ArrayDescriber()
     first, second = describer.describe(document), describer.describe(document)
-    assert repr(first) == repr(second) == repr(Describer().describe(document))
+    assert repr(first) == repr(second) == repr(V2ArrayDescriber().describe(document))
 
 
 def test_layouts_are_plain_data(tmp_path):

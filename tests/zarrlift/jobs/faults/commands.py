@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 _SUBREAPER = 36
-"""prctl(PR_SET_CHILD_SUBREAPER): what a killed command leaves running becomes a child of ours."""
+"""prctl(PR_SET_CHILD_SUBREAPER): what a killed command inner chunks running becomes a child of ours."""
 HUNG = "hung"
 """In the place of an exit code."""
 _PATIENCE = 120.0
@@ -174,12 +174,12 @@ def _be(asked: dict[str, Any], out: int, err: int) -> NoReturn:
 def _leave_little_memory() -> None:
     """So little that arrays change their chunks in two passes; `--memory` takes no such number."""
     from zarrlift.planning import planner
-    from zarrlift.planning.regrid.blocks import BASE, cores
+    from zarrlift.planning.regrid.blocks import BASE, available_cores
     from zarrlift.planning.regrid.boxes import Candidates
 
     choose = Candidates.choose
     Candidates.choose = lambda self, room, workers, *, whole=False: choose(self, _TIGHT, workers, whole=whole)
-    planner.memory_budget = lambda _: BASE + 8 * cores() * _TIGHT
+    planner.memory_budget = lambda _: BASE + 8 * available_cores() * _TIGHT
 
 
 if __name__ == "__main__":

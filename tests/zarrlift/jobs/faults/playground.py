@@ -26,7 +26,7 @@ from tests.zarrlift.jobs.faults.judging import (
 from tests.zarrlift.jobs.faults.scenarios import RESUME, RESUME_IN_PLACE, SOURCES, Scenario, Words
 
 _KILLED = -9
-_MOST_KILLS = 3
+_MAX_KILLS = 3
 _SHARES = (0.0005, 0.002, 0.01, 0.05)
 
 
@@ -159,7 +159,7 @@ class Playground:
         drawn = isinstance(orders, random.Random)
         rng = orders if isinstance(orders, random.Random) else random.Random(0)
         replaced = False
-        for turn in range(_MOST_KILLS if isinstance(orders, random.Random) else len(orders)):
+        for turn in range(_MAX_KILLS if isinstance(orders, random.Random) else len(orders)):
             order = _moment(calm, rng) if isinstance(orders, random.Random) else orders[turn]
             told.orders.append(order)
             words = self._next(scenario, rng, told) if turn else scenario.words

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.codecs.base import Ends, Leaf, Options
+from zarrstack.core.codecs.base import HeadAndTail, InnerChunk, Options
 from zarrstack.core.codecs.registry import compile_array_codec
 from zarrstack.core.data_types.bits import same_bits
 from zarrstack.core.data_types.v3 import DataType
@@ -30,7 +30,7 @@ def objects(items, shape=None) -> np.ndarray:
 
 def compiled(name, shape, configuration=None, *, data_type=OBJECT, **options):
     return compile_array_codec(
-        CodecSpec(name, configuration or {}), Leaf(shape, data_type), Options(**options)
+        CodecSpec(name, configuration or {}), InnerChunk(shape, data_type), Options(**options)
     )
 
 
@@ -64,7 +64,7 @@ def test_it_reads_what_numcodecs_writes_and_the_other_way_round(name, configurat
     ours = compiled(name, array.shape, configuration)
     payload = numcodecs.compat.ensure_bytes(theirs.encode(array))
     assert same_bits(ours.decode(payload), array)
-    assert ours.check(Ends.of(payload))
+    assert ours.check(HeadAndTail.of(payload))
 
     mine = bytes(memoryview(ours.encode(array)))
     if array is not MIXED:  # numcodecs cannot decode items that are lists
@@ -83,7 +83,7 @@ def test_a_damaged_payload_gives_a_chunk_error_or_an_array_of_the_shape(
     ours = compiled(name, array.shape, configuration)
     for payload in (bytes(damaged), bytes(damaged[: edits[0][0] % len(damaged)])):
         try:
-            ours.check(Ends.of(payload))
+            ours.check(HeadAndTail.of(payload))
             assert ours.decode(payload).shape == array.shape
         except ChunkError:
             pass
@@ -211,7 +211,7 @@ def test_a_pickle_is_loaded_only_where_it_is_allowed(monkeypatch):
     with pytest.raises(UnsupportedError, match="--allow-pickle"):
         compiled("numcodecs.pickle", (2, 4))
     codec = compiled("numcodecs.pickle", (4, 2), allow_pickle=True)
-    # The leaf of an F-order chunk is transposed; a pickle keeps the array's own memory order.
+    # The inner chunk of an F-order chunk is transposed; a pickle keeps the array's own memory order.
     payload = numcodecs.Pickle().encode(np.asfortranarray(MIXED))
     assert same_bits(codec.decode(payload), MIXED.T)
     assert same_bits(codec.decode(codec.encode(MIXED.T)), MIXED.T)

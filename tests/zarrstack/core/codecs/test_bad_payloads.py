@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.codecs.base import Ends, Size
+from zarrstack.core.codecs.base import HeadAndTail, Size
 from zarrstack.core.codecs.deflate import rewrap_zlib_to_gzip
 from zarrstack.core.codecs.registry import compile_bytes_codec
 from zarrstack.core.errors import ChunkError, MetadataError, UnsupportedError
@@ -78,7 +78,7 @@ def test_a_zstd_frame_that_states_its_size_is_refused_by_its_header():
     with pytest.raises(ChunkError, match="states a size"):
         codec.decode(bomb, Size(MEGABYTE, exact=True))
     with pytest.raises(ChunkError, match="states a size"):
-        codec.check(Ends.of(bomb), Size(MEGABYTE, exact=True))
+        codec.check(HeadAndTail.of(bomb), Size(MEGABYTE, exact=True))
 
 
 DATA = np.arange(3000, dtype="<i4").tobytes()
@@ -112,7 +112,7 @@ def _decodes_to_its_size_or_not_at_all(codec, payload: bytes, data: bytes) -> No
             length = len(memoryview(result))
             assert length == len(data) if decoded.exact else length <= len(data)
         with contextlib.suppress(ChunkError):
-            codec.check(Ends.of(payload), decoded)
+            codec.check(HeadAndTail.of(payload), decoded)
 
 
 def _payload(spec: CodecSpec) -> tuple[bytes, bytes]:
@@ -191,7 +191,7 @@ def test_several_members_are_one_payload(name):
     decoded = Size(len(DATA), exact=True)
     assert codec.decode(payload, decoded) == DATA
     # Never refused by the cheap look; where that cannot tell, it says so.
-    assert codec.check(Ends.of(payload), decoded) is (name in ("numcodecs.bz2", "numcodecs.lzma"))
+    assert codec.check(HeadAndTail.of(payload), decoded) is (name in ("numcodecs.bz2", "numcodecs.lzma"))
 
 
 def test_zero_padding_behind_gzip_and_xz_is_no_garbage():
@@ -199,7 +199,7 @@ def test_zero_padding_behind_gzip_and_xz_is_no_garbage():
     for name, payload in (("gzip", gzip.compress(DATA)), ("numcodecs.lzma", lzma.compress(DATA))):
         codec = compile_bytes_codec(CodecSpec(name))
         assert codec.decode(payload + bytes(8), decoded) == DATA
-        assert codec.check(Ends.of(payload + bytes(8)), decoded) is False
+        assert codec.check(HeadAndTail.of(payload + bytes(8)), decoded) is False
 
 
 def test_a_skippable_zstd_frame_is_passed_over():
@@ -214,7 +214,7 @@ def test_zstd_frames_without_content_size_are_read(checksum):
     codec = compile_bytes_codec(CodecSpec("zstd"))
     for decoded in (Size(300 * len(DATA), exact=True), Size(1 << 30, exact=False)):
         assert codec.decode(payload, decoded) == DATA * 300
-        assert codec.check(Ends.of(payload), decoded)
+        assert codec.check(HeadAndTail.of(payload), decoded)
 
 
 def test_a_zero_crc_in_a_gzip_trailer_is_wrong():

@@ -17,7 +17,7 @@ from tests.support.fixtures_index import ExpectedArray, archive, archives, same
 
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.codecs.base import Ends
+from zarrstack.core.codecs.base import HeadAndTail
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.v2 import parse_v2_dtype
 from zarrstack.core.errors import ZarrstackError
@@ -121,7 +121,7 @@ def reads_as_written(array):
         if array.dtype.kind != "O":
             expected = expected.astype(part.dtype)
         assert same(part, expected)
-        assert pipeline.check(Ends.of(payload))
+        assert pipeline.check(HeadAndTail.of(payload))
         compared += 1
         if array.id.endswith(CANNOT_BE_WRITTEN):
             continue

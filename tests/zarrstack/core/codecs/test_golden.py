@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.codecs.base import Ends, Size
+from zarrstack.core.codecs.base import HeadAndTail, Size
 from zarrstack.core.codecs.registry import ARRAY_CODECS, BYTES_CODECS, compile_bytes_codec
 from zarrstack.core.errors import CastError, UnsupportedError
 
@@ -80,11 +80,11 @@ def test_it_reads_what_numcodecs_writes_and_the_other_way_round(name, configurat
 
     payload = numcodecs.compat.ensure_bytes(theirs.encode(array))
     assert bytes(memoryview(ours.decode(payload, decoded))) == array.tobytes()
-    assert ours.check(Ends.of(payload), decoded)
+    assert ours.check(HeadAndTail.of(payload), decoded)
 
     payload = bytes(memoryview(ours.encode(array.view("u1"))))
     assert numcodecs.compat.ensure_bytes(theirs.decode(payload)) == array.tobytes()
-    assert ours.check(Ends.of(payload), decoded)
+    assert ours.check(HeadAndTail.of(payload), decoded)
     size = ours.encoded_size(decoded)
     assert len(payload) == size.at_most if size.exact else len(payload) <= size.at_most
 
@@ -110,7 +110,7 @@ def test_any_bytes_come_back_the_empty_ones_too(spec, data):
     payload = codec.encode(data)
     for decoded in (Size(len(data), exact=True), Size(len(data) + 7, exact=False)):
         assert bytes(memoryview(codec.decode(payload, decoded))) == data
-        assert codec.check(Ends.of(payload), decoded)
+        assert codec.check(HeadAndTail.of(payload), decoded)
     assert payload is data or bytes(memoryview(codec.encode(data))) == bytes(memoryview(payload))
 
 

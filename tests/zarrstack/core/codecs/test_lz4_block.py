@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrstack.core.chain.codec_spec import CodecSpec
-from zarrstack.core.codecs.base import Ends, Size
+from zarrstack.core.codecs.base import HeadAndTail, Size
 from zarrstack.core.codecs.registry import compile_bytes_codec
 from zarrstack.core.errors import ChunkError, MetadataError, ZarrstackError
 
@@ -65,7 +65,7 @@ def test_it_reads_what_java_writes_and_writes_the_same_bytes(case):
     payload = bytes.fromhex(stored)
 
     assert bytes(codec.decode(payload, size)) == decoded
-    assert codec.check(Ends.of(payload), size)
+    assert codec.check(HeadAndTail.of(payload), size)
     assert bytes(codec.encode(decoded)) == payload
 
 
@@ -75,7 +75,7 @@ def test_what_is_encoded_decodes_to_the_same(data, block_size, exact):
     payload = bytes(codec.encode(data))
     size = Size(len(data), exact=exact)
     assert bytes(codec.decode(payload, size)) == data
-    assert codec.check(Ends.of(payload), size)
+    assert codec.check(HeadAndTail.of(payload), size)
     assert len(payload) <= codec.encoded_size(size).at_most
 
 
@@ -117,7 +117,7 @@ def test_sizes_are_added_up_before_anything_is_unpacked():
     with pytest.raises(ChunkError, match="more than its chunk holds"):
         CODEC.decode(bomb * 100, EXACT)
     with pytest.raises(ChunkError, match="more than its chunk holds"):
-        CODEC.check(Ends.of(bomb), EXACT)
+        CODEC.check(HeadAndTail.of(bomb), EXACT)
 
 
 def test_a_stream_that_unpacks_to_less_is_refused_where_the_size_is_known():
@@ -127,7 +127,7 @@ def test_a_stream_that_unpacks_to_less_is_refused_where_the_size_is_known():
 
 def test_a_stream_without_its_end_is_seen_without_decoding():
     with pytest.raises(ChunkError, match="end mark"):
-        CODEC.check(Ends.of(STREAM[:-4]), EXACT)
+        CODEC.check(HeadAndTail.of(STREAM[:-4]), EXACT)
 
 
 @pytest.mark.parametrize("size", [63, (1 << 25) + 1, "64", None, True])
@@ -162,7 +162,7 @@ def test_a_bare_block_needs_the_size_from_outside(data):
     payload = bytes(BARE.encode(data))
     size = Size(len(data), exact=True)
     assert bytes(BARE.decode(payload, size)) == data
-    assert BARE.check(Ends.of(payload), size)
+    assert BARE.check(HeadAndTail.of(payload), size)
     assert len(payload) <= BARE.encoded_size(size).at_most
     with pytest.raises(ChunkError, match="not known"):
         BARE.decode(payload, Size(len(data), exact=False))

@@ -20,7 +20,7 @@ from zarr.storage import MemoryStore
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs import deflate
-from zarrstack.core.codecs.base import OBJECT_LIMIT, Ends, Size
+from zarrstack.core.codecs.base import OBJECT_LIMIT, HeadAndTail, Size
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.bits import same_bits
 from zarrstack.core.data_types.v3 import DataType
@@ -102,7 +102,7 @@ def test_v2_filters_mean_here_what_they_mean_to_zarr(case, order, compressor, mo
         part = expected[:, 3 * column : 3 * column + 3]
         decoded = pipeline.decode(payload)
         assert same_bits(decoded, part.astype(decoded.dtype))
-        assert pipeline.check(Ends.of(payload))
+        assert pipeline.check(HeadAndTail.of(payload))
         with monkeypatch.context() as context:
             context.setattr(deflate, "library", None)  # as numcodecs writes; libdeflate finds other matches
             assert bytes(memoryview(pipeline.encode(decoded))) == payload
@@ -188,7 +188,7 @@ def test_every_bit_comes_back_in_any_byte_and_memory_order(data_type, data, endi
     assert decoded.shape == shape
     assert decoded.flags.c_contiguous
     assert decoded.tobytes() == array.tobytes()
-    assert pipeline.check(Ends.of(payload))
+    assert pipeline.check(HeadAndTail.of(payload))
 
 
 def test_signalling_nans_and_minus_zero_survive_every_path():
@@ -299,10 +299,10 @@ def test_a_position_before_the_bytes_is_no_position():
 def test_a_check_looks_through_checksums():
     pipeline = Pipeline(LONG, (3, 4), DataType("int32"))
     payload = bytes(memoryview(pipeline.encode(VALUES)))
-    assert pipeline.check(Ends.of(payload))
+    assert pipeline.check(HeadAndTail.of(payload))
     with pytest.raises(ChunkError, match="gzip"):
-        pipeline.check(Ends.of(b"\0" + payload[1:]))
-    assert pipeline.check(Ends.of(payload[:-5] + payload[-4:])) is False
+        pipeline.check(HeadAndTail.of(b"\0" + payload[1:]))
+    assert pipeline.check(HeadAndTail.of(payload[:-5] + payload[-4:])) is False
     with pytest.raises(ChunkError):
         pipeline.check_whole(payload[:-5] + payload[-4:])
 
@@ -325,7 +325,7 @@ def test_a_check_looks_through_checksums():
 )
 def test_a_length_or_count_that_cannot_be_is_seen_without_decoding(chain, data_type, payload):
     with pytest.raises(ChunkError):
-        Pipeline(Chain(chain), (3, 4), DataType(data_type)).check(Ends.of(payload))
+        Pipeline(Chain(chain), (3, 4), DataType(data_type)).check(HeadAndTail.of(payload))
 
 
 # ----- the rest
@@ -340,13 +340,13 @@ def test_variable_length_data_has_a_documented_limit():
         small.decode(bomb)
 
 
-def test_a_filter_that_does_not_fit_the_leaf_is_an_error_of_the_metadata():
+def test_a_filter_that_does_not_fit_the_inner_chunk_is_an_error_of_the_metadata():
     chain = Chain((bytes_codec("little"), CodecSpec("numcodecs.delta", {"dtype": "<i8"})))
     with pytest.raises(MetadataError, match="whole number"):
         Pipeline(chain, (3,), DataType("int32"))
 
 
-def test_an_array_of_another_shape_or_type_is_no_leaf():
+def test_an_array_of_another_shape_or_type_is_no_inner_chunk():
     pipeline = Pipeline(Chain((bytes_codec("little"),)), (3, 4), DataType("int32"))
     for wrong in (VALUES.T, VALUES.astype("i8"), VALUES.astype("u4"), VALUES.astype(object)):
         with pytest.raises(CastError):

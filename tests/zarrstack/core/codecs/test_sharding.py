@@ -14,7 +14,7 @@ from zarr.core.buffer import default_buffer_prototype
 from zarr.storage import MemoryStore
 
 from zarrstack.core.chain.chain import Chain
-from zarrstack.core.codecs.base import Ends
+from zarrstack.core.codecs.base import HeadAndTail
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.data_types.bits import same_bits
 from zarrstack.core.data_types.v3 import DataType
@@ -112,10 +112,10 @@ def test_a_damaged_shard_is_a_chunk_error(edits):
 def test_a_shard_can_only_be_judged_whole():
     *_, pipeline = sharded()
     payload = pipeline.encode(VALUES)
-    assert pipeline.check(Ends.of(payload)) is False
+    assert pipeline.check(HeadAndTail.of(payload)) is False
     pipeline.check_whole(payload)
     with pytest.raises(ChunkError):
-        pipeline.check(Ends.of(payload[:100]))
+        pipeline.check(HeadAndTail.of(payload[:100]))
     with pytest.raises(ChunkError):
         pipeline.check_whole(bytes(300) + bytes(payload)[300:])
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from zarrstack.core.draft_v3.nodes import (
     Dialect,
-    Entry,
+    DraftEntryPoint,
     NodeKey,
     bad_node_name,
     is_entry,
@@ -53,7 +53,7 @@ ZARR_PYTHON_ENTRY = {
 )
 def test_entry_points_tell_their_dialect_and_are_written_as_they_were(document, dialect):
     entry = read_entry(document)
-    assert entry == Entry(dialect=dialect)
+    assert entry == DraftEntryPoint(dialect=dialect)
     assert entry.problems == ()
     assert write_entry(entry) == document
     assert is_entry(document) and not is_entry({"zarr_format": 3})
@@ -129,7 +129,7 @@ def test_a_group_has_attributes_and_nothing_else():
 
 # ----- node keys
 
-# Section "Storage keys": its two tables; and what zarr-python 2.18.7 leaves on disk.
+# Section "Storage keys": its two tables; and what zarr-python 2.18.7 inner chunks on disk.
 KEYS = [
     (TEXT, "array", "", "meta/array.json", "data/"),
     (TEXT, "group", "", "meta/group.json", "data/"),

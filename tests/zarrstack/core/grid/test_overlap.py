@@ -124,6 +124,6 @@ def test_aligned_blocks_read_nothing_twice(source: tuple[int, int], blocks: tupl
     ],
 )
 def test_a_shard_is_cut_first_where_the_chunks_of_the_source_are_short(
-    source: tuple[int, ...], leaves: tuple[int, ...], order: tuple[int, ...]
+    source: tuple[int, ...], inner_chunks: tuple[int, ...], order: tuple[int, ...]
 ) -> None:
-    assert cutting_order(source, leaves) == order
+    assert cutting_order(source, inner_chunks) == order

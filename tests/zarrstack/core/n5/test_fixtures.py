@@ -14,7 +14,7 @@ from tests.support.fixture_objects import FixtureObjects
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import ChunkError, ZarrstackError
 from zarrstack.core.grid.grid import Grid
-from zarrstack.core.n5.blocks import filled_up, split
+from zarrstack.core.n5.blocks import pad_block, split
 from zarrstack.core.n5.dataset import describe_dataset, is_dataset, user_attributes, version_problem
 
 REASONS = (
@@ -44,9 +44,9 @@ def decoded(storage, path, dataset, axes):
         if data is None:
             continue
         header, payload = split(data, dataset.block_size)
-        pipeline = Pipeline(dataset.chain(axes), dataset.leaf_shape(header, axes), dataset.data_type)
+        pipeline = Pipeline(dataset.chain(axes), dataset.inner_chunk_shape(header, axes), dataset.data_type)
         pipeline.check_whole(payload)
-        cell = filled_up(pipeline.decode(payload), chunk_shape)
+        cell = pad_block(pipeline.decode(payload), chunk_shape)
         place = tuple(slice(i * c, (i + 1) * c) for i, c in zip(coordinates, chunk_shape, strict=True))
         inside = result[place]
         inside[...] = cell[tuple(slice(0, n) for n in inside.shape)]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import ChunkError, MetadataError, ZarrstackError
-from zarrstack.core.grid.chunk_keys_n5 import N5Keys, turned
-from zarrstack.core.n5.blocks import DEFAULT, OBJECT, VARLENGTH, BlockHeader, filled_up, head_bytes, split
+from zarrstack.core.grid.chunk_keys_n5 import N5Keys, reverse_axes
+from zarrstack.core.n5.blocks import DEFAULT, OBJECT, VARLENGTH, BlockHeader, head_bytes, pad_block, split
 from zarrstack.core.n5.dataset import STANDARD, describe_dataset, is_dataset, user_attributes, version_problem
 
 AXES = ("reversed", "kept")
@@ -120,16 +120,16 @@ def test_a_block_without_elements_is_zeros_if_nothing_follows():
     """As Java 3.5.1 and 4.0.2 write it when asked to."""
     dataset, _ = described()
     header, payload = split(block(0, 2, 0, 0), dataset.block_size)
-    pipeline = Pipeline(dataset.chain("kept"), dataset.leaf_shape(header, "kept"), dataset.data_type)
-    assert filled_up(pipeline.decode(payload), (2, 2)).tolist() == [[0, 0], [0, 0]]
+    pipeline = Pipeline(dataset.chain("kept"), dataset.inner_chunk_shape(header, "kept"), dataset.data_type)
+    assert pad_block(pipeline.decode(payload), (2, 2)).tolist() == [[0, 0], [0, 0]]
     with pytest.raises(ChunkError):
         pipeline.decode(b"\0\0")
 
 
 def test_what_a_shorter_block_leaves_open_is_zero():
-    assert filled_up(np.array([[1, 2]]), (2, 3)).tolist() == [[1, 2, 0], [0, 0, 0]]
+    assert pad_block(np.array([[1, 2]]), (2, 3)).tolist() == [[1, 2, 0], [0, 0, 0]]
     whole = np.ones((2, 3))
-    assert filled_up(whole, (2, 3)) is whole
+    assert pad_block(whole, (2, 3)) is whole
 
 
 # ----- keys
@@ -447,16 +447,16 @@ def test_blocks_of_real_writers_decode_in_either_order_of_axes(case, axes):
     compression, stored = REAL[case]
     dataset, _ = described(compression=compression)
     header, payload = split(bytes.fromhex(stored), dataset.block_size)
-    decoded = Pipeline(dataset.chain(axes), dataset.leaf_shape(header, axes), dataset.data_type).decode(
-        payload
-    )
-    cell = filled_up(decoded, dataset.chunk_shape(axes))
+    decoded = Pipeline(
+        dataset.chain(axes), dataset.inner_chunk_shape(header, axes), dataset.data_type
+    ).decode(payload)
+    cell = pad_block(decoded, dataset.chunk_shape(axes))
 
     values = np.arange(35, dtype="u2").reshape(5, 7)
     expected = np.zeros((3, 4), "u2")
     expected[:2, :3] = values[3:, 4:]
     assert np.array_equal(cell, expected if axes == "reversed" else expected.T)
-    assert dataset.keys(axes).key(turned((1, 1), axes)) == "1/1"
+    assert dataset.keys(axes).key(reverse_axes((1, 1), axes)) == "1/1"
 
 
 @given(st.data())

@@ -23,18 +23,18 @@ from zarr.testing.strategies import node_names
 
 from zarrstack.core.draft_v3.nodes import Dialect, bad_node_name
 from zarrstack.core.errors import UnsupportedError, UsageError
-from zarrstack.layers.draft.keys import Axes, DraftArchive
+from zarrstack.layers.draft.keys import ChunkKeyAxes, DraftArchive
 from zarrstack.layers.draft.layer import Draft
 from zarrstack.testing import PIPELINES, LayerTests
 
 PROTOTYPE = default_buffer_prototype()
 DIALECTS = {"text": Dialect.TEXT, "zarr-python": Dialect.ZARR_PYTHON}
 ARRAYS = {
-    "a": Axes(2, "/"),
-    "b": Axes(1, "."),
-    "c": Axes(1, "/"),
-    "g/c0": Axes(2, "."),
-    "g/n": Axes(0, "/"),
+    "a": ChunkKeyAxes(2, "/"),
+    "b": ChunkKeyAxes(1, "."),
+    "c": ChunkKeyAxes(1, "/"),
+    "g/c0": ChunkKeyAxes(2, "."),
+    "g/n": ChunkKeyAxes(0, "/"),
 }
 """Arrays that keys may lie in; `g` is a group."""
 

@@ -32,7 +32,7 @@ def memory(data: Buffer) -> memoryview:
 
 
 OBJECT_LIMIT = 1 << 30
-"""Default limit, one GiB, on the unpacked size of one leaf of variable-length data."""
+"""Default limit, one GiB, on the unpacked size of one inner chunk of variable-length data."""
 
 HEAD_BYTES = 64
 TAIL_BYTES = 16
@@ -52,7 +52,7 @@ class Options:
     """User settings; not part of a chain, and the same for all its codecs."""
 
     object_limit: int = OBJECT_LIMIT
-    """Limit in bytes on the unpacked size of one leaf of variable-length data."""
+    """Limit in bytes on the unpacked size of one inner chunk of variable-length data."""
     allow_pickle: bool = False
     """Whether pickles may be loaded, which runs any code that they name."""
     fill_value: JSON = None
@@ -63,7 +63,7 @@ DEFAULT_OPTIONS = Options()
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class InnerChunk:
     """The array that one codec chain encodes: a whole chunk, or an inner chunk of a shard."""
 
     shape: tuple[int, ...]
@@ -78,7 +78,7 @@ class Leaf:
         return count
 
 
-class Ends(NamedTuple):
+class HeadAndTail(NamedTuple):
     """The first and last bytes of a stored payload, and its length.
 
     A named tuple, because one is created for every chunk that moves: a frozen dataclass takes three times as
@@ -90,7 +90,7 @@ class Ends(NamedTuple):
     length: int
 
     @classmethod
-    def of(cls, data: Buffer) -> Ends:
+    def of(cls, data: Buffer) -> HeadAndTail:
         """The ends of a payload in memory."""
         if isinstance(data, bytes):
             return cls(data[:HEAD_BYTES], data[-TAIL_BYTES:], len(data))
@@ -138,7 +138,7 @@ class BytesCodec(ABC):
         Raises ChunkError for invalid, truncated or oversized payloads, and for trailing bytes.
         """
 
-    def check(self, ends: Ends, decoded: Size) -> bool:
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
         """Check header and trailer of a payload; ChunkError if it cannot be valid.
 
         True: no contradiction found. False: only decoding can tell (a gzip payload with a different size in
@@ -146,7 +146,7 @@ class BytesCodec(ABC):
         """
         return _require_length(self.spec.name, ends, self.encoded_size(decoded))
 
-    def inner_ends(self, ends: Ends) -> Ends | None:
+    def inner_ends(self, ends: HeadAndTail) -> HeadAndTail | None:
         """The ends of the decoded payload, if known without decoding; otherwise None."""
         return None
 
@@ -169,15 +169,15 @@ class LevelCodec(BytesCodec):
 
 @dataclass(frozen=True, slots=True)
 class ArrayCodec(ABC):
-    """A compiled array-to-bytes codec for one kind of leaf."""
+    """A compiled array-to-bytes codec for one kind of inner chunk."""
 
     spec: CodecSpec
-    leaf: Leaf
+    inner_chunk: InnerChunk
 
     @classmethod
     @abstractmethod
-    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
-        """Compile for a leaf (its shape already transposed); errors as in `BytesCodec`."""
+    def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
+        """Compile for an inner chunk (its shape already transposed); errors as in `BytesCodec`."""
 
     @property
     def item(self) -> np.dtype[Any] | None:
@@ -187,21 +187,21 @@ class ArrayCodec(ABC):
     @property
     @abstractmethod
     def size(self) -> Size:
-        """Size of one encoded leaf; for variable-length data, the limit for unpacking."""
+        """Size of one encoded inner chunk; for variable-length data, the limit for unpacking."""
 
     @abstractmethod
     def encode(self, array: np.ndarray[Any, Any]) -> Buffer:
-        """Encode an array of the leaf's shape."""
+        """Encode an array of the inner chunk's shape."""
 
     @abstractmethod
     def decode(self, data: Buffer) -> np.ndarray[Any, Any]:
-        """Decode to an array of the leaf's shape; ChunkError if the bytes do not match it.
+        """Decode to an array of the inner chunk's shape; ChunkError if the bytes do not match it.
 
         The array may be a read-only view of `data` in the stored byte order: `Pipeline` converts it to native
         order and undoes transposes in one step.
         """
 
-    def check(self, ends: Ends) -> bool:
+    def check(self, ends: HeadAndTail) -> bool:
         """Check header and trailer of a payload; see `BytesCodec.check`."""
         return _require_length(self.spec.name, ends, self.size)
 
@@ -211,18 +211,18 @@ class ObjectCodec(ArrayCodec):
     """Base class of codecs for variable-length data."""
 
     limit: int
-    """Limit in bytes of one leaf."""
+    """Limit in bytes of one inner chunk."""
 
     @property
     def size(self) -> Size:
-        """The limit for unpacking one leaf."""
+        """The limit for unpacking one inner chunk."""
         return Size(self.limit, exact=False)
 
     def _fault(self, what: str) -> ChunkError:
         return ChunkError(f"{self.spec.name}: the payload does not decode", found=what[:200])
 
 
-def _require_length(codec: str, ends: Ends, encoded: Size) -> bool:
+def _require_length(codec: str, ends: HeadAndTail, encoded: Size) -> bool:
     if encoded.exact and ends.length != encoded.at_most:
         raise ChunkError(
             f"{codec}: the payload has the wrong length",

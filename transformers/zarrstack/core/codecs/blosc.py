@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from ..errors import ChunkError, UnsupportedError
-from .base import BytesCodec, Ends, Size, memory
+from .base import BytesCodec, HeadAndTail, Size, memory
 from .bounds import buffer_length, bytes_text
 from .config import Configuration
 
@@ -123,7 +123,7 @@ class Blosc(BytesCodec):
             raise ChunkError("blosc: the payload does not unpack", found=str(error)) from None
         return result
 
-    def check(self, ends: Ends, decoded: Size) -> bool:
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
         """Check the whole header: version, format, decoded size, block size, stored size."""
         self._require_header(ends.head[:_OVERHEAD], ends.length, decoded)
         return True

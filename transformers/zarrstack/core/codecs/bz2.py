@@ -10,7 +10,7 @@ import bz2
 from typing import TYPE_CHECKING
 
 from ..errors import ChunkError
-from .base import Ends, LevelCodec, Size, memory
+from .base import HeadAndTail, LevelCodec, Size, memory
 from .streams import unpack
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Bz2(LevelCodec):
         """Decode all streams; trailing bytes, which Python's bz2 ignores, raise ChunkError."""
         return unpack("bz2", data, decoded, bz2.BZ2Decompressor, (OSError, ValueError), bytes)
 
-    def check(self, ends: Ends, decoded: Size) -> bool:
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
         """Check the header and the marker of the first block."""
         head = ends.head
         level = head[3:4]

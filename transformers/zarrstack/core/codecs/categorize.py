@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ..errors import CastError
-from .base import DEFAULT_OPTIONS, ArrayCodec, BytesCodec, Leaf, Options, Size
+from .base import DEFAULT_OPTIONS, ArrayCodec, BytesCodec, InnerChunk, Options, Size
 from .bounds import buffer_length, elements_in, elements_of, items_as_octets, octets, require_fit
 from .config import Configuration
 
@@ -109,11 +109,11 @@ class ObjectCategorize(ArrayCodec):
     labels: Labels
 
     @classmethod
-    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+    def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
         """Compile; configuration: `labels`, `astype`; `dtype` can only be "|O"."""
         config = Configuration(spec, ("labels", "dtype", "astype"))
         config.choice("dtype", ("|O", "O", "object"), "|O")
-        return cls(spec, leaf, Labels.parse(spec, config))
+        return cls(spec, inner_chunk, Labels.parse(spec, config))
 
     @property
     def item(self) -> np.dtype[Any] | None:
@@ -123,7 +123,7 @@ class ObjectCategorize(ArrayCodec):
     @property
     def size(self) -> Size:
         """One number per string."""
-        return Size(self.leaf.items * self.labels.codes.itemsize, exact=True)
+        return Size(self.inner_chunk.items * self.labels.codes.itemsize, exact=True)
 
     def encode(self, array: Array) -> Buffer:
         """Encode; CastError for a string that is not a label, which numcodecs would lose."""
@@ -134,4 +134,4 @@ class ObjectCategorize(ArrayCodec):
         self.labels.count(buffer_length(data))
         require_fit(self.spec.name, buffer_length(data), self.size)
         table = np.array(["", *self.labels.labels], dtype=object)
-        return self.labels.strings(data, table).reshape(self.leaf.shape)
+        return self.labels.strings(data, table).reshape(self.inner_chunk.shape)

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import ChunkError, UnsupportedError
 from ..json_text import canonical
-from .base import BytesCodec, Ends, Size, memory
+from .base import BytesCodec, HeadAndTail, Size, memory
 from .bounds import octets
 from .config import Configuration
 
@@ -86,18 +86,18 @@ class Checksum(BytesCodec):
             )
         return content
 
-    def check(self, ends: Ends, decoded: Size) -> bool:
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
         """Check the length, if known."""
         if ends.length < 4:
             raise ChunkError(f"{self.spec.name}: the payload is cut short", found=f"{ends.length} bytes")
         return BytesCodec.check(self, ends, decoded)
 
-    def inner_ends(self, ends: Ends) -> Ends | None:
+    def inner_ends(self, ends: HeadAndTail) -> HeadAndTail | None:
         """The ends without the checksum."""
         length = ends.length - 4
         if self.at_start:
-            return Ends(ends.head[4:], ends.tail[max(0, len(ends.tail) - length) :], length)
-        return Ends(ends.head[:length], ends.tail[:-4], length)
+            return HeadAndTail(ends.head[4:], ends.tail[max(0, len(ends.tail) - length) :], length)
+        return HeadAndTail(ends.head[:length], ends.tail[:-4], length)
 
 
 class Crc32c(Checksum):

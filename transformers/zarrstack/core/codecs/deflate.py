@@ -23,7 +23,7 @@ import numpy as np
 from ..errors import ChunkError
 from .base import Size, memory
 from .bounds import octets, require_fit, too_large
-from .streams import LEAST_STEP, STEPS
+from .streams import MIN_STEP, STEPS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -70,9 +70,9 @@ _ZLIB_WINDOW_32K: Final = 0x78
 """First byte of a zlib stream with the largest window (RFC 1950, 2.2): libdeflate does not enforce a smaller
 one.
 """
-_MOST_WHOLE: Final = (1 << 32) - 1
+_MAX_WHOLE: Final = (1 << 32) - 1
 """Largest size that the module supports."""
-_MOST_PER_BYTE: Final = 1032
+_MAX_PER_BYTE: Final = 1032
 """Maximum deflate expansion per byte (258 for two bits); no buffer is reserved for a larger stated size."""
 
 _LEVELS: Final = (0, 1, 2, 3, 4, 6, 7, 7, 9, 9)
@@ -196,7 +196,7 @@ def _one_gzip_member(data: Buffer, decoded: Size) -> bytearray | None:
     size = int.from_bytes(view[-4:], "little")
     if size > decoded.at_most or (decoded.exact and size != decoded.at_most):
         return None
-    if not 0 < size <= min(_MOST_WHOLE, _MOST_PER_BYTE * length):
+    if not 0 < size <= min(_MAX_WHOLE, _MAX_PER_BYTE * length):
         return None
     try:
         result: bytearray = library.gzip_decompress(data, size)
@@ -213,7 +213,7 @@ def _one_zlib_stream(data: Buffer, decoded: Size) -> bytearray | None:
     size = decoded.at_most
     if not decoded.exact or view.nbytes < _SHORTEST_ZLIB or view[0] != _ZLIB_WINDOW_32K:
         return None
-    if not 0 < size <= min(_MOST_WHOLE, _MOST_PER_BYTE * view.nbytes):
+    if not 0 < size <= min(_MAX_WHOLE, _MAX_PER_BYTE * view.nbytes):
         return None
     try:
         result: bytearray = library.zlib_decompress(data, size)
@@ -264,7 +264,7 @@ def _inflate(
     memory; each step copies the rest of the payload, so there are few.
     """
     stream = zlib.decompressobj(window)
-    step = max(LEAST_STEP, left // STEPS) + 1
+    step = max(MIN_STEP, left // STEPS) + 1
     try:
         result: bytes | bytearray = stream.decompress(data, min(left + 1, step))
         if len(result) == step and not stream.eof:

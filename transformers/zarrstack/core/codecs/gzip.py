@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from ..errors import ChunkError
-from .base import Ends, LevelCodec, Size
+from .base import HeadAndTail, LevelCodec, Size
 from .deflate import SHORTEST_GZIP, gzip_compress, gzip_decompress
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Gzip(LevelCodec):
         """Decode all members; see `gzip_decompress`."""
         return gzip_decompress(data, decoded)
 
-    def check(self, ends: Ends, decoded: Size) -> bool:
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
         """Check the header, and the size in the trailer (modulo 2**32).
 
         A different size is not conclusive: the last of several members states only its own, and zero padding

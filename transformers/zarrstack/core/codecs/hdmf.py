@@ -29,7 +29,7 @@ from ..chain.codec_spec import CodecSpec
 from ..data_types.v3 import DataType
 from ..errors import CastError, MetadataError, UnsupportedError
 from ..pickle.load import read_array
-from .base import DEFAULT_OPTIONS, ArrayCodec, Leaf, ObjectCodec, Options, memory
+from .base import DEFAULT_OPTIONS, ArrayCodec, InnerChunk, ObjectCodec, Options, memory
 from .config import Configuration
 from .registry import compile_array_codec
 
@@ -53,34 +53,34 @@ class HdmfObjects(ObjectCodec):
     fields: tuple[str, ...]
 
     @classmethod
-    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+    def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
         """Compile; the module's docstring describes the configuration."""
         config = Configuration(spec, ("codec", "values", "own", "fields"))
         codec = CodecSpec.from_json(config.value("codec"))
         values = cast("str", config.choice("values", ("text", "references", "rows", "items")))
         own = config.value("own", ["."])
         fields = config.value("fields", [])
-        if values == "rows" and len(fields) != len(leaf.data_type.fields):
+        if values == "rows" and len(fields) != len(inner_chunk.data_type.fields):
             raise config.wrong("fields", fields, "one word for each field")
         inner = None
         if codec.name != "numcodecs.pickle":
             data_type = DataType(_DECODED.get(codec.name, "object"))
-            inner = compile_array_codec(codec, Leaf(leaf.shape, data_type), options)
+            inner = compile_array_codec(codec, InnerChunk(inner_chunk.shape, data_type), options)
         elif set(codec.configuration) - {"protocol"}:
             raise MetadataError("codec 'pickle' has unknown members in its configuration")
-        return cls(spec, leaf, options.object_limit, inner, values, frozenset(own), tuple(fields))
+        return cls(spec, inner_chunk, options.object_limit, inner, values, frozenset(own), tuple(fields))
 
     def encode(self, array: Array) -> Buffer:
         """Raise UnsupportedError: these arrays are read-only."""
         raise UnsupportedError(f"{self.spec.name} cannot be written", found="an array to encode")
 
     def decode(self, data: Buffer) -> Array:
-        """Decode to the leaf's data type; CastError for an item without a meaning there."""
+        """Decode to the inner chunk's data type; CastError for an item without a meaning there."""
         items = self._items(data)
         if self.values == "items":
-            return items.reshape(self.leaf.shape)
+            return items.reshape(self.inner_chunk.shape)
         if self.values == "rows":
-            return self._rows(items).reshape(self.leaf.shape)
+            return self._rows(items).reshape(self.inner_chunk.shape)
         to: Callable[[Any], str] = text if self.values == "text" else self._reference
         result = np.empty(items.size, dtype=object)
         for index, item in enumerate(items):
@@ -88,13 +88,13 @@ class HdmfObjects(ObjectCodec):
                 result[index] = to(item)
             except CastError as error:
                 raise self._placed(error, index) from None
-        return result.reshape(self.leaf.shape)
+        return result.reshape(self.inner_chunk.shape)
 
     def _items(self, data: Buffer) -> Array:
         """The objects, flat and in C order; rows as tuples."""
         if self.inner is not None:
             return self.inner.decode(data).reshape(-1)
-        stored = read_array(bytes(memory(data)), items=self.leaf.items, memory=self.limit)
+        stored = read_array(bytes(memory(data)), items=self.inner_chunk.items, memory=self.limit)
         flat = stored.reshape(-1, order="A")  # its memory order, as in zarr-python
         if flat.dtype.hasobject and flat.dtype.names is None:
             return flat
@@ -106,7 +106,7 @@ class HdmfObjects(ObjectCodec):
         return path_of(item, self.own)
 
     def _rows(self, items: Array) -> Array:
-        dtype = self.leaf.data_type.numpy
+        dtype = self.inner_chunk.data_type.numpy
         assert dtype.names is not None
         result = np.zeros(items.size, dtype=dtype)
         for index, item in enumerate(items):
@@ -132,7 +132,11 @@ class HdmfObjects(ObjectCodec):
         )
 
     def _placed(self, error: CastError, index: int) -> CastError:
-        place = tuple(int(n) for n in np.unravel_index(index, self.leaf.shape)) if self.leaf.shape else ()
+        place = (
+            tuple(int(n) for n in np.unravel_index(index, self.inner_chunk.shape))
+            if self.inner_chunk.shape
+            else ()
+        )
         problem = error.problem
         return CastError(
             f"{problem.message}, at {place} of the chunk",

@@ -17,7 +17,7 @@ import numpy as np
 from numcodecs import lz4
 
 from ..errors import ChunkError, UnsupportedError
-from .base import BytesCodec, Ends, Size, memory
+from .base import BytesCodec, HeadAndTail, Size, memory
 from .bounds import buffer_length, bytes_text
 from .config import Configuration
 
@@ -69,7 +69,7 @@ class Lz4(BytesCodec):
             raise ChunkError("lz4: the payload does not unpack", found=str(error)) from None
         return result
 
-    def check(self, ends: Ends, decoded: Size) -> bool:
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
         """Check the stated size, and whether the block is long enough for it."""
         self._require_header(ends.head[:4], ends.length, decoded)
         return True
@@ -107,13 +107,13 @@ class Lz4Bare(BytesCodec):
 
     def decode(self, data: Buffer, decoded: Size) -> Buffer:
         """Decode to the size given by the caller, which the payload does not state."""
-        self.check(Ends.of(data), decoded)
+        self.check(HeadAndTail.of(data), decoded)
         result = np.empty(decoded.at_most, np.uint8)
         if decoded.at_most:
             unpack(data, result)
         return result
 
-    def check(self, ends: Ends, decoded: Size) -> bool:
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
         """Check whether the block is long enough for its size; more requires decoding."""
         if not decoded.exact:
             raise ChunkError("lz4_bare: the size of what the payload unpacks to is not known")

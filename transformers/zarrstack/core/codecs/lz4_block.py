@@ -22,7 +22,7 @@ import numpy as np
 from numcodecs import lz4
 
 from ..errors import ChunkError
-from .base import BytesCodec, Ends, Size, memory
+from .base import BytesCodec, HeadAndTail, Size, memory
 from .bounds import bytes_text, octets, require_fit, too_large
 from .config import Configuration
 from .lz4 import SIZE_PREFIX, require_ratio, unpack
@@ -104,7 +104,7 @@ class Lz4Block(BytesCodec):
             done += block.size
         return result
 
-    def check(self, ends: Ends, decoded: Size) -> bool:
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
         """Check the first header, and that the payload ends with an end mark."""
         header = _header(ends.head, 0, ends.length)
         if header.size > decoded.at_most:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..errors import ChunkError, MetadataError, UnsupportedError
 from ..json_text import canonical
-from .base import BytesCodec, Ends, Size, memory
+from .base import BytesCodec, HeadAndTail, Size, memory
 from .config import Configuration
 from .streams import unpack
 
@@ -81,7 +81,7 @@ class Lzma(BytesCodec):
         errors = (lzma.LZMAError, EOFError, ValueError)
         return unpack("lzma", data, decoded, self._decoder, errors, _without_padding)
 
-    def check(self, ends: Ends, decoded: Size) -> bool:
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
         """Check an xz stream's magic numbers; with padding after the footer the result is False."""
         if self.format != lzma.FORMAT_XZ:
             return True

@@ -8,9 +8,9 @@ Memory order F: numcodecs' `tolist()` iterates over the array in C order whateve
 zarr-python 2.4 to 2.18 arrange the decoded items, in that sequence, in F order: arrays written with
 `order="F"` in two or more dimensions are read back with their items in other places (2.2 wrote the same bytes
 and read them correctly; zarr-python 3 reads neither codec). This module follows 2.18's reading: the
-document's items, flattened in C order, are the leaf's in C order, and the chain's transpose does the rest.
-The document's own shape still shows what was originally written. A pickle preserves the memory order of its
-array, and is read back correctly.
+document's items, flattened in C order, are the inner chunk's in C order, and the chain's transpose does the
+rest. The document's own shape still shows what was originally written. A pickle preserves the memory order
+of its array, and is read back correctly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 
 from ..errors import CastError, ChunkError, UnsupportedError
-from .base import DEFAULT_OPTIONS, Leaf, ObjectCodec, Options, memory
+from .base import DEFAULT_OPTIONS, InnerChunk, ObjectCodec, Options, memory
 from .bounds import buffer_length
 from .config import Configuration
 
@@ -62,7 +62,7 @@ class Document(ObjectCodec):
         """Serialise the document; any exception means that an item cannot be represented."""
 
     def encode(self, array: Array) -> Buffer:
-        """Encode an array of the leaf's shape as a document."""
+        """Encode an array of the inner chunk's shape as a document."""
         items: list[Any] = np.atleast_1d(array).tolist()
         try:
             return self.dump([*items, array.dtype.str, list(array.shape)])
@@ -72,7 +72,7 @@ class Document(ObjectCodec):
             ) from None
 
     def decode(self, data: Buffer) -> Array:
-        """Decode to an object array, or to the leaf's fixed-size type."""
+        """Decode to an object array, or to the inner chunk's fixed-size type."""
         if buffer_length(data) > self.limit:
             raise ChunkError(
                 f"{self.spec.name}: the payload is too large",
@@ -88,20 +88,20 @@ class Document(ObjectCodec):
         shape = document[-1]
         if not all(isinstance(length, int) and length >= 0 for length in shape):
             raise self._fault(f"the shape {str(shape)[:80]}")
-        if math.prod(shape) != self.leaf.items:
+        if math.prod(shape) != self.inner_chunk.items:
             raise ChunkError(
                 f"{self.spec.name}: the payload holds the wrong number of items",
                 found=str(math.prod(shape)),
-                expected=str(self.leaf.items),
+                expected=str(self.inner_chunk.items),
             )
         items = self._flatten(document[:-2], shape or [1])
-        native = self.leaf.data_type.numpy
+        native = self.inner_chunk.data_type.numpy
         flat = np.empty(len(items), dtype=object)
         flat[:] = items if not any(isinstance(item, list) for item in items) else _boxed(items)
         if native.hasobject:
-            return flat.reshape(self.leaf.shape)
+            return flat.reshape(self.inner_chunk.shape)
         try:
-            return flat.astype(native).reshape(self.leaf.shape)
+            return flat.astype(native).reshape(self.inner_chunk.shape)
         except (TypeError, ValueError, OverflowError) as error:
             raise self._fault(str(error)) from None
 
@@ -127,7 +127,7 @@ class Json2(Document):
     strict: bool
 
     @classmethod
-    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+    def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
         """Compile; configuration: `encoding`, and the arguments of Python's JSONEncoder and JSONDecoder."""
         config = Configuration(spec, _JSON_MEMBERS)
         encoding = config.value("encoding", "utf-8")
@@ -145,7 +145,9 @@ class Json2(Document):
         if not isinstance(separators, list | tuple) or [type(text) for text in separators] != [str, str]:
             raise config.wrong("separators", separators, "two strings")
         arguments = {**encoder, "indent": indent, "separators": tuple(separators)}
-        return cls(spec, leaf, options.object_limit, encoding, arguments, config.boolean("strict", True))
+        return cls(
+            spec, inner_chunk, options.object_limit, encoding, arguments, config.boolean("strict", True)
+        )
 
     def load(self, data: Buffer) -> Any:
         """Parse; NaN and Infinity are allowed, as written by numcodecs."""
@@ -165,7 +167,7 @@ class MsgPack2(Document):
     raw: bool
 
     @classmethod
-    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+    def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
         """Compile; configuration: `use_single_float`, `use_bin_type`, `raw`; needs the `msgpack` package."""
         config = Configuration(spec, ("use_single_float", "use_bin_type", "raw"))
         try:
@@ -178,7 +180,7 @@ class MsgPack2(Document):
             ) from None
         return cls(
             spec,
-            leaf,
+            inner_chunk,
             options.object_limit,
             config.boolean("use_single_float", False),
             config.boolean("use_bin_type", True),
@@ -208,7 +210,7 @@ class Pickle(ObjectCodec):
     protocol: int
 
     @classmethod
-    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+    def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
         """Compile; configuration: `protocol`. UnsupportedError unless `options.allow_pickle`."""
         if not options.allow_pickle:
             raise UnsupportedError(
@@ -216,7 +218,7 @@ class Pickle(ObjectCodec):
                 advice="If you trust the archive's writer, allow it with --allow-pickle.",
             )
         protocol = Configuration(spec, ("protocol",)).integer("protocol", 4, low=-1, high=5)
-        return cls(spec, leaf, options.object_limit, protocol)
+        return cls(spec, inner_chunk, options.object_limit, protocol)
 
     def encode(self, array: Array) -> Buffer:
         """Pickle a C-contiguous array."""
@@ -234,20 +236,20 @@ class Pickle(ObjectCodec):
             raise ChunkError(
                 "numcodecs.pickle: the payload does not load", found=str(error) or type(error).__name__
             ) from error
-        if not isinstance(loaded, np.ndarray) or loaded.size != self.leaf.items:
+        if not isinstance(loaded, np.ndarray) or loaded.size != self.inner_chunk.items:
             found = f"{loaded.size} items" if isinstance(loaded, np.ndarray) else type(loaded).__name__
             raise ChunkError(
                 "numcodecs.pickle: the payload holds something else",
                 found=found,
-                expected=f"an array of {self.leaf.items} items",
+                expected=f"an array of {self.inner_chunk.items} items",
             )
         flat = loaded.reshape(-1, order="A")
-        native = self.leaf.data_type.numpy
+        native = self.inner_chunk.data_type.numpy
         if not native.hasobject:
             flat = flat.astype(native, casting="unsafe")
         elif not loaded.dtype.hasobject:
             flat = flat.astype(object)
-        return flat.reshape(self.leaf.shape)
+        return flat.reshape(self.inner_chunk.shape)
 
 
 def _boxed(items: list[Any]) -> Array:

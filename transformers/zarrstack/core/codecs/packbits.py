@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import CastError, ChunkError
-from .base import BytesCodec, Ends, Size
+from .base import BytesCodec, HeadAndTail, Size
 from .bounds import octets, require_fit
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class PackBits(BytesCodec):
         require_fit(self.spec.name, count, decoded)
         return np.unpackbits(view[1:], count=count)
 
-    def check(self, ends: Ends, decoded: Size) -> bool:
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
         """Check the number of padding bits and the length."""
         if decoded.exact and ends.head[:1] != bytes([-decoded.at_most % 8]):
             raise ChunkError(

@@ -1,4 +1,4 @@
-"""A codec chain compiled for the leaves of one array.
+"""A codec chain compiled for the inner chunks of one array.
 
 *Position* k of a chain is after its first k codecs, counted from the array side: position 0 is the array,
 `len(codecs)` the stored payload. `undo` and `apply` convert between the stored payload and a position after
@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import CastError, ChunkError, MetadataError, ZarrstackError
 from ..json_text import canonical
-from .base import OBJECT_LIMIT, Ends, Leaf, Options, Size, memory
+from .base import OBJECT_LIMIT, HeadAndTail, InnerChunk, Options, Size, memory
 from .layout import in_c_order
 from .registry import compile_array_codec, compile_bytes_codec
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 _FLOOR: Final = 64 << 20
 _PER_ITEM: Final = 8
 _RATIO: Final = 64
-"""Limits on the unpacked size of a leaf of variable-length data: the larger of `_FLOOR` plus `_PER_ITEM`
-bytes per item (the lengths alone take 4) and `_RATIO` times its stored size. Genuine text compresses to a
-twentieth; a decompression bomb of a kilobyte per megabyte must not fill the memory before its first item is
-checked.
+"""Limits on the unpacked size of an inner chunk of variable-length data: the larger of `_FLOOR` plus
+`_PER_ITEM` bytes per item (the lengths alone take 4) and `_RATIO` times its stored size. Genuine text
+compresses to a twentieth; a decompression bomb of a kilobyte per megabyte must not fill the memory before
+its first item is checked.
 """
 
 
@@ -42,7 +42,7 @@ _SLACK: Final = 64 << 10
 
 
 class Pipeline:
-    """A compiled chain for leaves of one shape and data type; thread-safe."""
+    """A compiled chain for inner chunks of one shape and data type; thread-safe."""
 
     __slots__ = (
         "_array_codec",
@@ -72,9 +72,9 @@ class Pipeline:
     ) -> None:
         """Compile; raises the codecs' MetadataError and UnsupportedError.
 
-        `object_limit` limits the unpacked size in bytes of one leaf of variable-length data; for fixed-size
-        data the shape determines it. `fill_value`, in v3 JSON form, is the value of missing inner chunks of a
-        shard; None for the data type's zero.
+        `object_limit` limits the unpacked size in bytes of one inner chunk of variable-length data; for
+        fixed-size data the shape determines it. `fill_value`, in v3 JSON form, is the value of missing inner
+        chunks of a shard; None for the data type's zero.
         """
         middle = chain.middle
         self.chain = chain
@@ -85,13 +85,13 @@ class Pipeline:
         self._inverse = None if self._order is None else tuple(map(int, np.argsort(self._order)))
         inner = shape if self._order is None else tuple(shape[axis] for axis in self._order)
         options = Options(object_limit=object_limit, allow_pickle=allow_pickle, fill_value=fill_value)
-        self._array_codec = compile_array_codec(chain.codecs[middle], Leaf(inner, data_type), options)
+        self._array_codec = compile_array_codec(chain.codecs[middle], InnerChunk(inner, data_type), options)
 
         item = self._array_codec.item
         size = self._array_codec.size
         whole = size
         if not self._native.hasobject:
-            whole = Size(Leaf(shape, data_type).items * self._native.itemsize, exact=True)
+            whole = Size(InnerChunk(shape, data_type).items * self._native.itemsize, exact=True)
         sizes = [whole] * (middle + 1) + [size]
         codecs = []
         for spec in chain.codecs[middle + 1 :]:
@@ -107,8 +107,8 @@ class Pipeline:
     def most_stored(self) -> int:
         """Limit in bytes on a stored payload.
 
-        Slightly more than twice the largest encoded size of a leaf: a valid stream may contain more than an
-        encoder needs, such as empty blocks and skippable frames. For variable-length data, half of
+        Slightly more than twice the largest encoded size of an inner chunk: a valid stream may contain more
+        than an encoder needs, such as empty blocks and skippable frames. For variable-length data, half of
         `object_limit`, so that the stored and the decoded data together stay within it.
         """
         values = self.sizes[self._first]
@@ -117,7 +117,7 @@ class Pipeline:
         return 2 * self.sizes[-1].at_most + _SLACK
 
     def decode(self, data: Buffer, position: int | None = None) -> Array:
-        """Decode to a leaf: its shape, native byte order, C-contiguous; read-only if it is `data` itself.
+        """Decode to an inner chunk: its shape, native byte order, C-contiguous; read-only if it is `data`.
 
         `position` is the position of `data`; None for the end of the chain. ChunkError for any invalid
         payload.
@@ -134,12 +134,12 @@ class Pipeline:
         return in_c_order(array, self._native)
 
     def encode(self, array: Array) -> Buffer:
-        """Encode a leaf, which must have the leaf's shape and data type, in any byte order.
+        """Encode an inner chunk, which must have the inner chunk's shape and data type, in any byte order.
 
         Raises CastError for an array that the chain cannot represent without loss.
         """
         if array.shape != self._shape:
-            raise CastError("not an array of this leaf", found=str(array.shape), expected=str(self._shape))
+            raise CastError("not an array of this chunk", found=str(array.shape), expected=str(self._shape))
         if self._order is not None:
             array = array.transpose(self._order)
         return self.apply(self._array_codec.encode(array), self._first)
@@ -172,7 +172,7 @@ class Pipeline:
             data = codec.encode(data)
         return data
 
-    def check(self, ends: Ends, position: int | None = None) -> bool:
+    def check(self, ends: HeadAndTail, position: int | None = None) -> bool:
         """Check headers and trailers of a payload in microseconds; ChunkError if it cannot be valid.
 
         `position` is as in `decode`. The outermost codec checks the payload, and so do the codecs inside a
@@ -192,7 +192,7 @@ class Pipeline:
 
     def check_whole(self, data: Buffer, position: int | None = None) -> None:
         """Like `check` for a payload in memory, which is decoded if necessary."""
-        if not self.check(Ends.of(data), position):
+        if not self.check(HeadAndTail.of(data), position):
             self.decode(data, position)
 
     def _end(self, position: int | None) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import UnsupportedError
 from ..json_text import canonical
-from .base import DEFAULT_OPTIONS, ArrayCodec, BytesCodec, Leaf, Options
+from .base import DEFAULT_OPTIONS, ArrayCodec, BytesCodec, InnerChunk, Options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,13 +79,15 @@ def compile_bytes_codec(spec: CodecSpec, item: np.dtype[Any] | None = None) -> B
     return cls.from_spec(spec, item)
 
 
-def compile_array_codec(spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> ArrayCodec:
-    """Compile an array-to-bytes codec for one kind of leaf (its shape already transposed).
+def compile_array_codec(
+    spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS
+) -> ArrayCodec:
+    """Compile an array-to-bytes codec for one kind of inner chunk (its shape already transposed).
 
     Errors as in `compile_bytes_codec`.
     """
     cls = cast("type[ArrayCodec]", _find(spec, ARRAY_CODECS, "array-to-bytes"))
-    return cls.from_spec(spec, leaf, options)
+    return cls.from_spec(spec, inner_chunk, options)
 
 
 def _find(spec: CodecSpec, table: Mapping[str, str], kind: str) -> type:

@@ -19,7 +19,7 @@ from ..data_types.v3 import fill_from_json, zero_fill
 from ..errors import ChunkError, MetadataError
 from ..grid.grid import Grid
 from ..grid.shard_index import IndexFormat, ShardIndex
-from .base import DEFAULT_OPTIONS, ArrayCodec, Ends, Leaf, Options, Size, memory
+from .base import DEFAULT_OPTIONS, ArrayCodec, HeadAndTail, InnerChunk, Options, Size, memory
 from .bounds import require_fit
 from .config import Configuration
 from .pipeline import Pipeline
@@ -44,40 +44,42 @@ class ShardingIndexed(ArrayCodec):
     """Limit in bytes of one shard whose inner chunks have variable length."""
 
     @classmethod
-    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+    def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
         """Compile; configuration: `chunk_shape`, `codecs`, `index_codecs`, `index_location`."""
         config = Configuration(spec, ("chunk_shape", "codecs", "index_codecs", "index_location"))
         shape = config.value("chunk_shape")
         if (
             not isinstance(shape, list | tuple)
-            or len(shape) != len(leaf.shape)
+            or len(shape) != len(inner_chunk.shape)
             or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in shape)
-            or any(outer % n for outer, n in zip(leaf.shape, shape, strict=True))
+            or any(outer % n for outer, n in zip(inner_chunk.shape, shape, strict=True))
         ):
-            raise config.wrong("chunk_shape", shape, f"lengths that divide the shard's, {list(leaf.shape)}")
+            raise config.wrong(
+                "chunk_shape", shape, f"lengths that divide the shard's, {list(inner_chunk.shape)}"
+            )
         codecs = config.value("codecs")
         if not isinstance(codecs, list | tuple):
             raise config.wrong("codecs", codecs, "a list of codecs")
         inner = Pipeline(
             Chain.from_json(codecs),
             tuple(shape),
-            leaf.data_type,
+            inner_chunk.data_type,
             object_limit=options.object_limit,
             allow_pickle=options.allow_pickle,
             fill_value=options.fill_value,
         )
         if options.fill_value is None:
-            fill = zero_fill(leaf.data_type)
+            fill = zero_fill(inner_chunk.data_type)
         else:
-            fill = fill_from_json(options.fill_value, leaf.data_type)
+            fill = fill_from_json(options.fill_value, inner_chunk.data_type)
         return cls(
             spec,
-            leaf,
+            inner_chunk,
             inner,
-            Grid(leaf.shape, tuple(shape)),
+            Grid(inner_chunk.shape, tuple(shape)),
             IndexFormat.from_json(spec.configuration),
             fill,
-            options.object_limit if leaf.data_type.numpy.hasobject else None,
+            options.object_limit if inner_chunk.data_type.numpy.hasobject else None,
         )
 
     @property
@@ -115,7 +117,7 @@ class ShardingIndexed(ArrayCodec):
             view[self.form.place(self.grid.counts, len(view))], self.grid.counts, self.form
         )
         index.check(len(view), self.form)
-        result = self._blank(self.leaf.shape)
+        result = self._blank(self.inner_chunk.shape)
         for number in range(self.grid.total):
             coordinates = self.grid.coordinates(number)
             place = index.get(coordinates)
@@ -129,7 +131,7 @@ class ShardingIndexed(ArrayCodec):
                 ) from error
         return result
 
-    def check(self, ends: Ends) -> bool:
+    def check(self, ends: HeadAndTail) -> bool:
         """Check the length; always False, because checking the index requires all of it."""
         if not self.form.size(self.grid.counts) <= ends.length <= self.size.at_most:
             raise ChunkError(
@@ -140,7 +142,7 @@ class ShardingIndexed(ArrayCodec):
         return False
 
     def _blank(self, shape: tuple[int, ...]) -> Array:
-        native = self.leaf.data_type.numpy
+        native = self.inner_chunk.data_type.numpy
         try:
             result = np.empty(shape, native)
             result[...] = self.fill

@@ -16,7 +16,7 @@ from .bounds import require_fit, too_large
 if TYPE_CHECKING:
     from .base import Buffer
 
-LEAST_STEP: Final = 1 << 20
+MIN_STEP: Final = 1 << 20
 STEPS: Final = 16
 """Minimum bytes per step, and number of steps of a large result."""
 
@@ -78,7 +78,7 @@ def unpack(
 
 def _unpack_one(stream: Stream, data: memoryview | bytes, left: int) -> bytearray:
     """Unpack up to one byte more than is left, to detect an excess."""
-    step = max(LEAST_STEP, left // STEPS)
+    step = max(MIN_STEP, left // STEPS)
     result = bytearray()
     while True:
         result += stream.decompress(data, min(left + 1 - len(result), step))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from ..errors import CastError, ChunkError, MetadataError
-from .base import DEFAULT_OPTIONS, Ends, Leaf, ObjectCodec, Options, memory
+from .base import DEFAULT_OPTIONS, HeadAndTail, InnerChunk, ObjectCodec, Options, memory
 from .bounds import buffer_length
 from .config import Configuration
 
@@ -34,23 +34,23 @@ class Vlen(ObjectCodec):
     """Base class; handles count and lengths."""
 
     @classmethod
-    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+    def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
         """Compile; no configuration."""
         Configuration(spec, ())
-        return cls(spec, leaf, options.object_limit)
+        return cls(spec, inner_chunk, options.object_limit)
 
-    def check(self, ends: Ends) -> bool:
+    def check(self, ends: HeadAndTail) -> bool:
         """Check the count, and that there is room for the lengths."""
         self._require_frame(ends.head[:4], ends.length)
         return True
 
     def _require_frame(self, head: bytes, length: int) -> None:
         count = int.from_bytes(head[:4], "little")
-        if len(head) < 4 or count != self.leaf.items:
+        if len(head) < 4 or count != self.inner_chunk.items:
             raise ChunkError(
                 f"{self.spec.name}: the payload holds the wrong number of items",
                 found=str(count) if len(head) == 4 else f"{length} bytes",
-                expected=str(self.leaf.items),
+                expected=str(self.inner_chunk.items),
             )
         if length < 4 + 4 * count or length > self.limit:
             raise ChunkError(
@@ -89,15 +89,15 @@ class Scalars(Vlen):
         return result
 
     def decode(self, data: Buffer) -> Array:
-        """Decode to an object array, or to the leaf's type if that is a fixed-size one."""
+        """Decode to an object array, or to the inner chunk's type if that is a fixed-size one."""
         view = self._checked(data)
         try:
             flat: Array = self._numcodec().decode(view)
         except ValueError as error:  # includes UnicodeDecodeError
             raise self._fault(str(error)) from None
         self._require_end(flat, len(view))
-        result = flat.reshape(self.leaf.shape)
-        native = self.leaf.data_type.numpy
+        result = flat.reshape(self.inner_chunk.shape)
+        native = self.inner_chunk.data_type.numpy
         if native.hasobject:
             return result
         cast = result.astype(native)
@@ -156,12 +156,14 @@ class VlenArray(Vlen):
     """Stored type, including byte order."""
 
     @classmethod
-    def from_spec(cls, spec: CodecSpec, leaf: Leaf, options: Options = DEFAULT_OPTIONS) -> Self:
+    def from_spec(cls, spec: CodecSpec, inner_chunk: InnerChunk, options: Options = DEFAULT_OPTIONS) -> Self:
         """Compile; configuration: `dtype`."""
         element = Configuration(spec, ("dtype",)).dtype("dtype")
-        if not leaf.data_type.numpy.hasobject:
-            raise MetadataError("numcodecs.vlen-array needs an object array", found=leaf.data_type.name)
-        return cls(spec, leaf, options.object_limit, element)
+        if not inner_chunk.data_type.numpy.hasobject:
+            raise MetadataError(
+                "numcodecs.vlen-array needs an object array", found=inner_chunk.data_type.name
+            )
+        return cls(spec, inner_chunk, options.object_limit, element)
 
     def encode(self, array: Array) -> Buffer:
         """Encode; CastError for an item that is not an array of the element type, including None."""
@@ -186,7 +188,7 @@ class VlenArray(Vlen):
         """Decode to an object array of native one-dimensional arrays, each with separate memory."""
         view = self._checked(data)
         native = self.element.newbyteorder("=")
-        flat = np.empty(self.leaf.items, dtype=object)
+        flat = np.empty(self.inner_chunk.items, dtype=object)
         position = 4
         for index in range(len(flat)):
             start = position + 4
@@ -196,4 +198,4 @@ class VlenArray(Vlen):
             flat[index] = np.frombuffer(view[start:position], self.element).astype(native)
         if position != buffer_length(data):
             raise self._fault(f"{len(view) - position} bytes after the last item")
-        return flat.reshape(self.leaf.shape)
+        return flat.reshape(self.inner_chunk.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..errors import ChunkError
-from .base import Ends, LevelCodec, Size
+from .base import HeadAndTail, LevelCodec, Size
 from .deflate import zlib_compress, zlib_decompress
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Zlib(LevelCodec):
         """Decode one stream; nothing may follow it."""
         return zlib_decompress(data, decoded)
 
-    def check(self, ends: Ends, decoded: Size) -> bool:
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
         """Check the header: deflate, check bits, no preset dictionary (RFC 1950, 2.2)."""
         head = ends.head
         if ends.length < _SHORTEST:

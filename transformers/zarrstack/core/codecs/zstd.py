@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import zstandard
 
 from ..errors import ChunkError
-from .base import BytesCodec, Ends, Size, memory
+from .base import BytesCodec, HeadAndTail, Size, memory
 from .bounds import bytes_text, require_fit, too_large
 from .config import Configuration
 
@@ -107,7 +107,7 @@ class Zstd(BytesCodec):
         require_fit("zstd", len(result), decoded)
         return result
 
-    def check(self, ends: Ends, decoded: Size) -> bool:
+    def check(self, ends: HeadAndTail, decoded: Size) -> bool:
         """Check the first frame's magic number and content size; False if a second frame may follow."""
         if ends.head[1:4] == _SKIPPABLE:
             return False

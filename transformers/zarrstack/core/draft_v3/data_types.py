@@ -53,7 +53,7 @@ _EXTENSIONS: Final[Mapping[str, str]] = {
 }
 _SHORT: Final = {"u1": "|u1", "i1": "|i1", "b1": "|b1", "bool": "|b1"}
 _RAW: Final = re.compile(r"r([1-9][0-9]{0,11})")
-_MOST_FALLBACKS: Final = 32
+_MAX_FALLBACKS: Final = 32
 _BINARY: Final = re.compile(r"0x[0-9a-fA-F]+|0b[01]+")
 
 
@@ -206,9 +206,9 @@ def _fallbacks(data: JSON) -> list[DraftType]:
             raise MetadataError("a data type falls back to itself", found=excerpt(item))
         fallback = item["fallback"]
         for candidate in fallback if isinstance(fallback, list) else [fallback]:
-            if len(seen) >= _MOST_FALLBACKS or len(path) >= _MOST_FALLBACKS:
+            if len(seen) >= _MAX_FALLBACKS or len(path) >= _MAX_FALLBACKS:
                 raise MetadataError(
-                    "a data type has too many fallbacks", expected=f"{_MOST_FALLBACKS} at most"
+                    "a data type has too many fallbacks", expected=f"{_MAX_FALLBACKS} at most"
                 )
             seen.add(canonical(candidate))
             try:

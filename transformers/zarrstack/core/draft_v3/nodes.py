@@ -115,7 +115,7 @@ def bad_node_name(name: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class DraftEntryPoint:
     """The content of a draft's `zarr.json`."""
 
     dialect: Dialect
@@ -130,7 +130,7 @@ def is_entry(document: Mapping[str, JSON]) -> bool:
     return isinstance(document.get("zarr_format"), str)
 
 
-def read_entry(document: Mapping[str, JSON]) -> Entry:
+def read_entry(document: Mapping[str, JSON]) -> DraftEntryPoint:
     """Parse the entry point of a hierarchy, of either dialect.
 
     UnsupportedError for another major version, a metadata encoding other than JSON, and extensions that must
@@ -154,10 +154,10 @@ def read_entry(document: Mapping[str, JSON]) -> Entry:
     if unknown := sorted(document.keys() - {*_ENTRY_MEMBERS}):
         message = "members of the entry point that the specification does not define are ignored"
         problems.append(Problem(kind="metadata", severity="warning", message=message, found=excerpt(unknown)))
-    return Entry(dialect=dialect, extensions=extensions, problems=tuple(problems))
+    return DraftEntryPoint(dialect=dialect, extensions=extensions, problems=tuple(problems))
 
 
-def write_entry(entry: Entry) -> JSONObject:
+def write_entry(entry: DraftEntryPoint) -> JSONObject:
     """The entry point in its dialect; the inverse of `read_entry`."""
     suffix = entry.dialect.suffix
     if entry.dialect.name == "text":

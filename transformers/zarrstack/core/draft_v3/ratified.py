@@ -112,7 +112,7 @@ def from_ratified(document: Mapping[str, JSON]) -> DraftArray:
             found=excerpt(encoding.to_json()),
             expected=excerpt(KeyEncoding("default", encoding.separator).to_json()),
         )
-    chunk_shape, counts, chain = _leaves(Chain.from_json(document["codecs"]), _grid(document, shape))
+    chunk_shape, counts, chain = _inner_chunks(Chain.from_json(document["codecs"]), _grid(document, shape))
     data_type = DataType.from_json(document["data_type"]).known
     return DraftArray(
         shape=shape,
@@ -135,8 +135,8 @@ def _grid(document: Mapping[str, JSON], shape: Shape) -> Shape:
     )
 
 
-def _leaves(chain: Chain, grid: Shape) -> tuple[Shape, Shape | None, Chain]:
-    """Chunk shape, chunks per shard and chain of the leaf chunks."""
+def _inner_chunks(chain: Chain, grid: Shape) -> tuple[Shape, Shape | None, Chain]:
+    """Chunk shape, chunks per shard and chain of the inner chunks."""
     packing = chain.codecs[chain.middle]
     if packing.name != "sharding_indexed":
         return grid, None, chain
@@ -152,13 +152,15 @@ def _leaves(chain: Chain, grid: Shape) -> tuple[Shape, Shape | None, Chain]:
             advice='Create the array with "index_codecs": [{"name": "bytes", '
             '"configuration": {"endian": "little"}}] and "index_location": "end".',
         )
-    leaf = read_lengths(configuration.get("chunk_shape"), "chunk_shape", least=1)
-    if len(leaf) != len(grid) or any(whole % part for whole, part in zip(grid, leaf, strict=True)):
-        raise MetadataError("shards must hold whole chunks", found=f"{list(leaf)} in {list(grid)}")
+    inner_chunk = read_lengths(configuration.get("chunk_shape"), "chunk_shape", least=1)
+    if len(inner_chunk) != len(grid) or any(
+        whole % part for whole, part in zip(grid, inner_chunk, strict=True)
+    ):
+        raise MetadataError("shards must hold whole chunks", found=f"{list(inner_chunk)} in {list(grid)}")
     inner = Chain.from_json(configuration.get("codecs"))  # type: ignore[arg-type]  # it rejects None
     if inner.codecs[inner.middle].name == "sharding_indexed":
         raise UnsupportedError("the 2022 draft has no nested shards", found=str(chain))
-    return leaf, tuple(whole // part for whole, part in zip(grid, leaf, strict=True)), inner
+    return inner_chunk, tuple(whole // part for whole, part in zip(grid, inner_chunk, strict=True)), inner
 
 
 def _attributes(document: Mapping[str, JSON], ndim: int) -> JSONObject:

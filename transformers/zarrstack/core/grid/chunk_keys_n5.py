@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Axes: TypeAlias = Literal["reversed", "kept"]
 
 
-def turned(lengths: Shape, axes: Axes) -> Shape:
+def reverse_axes(lengths: Shape, axes: Axes) -> Shape:
     """Convert lengths or coordinates between N5's order and the displayed one; its own inverse."""
     return lengths[::-1] if axes == "reversed" else lengths
 
@@ -51,7 +51,7 @@ class N5Keys:
 
     def key(self, coordinates: Shape) -> str:
         """The key of a chunk."""
-        return _KEPT.key(turned(coordinates, self.axes))
+        return _KEPT.key(reverse_axes(coordinates, self.axes))
 
     def keys(self, coordinates: npt.NDArray[np.integer]) -> list[str]:
         """The keys of many chunks, from (n, ndim) coordinates; equal to `key` for each row."""
@@ -60,7 +60,7 @@ class N5Keys:
     def coordinates(self, key: str, ndim: int) -> Shape | None:
         """The coordinates of a key's chunk in an `ndim`-dimensional dataset, or None."""
         found = _KEPT.coordinates(key, ndim)
-        return None if found is None else turned(found, self.axes)
+        return None if found is None else reverse_axes(found, self.axes)
 
     def depth(self, ndim: int) -> int:
         """Number of path segments in a key."""

@@ -1,7 +1,7 @@
-"""Frames: the parts of a stored object around the payloads of its leaf chunks. Pure data.
+"""Frames: the parts of a stored object around the payloads of its inner chunks. Pure data.
 
 Most objects are a single payload and have no frame. An N5 block starts with a header (`n5/blocks.py`), and a
-shard contains the payloads of many leaves and their index (`shard_index.py`).
+shard contains the payloads of many inner chunks and their index (`shard_index.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .shard_index import IndexFormat
 
 @dataclass(frozen=True, slots=True)
 class N5Blocks:
-    """Each object is a block: a header with the block's lengths, then the payload of one leaf.
+    """Each object is a block: a header with the block's lengths, then the payload of one inner chunk.
 
     A block may be shorter than its cell; the rest of the cell is zeros.
     """
@@ -55,23 +55,23 @@ class N5Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """Each object is a shard with a fixed number of leaf chunks along each axis."""
+    """Each object is a shard with a fixed number of inner chunks along each axis."""
 
     chunks_per_shard: Shape
     index: IndexFormat
 
     @property
-    def leaves(self) -> int:
-        """Number of leaf chunks in a full shard."""
+    def inner_chunks(self) -> int:
+        """Number of inner chunks in a full shard."""
         return prod(self.chunks_per_shard)
 
-    def chain(self, leaf: Shape, inner: Chain) -> Chain:
+    def chain(self, inner_chunk: Shape, inner: Chain) -> Chain:
         """The v3 chain of a whole shard as an array.
 
-        `leaf` is the shape of a leaf chunk, `inner` the chain of its payload.
+        `inner_chunk` is the shape of an inner chunk, `inner` the chain of its payload.
         """
         configuration = {
-            "chunk_shape": list(leaf),
+            "chunk_shape": list(inner_chunk),
             "codecs": inner.to_json(),
             **self.index.to_json(),
         }

@@ -87,14 +87,14 @@ def times_read(shape: tuple[int, ...], source: tuple[int, ...], blocks: tuple[in
     return pairs / chunks if chunks else 1.0
 
 
-def cutting_order(source: tuple[int, ...], leaves: tuple[int, ...]) -> tuple[int, ...]:
+def cutting_order(source: tuple[int, ...], inner_chunks: tuple[int, ...]) -> tuple[int, ...]:
     """The axes of a shard in the order of cutting it into parts.
 
-    A chunk of `source` that is long compared with a leaf is read again for every cut across it, so axes along
-    which it is short come first. The order depends only on the two shapes, and shards store their leaves in
-    it, so that their bytes do not depend on the parts.
+    A chunk of `source` that is long compared with an inner chunk is read again for every cut across it, so
+    axes along which it is short come first. The order depends only on the two shapes, and shards store their
+    inner chunks in it, so that their bytes do not depend on the parts.
     """
-    return tuple(sorted(range(len(source)), key=lambda axis: source[axis] / leaves[axis]))
+    return tuple(sorted(range(len(source)), key=lambda axis: source[axis] / inner_chunks[axis]))
 
 
 def _pairs(length: int, chunk: int, block: int) -> int:

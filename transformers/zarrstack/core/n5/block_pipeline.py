@@ -11,8 +11,8 @@ import numpy as np
 
 from ..codecs.base import memory
 from ..codecs.pipeline import Pipeline
-from ..grid.chunk_keys_n5 import Axes, turned
-from .blocks import BlockHeader, filled_up, split
+from ..grid.chunk_keys_n5 import Axes, reverse_axes
+from .blocks import BlockHeader, pad_block, split
 
 if TYPE_CHECKING:
     from ..chain.chain import Chain
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Array = np.ndarray[Any, Any]
 
-_MOST_SHAPES: Final = 64
+_MAX_SHAPES: Final = 64
 """Maximum number of compiled chains for short blocks: edges have few shapes, damaged data has many."""
 
 
@@ -35,7 +35,7 @@ class BlockPipeline:
         self._cell = cell
         self._data_type = data_type
         self._axes = axes
-        self._block_size = turned(cell, axes)
+        self._block_size = reverse_axes(cell, axes)
         self._header = BlockHeader.of(self._block_size).to_bytes()
         self._shorter: dict[tuple[int, ...], Pipeline] = {}
 
@@ -46,7 +46,7 @@ class BlockPipeline:
     def part(self, data: Buffer) -> tuple[tuple[int, ...], memoryview]:
         """Shape, in the displayed order, and payload of any block of values; ChunkError for other data."""
         header, payload = split(data, self._block_size)
-        return turned(header.shape, self._axes), payload
+        return reverse_axes(header.shape, self._axes), payload
 
     def decode_part(self, shape: tuple[int, ...], payload: Buffer) -> Array:
         """Decode a block of this shape, without padding; ChunkError if it is invalid."""
@@ -56,7 +56,7 @@ class BlockPipeline:
 
     def filled(self, part: Array) -> Array:
         """Pad a block's values to a whole cell."""
-        return filled_up(part, self._cell)
+        return pad_block(part, self._cell)
 
     def decode(self, data: Buffer) -> Array:
         """Decode a block with its header to a whole cell; see `Pipeline.decode`."""
@@ -67,7 +67,7 @@ class BlockPipeline:
             return self.whole
         known = self._shorter.get(shape)
         if known is None:
-            if len(self._shorter) >= _MOST_SHAPES:
+            if len(self._shorter) >= _MAX_SHAPES:
                 self._shorter.clear()
             known = self._shorter[shape] = Pipeline(self._chain, shape, self._data_type)
         return known

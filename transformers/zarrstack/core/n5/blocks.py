@@ -141,7 +141,7 @@ def split(data: Buffer, block_size: Shape) -> tuple[BlockHeader, memoryview]:
     return header, memory(data)[header.size :]
 
 
-def filled_up(array: np.ndarray[Any, Any], shape: Shape) -> np.ndarray[Any, Any]:
+def pad_block(array: np.ndarray[Any, Any], shape: Shape) -> np.ndarray[Any, Any]:
     """Pad a short block with zeros to a cell; its axes may be in either order."""
     if array.shape == shape:
         return array

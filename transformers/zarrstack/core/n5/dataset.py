@@ -19,9 +19,9 @@ from ..chain.codec_spec import CodecSpec
 from ..data_types.v2 import parse_v2_dtype
 from ..data_types.v3 import DataType, fill_to_json
 from ..errors import MetadataError, Problem, UnsupportedError, ZarrstackError, any_refusal
-from ..grid.chunk_keys_n5 import Axes, N5Keys, turned
+from ..grid.chunk_keys_n5 import Axes, N5Keys, reverse_axes
 from ..json_text import JSON, JSONObject, excerpt
-from ..shapes import MOST_ELEMENTS, Shape, read_lengths, require_same_axes
+from ..shapes import MAX_ELEMENTS, Shape, read_lengths, require_same_axes
 from .blocks import BlockHeader
 from .compression import read_compression
 
@@ -39,7 +39,7 @@ STANDARD: Final = frozenset(
 _BY_ZARR: Final = frozenset({"bool", "float16", "complex64", "complex128"})
 _TIME: Final = re.compile(r"(datetime|timedelta)64(\[[0-9]*[a-zA-Z]+\])?")
 _VERSION: Final = re.compile(r"([0-9]{1,9})(\.[0-9]+)*(-\S*)?")
-MOST_IN_BLOCK: Final = 2**31 - 1
+MAX_IN_BLOCK: Final = 2**31 - 1
 """Java stores a block in one of its arrays."""
 TO_NUMBERS: Final = (
     "Leave it out with --exclude. `paintera-convert to-scalar` makes numbers of Paintera's labels."
@@ -65,15 +65,15 @@ class N5Dataset:
 
     def shape(self, axes: Axes) -> Shape:
         """Elements along each axis, in the displayed order."""
-        return turned(self.dimensions, axes)
+        return reverse_axes(self.dimensions, axes)
 
     def chunk_shape(self, axes: Axes) -> Shape:
         """Shape of a whole block, in the displayed order."""
-        return turned(self.block_size, axes)
+        return reverse_axes(self.block_size, axes)
 
-    def leaf_shape(self, header: BlockHeader, axes: Axes) -> Shape:
+    def inner_chunk_shape(self, header: BlockHeader, axes: Axes) -> Shape:
         """Shape of the array that one block's payload decodes to, in the displayed order."""
-        return turned(header.shape, axes)
+        return reverse_axes(header.shape, axes)
 
     def chain(self, axes: Axes) -> Chain:
         """The chain from an array in the displayed order to the payload after a block's header."""
@@ -138,8 +138,8 @@ def describe_dataset(attributes: Mapping[str, JSON]) -> tuple[N5Dataset | None, 
     `attributes` is the content of `attributes.json`. Nothing is raised, whatever it is.
     """
     problems: list[Problem] = []
-    dimensions = _lengths(attributes, "dimensions", 0, MOST_ELEMENTS, problems)
-    block_size = _lengths(attributes, "blockSize", 1, MOST_IN_BLOCK, problems)
+    dimensions = _lengths(attributes, "dimensions", 0, MAX_ELEMENTS, problems)
+    block_size = _lengths(attributes, "blockSize", 1, MAX_IN_BLOCK, problems)
     try:
         if dimensions is not None and block_size is not None:
             require_same_axes(block_size, dimensions, "blockSize", whole="dimensions")

@@ -15,10 +15,10 @@ from ..chain.codec_spec import CodecSpec
 from ..chain.numcodecs_settings import BLOSC_SHUFFLES
 from ..data_types.v3 import DataType, fill_from_json, same_bits, zero_fill
 from ..errors import UnsupportedError
-from ..grid.chunk_keys_n5 import Axes, turned
+from ..grid.chunk_keys_n5 import Axes, reverse_axes
 from ..json_text import JSON, JSONObject, excerpt
 from ..shapes import Shape
-from .dataset import MEMBERS, MOST_IN_BLOCK, STANDARD, VERSION, is_dataset
+from .dataset import MAX_IN_BLOCK, MEMBERS, STANDARD, VERSION, is_dataset
 
 WRITTEN_VERSION: Final = "2.0.0"
 """Version at the root. Readers refuse a later major version than their own; no later feature is used, and
@@ -60,15 +60,15 @@ def dataset_members(
 
     UnsupportedError for blocks with more elements than Java can hold.
     """
-    if prod(chunks) > MOST_IN_BLOCK:
+    if prod(chunks) > MAX_IN_BLOCK:
         raise UnsupportedError(
             "a block has more elements than N5 readers support",
             found=f"{prod(chunks)} elements",
-            expected=f"at most {MOST_IN_BLOCK}",
+            expected=f"at most {MAX_IN_BLOCK}",
         )
     return {
-        "dimensions": list(turned(shape, axes)),
-        "blockSize": list(turned(chunks, axes)),
+        "dimensions": list(reverse_axes(shape, axes)),
+        "blockSize": list(reverse_axes(chunks, axes)),
         "dataType": data_type.name,
         "compression": compression_for_n5(chain.codecs[chain.middle + 1 :]),
     }

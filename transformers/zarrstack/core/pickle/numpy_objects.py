@@ -27,8 +27,8 @@ from ..json_text import excerpt
 
 _TYPESTR: Final = re.compile(r"[<>|=]?(?P<kind>[biufcSUVO])(?P<size>0|[1-9][0-9]{0,8})")
 _SIZES: Final = {"b": (1,), "i": (1, 2, 4, 8), "u": (1, 2, 4, 8), "f": (2, 4, 8), "c": (8, 16), "O": (8,)}
-_MOST_AXES: Final = 32
-_MOST_FIELDS: Final = 1000
+_MAX_AXES: Final = 32
+_MAX_FIELDS: Final = 1000
 _PLAIN: Final = (str, bytes, int, float, bool, type(None))
 
 
@@ -77,7 +77,7 @@ class Dtype(Unfinished):
     def _struct(self, names: Any, fields: Any, size: Any) -> np.dtype[Any]:
         if self._kind != "V" or type(names) is not tuple or type(fields) is not dict:
             raise ValueError("fields of something that is not a struct")
-        if len(names) > _MOST_FIELDS or any(type(name) is not str for name in names):
+        if len(names) > _MAX_FIELDS or any(type(name) is not str for name in names):
             raise ValueError("invalid names")
         if set(names) != set(fields):
             raise ValueError("names that are not fields")
@@ -128,7 +128,7 @@ class StoredArray(Unfinished):
         if not isinstance(dtype, Dtype) or self._array is not None:
             raise ValueError("a state that is not an array's")
         native = dtype.dtype
-        if type(shape) is not tuple or len(shape) > _MOST_AXES:
+        if type(shape) is not tuple or len(shape) > _MAX_AXES:
             raise ValueError("an invalid shape")
         if any(type(length) is not int or length < 0 for length in shape):
             raise ValueError("an invalid shape")

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from .lookup import keep
-from .record import Found
+from .record import CachedValue
 from .state import CacheState
-from .versions import Place, is_plain
+from .versions import VersionedPath, is_plain
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PendingChange:
     """A change in progress."""
 
-    place: Place
+    place: VersionedPath
     stamp: int
     """Stamp of its path after the change began."""
     started: float
@@ -51,23 +51,23 @@ async def change(
         await keep(state, path, None, found, begun.place, blocking=blocking)
 
 
-def _begin(state: CacheState, path: str) -> Begun:
+def _begin(state: CacheState, path: str) -> PendingChange:
     state.current_tier()
     # A key with several spellings may name any key: invalidate everything.
     place = state.versions.place(state.source, path if is_plain(path) else "")
     state.memory.drop(path)
-    return Begun(place, place.begin(), state.clock())
+    return PendingChange(place, place.begin(), state.clock())
 
 
-def _end(begun: Begun, kept: memoryview | None) -> Found | None:
+def _end(begun: PendingChange, kept: memoryview | None) -> CachedValue | None:
     """Return the value to cache, or None if there is none or another change intervened."""
     stamp = begun.place.end(begun.stamp)
     if kept is None or stamp is None or len(begun.place.slots) == 1:
         return None
-    return Found(data=kept, stored=begun.started, stamp=stamp)
+    return CachedValue(data=kept, stored=begun.started, stamp=stamp)
 
 
-def _end_later(begun: Begun, done: asyncio.Future[None]) -> None:
+def _end_later(begun: PendingChange, done: asyncio.Future[None]) -> None:
     if not done.cancelled():
         done.exception()  # retrieved to suppress asyncio's warning
         begun.place.end(begun.stamp)

@@ -43,9 +43,9 @@ OURS: Final = frozenset(
 MAGIC: Final = int.from_bytes(b"zsccache", "little")
 SLOTS, TIER, TOTAL, BUDGET, CLEAN, BOOT, TABLE = 1, 2, 4, 5, 6, 7, 16
 """Indexes of the words in `control`."""
-LEAST_BUDGET: Final = 16 * 1024
+MIN_BUDGET: Final = 16 * 1024
 """Bytes; with less, the control files leave no room for values."""
-_MOST_SLOTS: Final = 1 << 20
+_MAX_SLOTS: Final = 1 << 20
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 
@@ -97,7 +97,7 @@ def read_marker(root: str) -> object:
         return None
 
 
-class Lock:
+class FileLock:
     """An flock on a file, per open file description: threads need an additional lock."""
 
     def __init__(self, path: str) -> None:
@@ -107,7 +107,7 @@ class Lock:
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
         """Hold the lock exclusively; waits for other processes."""
-        file_locks.alone(self.fd)
+        file_locks.lock_exclusive(self.fd)
         try:
             yield
         finally:
@@ -115,12 +115,12 @@ class Lock:
 
     def share(self) -> None:
         """Hold the lock shared until it is closed."""
-        file_locks.together(self.fd)
+        file_locks.lock_shared(self.fd)
 
     def try_alone(self) -> bool:
         """Take the lock exclusively if it is free; return whether it was."""
         try:
-            file_locks.alone(self.fd, wait=False)
+            file_locks.lock_exclusive(self.fd, wait=False)
         except BlockingIOError:
             return False
         return True
@@ -159,7 +159,7 @@ else:  # no locks, so no shared folders
     _read_at = _write_at = _absent
 
 
-class Words:
+class FileCounters:
     """Words of `control` from `first` on; OSError if the length of the file has changed.
 
     Each access is a system call (0.5 microseconds): if another program truncated a memory-mapped file, SIGBUS
@@ -213,12 +213,12 @@ class Words:
         os.fsync(self._fd)
 
 
-class Table(Words):
+class VersionTable(FileCounters):
     """The words of the version table, in the file opened by `control`."""
 
     __slots__ = ("_control",)
 
-    def __init__(self, control: Words) -> None:
+    def __init__(self, control: FileCounters) -> None:
         super().__init__(control._fd, control._size, TABLE, owner=False)  # noqa: SLF001 - one file
         self._control = control
 
@@ -227,17 +227,17 @@ def _ended() -> OSError:
     return OSError(errno.EIO, "another program changed the length of its control file")
 
 
-def open_control(root: str) -> Words | None:
+def open_control(root: str) -> FileCounters | None:
     """Open `control`, shared with all processes; None if it is missing or invalid."""
     try:
         fd = os.open(os.path.join(root, "control"), os.O_RDWR)
     except FileNotFoundError:
         return None
-    words = Words(fd, os.fstat(fd).st_size)
+    words = FileCounters(fd, os.fstat(fd).st_size)
     return words if is_sound(words) else None
 
 
-def is_sound(words: Words) -> bool:
+def is_sound(words: FileCounters) -> bool:
     """Whether these words are a complete, valid table."""
     try:
         words.check()
@@ -248,7 +248,7 @@ def is_sound(words: Words) -> bool:
 
 def make_control(root: str, budget: int) -> None:
     """Create `control` with a new identity and its blocks allocated, so that a full disk fails here."""
-    slots = 1 << max(6, min(budget // 512, _MOST_SLOTS).bit_length() - 1)
+    slots = 1 << max(6, min(budget // 512, _MAX_SLOTS).bit_length() - 1)
     words = [MAGIC, slots, *_words(uuid.uuid4().bytes), 0, budget, 0, 0, 0]
     path = os.path.join(root, "control")
     fd = os.open(path + ".new", os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
@@ -284,7 +284,7 @@ def empty_folder(root: str) -> None:
         os.makedirs(path, exist_ok=True)
 
 
-def prepare(root: str, budget: int, *, alone: bool) -> Words:
+def prepare(root: str, budget: int, *, alone: bool) -> FileCounters:
     """Return the control words of a folder, valid from now on; the caller holds `lock`.
 
     If no other process uses the folder (`alone`), incomplete state is repaired: an incomplete folder, or one
@@ -313,7 +313,7 @@ def prepare(root: str, budget: int, *, alone: bool) -> Words:
     return words
 
 
-def tier_id(words: Words) -> bytes:
+def tier_id(words: FileCounters) -> bytes:
     """The 16-byte identity that every record of this tier carries."""
     return b"".join(word.to_bytes(8, "little") for word in words.pair(TIER))
 

@@ -24,15 +24,15 @@ from .folder_control import (
     OBJECTS,
     PARTIAL,
     TOTAL,
-    Lock,
-    Table,
-    Words,
+    FileCounters,
+    FileLock,
+    VersionTable,
     check_folder,
     is_sound,
     prepare,
     tier_id,
 )
-from .record import Found, name, parse, record_head
+from .record import CachedValue, name, parse, record_head
 from .versions import Versions
 
 MANY: Final = 1000
@@ -56,15 +56,17 @@ class LocalTier:
         with self._lock():
             self._words = prepare(root, budget, alone=self._users.try_alone())
             self._id = tier_id(self._words)
-            self.versions = Versions(Table(self._words), self._stepping, lambda error: failed(self, error))
+            self.versions = Versions(
+                VersionTable(self._words), self._stepping, lambda error: failed(self, error)
+            )
             if self._users.try_alone():
                 self.versions.heal()
             self._clear_until(0)
             self._users.share()
 
-    def _open_locks(self) -> tuple[Lock, Lock, Lock]:
+    def _open_locks(self) -> tuple[FileLock, FileLock, FileLock]:
         os.makedirs(self.root, exist_ok=True)
-        lock, step, users = (Lock(os.path.join(self.root, each)) for each in ("lock", "step", "users"))
+        lock, step, users = (FileLock(os.path.join(self.root, each)) for each in ("lock", "step", "users"))
         return lock, step, users
 
     @contextlib.contextmanager
@@ -73,7 +75,7 @@ class LocalTier:
             yield
 
     @contextlib.contextmanager
-    def _counting(self) -> Iterator[Words]:
+    def _counting(self) -> Iterator[FileCounters]:
         with self._mutex, self._lock():
             yield self._words
 
@@ -106,7 +108,7 @@ class LocalTier:
         except OSError:
             return None
 
-    def read(self, ident: bytes) -> Found | None:
+    def read(self, ident: bytes) -> CachedValue | None:
         """Read a record and mark it as used; a damaged record is removed."""
         path = self._path(name(ident))
         try:
@@ -129,7 +131,7 @@ class LocalTier:
 
     # -- writing -------------------------------------------------------------------------------
 
-    def write(self, ident: bytes, found: Found) -> None:
+    def write(self, ident: bytes, found: CachedValue) -> None:
         """Write a record, evicting older ones; a record larger than the budget is not kept.
 
         OSError if it cannot be written; then nothing of it remains.
@@ -141,7 +143,7 @@ class LocalTier:
             if not self._make_room(size):
                 return
             fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-            file_locks.alone(fd)  # marks the writer as alive
+            file_locks.lock_exclusive(fd)  # marks the writer as alive
             words[TOTAL] += size
         kept = False
         try:
@@ -258,7 +260,7 @@ def _is_abandoned(path: str) -> bool:
     """Whether no process is writing this file any more."""
     fd = os.open(path, os.O_RDONLY)
     try:
-        file_locks.alone(fd, wait=False)
+        file_locks.lock_exclusive(fd, wait=False)
     except BlockingIOError:
         return False
     finally:

@@ -29,13 +29,13 @@ from ...base.sync_calls import Synchronous, complete
 from ...base.transformer import StorageTransformer
 from ...core.errors import StorageError
 from .changes import change
-from .folder_control import LEAST_BUDGET, check_folder
+from .folder_control import MIN_BUDGET, check_folder
 from .lookup import keep, look
 from .options import folder_of, is_duration
 from .ranges import ODD, part_of
-from .record import Found, Part
+from .record import CachedValue, Part
 from .source_identity import source_digest, source_of
-from .state import MEMORY, MISS, SHARED, CacheState, Figures
+from .state import MEMORY, MISS, SHARED, CacheState, CacheStatistics
 
 Work: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -92,7 +92,7 @@ class Cache(StorageTransformer):
     ) -> None:
         super().__init__(store)
         number(self, "memory_bytes", memory_bytes, whole=True)
-        number(self, "disk_bytes", disk_bytes, least=LEAST_BUDGET, whole=True)
+        number(self, "disk_bytes", disk_bytes, least=MIN_BUDGET, whole=True)
         either(self, "ttl", ttl, is_duration, "seconds above 0, or None")
         folder = folder_of(disk)
         if folder is not None:
@@ -115,7 +115,7 @@ class Cache(StorageTransformer):
         folder = self._state.folder
         return self._options if folder is None else {**self._options, "disk": folder}
 
-    def figures(self) -> Figures:
+    def figures(self) -> CacheStatistics:
         """Hits, misses, bytes and evictions so far; shared with read-only copies."""
         return self._state.figures()
 
@@ -221,7 +221,7 @@ class Cache(StorageTransformer):
                 stamp, started = place.quiet(), state.clock()
                 value = await self._below(blocking).get(key, prototype, byte_range)
                 data = None if value is None else memoryview(value.to_bytes())
-                found = Found(data=data, stored=started, stamp=-1 if stamp is None else stamp)
+                found = CachedValue(data=data, stored=started, stamp=-1 if stamp is None else stamp)
                 state.count(MISS, found.size)
                 if self._is_kept(part, found):
                     await keep(state, key, part, found, place, blocking=blocking)
@@ -234,12 +234,12 @@ class Cache(StorageTransformer):
     def _below(self, blocking: bool) -> Store | Synchronous:
         return Synchronous(self._store) if blocking else self._store
 
-    def _is_kept(self, part: Part, found: Found) -> bool:
+    def _is_kept(self, part: Part, found: CachedValue) -> bool:
         if found.stamp < 0:  # a change is in progress
             return False
         return self._negative if found.data is None else part is None or len(found.data) > 0
 
-    async def _known(self, key: str) -> Found | None:
+    async def _known(self, key: str) -> CachedValue | None:
         """Return the whole value if a tier holds it."""
         found = self._state.remembered(key, None)
         if found is not None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from .ranges import cut
-from .record import Found, Part, identity
+from .ranges import slice_value
+from .record import CachedValue, Part, identity
 from .state import DISK, CacheState
-from .versions import Place
+from .versions import VersionedPath
 
 INLINE: Final = 256 * 1024
 """Largest record in bytes that is read on the event loop: 30 microseconds from the page cache, against 40 to
@@ -19,7 +19,9 @@ hand it to a thread (measured, 2 cores, Python 3.13).
 """
 
 
-async def look(state: CacheState, key: str, part: Part, place: Place, *, blocking: bool) -> Found | None:
+async def look(
+    state: CacheState, key: str, part: Part, place: VersionedPath, *, blocking: bool
+) -> CachedValue | None:
     """Look up the disk tier and return the requested part; a hit is also cached in memory."""
     tier = state.tier
     if tier is None:
@@ -34,14 +36,14 @@ async def look(state: CacheState, key: str, part: Part, place: Place, *, blockin
         found = read(tier, ident, place) if on_loop else await asyncio.to_thread(read, tier, ident, place)
         if found is not None:
             state.remember(key, each, found, place)
-            if (piece := cut(found, part) if each is None else found) is not None:
+            if (piece := slice_value(found, part) if each is None else found) is not None:
                 state.count(DISK, piece.size)
                 return piece
     return None
 
 
 async def keep(
-    state: CacheState, key: str, part: Part, found: Found, place: Place, *, blocking: bool
+    state: CacheState, key: str, part: Part, found: CachedValue, place: VersionedPath, *, blocking: bool
 ) -> None:
     """Store a value in both tiers; never fails."""
     part = None if found.data is None else part  # a missing key has no ranges

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from .record import Found, Part
-from .versions import Place
+from .record import CachedValue, Part
+from .versions import VersionedPath
 
 OVERHEAD: Final = 600
 """Bytes counted per entry besides value and key, so that ranges and missing keys stay bounded.
@@ -20,11 +20,11 @@ Where: TypeAlias = str | tuple[str, Part]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MemoryEntry:
     """A cached value, and the place that validates it."""
 
-    found: Found
-    place: Place
+    found: CachedValue
+    place: VersionedPath
     cost: int
 
 
@@ -35,13 +35,13 @@ class MemoryTier:
         self.budget = budget
         self.used = 0
         self.evictions = 0
-        self._entries: OrderedDict[Where, Entry] = OrderedDict()
+        self._entries: OrderedDict[Where, MemoryEntry] = OrderedDict()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, where: Where) -> Entry | None:
+    def get(self, where: Where) -> MemoryEntry | None:
         """Return an entry and mark it as most recently used."""
         with self._lock:
             entry = self._entries.get(where)
@@ -49,7 +49,7 @@ class MemoryTier:
                 self._entries.move_to_end(where)
             return entry
 
-    def put(self, where: Where, found: Found, place: Place) -> None:
+    def put(self, where: Where, found: CachedValue, place: VersionedPath) -> None:
         """Add a value, evicting older ones; a value larger than the budget is not kept."""
         key = where if isinstance(where, str) else where[0]
         cost = OVERHEAD + len(key) + found.size
@@ -60,7 +60,7 @@ class MemoryTier:
             while self.used + cost > self.budget:
                 self._remove(next(iter(self._entries)))
                 self.evictions += 1
-            self._entries[where] = Entry(found, place, cost)
+            self._entries[where] = MemoryEntry(found, place, cost)
             self.used += cost
 
     def drop(self, where: Where) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from zarr.abc.store import ByteRequest, OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 
-from .record import Found, Part
+from .record import CachedValue, Part
 
 ODD: Final = ("?", 0, 0)
 """A range that stores answer differently (empty, negative, or of an unknown type): never cached."""
@@ -23,7 +23,7 @@ def part_of(request: ByteRequest) -> Part:
     return ODD
 
 
-def cut(found: Found, part: Part) -> Found | None:
+def slice_value(found: CachedValue, part: Part) -> CachedValue | None:
     """Cut a range out of a whole value; None if stores answer it differently."""
     if part is None or found.data is None:
         return found
@@ -35,4 +35,4 @@ def cut(found: Found, part: Part) -> Found | None:
         return None
     else:
         data = found.data[first : second if kind == "r" else size]
-    return Found(data=data, stored=found.stored, stamp=found.stamp)
+    return CachedValue(data=data, stored=found.stored, stamp=found.stamp)

@@ -33,7 +33,7 @@ Part: TypeAlias = tuple[str, int, int] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class CachedValue:
     """A cached value or a cached absence."""
 
     data: memoryview | None
@@ -64,7 +64,7 @@ def name(ident: bytes) -> str:
     return hashlib.blake2b(ident, digest_size=16).hexdigest()
 
 
-def record_head(ident: bytes, found: Found, tier: bytes) -> bytes:
+def record_head(ident: bytes, found: CachedValue, tier: bytes) -> bytes:
     """Header and identity of a record; the value follows unchanged."""
     flags = MISSING if found.data is None else 0
     rest = HEAD.pack(MAGIC, 0, len(ident), flags, found.size, found.stored, found.stamp, tier)[_CHECKED_FROM:]
@@ -74,7 +74,7 @@ def record_head(ident: bytes, found: Found, tier: bytes) -> bytes:
     return MAGIC + code.to_bytes(4, "little") + rest + ident
 
 
-def parse(raw: bytes, ident: bytes, tier: bytes) -> Found | None:
+def parse(raw: bytes, ident: bytes, tier: bytes) -> CachedValue | None:
     """Parse a whole record; None if it is damaged, or belongs to another tier or key."""
     if len(raw) < HEAD.size:
         return None
@@ -85,4 +85,4 @@ def parse(raw: bytes, ident: bytes, tier: bytes) -> Found | None:
     view = memoryview(raw)
     if view[HEAD.size : start] != ident or crc32c(view[_CHECKED_FROM:]) != code:
         return None
-    return Found(data=None if flags & MISSING else view[start:], stored=stored, stamp=stamp)
+    return CachedValue(data=None if flags & MISSING else view[start:], stored=stored, stamp=stamp)

@@ -16,11 +16,11 @@ import numpy as np
 
 from ...core.codecs.base import memory
 from .folder_tier import LocalTier
-from .memory_tier import Entry, MemoryTier
-from .ranges import cut
-from .record import Found, Part, identity
-from .single_flight import Flights
-from .versions import OWN_TABLE, Place, Versions, is_plain
+from .memory_tier import MemoryEntry, MemoryTier
+from .ranges import slice_value
+from .record import CachedValue, Part, identity
+from .single_flight import PendingFetches
+from .versions import OWN_TABLE, VersionedPath, Versions, is_plain
 
 logger = logging.getLogger("zarrstack.cache")
 PAUSE: Final = 60.0
@@ -28,7 +28,7 @@ PAUSE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class CacheStatistics:
     """Statistics of a cache since its creation."""
 
     hits: int
@@ -71,7 +71,7 @@ class CacheState:
     ) -> None:
         self.folder, self.disk_bytes = folder, disk_bytes
         self.memory = MemoryTier(memory_bytes)
-        self.flights = Flights()
+        self.flights = PendingFetches()
         self.ttl = ttl
         self.offline = offline
         self.clock = clock
@@ -181,43 +181,43 @@ class CacheState:
         self._held.clear()
         self.opening = threading.Lock()
         self._count_lock = threading.Lock()
-        self.flights = Flights()
+        self.flights = PendingFetches()
         self.memory = MemoryTier(self.memory.budget)
         self.reset()
 
     # -- looking up -------------------------------------------------------------------------------
 
-    def place(self, key: str) -> Place | None:
+    def place(self, key: str) -> VersionedPath | None:
         """Place of a key in the version table; None for a key with several spellings, which is not cached."""
         return self.versions.place(self.source, key) if is_plain(key) else None
 
-    def _valid(self, entry: Entry | None) -> Found | None:
+    def _valid(self, entry: MemoryEntry | None) -> CachedValue | None:
         if entry is None:
             return None
         return entry.found if self.is_true(entry.found, entry.place) else None
 
-    def remembered(self, key: str, part: Part) -> Found | None:
+    def remembered(self, key: str, part: Part) -> CachedValue | None:
         """Look up the memory tier and return the requested part."""
         found = self._valid(self.memory.get(key))
         if part is None:
             return found
-        if found is not None and (piece := cut(found, part)) is not None:
+        if found is not None and (piece := slice_value(found, part)) is not None:
             return piece
         return self._valid(self.memory.get((key, part)))
 
-    def in_memory(self, key: str, part: Part) -> Found | None:
+    def in_memory(self, key: str, part: Part) -> CachedValue | None:
         """`remembered`, counted as a hit."""
         found = self.remembered(key, part)
         if found is not None:
             self.count(MEMORY, found.size)
         return found
 
-    def on_disk(self, tier: LocalTier, ident: bytes, place: Place) -> Found | None:
+    def on_disk(self, tier: LocalTier, ident: bytes, place: VersionedPath) -> CachedValue | None:
         """Read a valid record from the disk tier."""
         found = tier.read(ident)
         return found if found is not None and self.is_true(found, place) else None
 
-    def is_true(self, found: Found, place: Place) -> bool:
+    def is_true(self, found: CachedValue, place: VersionedPath) -> bool:
         """Whether nothing on its path has changed since a value was fetched, and it is within its ttl.
 
         Offline, any age is. If the clock was set back, the age is negative and the value is fetched again.
@@ -228,11 +228,11 @@ class CacheState:
             and (self.ttl is None or self.offline or 0 <= self.clock() - found.stored < self.ttl)
         )
 
-    def remember(self, key: str, part: Part, found: Found, place: Place) -> None:
+    def remember(self, key: str, part: Part, found: CachedValue, place: VersionedPath) -> None:
         """Store a value in memory."""
         self.memory.put(key if part is None else (key, part), found, place)
 
-    def to_disk(self, key: str, part: Part, found: Found, place: Place) -> None:
+    def to_disk(self, key: str, part: Part, found: CachedValue, place: VersionedPath) -> None:
         """Store a value in the disk tier if it accepts writes; never fails."""
         tier = self.current_tier()
         if tier is None or tier.versions is not place.table or not self.may_write():
@@ -252,11 +252,11 @@ class CacheState:
             self._counts[what] += 1
             self._counts[FETCHED if what == MISS else SERVED] += size
 
-    def figures(self) -> Figures:
+    def figures(self) -> CacheStatistics:
         """Current statistics."""
         memory, disk, shared, misses, served, fetched = self._counts
         tier = self.tier
-        return Figures(
+        return CacheStatistics(
             hits=memory + disk + shared,
             memory_hits=memory,
             disk_hits=disk,

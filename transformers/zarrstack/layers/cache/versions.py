@@ -51,7 +51,7 @@ def fold(key: str) -> str:
     return key.casefold()
 
 
-class Words(Protocol):
+class Counters(Protocol):
     """Counters by index; OSError if they are in a file that fails."""
 
     def __len__(self) -> int: ...
@@ -70,7 +70,7 @@ class Versions:
 
     def __init__(
         self,
-        words: Words,
+        words: Counters,
         lock: Callable[[], AbstractContextManager[object]],
         failed: Callable[[OSError], object] = lambda _: None,
     ) -> None:
@@ -79,7 +79,7 @@ class Versions:
         self._failed = failed
         self._size = len(words)
 
-    def place(self, source: str, key: str) -> Place:
+    def place(self, source: str, key: str) -> VersionedPath:
         """Slots of a key: the root, each folder on the way, and the key itself.
 
         "" stands for the whole source.
@@ -90,7 +90,7 @@ class Versions:
             for part in fold(key).split("/"):
                 code = zlib.crc32(part.encode("utf-8", "surrogatepass") + b"/", code)
                 found.append(code % size)
-        return Place(self, tuple(found))
+        return VersionedPath(self, tuple(found))
 
     def read(self, slots: Slots) -> list[int]:
         """Read the slots; an unreadable one counts as a change in progress."""
@@ -117,7 +117,7 @@ class Versions:
             self._words[slot] = ((self._words[slot] | _PENDING) + 1) & 0xFFFF_FFFF_FFFF_FFFF
 
 
-class Place(NamedTuple):
+class VersionedPath(NamedTuple):
     """A path, and the table that tracks its changes."""
 
     table: Versions

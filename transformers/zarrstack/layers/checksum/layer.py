@@ -10,13 +10,22 @@ from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
 
 from ...base.byte_ranges import cut
-from ...base.option_checks import given, unfit
+from ...base.option_checks import given, invalid_option
 from ...base.transformer import StorageTransformer
 from ...core.errors import ChunkError, Problem, UsageError
 from ...core.json_text import JSONObject
 from ..sharding.locks import SharedLock, lock_of, place_of
-from ..sharding.writer import to_the_end
-from .ledgers import ABSENT, SUFFIX, Beside, Ledger, Manifest, States, Sum, sum_of
+from ..sharding.writer import run_to_completion
+from .ledgers import (
+    ABSENT,
+    SUFFIX,
+    ChecksumRecords,
+    ManifestRecords,
+    RecordedState,
+    SidecarRecords,
+    States,
+    sum_of,
+)
 
 Keep: TypeAlias = Literal["beside", "manifest"]
 Unknown: TypeAlias = Literal["refuse", "pass"]
@@ -47,12 +56,12 @@ class Checksum(StorageTransformer):
     ) -> None:
         super().__init__(store)
         if keep not in {"beside", "manifest"}:
-            raise unfit(self, "keep", keep, "beside or manifest")
+            raise invalid_option(self, "keep", keep, "beside or manifest")
         if unknown not in {"refuse", "pass"}:
-            raise unfit(self, "unknown", unknown, "refuse or pass")
+            raise invalid_option(self, "unknown", unknown, "refuse or pass")
         self._options = given(self, keep=keep, unknown=unknown)
         self._refuse_unknown = unknown == "refuse"
-        self._ledger: Ledger = Beside() if keep == "beside" else Manifest()
+        self._ledger: ChecksumRecords = SidecarRecords() if keep == "beside" else ManifestRecords()
         self._place: Any = None
 
     def check_below(self, layer: StorageTransformer) -> str | None:
@@ -97,7 +106,7 @@ class Checksum(StorageTransformer):
                 raise _damage(key, found, states)
             before = (found, states)
 
-    def _is_sound(self, found: Sum, states: States | None) -> bool:
+    def _is_sound(self, found: RecordedState, states: States | None) -> bool:
         if states is None:
             return found == ABSENT or not self._refuse_unknown
         return found in states
@@ -134,7 +143,7 @@ class Checksum(StorageTransformer):
         self._check_writable()
         _check_key(key)
         async with self._lock(key).writing():
-            await to_the_end(self._write(key, value))
+            await run_to_completion(self._write(key, value))
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a value if the key is missing; atomic only within this process."""
@@ -142,7 +151,7 @@ class Checksum(StorageTransformer):
         _check_key(key)
         async with self._lock(key).writing():
             if not await self._store.exists(key):
-                await to_the_end(self._write(key, value))
+                await run_to_completion(self._write(key, value))
 
     async def _write(self, key: str, value: Buffer) -> None:
         if not isinstance(value, Buffer):
@@ -159,7 +168,7 @@ class Checksum(StorageTransformer):
         if _is_record(key):
             return
         async with self._lock(key).writing():
-            await to_the_end(self._remove(key))
+            await run_to_completion(self._remove(key))
 
     async def _remove(self, key: str) -> None:
         known = await self._ledger.get(self._store, key, again=True) is not None
@@ -206,7 +215,7 @@ class Checksum(StorageTransformer):
                 value = await self._store.get(key, default_buffer_prototype())
                 if value is not None:
                     states = (sum_of(value.as_buffer_like()),)
-                    await to_the_end(self._ledger.put(self._store, key, states))
+                    await run_to_completion(self._ledger.put(self._store, key, states))
                     sealed += 1
         return sealed
 
@@ -237,7 +246,7 @@ def _check_key(key: str) -> None:
         )
 
 
-def _damage(key: str, found: Sum, states: States | None) -> ChunkError:
+def _damage(key: str, found: RecordedState, states: States | None) -> ChunkError:
     if states is None:
         return ChunkError(
             "layer 'checksum': this object has no checksum",

@@ -36,7 +36,7 @@ _LINE: Final = re.compile(r"crc32c ([0-9a-f]{8}) (0|[1-9][0-9]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class RecordedState:
     """One state of an object."""
 
     crc32c: int
@@ -47,31 +47,31 @@ class Sum:
         return "absent" if self == ABSENT else f"crc32c {self.crc32c:08x} {self.length}"
 
 
-ABSENT: Final = Sum(0, -1)
-States: TypeAlias = tuple[Sum, ...]
+ABSENT: Final = RecordedState(0, -1)
+States: TypeAlias = tuple[RecordedState, ...]
 Edit: TypeAlias = "Callable[[dict[str, States]], None]"
 """A change to the recorded states."""
 
 
-def sum_of(data: Any) -> Sum:
+def sum_of(data: Any) -> RecordedState:
     """Checksum of bytes: crc32c as in RFC 3720, appendix B.4, used by iSCSI and Zarr v3."""
     from crc32c import crc32c  # the import takes 45 ms
 
-    return Sum(int(crc32c(data)), len(data))
+    return RecordedState(int(crc32c(data)), len(data))
 
 
-def united(*states: Sum) -> States:
+def distinct_states(*states: RecordedState) -> States:
     """The distinct states, in order."""
     return tuple(dict.fromkeys(states))
 
 
-class Ledger(Protocol):
+class ChecksumRecords(Protocol):
     """Recorded states by key; None for a key without a record."""
 
     async def get(self, store: Store, key: str, *, again: bool = False) -> States | None:
         """The states of a key; `again` bypasses the copy in memory."""
 
-    async def add(self, store: Store, key: str, state: Sum) -> None:
+    async def add(self, store: Store, key: str, state: RecordedState) -> None:
         """Add a possible state of a key; a key without any may also be absent."""
 
     async def put(self, store: Store, key: str, states: States) -> None:
@@ -84,7 +84,7 @@ class Ledger(Protocol):
         """Remove the records below a prefix that was just removed from the store."""
 
 
-class Beside:
+class SidecarRecords:
     """Stores a record beside each object, under its key with the suffix `.crc32c`."""
 
     async def get(self, store: Store, key: str, *, again: bool = False) -> States | None:
@@ -94,9 +94,9 @@ class Beside:
             return None
         return _parse(record.to_bytes().decode("ascii", "replace").splitlines(), key, key + SUFFIX)
 
-    async def add(self, store: Store, key: str, state: Sum) -> None:
+    async def add(self, store: Store, key: str, state: RecordedState) -> None:
         """Add a state; one read and one write."""
-        await self.put(store, key, united(state, *(await self.get(store, key) or (ABSENT,))))
+        await self.put(store, key, distinct_states(state, *(await self.get(store, key) or (ABSENT,))))
 
     async def put(self, store: Store, key: str, states: States) -> None:
         """Replace the states; one write."""
@@ -111,7 +111,7 @@ class Beside:
         """Do nothing: the records were in the removed folder."""
 
 
-class Manifest:
+class ManifestRecords:
     """Stores all records in one document, held in memory and written after every change.
 
     Concurrent changes share one write. Layers of one process that share a manifest take turns, and keep each
@@ -137,7 +137,7 @@ class Manifest:
         with self._guard:
             return (self._objects or {}).get(key)
 
-    async def add(self, store: Store, key: str, state: Sum) -> None:
+    async def add(self, store: Store, key: str, state: RecordedState) -> None:
         """Update memory, then the manifest."""
         await self._edit(store, lambda objects: _add(objects, key, state))
 
@@ -197,8 +197,8 @@ class Manifest:
         return lock_of(self._place, MANIFEST)
 
 
-def _add(objects: dict[str, States], key: str, state: Sum) -> None:
-    objects[key] = united(state, *objects.get(key, (ABSENT,)))
+def _add(objects: dict[str, States], key: str, state: RecordedState) -> None:
+    objects[key] = distinct_states(state, *objects.get(key, (ABSENT,)))
 
 
 def _drop(objects: dict[str, States], key: str) -> None:
@@ -241,7 +241,7 @@ def _parse(lines: Sequence[Any], key: str, record: str) -> States:
                 expected="crc32c, 8 hexadecimal digits, and the length",
                 advice="Restore it, or remove it and seal the archive again if you trust the object.",
             )
-        states.append(ABSENT if match is None else Sum(int(match[1], 16), int(match[2])))
+        states.append(ABSENT if match is None else RecordedState(int(match[1], 16), int(match[2])))
     if not states:
         raise ChunkError(
             f"layer 'checksum': the checksum stored for {key!r} is empty",

@@ -12,11 +12,11 @@ from ...base.transformer import StorageTransformer
 from ...core.draft_v3.nodes import ENTRY
 from ...core.errors import ChunkError, UsageError
 from ...core.json_text import excerpt
-from .documents import DIALECTS, Documents, entry_bytes, entry_of
+from .documents import DIALECTS, DraftDocuments, entry_bytes, entry_of
 from .keys import DraftArchive, axes_of, is_sharded
 
 
-class State:
+class ArchiveState:
     """State shared by copies of a layer: the archive below, once its entry point has been read."""
 
     archive: DraftArchive | None = None
@@ -43,7 +43,7 @@ class ArchiveLayer(StorageTransformer):
             )
         self._new = DIALECTS[dialect]
         self._allow_fallback = allow_fallback
-        self._state = State()
+        self._state = ArchiveState()
 
     # -- the archive ----------------------------------------------------------------------------
 
@@ -73,8 +73,8 @@ class ArchiveLayer(StorageTransformer):
             await self._store.set(ENTRY, entry)
         return self._entered(entry)
 
-    def _documents(self, archive: DraftArchive) -> Documents:
-        return Documents(archive, self._allow_fallback)
+    def _documents(self, archive: DraftArchive) -> DraftDocuments:
+        return DraftDocuments(archive, self._allow_fallback)
 
     # -- keys of values --------------------------------------------------------------------------
 

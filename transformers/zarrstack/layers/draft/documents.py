@@ -11,7 +11,7 @@ from ...core.draft_v3.array import describe_array
 from ...core.draft_v3.nodes import (
     ENTRY,
     Dialect,
-    Entry,
+    DraftEntryPoint,
     bad_node_name,
     read_entry,
     read_group,
@@ -39,7 +39,7 @@ def parse(content: bytes, key: str) -> JSONObject:
     return data
 
 
-def entry_of(content: bytes) -> Entry:
+def entry_of(content: bytes) -> DraftEntryPoint:
     """Parse an entry point; raises an error that names its key if it is invalid or not a draft's."""
     try:
         data = parse(content, ENTRY)
@@ -56,11 +56,11 @@ def entry_of(content: bytes) -> Entry:
 
 def entry_bytes(dialect: Dialect) -> bytes:
     """Serialise the entry point of a new archive."""
-    return document(write_entry(Entry(dialect=dialect)))
+    return document(write_entry(DraftEntryPoint(dialect=dialect)))
 
 
 @dataclass(frozen=True, slots=True)
-class Documents:
+class DraftDocuments:
     """Translation of one archive's documents; errors name the node and the key."""
 
     archive: DraftArchive

@@ -35,18 +35,18 @@ _TURNED: Final = re.compile(rf"(?:(.*)/)?c(?:{_INDEX})?(?:/{_INDEX})*", re.DOTAL
 """A folder whose keys may be stored in another folder below."""
 
 
-class Axes(NamedTuple):
+class ChunkKeyAxes(NamedTuple):
     """The properties of an array that its chunk keys depend on."""
 
     ndim: int
     separator: str
 
 
-def axes_of(content: bytes | None) -> Axes | None:
+def axes_of(content: bytes | None) -> ChunkKeyAxes | None:
     """Axes of an array, from its draft document; None if the document is invalid."""
     try:
         document = json.loads(content or b"null")
-        return Axes(len(document["shape"]), document["chunk_grid"].get("separator", "/"))
+        return ChunkKeyAxes(len(document["shape"]), document["chunk_grid"].get("separator", "/"))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
 
@@ -72,7 +72,7 @@ class DraftArchive:
     """The key mapping of one archive; `arrays` holds its known arrays by path."""
 
     dialect: Dialect
-    arrays: dict[str, Axes] = field(default_factory=dict)
+    arrays: dict[str, ChunkKeyAxes] = field(default_factory=dict)
     data: str = field(init=False)
     """Prefix of all data keys: `data/`, or `data/root/`."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...system.fork_safety import forget_in_children
+from ...system.fork_safety import reset_after_fork
 
 Outcome = Literal["ok", "missing", "error", "cancelled"]
 
@@ -101,14 +101,14 @@ class ToFile(Sink):
     """Appends events to a file as JSON lines.
 
     Each line is one `write` to a file opened for appending, so several processes may log to one local file,
-    and a killed process leaves only complete lines.
+    and a killed process inner chunks only complete lines.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._file: int | None = None
         self.after_fork()
-        forget_in_children(self)
+        reset_after_fork(self)
 
     def after_fork(self) -> None:
         """Replace the lock in a forked child, which appends to the same file."""

@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from zarr.abc.store import Store
 from zarr.core.buffer import Buffer
 
-from ...base.intercept import Around, Call, span
-from ...base.option_checks import either, given, unfit
+from ...base.intercept import Call, Intercept, slice_of
+from ...base.option_checks import either, given, invalid_option
 from ...system.clock import Clock
 from .events import Event, Outcome, Sink, ToCallback, ToFile, ToLogger
-from .metrics import Figures, Summary
+from .metrics import OperationTotals, Summary
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ _outer: ContextVar[tuple[int, int] | None] = ContextVar("zarrstack_log", default
 """Number and depth of the enclosing operation."""
 
 
-class Log(Around):
+class Log(Intercept):
     """Records every operation with bytes, time and outcome, and keeps statistics.
 
     `events` is a path, to which JSON lines are appended. `callback` is called with each `Event`. Without
@@ -59,7 +59,7 @@ class Log(Around):
         either(self, "clock", clock, lambda value: isinstance(value, Clock), "a zarrstack.system.clock.Clock")
         levels = logging.getLevelNamesMapping()
         if level not in levels:
-            raise unfit(self, "level", level, ", ".join(levels))
+            raise invalid_option(self, "level", level, ", ".join(levels))
         path = None if events is None else os.fspath(events)
         self._options = given(
             self, events=path, logger=logger, level=level, callback=callback, label=label, clock=clock
@@ -74,7 +74,7 @@ class Log(Around):
         if logger is not None or not sinks:
             sinks.append(ToLogger(logger or LOGGER, levels[level]))
         self._sinks = tuple(sinks)
-        self._figures = Figures()
+        self._figures = OperationTotals()
 
     def summary(self) -> Summary:
         """Count, bytes and latency percentiles per operation, since the log was created or reset."""
@@ -223,7 +223,7 @@ class _Record:
             label=label,
             operation=call.operation,
             key=call.key,
-            range=span(call.part),
+            range=slice_of(call.part),
             bytes=self.size,
             keys=self.keys,
             seconds=self.seconds,

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-from ...system.fork_safety import forget_in_children
+from ...system.fork_safety import reset_after_fork
 
 STEPS: Final = 16
 """Latency classes per power of two: the relative error of a percentile is at most 1/16."""
@@ -16,7 +16,7 @@ COLUMNS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperationFigures:
+class OperationStatistics:
     """Statistics of one operation; latencies are in seconds."""
 
     count: int
@@ -38,7 +38,7 @@ class OperationFigures:
 class Summary:
     """Statistics of a log since it was created or reset; `str` formats a table."""
 
-    operations: dict[str, OperationFigures]
+    operations: dict[str, OperationStatistics]
     """By name, the most frequent first."""
     lost: int
     """Events that could not be written."""
@@ -58,7 +58,7 @@ class Summary:
         return "\n".join(lines)
 
 
-class Tally:
+class OperationTotal:
     """Running totals of one operation."""
 
     __slots__ = ("bytes", "classes", "count", "errors", "missing", "most", "seconds")
@@ -91,9 +91,9 @@ class Tally:
                 return min(self.most, class_end(place))
         return 0.0
 
-    def figures(self) -> OperationFigures:
+    def figures(self) -> OperationStatistics:
         """Current statistics."""
-        return OperationFigures(
+        return OperationStatistics(
             count=self.count,
             missing=self.missing,
             errors=self.errors,
@@ -106,13 +106,13 @@ class Tally:
         )
 
 
-class Figures:
+class OperationTotals:
     """Tallies by operation; thread-safe."""
 
     def __init__(self) -> None:
         self.after_fork()
         self.reset()
-        forget_in_children(self)
+        reset_after_fork(self)
 
     def after_fork(self) -> None:
         """Replace the lock in a forked child, which keeps the totals."""
@@ -121,7 +121,7 @@ class Figures:
     def reset(self) -> None:
         """Reset all totals."""
         with self._guard:
-            self._tallies: dict[str, Tally] = {}
+            self._tallies: dict[str, OperationTotal] = {}
             self._lost = 0
 
     def add(self, operation: str, seconds: float, size: int | None, outcome: str) -> None:
@@ -129,7 +129,7 @@ class Figures:
         with self._guard:
             tally = self._tallies.get(operation)
             if tally is None:
-                tally = self._tallies[operation] = Tally()
+                tally = self._tallies[operation] = OperationTotal()
             tally.add(seconds, size, outcome)
 
     def lose(self) -> bool:
@@ -162,7 +162,7 @@ def class_end(place: int) -> float:
     return ((rest + 1 << power) - 1) / 1e9
 
 
-def _row(name: str, figures: OperationFigures) -> tuple[str, ...]:
+def _row(name: str, figures: OperationStatistics) -> tuple[str, ...]:
     latencies = (figures.p50, figures.p90, figures.p99, figures.most)
     return (
         name,

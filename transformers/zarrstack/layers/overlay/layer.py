@@ -11,7 +11,7 @@ from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.storage import FsspecStore, LocalStore, MemoryStore
 
-from ...base.option_checks import unfit
+from ...base.option_checks import invalid_option
 from ...base.transformer import StorageTransformer
 from ...core.json_text import JSONObject
 from ...core.paths import ancestors, prefix_of
@@ -52,7 +52,7 @@ class Overlay(StorageTransformer):
             return given
         text = os.fspath(given) if isinstance(given, str | os.PathLike) else ""
         if not text:
-            raise unfit(self, "writes", given, 'a store, a path, a URL or "memory:"')
+            raise invalid_option(self, "writes", given, 'a store, a path, a URL or "memory:"')
         if text in {"memory:", "memory://"}:
             return MemoryStore()
         if "://" in text and not text.startswith("file://"):

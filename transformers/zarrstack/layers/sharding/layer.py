@@ -21,9 +21,9 @@ from ...core.grid.shard_index import IndexFormat
 from ...core.json_text import JSON, JSONObject
 from .listing import list_below, list_names
 from .locks import SharedLock, lock_of, place_of
-from .shard import Change, Place, ShardForm
+from .shard import ChunkChange, Place, ShardForm
 from .stored_shard import StoredShard, content
-from .writer import ShardWriters, to_the_end
+from .writer import ShardWriters, run_to_completion
 
 
 class Sharding(StorageTransformer):
@@ -192,19 +192,19 @@ class Sharding(StorageTransformer):
             await (self._store.set_if_not_exists if if_absent else self._store.set)(key, value)
             return
         shard, place = self._locate(chunk)
-        await self._change(shard, [Change(place, content(value), if_absent)])
+        await self._change(shard, [ChunkChange(place, content(value), if_absent)])
 
     async def _set_many(self, values: Iterable[tuple[str, Buffer]]) -> None:
         """Write several values, rewriting each shard once."""
         self._check_writable()
-        shards: dict[str, list[Change]] = {}
+        shards: dict[str, list[ChunkChange]] = {}
         others = []
         for key, value in values:
             if (chunk := self._names.coordinates(key)) is None:
                 others.append((key, value))
             else:
                 shard, place = self._locate(chunk)
-                shards.setdefault(shard, []).append(Change(place, content(value)))
+                shards.setdefault(shard, []).append(ChunkChange(place, content(value)))
         await asyncio.gather(
             *(self._store.set(key, value) for key, value in others),
             *(self._change(shard, changes) for shard, changes in shards.items()),
@@ -218,7 +218,7 @@ class Sharding(StorageTransformer):
             await self._store.delete(key)
         else:
             shard, place = self._locate(chunk)
-            await self._change(shard, [Change(place, None)])
+            await self._change(shard, [ChunkChange(place, None)])
 
     async def delete_dir(self, prefix: str) -> None:
         """Remove every key below a path; all shards of an array at once, without reading them."""
@@ -226,7 +226,7 @@ class Sharding(StorageTransformer):
         folder = prefix.rstrip("/") + "/" if prefix.strip("/") else ""
         if self._names.region.startswith(folder):
             async with self._lock("").writing():
-                await to_the_end(self._remove_all(folder))
+                await run_to_completion(self._remove_all(folder))
             return
         keys = [key async for key in self.list_prefix(folder)]
         # Empty folders remain: another writer may be creating a shard there. Listings omit them.
@@ -238,7 +238,7 @@ class Sharding(StorageTransformer):
         else:
             await self._store.clear()  # `delete_dir("")` of a LocalStore removes its root
 
-    async def _change(self, shard: str, changes: list[Change]) -> None:
+    async def _change(self, shard: str, changes: list[ChunkChange]) -> None:
         # `delete_dir` holds this lock, which covers all shards of the array, exclusively.
         async with self._lock("").reading():
             await self._writers.change(self._shard(shard), self._lock(shard), changes)

@@ -13,7 +13,7 @@ from ...core.grid.chunk_keys_v3 import KeyEncoding
 from ...core.paths import prefix_of
 from .shard import Place, ShardForm
 
-MOST_AT_ONCE: Final = 32
+MAX_AT_ONCE: Final = 32
 """Indexes read concurrently."""
 
 
@@ -47,7 +47,7 @@ async def list_below(
             for found in await _expand(batch, keys_in):
                 if found.startswith(prefix):
                     yield found
-            batch, size = [], min(2 * size, MOST_AT_ONCE)
+            batch, size = [], min(2 * size, MAX_AT_ONCE)
     for found in await _expand(batch, keys_in):
         if found.startswith(prefix):
             yield found

@@ -29,7 +29,7 @@ UNKNOWN_LENGTH: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChunkChange:
     """A change to one chunk of a shard."""
 
     chunk: Place
@@ -125,7 +125,7 @@ class ShardForm:
         encoded = index.to_bytes(self.index)
         return b"".join([encoded, *parts] if self.index.location == "start" else [*parts, encoded])
 
-    def replaces_all(self, changes: Iterable[Change]) -> bool:
+    def replaces_all(self, changes: Iterable[ChunkChange]) -> bool:
         """Whether the changes replace every chunk, so that the old shard need not be read."""
         return len({change.chunk for change in changes if not change.if_absent}) == prod(self.chunks)
 
@@ -141,7 +141,7 @@ def _parse(form: ShardForm, data: Any, object_length: int) -> ShardIndex:
     return index
 
 
-def apply(chunks: dict[Place, Any], changes: Iterable[Change]) -> bool:
+def apply(chunks: dict[Place, Any], changes: Iterable[ChunkChange]) -> bool:
     """Apply changes in order to the chunks of a shard, in place; return whether anything changed."""
     changed = False
     for change in changes:

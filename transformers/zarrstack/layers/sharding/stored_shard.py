@@ -14,7 +14,7 @@ from zarr.core.buffer import Buffer, BufferPrototype, default_buffer_prototype
 from ...base.byte_ranges import bounds
 from ...core.errors import ChunkError
 from ...core.grid.shard_index import ShardIndex
-from .shard import Change, Place, ShardForm, apply
+from .shard import ChunkChange, Place, ShardForm, apply
 
 PROOF_BYTES: Final = 2**16
 """Maximum distance past a chunk that one read covers, to verify the shard's length without a second read."""
@@ -43,7 +43,7 @@ class StoredShard:
         with self._named():
             return OpenShard(shard=self, index=self.form.parse_index(data.to_bytes()))
 
-    async def rewrite(self, changes: Sequence[Change]) -> None:
+    async def rewrite(self, changes: Sequence[ChunkChange]) -> None:
         """Apply changes; a shard left without chunks is removed.
 
         ChunkError if a chunk that remains cannot be read.

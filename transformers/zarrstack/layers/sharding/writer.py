@@ -11,9 +11,9 @@ import threading
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-from ...system.fork_safety import forget_in_children
+from ...system.fork_safety import reset_after_fork
 from .locks import SharedLock
-from .shard import Change
+from .shard import ChunkChange
 from .stored_shard import StoredShard
 
 
@@ -22,7 +22,7 @@ class _Ticket:
 
     __slots__ = ("changes", "done", "error")
 
-    def __init__(self, changes: list[Change]) -> None:
+    def __init__(self, changes: list[ChunkChange]) -> None:
         self.changes = changes
         self.done = False
         self.error: Exception | None = None
@@ -33,14 +33,14 @@ class ShardWriters:
 
     def __init__(self) -> None:
         self.after_fork()
-        forget_in_children(self)
+        reset_after_fork(self)
 
     def after_fork(self) -> None:
         """Drop the parent's pending changes in a forked child."""
         self._guard = threading.Lock()
         self._waiting: dict[str, list[_Ticket]] = {}
 
-    async def change(self, shard: StoredShard, lock: SharedLock, changes: list[Change]) -> None:
+    async def change(self, shard: StoredShard, lock: SharedLock, changes: list[ChunkChange]) -> None:
         """Apply changes, combined with all others waiting for the same shard.
 
         The shard has been written when this returns; errors of the rewrite are raised. On cancellation, a
@@ -53,7 +53,7 @@ class ShardWriters:
             await asyncio.sleep(0)  # lets tasks started together join this rewrite
             async with lock.writing():
                 if not ticket.done:
-                    await to_the_end(self._serve(shard))
+                    await run_to_completion(self._serve(shard))
         finally:
             self._forget(shard.key, [ticket])
         if ticket.error is not None:
@@ -81,7 +81,7 @@ class ShardWriters:
                 self._waiting.pop(key, None)
 
 
-async def to_the_end(work: Coroutine[Any, Any, None]) -> None:
+async def run_to_completion(work: Coroutine[Any, Any, None]) -> None:
     """Await work that runs to completion even if the caller is cancelled.
 
     A thread that writes a file cannot be stopped: if the lock were released early, this write could overwrite
