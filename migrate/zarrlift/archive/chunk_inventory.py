@@ -58,9 +58,9 @@ class Inventory:
     """A number for each chunk that changes when it is rewritten: the modification time of a file in
     nanoseconds, else a digest of the object's ETag or time; None if the store provides neither.
     """
-    strays: tuple[str, ...] = ()
+    unclaimed: tuple[str, ...] = ()
     """The first names that belong to no chunk of this array."""
-    stray_count: int = 0
+    unclaimed_count: int = 0
     bad_links: tuple[tuple[str, str], ...] = ()
     """(key, target) of links that are broken or leave the archive."""
     no_files: tuple[tuple[str, str], ...] = ()
@@ -143,8 +143,8 @@ def _inventory(found: ChunkScan) -> Inventory:
         total_bytes=int(sum(found.sizes)) if found.sized else None,
         certain=True,
         fingerprint=digest.hexdigest(),
-        strays=tuple(found.strays),
-        stray_count=found.stray_count,
+        unclaimed=tuple(found.unclaimed),
+        unclaimed_count=found.unclaimed_count,
         bad_links=tuple(found.bad_links),
         no_files=tuple(found.no_files),
     )
@@ -198,7 +198,7 @@ class _Listed:
             position = self._keys.coordinates(name, self._ndim)
             index = None if position is None else self._grid.index(position)
             if index is None:
-                self.found.stray(name)
+                self.found.unclaimed_name(name)
             else:
                 self.found.add(index, size, None if version is None else version_number(version))
 

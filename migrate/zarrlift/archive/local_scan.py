@@ -38,8 +38,8 @@ class ChunkScan:
         self.sized = True
         self.versioned = True
         """Whether the size and the version of every chunk are known."""
-        self.strays: list[str] = []
-        self.stray_count = 0
+        self.unclaimed: list[str] = []
+        self.unclaimed_count = 0
         self.bad_links: list[tuple[str, str]] = []
         self.no_files: list[tuple[str, str]] = []
 
@@ -51,11 +51,11 @@ class ChunkScan:
         self.sized &= size is not None
         self.versioned &= version is not None
 
-    def stray(self, name: str) -> None:
+    def unclaimed_name(self, name: str) -> None:
         """Add a name that belongs to no chunk; only the first ones are kept."""
-        self.stray_count += 1
-        if len(self.strays) < _STRAYS_NAMED:
-            self.strays.append(name)
+        self.unclaimed_count += 1
+        if len(self.unclaimed) < _STRAYS_NAMED:
+            self.unclaimed.append(name)
 
 
 def scan(
@@ -109,7 +109,7 @@ class _Scan:
                 if number is not None:
                     self._accept(entry, number, entry.name)
                 elif entry.name not in self.passed_over:
-                    self.found.stray(entry.name)
+                    self.found.unclaimed_name(entry.name)
 
     def _index(self, position: tuple[int, ...]) -> int | None:
         """`Grid.index` with precomputed counts."""
@@ -135,7 +135,7 @@ class _Scan:
                 number = _number(name.removeprefix(lead)) if name.startswith(lead) else None
                 if number is None or number >= count:
                     if level > 0 or name not in self.passed_over:
-                        self.found.stray(prefix + name)
+                        self.found.unclaimed_name(prefix + name)
                 elif last:
                     self._accept(entry, base + number * stride, prefix + name)
                 elif entry.is_symlink() and self._leads_away(entry, prefix + name):

@@ -47,7 +47,7 @@ class ConventionChanges:
         left = tuple(problem for problem in node.problems if problem not in change.lifts)
         return replace(node, layout=change.layout, problems=left)
 
-    def told(self, path: str) -> tuple[Problem, ...]:
+    def problems_of(self, path: str) -> tuple[Problem, ...]:
         """The problems of the node at a path."""
         return self.problems.get(path, ())
 

@@ -82,7 +82,7 @@ class ArrayPlanner:
         assert node.layout is not None  # refused nodes are not planned
         source = node.layout
         change = self.applied.change(node.path)
-        problems = [*node.problems, *self.applied.told(node.path)]
+        problems = [*node.problems, *self.applied.problems_of(node.path)]
         inventory = self._inventory(node, source, children)
         destination, notes = self._destined(node, source, recipe, inventory)
         # A refusal concerns the content of the array's document, which is the first of its documents.
@@ -140,8 +140,8 @@ class ArrayPlanner:
                 allow_pickle=recipe.allow_pickle,
                 drop_empty=recipe.drop_empty,
                 block_shape=None if blocks is None else blocks.shape,
-                piece_shape=None if blocks is None else blocks.piece,
-                run_shape=None if blocks is None else blocks.run,
+                buffer_shape=None if blocks is None else blocks.piece,
+                sweep_shape=None if blocks is None else blocks.run,
             ),
             document=document,
             fill_is_null=node.fill_is_null,
@@ -237,15 +237,15 @@ def _inventory_problems(node: ArrayNode, source: Layout, inventory: Inventory) -
                     f"the value of {missing} missing chunks",
                 )
             )
-    if inventory.stray_count:
-        names = ", ".join(repr(name) for name in inventory.strays)
-        more = "" if inventory.stray_count == len(inventory.strays) else ", ..."
+    if inventory.unclaimed_count:
+        names = ", ".join(repr(name) for name in inventory.unclaimed)
+        more = "" if inventory.unclaimed_count == len(inventory.unclaimed) else ", ..."
         problems.append(
             Problem(
                 kind="stray",
                 severity="note",
                 node=node.path,
-                message=f"{inventory.stray_count} objects of no chunk are not copied: {names}{more}",
+                message=f"{inventory.unclaimed_count} objects of no chunk are not copied: {names}{more}",
             )
         )
     for key, target in inventory.bad_links:

@@ -36,7 +36,7 @@ def with_advice(problem: Problem, source: Storage, layout: Layout) -> Problem:
         return told
     if _of_bytes(told.key, source, layout):
         return replace(told, advice=_CHARACTERS)
-    return replace(told, advice=_RESTORE if source.soon is None else _AGAIN)
+    return replace(told, advice=_RESTORE if source.requests is None else _AGAIN)
 
 
 def _of_bytes(key: str | None, source: Storage, layout: Layout) -> bool:

@@ -78,7 +78,7 @@ def make_plan(
     for node in map(applied.described, archive.nodes):
         if node.path not in needed:
             continue
-        told = applied.told(node.path)
+        told = applied.problems_of(node.path)
         if node.refused or any_refusal(told):
             kind: Literal["array", "group"] = "group" if isinstance(node, GroupNode) else "array"
             refusals.append(Refusal(path=node.path, kind=kind, problems=(*node.problems, *told)))
@@ -168,7 +168,7 @@ def _group_plan(
         document=document,
         files=files,
         source_digests=digests(node.documents),
-        problems=(*node.problems, *applied.told(node.path), *notes, *limits),
+        problems=(*node.problems, *applied.problems_of(node.path), *notes, *limits),
     )
 
 

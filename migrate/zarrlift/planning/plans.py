@@ -41,12 +41,12 @@ class Move:
     """If the objects do not correspond to the source's: the unit of work, in whole objects of the
     destination; None if each is made from the source object at the same grid position.
     """
-    piece_shape: tuple[int, ...] | None = None
+    buffer_shape: tuple[int, ...] | None = None
     """If the values of a block exceed the memory: the part assembled at a time."""
-    run_shape: tuple[int, ...] | None = None
+    sweep_shape: tuple[int, ...] | None = None
     """Several consecutive pieces within a block, for which decoded source chunks are kept as far as needed.
     """
-    within: bool = False
+    source_is_destination: bool = False
     """Whether the source's objects are at the destination: the second of two passes."""
 
 
@@ -125,8 +125,8 @@ class ArrayPlan:
             "allow_pickle": move.allow_pickle,
             "drop_empty": move.drop_empty,
             "block_shape": shape_to_json(move.block_shape),
-            "piece_shape": shape_to_json(move.piece_shape),
-            "run_shape": shape_to_json(move.run_shape),
+            "piece_shape": shape_to_json(move.buffer_shape),
+            "run_shape": shape_to_json(move.sweep_shape),
             "times_read": self.times_read,
             "reads": self.reads,
             "objects_out": self.objects_out,
@@ -158,8 +158,8 @@ class ArrayPlan:
             allow_pickle=data["allow_pickle"],
             drop_empty=data["drop_empty"],
             block_shape=shape_from_json(data.get("block_shape")),
-            piece_shape=shape_from_json(data.get("piece_shape")),
-            run_shape=shape_from_json(data.get("run_shape")),
+            buffer_shape=shape_from_json(data.get("piece_shape")),
+            sweep_shape=shape_from_json(data.get("run_shape")),
         )
         kept: tuple[str, ...] = ("document", "fill_is_null", "chunks", "bytes_in", "bytes_in_known")
         kept += ("bytes_out", "bytes_out_known", "fingerprint")

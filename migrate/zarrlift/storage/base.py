@@ -68,7 +68,7 @@ class Storage(ABC):
     """Whether the content exists only in this process."""
     exclusive: bool = False
     """Whether `create` is atomic, so that exactly one of several concurrent calls succeeds."""
-    soon: AsyncRequests | None = None
+    requests: AsyncRequests | None = None
     """Asynchronous requests, for storages with latency; None for others."""
     document_bound: ReadLimit = DOCUMENT
     """The default size limit for reading an object."""

@@ -1,6 +1,6 @@
 """Objects that are read whole, and moved one by one through memory.
 
-The bytes of an object are checked or converted by a `ObjectConversion`, a function of its bytes and position.
+An `ObjectConversion`, a function of an object's bytes and position, checks or converts the bytes.
 """
 
 from __future__ import annotations
@@ -98,13 +98,13 @@ class ObjectReader:
 
         An unreadable object is recorded in `counts` and yields None too.
         """
-        if self.storage.soon is None:
+        if self.storage.requests is None:
             for key in keys:
                 yield _read(partial(self.storage.get, key, self.bound), key, counts)
             return
         from ..storage.remote.async_requests import read_ahead  # files do not need asyncio
 
-        ask = partial(self.storage.soon.get, bound=self.bound)
+        ask = partial(self.storage.requests.get, bound=self.bound)
         coming = read_ahead(keys, lambda _: self._decoded, ask, most=READ_AHEAD)
         with contextlib.closing(coming):
             for key, future in zip(keys, coming, strict=True):

@@ -146,7 +146,7 @@ class FileGatherer(PayloadAssembler):
         root = self.source.path("") + os.sep
         start = frame.index.size(frame.chunks_per_shard) if frame.index.location == "start" else 0
         stream = self.writer.stream(self.target_keys.at(place), reserve=start)
-        look = self.inner_chunk.reader
+        payload_check = self.inner_chunk.reader
         lengths: list[int] = []
         parts: list[bytes] = []
         size = held = 0
@@ -155,7 +155,7 @@ class FileGatherer(PayloadAssembler):
                 data = None
                 # After a large file, the next one is probably large too.
                 if size + MORE <= IN_ONE_READ:
-                    data = read_small(root + key, size + MORE, version, look)
+                    data = read_small(root + key, size + MORE, version, payload_check)
                 if data is None:
                     stream.append(parts)
                     parts, held = [], 0
@@ -186,14 +186,14 @@ class FileGatherer(PayloadAssembler):
 
     def _append_file(self, path: str, version: Version | None, stream: ObjectStream) -> int:
         """Append one large file without holding it in memory; returns its size. OSError, ChunkError."""
-        look = self.inner_chunk.reader
+        payload_check = self.inner_chunk.reader
         descriptor, facts = open_regular(path)
         try:
             size = facts.st_size
             self.reader.bound.check(size)
-            if not look.check(ends_of_file(descriptor, size)) or not stream.take(descriptor, size):
+            if not payload_check.check(ends_of_file(descriptor, size)) or not stream.take(descriptor, size):
                 data = os.read(descriptor, size)
-                look.check_whole(data)
+                payload_check.check_whole(data)
                 stream.append([data])
                 size = len(data)
             require_version(descriptor, version)

@@ -50,13 +50,13 @@ def relink(move: Move, source: Storage, writer: Writer, *, hard_links: bool) -> 
         return zip(source_keys(places), target_keys(places), strict=True)
 
     if isinstance(source, LocalStorage) and isinstance(writer, LocalWriter):
-        return partial(_files, keys, source, writer, unchanged.look, hard_links)
+        return partial(_files, keys, source, writer, unchanged.payload_check, hard_links)
     if not isinstance(writer, LocalWriter):
         from .relink_server_side import server_copy  # files do not need asyncio
 
         copy = server_copy(source, writer.storage)
         if copy is not None:
-            return partial(_within_store, keys, copy, unchanged.look)
+            return partial(_within_store, keys, copy, unchanged.payload_check)
     return Objects(move, source, writer, unchanged)
 
 
@@ -64,7 +64,7 @@ def _files(
     keys: Keys,
     source: LocalStorage,
     writer: LocalWriter,
-    look: PayloadCheck,
+    payload_check: PayloadCheck,
     hard_links: bool,
     task: Task,
     counts: MoveCounts,
@@ -82,13 +82,13 @@ def _files(
             expected = (size or 0) + MORE
             data = None
             if not hard_links and expected <= IN_ONE_READ:
-                data = read_small(path, expected, version, look)
+                data = read_small(path, expected, version, payload_check)
             if data is not None:
                 size = len(data)
                 writer.write(target, data)
             else:
                 carry = writer.link if hard_links else writer.copy
-                size = carry(path, target, look, version)
+                size = carry(path, target, payload_check, version)
         except DestinationError:
             raise
         except (ZarrstackError, OSError, MemoryError) as error:
@@ -100,12 +100,14 @@ def _files(
             counts.add(size, size)
 
 
-def _within_store(keys: Keys, copy: ServerCopy, look: PayloadCheck, task: Task, counts: MoveCounts) -> None:
+def _within_store(
+    keys: Keys, copy: ServerCopy, payload_check: PayloadCheck, task: Task, counts: MoveCounts
+) -> None:
     """Have a store copy its objects."""
     pairs = list(keys(task))
     for start in range(0, len(pairs), _BATCH):
         part = pairs[start : start + _BATCH]
-        for (key, _), carried in zip(part, copy(part, look), strict=True):
+        for (key, _), carried in zip(part, copy(part, payload_check), strict=True):
             if isinstance(carried, int):
                 counts.add(carried, carried)
             elif carried is not None:
@@ -122,17 +124,17 @@ class Unchanged(ObjectConversion):
         self.reader = Pipeline(
             source.chain, source.chunk_shape, source.data_type, allow_pickle=move.allow_pickle
         )
-        self.look: PayloadCheck = self.reader
+        self.payload_check: PayloadCheck = self.reader
         if isinstance(source.frame, Shards):
-            self.look = _ShardLook(source.frame, self.reader)
+            self.payload_check = _ShardCheck(source.frame, self.reader)
 
     def __call__(self, index: int, data: bytes, counts: MoveCounts) -> bytes:
         """The same bytes, after the check."""
-        self.look.check_whole(data)
+        self.payload_check.check_whole(data)
         return data
 
 
-class _ShardLook:
+class _ShardCheck:
     """Checks shards that move unchanged: the index, and the ends of every payload."""
 
     def __init__(self, frame: Shards, inner_chunk: Pipeline) -> None:

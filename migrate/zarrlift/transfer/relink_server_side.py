@@ -51,39 +51,43 @@ class ServerCopy:
         self._able = True
         """Whether the store supports copies; determined by the first request."""
 
-    def __call__(self, pairs: Sequence[tuple[str, str]], look: PayloadCheck) -> list[Carried]:
+    def __call__(self, pairs: Sequence[tuple[str, str]], payload_check: PayloadCheck) -> list[Carried]:
         """Copy (source key, destination key) pairs, after `look` has checked the ends of each object.
 
         Raises DestinationError; the error of a single object is its result.
         """
-        return run(bounded([self._one(before, after, look) for before, after in pairs]))
+        return run(bounded([self._one(before, after, payload_check) for before, after in pairs]))
 
-    async def _one(self, before: str, after: str, look: PayloadCheck) -> Carried:
+    async def _one(self, before: str, after: str, payload_check: PayloadCheck) -> Carried:
         try:
-            first = await self._get(before, 0, IN_ONE_READ, look)
+            first = await self._get(before, 0, IN_ONE_READ, payload_check)
             if first is None:
                 return None
             if len(first) < IN_ONE_READ or not self._able:
-                return await self._by_hand(before, after, first if len(first) < IN_ONE_READ else None, look)
+                return await self._by_hand(
+                    before, after, first if len(first) < IN_ONE_READ else None, payload_check
+                )
             size = await self._size(before)
-            tail = await self._get(before, max(size - TAIL_BYTES, 0), size, look) or b""
-            if not look.check(HeadAndTail(first[:HEAD_BYTES], tail[-TAIL_BYTES:], size)):
-                return await self._by_hand(before, after, None, look)
+            tail = await self._get(before, max(size - TAIL_BYTES, 0), size, payload_check) or b""
+            if not payload_check.check(HeadAndTail(first[:HEAD_BYTES], tail[-TAIL_BYTES:], size)):
+                return await self._by_hand(before, after, None, payload_check)
             if await self._copied(before, after, size):
                 return size
-            return await self._by_hand(before, after, None, look)
+            return await self._by_hand(before, after, None, payload_check)
         except DestinationError:
             raise
         except ZarrstackError as error:
             return error
 
-    async def _by_hand(self, before: str, after: str, data: bytes | None, look: PayloadCheck) -> int | None:
+    async def _by_hand(
+        self, before: str, after: str, data: bytes | None, payload_check: PayloadCheck
+    ) -> int | None:
         """Copy through this machine: small objects, and those that can only be checked by decoding."""
         if data is None:
-            data = await self._source.fetch(before, ReadLimit(look.most_stored))
+            data = await self._source.fetch(before, ReadLimit(payload_check.most_stored))
             if data is None:
                 return None
-        look.check_whole(data)
+        payload_check.check_whole(data)
         try:
             await self._destination.store(after, data)
         except StorageError as error:
@@ -106,13 +110,13 @@ class ServerCopy:
     async def _cp(self, before: str, after: str, size: int) -> None:
         await self._to.copy(self._from, self._source.key(before), self._destination.key(after), size)
 
-    async def _get(self, key: str, start: int, end: int, look: PayloadCheck) -> bytes | None:
+    async def _get(self, key: str, start: int, end: int, payload_check: PayloadCheck) -> bytes | None:
         """Some bytes of an object; None if it is missing."""
         try:
             return await self._source.fetch_part(key, start, end - start)
         except StorageError:
             # An empty object has no first byte, for which some stores return an error.
-            return await self._source.fetch(key, ReadLimit(look.most_stored))
+            return await self._source.fetch(key, ReadLimit(payload_check.most_stored))
 
     async def _size(self, key: str) -> int:
         size = await self._source.fetch_size(key)

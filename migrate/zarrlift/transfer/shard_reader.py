@@ -69,8 +69,8 @@ class ShardReader:
 
     def in_turn(self, numbers: Sequence[int]) -> Iterator[int]:
         """Yield the numbers of shards; several indexes are requested together if requests have latency."""
-        soon = self.storage.soon
-        if soon is None:
+        requests = self.storage.requests
+        if requests is None:
             yield from numbers
             return
         form, counts = self.frame.index, self.frame.chunks_per_shard
@@ -81,7 +81,7 @@ class ShardReader:
             with self._lock:
                 new = [number for number in part if number not in self._indexes]
             keys = [self.key(number) for number in new]
-            ends = soon.ends(keys, 0 if form.location == "start" else -size, size)
+            ends = requests.ends(keys, 0 if form.location == "start" else -size, size)
             for number, end in zip(new, ends, strict=True):
                 # A failed read is repeated, and reported, when it is the shard's turn.
                 with contextlib.suppress(ZarrstackError):
@@ -111,7 +111,7 @@ class ShardReader:
                 self._indexes.popitem(last=False)
 
     def _most_kept(self) -> int:
-        kept = _KEPT if self.storage.soon is None else _KEPT_AHEAD
+        kept = _KEPT if self.storage.requests is None else _KEPT_AHEAD
         return min(max(_KEPT_PAIRS // max(self.frame.inner_chunks, 1), 1), kept)
 
     def _read_index(self, number: int) -> ShardIndex | None:
@@ -119,8 +119,8 @@ class ShardReader:
         size = form.size(counts)
         start = 0 if form.location == "start" else -size
         key = self.key(number)
-        if self.storage.soon is not None:
-            found = self.storage.soon.ends([key], start, size)[0].result()
+        if self.storage.requests is not None:
+            found = self.storage.requests.ends([key], start, size)[0].result()
             return None if found is None else self._parse(*found)
         length = self.storage.size(key)
         if length is None:
@@ -190,9 +190,9 @@ class ShardReader:
         self, key: str, numbers: list[int], offsets: list[int], lengths: list[int]
     ) -> Iterator[tuple[int, memoryview]]:
         """Read adjacent inner chunks together; in a store, with read-ahead."""
-        soon = self.storage.soon
-        spans = list(spans_of(offsets, lengths, gap=_GAP if soon is None else soon.gap()))
-        if soon is None:
+        requests = self.storage.requests
+        spans = list(spans_of(offsets, lengths, gap=_GAP if requests is None else requests.gap()))
+        if requests is None:
             for span in spans:
                 data = self.storage.get_part(key, span.start, span.stop - span.start)
                 yield from span.cut(data or b"", numbers, offsets, lengths)
@@ -200,7 +200,7 @@ class ShardReader:
         from ..storage.remote.async_requests import read_ahead  # files do not need asyncio
 
         def ask(part: Sequence[Span]) -> list[Future[bytes | None]]:
-            return soon.parts(key, [(span.start, span.stop) for span in part])
+            return requests.parts(key, [(span.start, span.stop) for span in part])
 
         coming = read_ahead(spans, lambda span: span.stop - span.start, ask, most=READ_AHEAD)
         with contextlib.closing(coming):

@@ -203,8 +203,8 @@ def first_move(plan: ArrayPlan) -> Move:
         route=Route(name="regrid", shared=0, reason="chunk shape"),
         allow_pickle=plan.move.allow_pickle,
         block_shape=plan.between.block_shape,
-        piece_shape=plan.between.piece_shape,
-        run_shape=plan.between.run_shape,
+        buffer_shape=plan.between.buffer_shape,
+        sweep_shape=plan.between.sweep_shape,
     )
 
 
@@ -216,7 +216,7 @@ def second_move(plan: ArrayPlan) -> Move:
     assert plan.between is not None
     source = plan.between.layout
     route = route_between(source, plan.destination, same_place=False, drop_empty=plan.move.drop_empty)
-    return replace(plan.move, source=source, route=route, within=True)
+    return replace(plan.move, source=source, route=route, source_is_destination=True)
 
 
 def sweep_known(

@@ -90,7 +90,7 @@ class Worker:
     def _mover(self, move: Move) -> Mover:
         """Compiles the move of one array, by its route; shared between threads."""
         writer, recheck = self._writer, self._recheck
-        source = writer.storage if move.within else self._source
+        source = writer.storage if move.source_is_destination else self._source
         match move.route.name:
             case "relink":
                 return relink(move, source, writer, hard_links=self._hard_links)

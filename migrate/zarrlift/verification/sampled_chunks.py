@@ -93,7 +93,9 @@ class SourceObjects:
         inner_chunks = self._inner_chunks(coordinates, wanted)
         return [(grid.region(grid.coordinates(number)), values) for number, values in inner_chunks]
 
-    def within(self, coordinates: tuple[int, ...], region: Region) -> Iterator[tuple[Region, Values | None]]:
+    def source_is_destination(
+        self, coordinates: tuple[int, ...], region: Region
+    ) -> Iterator[tuple[Region, Values | None]]:
         """Regions of one object that overlap `region`, with their values: None for a missing part.
 
         In a shard, only the overlapping inner chunks are decoded. ChunkError, StorageError.

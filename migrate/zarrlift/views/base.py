@@ -158,14 +158,14 @@ def _span(part: ByteRequest | None, most: int) -> tuple[int, int] | None:
 
 async def _stored(storage: Storage, held: StoredValue, span: tuple[int, int] | None) -> bytes | None:
     """A stored object or a part of it, limited to its bound; ChunkError, StorageError."""
-    soon = storage.soon
+    requests = storage.requests
     if span is None:
-        if soon is None:
+        if requests is None:
             return await asyncio.to_thread(held.stored, storage)
-        return await asyncio.wrap_future(soon.get([held.key], held.bound)[0])
-    if soon is None:
+        return await asyncio.wrap_future(requests.get([held.key], held.bound)[0])
+    if requests is None:
         return await asyncio.to_thread(storage.get_part, held.key, span[0], span[1] - span[0])
-    return await asyncio.wrap_future(soon.parts(held.key, [span])[0])
+    return await asyncio.wrap_future(requests.parts(held.key, [span])[0])
 
 
 async def stored_objects(store: Store, path: str, layout: Layout) -> AsyncGenerator[tuple[int, ...], None]:

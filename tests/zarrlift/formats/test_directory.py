@@ -78,7 +78,7 @@ def test_an_archive_is_the_same_whether_its_directories_can_be_listed_at_once_or
         make(Path(place, "a"), content)
         storage = LocalStorage(Path(place, "a"))
         for reader in (zarr_v1, zarr_v2, zarr_v3, n5):
-            with mock.patch.object(walk, "look", return_value=None):
+            with mock.patch.object(walk, "list_directory", return_value=None):
                 asked = seen(reader, storage)
             assert seen(reader, storage) == asked
 
@@ -95,7 +95,7 @@ def test_no_chunk_is_found_in_a_directory_that_was_called_bare(content, reader):
         for each in nodes:
             if isinstance(each, ArrayNode) and each.bare and each.layout is not None:
                 listed, empty = take_inventory(storage, each.path, each.layout), nothing_there()
-                assert (listed.fingerprint, listed.stray_count) == (empty.fingerprint, 0)
+                assert (listed.fingerprint, listed.unclaimed_count) == (empty.fingerprint, 0)
                 assert np.array_equal(listed.indexes, empty.indexes)
 
 

@@ -22,8 +22,8 @@ from zarrstack.system import file_locks
 KILLED = """
 import os, signal, sys
 import zarrlift
-from zarrlift.jobs.progress import Silent
-class Kills(Silent):
+from zarrlift.jobs.progress import NullProgress
+class Kills(NullProgress):
     def advance(self, chunks, nbytes):
         os.kill(os.getpid(), signal.SIGKILL)
 zarrlift.migrate(*sys.argv[1:], progress=Kills())

@@ -126,7 +126,7 @@ def test_a_resume_ends_a_removal_that_was_stopped(
     source: Path, earlier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        stop_at(0, run_job, "sweep_aside", patched)
+        stop_at(0, run_job, "remove_previous_tree", patched)
         with pytest.raises(KeyboardInterrupt):
             zarrlift.migrate(source, earlier, overwrite=True)
     assert zarrlift.resume(earlier).state == "nothing to do"

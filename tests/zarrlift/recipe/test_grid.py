@@ -81,7 +81,7 @@ def test_what_is_asked_for_is_what_there_is(text, counts, expected) -> None:
 
 
 @pytest.mark.parametrize(
-    ("counts", "leaf", "expected"),
+    ("counts", "inner_chunk", "expected"),
     [
         pytest.param((8, 8, 8), 0.5 * MIB, (4, 4, 8), id="from half a MiB to 64"),
         pytest.param((50, 50), 200 * MIB, None, id="large enough already"),

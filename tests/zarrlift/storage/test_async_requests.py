@@ -355,14 +355,14 @@ def test_gaps_are_read_along_where_a_request_costs_more() -> None:
 
 def test_the_gap_follows_what_requests_were_measured_to_cost() -> None:
     storage = StoreStorage(MemoryStore())
-    assert storage.soon is not None
-    assert storage.soon.gap() == 64 << 10
+    assert storage.requests is not None
+    assert storage.requests.gap() == 64 << 10
     for size in (1000, 100_000, 2_000_000) * 50:
         storage.pace.costs.add(size, 0.02 + size / 10e6)  # 20 ms and 10 MB/s: a request costs 200 KB
-    assert storage.soon.gap() == pytest.approx(200_000, rel=0.01)
+    assert storage.requests.gap() == pytest.approx(200_000, rel=0.01)
     for size in (1000, 100_000, 2_000_000) * 500:
         storage.pace.costs.add(size, 0.02 + size / 1e9)
-    assert storage.soon.gap() == zarr_store._MAX_GAP
+    assert storage.requests.gap() == zarr_store._MAX_GAP
 
 
 # ----- what a file system is told
@@ -457,8 +457,8 @@ def test_raising_in_one_store_is_a_storage_error_with_its_key() -> None:
     store = Failing(MemoryStore())
     store.bad = "c/3/2"
     storage = StoreStorage(store)
-    assert storage.soon is not None
-    good, bad = storage.soon.get(["a/c/1/1", "a/c/3/2"])
+    assert storage.requests is not None
+    good, bad = storage.requests.get(["a/c/1/1", "a/c/3/2"])
     assert good.result() is None
     with pytest.raises(StorageError) as raised:
         bad.result()

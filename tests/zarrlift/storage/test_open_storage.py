@@ -186,7 +186,7 @@ def test_what_is_no_place_is_said_so(place, said):
         (b"MM\0*", "a TIFF file, .*bioformats2raw"),
         (b"\x1f\x8b\x08", "a gzip file, .*Unpack it first"),
         (b"." * 257 + b"ustar", "a tar file, .*Unpack it first"),
-        (b"PK\3\4 and no directory", "a zip file that is cut short or damaged, .*Copy it anew"),
+        (b"PK\3\4 and no directory", "a zip file that is cut short or damaged, .*Copy it again"),
         (b"", "an empty file, .*expected a directory"),
         ("h\u00e9llo\n".encode(), "a text file, .*expected a directory"),
         (bytes(range(256)), "a file of an unknown kind, .*expected a directory"),

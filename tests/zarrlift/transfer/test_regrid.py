@@ -113,7 +113,7 @@ def test_the_same_bytes_whatever_memory_there_is(source, option, numbers, monkey
             continue
         assert outcome.ok, outcome.problems
         move = outcome.plan.arrays[0].move
-        ways.add((move.block_shape, move.piece_shape))
+        ways.add((move.block_shape, move.buffer_shape))
         assert tree(tmp_path / str(count)) == tree(tmp_path / str(ROOM[0]))
     if "shards" in OPTIONS[option]:
         assert len(ways) > 1, "less memory is another way"
@@ -124,8 +124,8 @@ def test_a_shard_larger_than_its_memory_is_made_in_pieces(numbers, monkeypatch, 
     whole = zarrlift.migrate(numbers, tmp_path / "whole", recipe=recipe)
     leave(100, monkeypatch)
     parts = zarrlift.migrate(numbers, tmp_path / "parts", recipe=recipe)
-    assert whole.plan.arrays[0].move.piece_shape is None
-    assert parts.plan.arrays[0].move.piece_shape is not None
+    assert whole.plan.arrays[0].move.buffer_shape is None
+    assert parts.plan.arrays[0].move.buffer_shape is not None
     assert parts.plan.arrays[0].times_read > whole.plan.arrays[0].times_read
     assert tree(tmp_path / "whole") == tree(tmp_path / "parts")
 

@@ -35,13 +35,13 @@ def workers():
     return [child for task in tasks for child in (task / "children").read_text().split()]
 
 peaks = []
-stop = executors.Executing.stop
+stop = executors.TaskExecutor.stop
 
 def stop_and_look(self, running):
     peaks.append(sum(map(most, workers())))
     stop(self, running)
 
-executors.Executing.stop = stop_and_look
+executors.TaskExecutor.stop = stop_and_look
 code = main()
 sys.stdout.flush()
 print("peak", most("self") + max(peaks), file=sys.stderr, flush=True)

@@ -56,7 +56,7 @@ def refuse_lone_chunks(
     that belong to no node.
     """
     groups = [path for path in sorted(nodes) if isinstance(nodes[path], GroupNode)]
-    lost, strays, in_the_way = _find_lost(storage, dialect, groups, frozenset(nodes.keys() - {*groups}))
+    lost, unclaimed, in_the_way = _find_lost(storage, dialect, groups, frozenset(nodes.keys() - {*groups}))
     for path, key in in_the_way:
         message = "a file is in the place of an array's chunk directory"
         problem = Problem(kind="metadata", message=message, node=path, key=key)
@@ -78,7 +78,7 @@ def refuse_lone_chunks(
             nodes[item.path] = ArrayNode(path=item.path, problems=(problem,))
             for above in parents(item.path):
                 nodes.setdefault(above, implicit_group(above))
-    return warnings, strays
+    return warnings, unclaimed
 
 
 def _is_below(path: str, group: str) -> bool:
@@ -103,7 +103,7 @@ def _find_lost(
     a node.
     """
     lost: list[_Lost] = []
-    strays: list[str] = []
+    unclaimed: list[str] = []
     in_the_way: list[tuple[str, str]] = []
     known = {*groups, *arrays}
     for path, entries in zip(groups, _listings(storage, dialect, groups), strict=True):
@@ -115,13 +115,13 @@ def _find_lost(
                 elif _CHUNK.fullmatch(entry.name):
                     lost.append(_Lost(path, key))
                 else:
-                    strays.append(key)
+                    unclaimed.append(key)
             elif child not in known and entry.link is None and not passed_over(entry.name):
                 found = _chunk_below(storage, key)
                 if found is not None:
                     directory, chunk = found
                     lost.append(_Lost(directory.removeprefix(dialect.data("")), chunk))
-    return lost, strays, in_the_way
+    return lost, unclaimed, in_the_way
 
 
 def _listings(storage: Storage, dialect: Dialect, groups: Sequence[str]) -> list[list[DirectoryEntry]]:

@@ -79,7 +79,7 @@ def read(
         nodes=nodes,
         consolidated=reader.listed is not None,
         documents=documents,
-        problems=(*reader.problems, *reader.strays),
+        problems=(*reader.problems, *reader.unclaimed),
     )
 
 
@@ -114,7 +114,7 @@ class _Reader:
     read: Documents = field(default_factory=Documents)
     documents: list[SourceDocument] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    strays: list[Problem] = field(default_factory=list)
+    unclaimed: list[Problem] = field(default_factory=list)
     codecs: dict[str, Problem | None] = field(default_factory=dict)
     """Codec -> problem of its configuration."""
     links: dict[str, Problem | None] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class _Reader:
         for path, node in nodes.items():
             nodes[path] = with_scalar_key(self.storage, self.dialect, node)
         if self.storage.can_list:
-            self._check_chunks(nodes, tree.strays)
+            self._check_chunks(nodes, tree.unclaimed)
             self._compare()
         return tuple(nodes[path] for path in sorted(nodes))
 
@@ -306,13 +306,13 @@ class _Reader:
             return None
         return unfollowed_link(None, place, target)
 
-    def _check_chunks(self, nodes: dict[str, Node], strays: list[str]) -> None:
+    def _check_chunks(self, nodes: dict[str, Node], unclaimed: list[str]) -> None:
         """Report chunks without an array's document, and files without a node."""
         warnings, others = refuse_lone_chunks(self.storage, self.dialect, nodes)
         self.problems.extend(warnings)
         top = (entry.name for entry in self.storage.list_dir("") if entry.name not in (ENTRY, META, "data"))
-        named = [*sorted(top), *strays, *others]
-        self.strays.extend(
+        named = [*sorted(top), *unclaimed, *others]
+        self.unclaimed.extend(
             unclaimed_file_notes([key for key in named if not is_litter(key.rpartition("/")[2])])
         )
 

@@ -30,7 +30,7 @@ class Tree:
     nodes: dict[str, NodeDirectory] = field(default_factory=dict)
     """Nodes by path. `NodeDirectory.documents` has full keys here: `meta/root/a.array.json`, not names."""
     consolidated: bytes | None = None
-    strays: list[str] = field(default_factory=list)
+    unclaimed: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -78,7 +78,7 @@ def _sort(tree: Tree, dialect: Dialect, key: str, content: bytes | StorageError)
     if node is None:
         kinds = tuple(f"{kind}{dialect.suffix}" for kind in ("array", "group"))
         if name not in kinds and not name.endswith(tuple(f".{kind}" for kind in kinds)):
-            tree.strays.append(key)
+            tree.unclaimed.append(key)
             return
         tree.problems.append(
             Problem(

@@ -66,7 +66,7 @@ def new() -> ForkedProcess | None:
     if not may_fork():
         return None
     try:
-        return ForkedProcess(_Answers(), first=_load)
+        return ForkedProcess(_Answers(), initializer=_load)
     except OSError:  # the checks run in this process instead
         return None
 

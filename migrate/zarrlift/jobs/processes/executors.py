@@ -162,7 +162,7 @@ def _copies(worker: Worker, workers: int) -> Executor | None:
     from .fork_pool import ForkedPool
 
     try:
-        return ForkedPool(worker.run, workers, first=worker.forked)
+        return ForkedPool(worker.run, workers, initializer=worker.forked)
     except OSError:
         return None
 

@@ -16,18 +16,22 @@ from .forked_process import ForkedProcess
 class ForkedPool(Executor):
     """Runs one function in copies of this process."""
 
-    def __init__(self, function: Callable[[Any], Any], workers: int, *, first: Callable[[], None]) -> None:
+    def __init__(
+        self, function: Callable[[Any], Any], workers: int, *, initializer: Callable[[], None]
+    ) -> None:
         """`first` is called first in each copy. OSError if the system provides no process at all."""
         self._idle: queue.SimpleQueue[ForkedProcess] = queue.SimpleQueue()
-        self._twins: list[ForkedProcess] = []
+        self._processes: list[ForkedProcess] = []
         for _ in range(workers):
             try:
-                self._twins.append(ForkedProcess(function, first=first, beside=self._twins))
+                self._processes.append(
+                    ForkedProcess(function, initializer=initializer, siblings=self._processes)
+                )
             except OSError:
-                if not self._twins:
+                if not self._processes:
                     raise
                 break  # continue with the processes that exist
-            self._idle.put(self._twins[-1])
+            self._idle.put(self._processes[-1])
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift-asks")
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -37,12 +41,12 @@ class ForkedPool(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Wait for running tasks and end the processes."""
         self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
-        for twin in self._twins:
-            twin.close()
+        for process in self._processes:
+            process.close()
 
     def _ask(self, question: Any) -> Any:
-        twin = self._idle.get()
+        process = self._idle.get()
         try:
-            return twin(question)
+            return process(question)
         finally:
-            self._idle.put(twin)
+            self._idle.put(process)

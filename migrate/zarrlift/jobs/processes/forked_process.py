@@ -44,8 +44,8 @@ class ForkedProcess:
         self,
         answer: Callable[[Any], Any],
         *,
-        first: Callable[[], None] = lambda: None,
-        beside: Sequence[ForkedProcess] = (),
+        initializer: Callable[[], None] = lambda: None,
+        siblings: Sequence[ForkedProcess] = (),
     ) -> None:
         """`first` is called first in the copy; `beside` are the twins made before it.
 
@@ -64,9 +64,9 @@ class ForkedProcess:
                 # Only this thread continues here. Buffers and files of the parent are not touched, but this
                 # copy must not hold the pipe of another copy open.
                 try:
-                    _close(asking, answered, *(end for twin in beside for end in twin.ends()))
+                    _close(asking, answered, *(end for process in siblings for end in process.ends()))
                     _leave_signals(before)
-                    _serve(answer, first, os.fdopen(asked, "rb"), os.fdopen(answering, "wb"))
+                    _serve(answer, initializer, os.fdopen(asked, "rb"), os.fdopen(answering, "wb"))
                 finally:
                     os._exit(1)
         except OSError:
@@ -173,7 +173,7 @@ def _died() -> BrokenExecutor:
 
 
 def _serve(
-    answer: Callable[[Any], Any], first: Callable[[], None], asked: BinaryIO, answering: BinaryIO
+    answer: Callable[[Any], Any], initializer: Callable[[], None], asked: BinaryIO, answering: BinaryIO
 ) -> None:
     questions: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
@@ -186,7 +186,7 @@ def _serve(
             os._exit(0)
 
     threading.Thread(target=listen, name="zarrlift-parent", daemon=True).start()
-    first()
+    initializer()
     while True:
         question = questions.get()
         try:

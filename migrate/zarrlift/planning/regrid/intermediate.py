@@ -17,8 +17,8 @@ class IntermediateArray:
 
     layout: Layout
     block_shape: tuple[int, ...]
-    piece_shape: tuple[int, ...] | None
-    run_shape: tuple[int, ...] | None
+    buffer_shape: tuple[int, ...] | None
+    sweep_shape: tuple[int, ...] | None
     bounds: tuple[int, ...]
     """Bounds of the first pass's tasks, like `ArrayPlan.bounds`."""
 
@@ -27,8 +27,8 @@ class IntermediateArray:
         return {
             "layout": layout_to_json(self.layout),
             "block_shape": list(self.block_shape),
-            "piece_shape": shape_to_json(self.piece_shape),
-            "run_shape": shape_to_json(self.run_shape),
+            "piece_shape": shape_to_json(self.buffer_shape),
+            "run_shape": shape_to_json(self.sweep_shape),
             "bounds": list(self.bounds),
         }
 
@@ -38,8 +38,8 @@ class IntermediateArray:
         return cls(
             layout=layout_from_json(data["layout"]),
             block_shape=tuple(data["block_shape"]),
-            piece_shape=shape_from_json(data["piece_shape"]),
-            run_shape=shape_from_json(data.get("run_shape")),
+            buffer_shape=shape_from_json(data["piece_shape"]),
+            sweep_shape=shape_from_json(data.get("run_shape")),
             bounds=tuple(data["bounds"]),
         )
 

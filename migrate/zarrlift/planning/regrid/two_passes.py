@@ -89,8 +89,8 @@ def pass_figures(passes: TwoPasses, source: Layout, inventory: Inventory, bytes_
     between = IntermediateArray(
         layout=passes.between,
         block_shape=first.shape,
-        piece_shape=first.piece,
-        run_shape=first.run,
+        buffer_shape=first.piece,
+        sweep_shape=first.run,
         bounds=block_bounds(inventory, source, first, bytes_in),
     )
     return {

@@ -38,7 +38,9 @@ def write_all(descriptor: int, data: Buffer) -> None:
         written += os.write(descriptor, view[written:])
 
 
-def read_small(path: str, expected: int, version: Version | None, look: PayloadCheck) -> bytes | None:
+def read_small(
+    path: str, expected: int, version: Version | None, payload_check: PayloadCheck
+) -> bytes | None:
     """The content of a small file, checked by `look`, with a minimum of system calls.
 
     A single read suffices if the file is shorter than `expected` bytes. Returns None for a file that is
@@ -59,7 +61,7 @@ def read_small(path: str, expected: int, version: Version | None, look: PayloadC
         return None
     if not 0 < len(data) <= IN_ONE_READ or facts and (facts.st_size, facts.st_mtime_ns) != version:
         return None
-    look.check_whole(data)
+    payload_check.check_whole(data)
     return data
 
 

@@ -67,7 +67,9 @@ class LocalWriter(Writer):
 
         return FileStream(temporary, reserve, publish, failed, fsync=self.fsync)
 
-    def copy(self, source: str, key: str, look: PayloadCheck, version: Version | None = None) -> int | None:
+    def copy(
+        self, source: str, key: str, payload_check: PayloadCheck, version: Version | None = None
+    ) -> int | None:
         """Copy the file at `source`, after `look` has checked its ends.
 
         Returns its size in bytes, or None if it is missing. The bytes are shared by reflink if the file
@@ -80,8 +82,8 @@ class LocalWriter(Writer):
             return None
         try:
             size = facts.st_size
-            if not look.check(ends_of_file(reading, size)):
-                look.check_whole(read_file(source, ReadLimit(look.most_stored)))
+            if not payload_check.check(ends_of_file(reading, size)):
+                payload_check.check_whole(read_file(source, ReadLimit(payload_check.most_stored)))
 
             def fill(writing: int) -> None:
                 self._copy_between(reading, writing, size)
@@ -93,7 +95,9 @@ class LocalWriter(Writer):
         finally:
             os.close(reading)
 
-    def link(self, source: str, key: str, look: PayloadCheck, version: Version | None = None) -> int | None:
+    def link(
+        self, source: str, key: str, payload_check: PayloadCheck, version: Version | None = None
+    ) -> int | None:
         """Make `key` a hard link to the file at `source`; otherwise like `copy`."""
         try:
             reading, facts = open_regular(source)
@@ -105,8 +109,8 @@ class LocalWriter(Writer):
             require_version(reading, version)
         finally:
             os.close(reading)
-        if not look.check(ends):
-            look.check_whole(read_file(source, ReadLimit(look.most_stored)))
+        if not payload_check.check(ends):
+            payload_check.check_whole(read_file(source, ReadLimit(payload_check.most_stored)))
         target = self.storage.path(key)
         real = os.path.realpath(source) if os.path.islink(source) else source
         try:

@@ -67,8 +67,8 @@ def read_ahead(
 class WriteBehind:
     """Objects being written to a store by one thread: up to `WRITE_BEHIND` bytes, unless one is larger."""
 
-    def __init__(self, soon: AsyncRequests) -> None:
-        self._soon = soon
+    def __init__(self, requests: AsyncRequests) -> None:
+        self._requests = requests
         self._under_way: deque[tuple[Future[None], int]] = deque()
         self._held = 0
 
@@ -76,7 +76,7 @@ class WriteBehind:
         """Start to write an object; raises the StorageError of an earlier one."""
         while self._under_way and (self._full(len(data)) or self._under_way[0][0].done()):
             self._first()
-        self._under_way.append((self._soon.put(key, data), len(data)))
+        self._under_way.append((self._requests.put(key, data), len(data)))
         self._held += len(data)
 
     def _full(self, more: int) -> bool:

@@ -54,12 +54,12 @@ class StoreWriter(Writer):
     @contextlib.contextmanager
     def behind(self) -> Iterator[None]:
         """As `Writer.behind`, if the store has latency."""
-        if self.storage.soon is None:
+        if self.storage.requests is None:
             yield
             return
         from .async_requests import WriteBehind
 
-        sending = self._local.sending = WriteBehind(self.storage.soon)
+        sending = self._local.sending = WriteBehind(self.storage.requests)
         try:
             yield
             with _at_destination():

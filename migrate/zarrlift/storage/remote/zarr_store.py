@@ -105,7 +105,7 @@ class StoreStorage(Storage):
         self.in_process = "memory" in known
         self.exclusive = self.native is not None and self.native.creates
         self.pace = ConcurrencyLimiter()
-        self.soon = StoreRequests(self)
+        self.requests = StoreRequests(self)
         self.tells_versions = is_obstore(self._store)
         self._names: dict[str, dict[str, bool]] | None = None
         if self._store is not store:

@@ -39,7 +39,7 @@ def test_an_archive_by_an_old_writer_is_described(expected):
         assert (layout.shape, layout.chunk_shape) == (before.shape, before.chunks)
         assert node.fill_is_null == before.fill_is_null or before.needs is not None
         inventory = take_inventory(storage, path, layout)
-        assert inventory.stray_count == 0
+        assert inventory.unclaimed_count == 0
         if layout.frame is None:
             assert len(inventory.indexes) == before.stored_chunks
 

@@ -114,7 +114,7 @@ def test_aligned_blocks_read_nothing_twice(source: tuple[int, int], blocks: tupl
 
 
 @pytest.mark.parametrize(
-    ("source", "leaves", "order"),
+    ("source", "inner_chunks", "order"),
     [
         ((64, 64, 64), (64, 64, 64), (0, 1, 2)),
         ((1, 512, 512), (64, 64, 64), (0, 1, 2)),
