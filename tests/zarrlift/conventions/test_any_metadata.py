@@ -66,7 +66,7 @@ def test_any_groups_are_lifted_left_or_refused(
     assert repr(groups) == repr(before)
     for path, attributes in groups.items():
         change = found.change(path).attributes
-        refused = any(problem.severity == "refusal" for problem in found.told(path))
+        refused = any(problem.severity == "refusal" for problem in found.problems_of(path))
         if change is None:
             continue
         assert not refused

@@ -233,7 +233,7 @@ def test_a_level_that_is_left_out_leaves_no_image(tmp_path):
     entries = {"": {"n5": "4.0.0"}, "a": {"pixelResolution": [1, 1, 2]}, "a/s0": LEVEL, "a/s1": LEVEL}
     result = applied(tmp_path, entries, Recipe(base=OME.base, exclude=("a/s1",)))
     assert ome_of(result, "a") is None
-    assert "a level of an image is not migrated" in result.told("a")[0].message
+    assert "a level of an image is not migrated" in result.problems_of("a")[0].message
 
 
 def test_a_refused_level_leaves_no_image(tmp_path):
@@ -243,21 +243,21 @@ def test_a_refused_level_leaves_no_image(tmp_path):
         {"": {"n5": "4.0.0"}, "a": {"scales": [[1, 1, 1], [2, 2, 2]]}, "a/s0": LEVEL, "a/s1": broken},
     )
     assert ome_of(result, "a") is None
-    assert "a level of an image is not migrated" in result.told("a")[0].message
+    assert "a level of an image is not migrated" in result.problems_of("a")[0].message
 
 
 def test_an_attribute_ome_that_is_there_stays(tmp_path):
     entries = {"": {"n5": "4.0.0"}, "a": {"pixelResolution": [1, 1, 2], "ome": "mine"}, "a/s0": LEVEL}
     result = applied(tmp_path, entries)
     assert result.change("a").attributes is None
-    assert "already has an attribute `ome`" in result.told("a")[0].message
+    assert "already has an attribute `ome`" in result.problems_of("a")[0].message
 
 
 def test_a_unit_nobody_knows_is_left_out_and_told(tmp_path):
     resolution = {"dimensions": [1, 1, 2], "unit": "furlong"}
     result = applied(tmp_path, {"": {"n5": "4.0.0"}, "a/s0": {**LEVEL, "pixelResolution": resolution}})
     assert all("unit" not in axis for axis in ome_of(result, "a")["axes"])
-    assert result.told("a")[0].found == '"furlong"'
+    assert result.problems_of("a")[0].found == '"furlong"'
 
 
 @pytest.mark.parametrize(

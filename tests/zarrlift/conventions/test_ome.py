@@ -66,7 +66,7 @@ def test_empty_lists_that_0_5_forbids_are_left_out_with_a_note() -> None:
         "image-label": {"source": {}},
         "omero": {"channels": []},
     }
-    assert [(problem.severity, problem.found) for problem in found.told("im")] == [
+    assert [(problem.severity, problem.found) for problem in found.problems_of("im")] == [
         ("note", "multiscales/0/coordinateTransformations"),
         ("note", "image-label/colors"),
         ("note", "image-label/properties"),
@@ -83,7 +83,7 @@ def test_other_names_stay_with_a_warning() -> None:
     one = archive({"im": {"multiscales": [image()]}}, array("im/0", 2, ("lat", "lon")))
     found = applied(one, "ome")
     assert found.change("im/0").dimension_names is None
-    assert [problem.severity for problem in found.told("im/0")] == ["warning"]
+    assert [problem.severity for problem in found.problems_of("im/0")] == ["warning"]
 
 
 def test_plates_wells_labels_and_layouts_move_with_their_images() -> None:
@@ -132,7 +132,7 @@ def test_other_versions_stay_as_they_are_with_a_note(changes: dict[str, Any], ve
     groups = {"im": {"multiscales": [entry], "omero": {}}, "im/labels": {"labels": ["a"]}}
     found = applied(archive(groups, array("im/0", 2)))
     assert found.changes == {}
-    told = found.told("im")
+    told = found.problems_of("im")
     assert [(problem.severity, problem.found) for problem in told] == [("note", f"version {version}")]
 
 
@@ -146,7 +146,7 @@ def test_rasters_of_spatialdata_stay_as_spatialdata_reads_them() -> None:
     attributes = {"multiscales": [image()], "spatialdata_attrs": {"version": "0.1"}}
     found = applied(archive({"im": attributes}, array("im/0", 2)))
     assert found.changes == {}
-    assert [problem.severity for problem in found.told("im")] == ["note"]
+    assert [problem.severity for problem in found.problems_of("im")] == ["note"]
 
 
 LEVEL = image()["datasets"][0]
@@ -177,12 +177,12 @@ def test_what_contradicts_its_arrays_is_refused_whole_and_the_rest_goes_on(case:
     }
     one = archive(groups, array("bad/0", 2), array("good/0", 2))
     found = applied(one)
-    refusal = found.told("bad")[0]
+    refusal = found.problems_of("bad")[0]
     assert (refusal.severity, words in refusal.message) == ("refusal", True)
     assert "multiscales/0" in refusal.message
     assert "--conventions none" in (refusal.advice or "")
     for path in ("bad/0", "bad/labels", "bad/g"):
-        assert [problem.severity for problem in found.told(path)] == ["refusal"]
+        assert [problem.severity for problem in found.problems_of(path)] == ["refusal"]
     assert {path.partition("/")[0] for path in found.changes} == {"good"}
 
 
@@ -195,13 +195,13 @@ def test_what_is_broken_is_plain_data_where_the_convention_is_not_asked_for(wish
 
 def test_metadata_of_both_versions_is_refused() -> None:
     found = applied(archive({"im": {"multiscales": [image()], "ome": {}}}, array("im/0", 2)))
-    assert [problem.severity for problem in found.told("im")] == ["refusal"]
+    assert [problem.severity for problem in found.problems_of("im")] == ["refusal"]
 
 
 def test_what_a_plate_lists_and_has_not_is_a_warning() -> None:
     plate = {"version": "0.4", "wells": [{"path": "A/1"}, {"path": "B/7"}]}
     found = applied(archive({"p": {"plate": plate}, "p/A/1": {}}))
-    assert [(p.severity, p.found) for p in found.told("p")] == [("warning", "no group at B/7")]
+    assert [(p.severity, p.found) for p in found.problems_of("p")] == [("warning", "no group at B/7")]
     assert found.change("p").attributes["ome"]["plate"] == {"wells": plate["wells"]}
 
 

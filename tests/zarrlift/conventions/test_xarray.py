@@ -53,7 +53,7 @@ def recognise(node: ArrayNode, **recipe: Any) -> tuple[Change, tuple[Problem, ..
     """What becomes of an array that is an archive of its own, and what is said of it."""
     archive = Archive(url="x", format="zarr2", nodes=(node,))
     applied = apply_conventions(archive, None, Recipe(base=ArrayRecipe(**recipe)))
-    return applied.change(node.path), applied.told(node.path)
+    return applied.change(node.path), applied.problems_of(node.path)
 
 
 # ----- names
