@@ -19,8 +19,8 @@ from ..archive.decoder import ObjectDecoder
 from ..storage.base import Storage
 from ..storage.writer import Writer
 from .blocks import Assembler, ObjectBuilder, Place
-from .canvas import Array, Kept, Region, RegionBuffer
 from .recode import convert
+from .region_buffer import Array, CarryOver, Region, RegionBuffer
 from .shard_reader import ShardReader, inside_shard, present_candidates
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ValueAssembler(Assembler):
         """Assemble the values of one block and divide them."""
         region = self.blocks.region(place)
         if self._pieces is None:
-            self._objects(region, self._canvas(region, present, counts), counts)
+            self._objects(region, self._region_buffer(region, present, counts), counts)
             return
         parts = self._piecewise(place, self._pieces, present, counts)
         lengths = zip(self._pieces.chunk_shape, self.targets.chunk_shape, strict=True)
@@ -57,16 +57,16 @@ class ValueAssembler(Assembler):
             # One object, a shard, that exceeds the memory.
             self._make(place, parts, counts)
             return
-        for part, canvas in parts:
-            self._objects(part, canvas, counts)
-            del canvas  # before the next one
+        for part, buffer in parts:
+            self._objects(part, buffer, counts)
+            del buffer  # before the next one
 
-    def _objects(self, region: Region, canvas: RegionBuffer | None, counts: MoveCounts) -> None:
+    def _objects(self, region: Region, buffer: RegionBuffer | None, counts: MoveCounts) -> None:
         """Make the objects of a region from its values."""
-        if canvas is not None:
+        if buffer is not None:
             for number in within(region, self.targets).tolist():
                 target = self.targets.coordinates(number)
-                self._make(target, iter([(self.targets.region(target), canvas)]), counts)
+                self._make(target, iter([(self.targets.region(target), buffer)]), counts)
 
     def _piecewise(
         self, place: Place, pieces: Grid, present: Indexes, counts: MoveCounts
@@ -74,18 +74,18 @@ class ValueAssembler(Assembler):
         """Yield regions of a block with their values; None for the rest after a failed read."""
         start = counts.failures
         run: Region | None = None
-        kept: Kept | None = None
+        kept: CarryOver | None = None
         for piece in self._in_order(touching(place, self.blocks, pieces), pieces):
             region = pieces.region(piece)
             if self._runs is not None:
                 around = _around(region, self._runs)
                 if around != run:
-                    run, kept = around, Kept(around, _swept(pieces, self._runs))
+                    run, kept = around, CarryOver(around, _swept(pieces, self._runs))
             near = present_candidates(touching(piece, pieces, self.origins), present)
             if len(near):
-                canvas = self._canvas(region, near, counts, kept)
-                yield region, None if counts.failures > start else canvas
-                del canvas
+                buffer = self._region_buffer(region, near, counts, kept)
+                yield region, None if counts.failures > start else buffer
+                del buffer
 
     def _make(
         self, place: Place, parts: Iterator[tuple[Region, RegionBuffer | None]], counts: MoveCounts
@@ -94,10 +94,10 @@ class ValueAssembler(Assembler):
         start = counts.failures
         made = self.open(place)
         try:
-            for region, canvas in parts:
-                if canvas is not None:
-                    self._cut(canvas, region, made, counts)
-                del canvas  # before the next one
+            for region, buffer in parts:
+                if buffer is not None:
+                    self._cut(buffer, region, made, counts)
+                del buffer  # before the next one
         except BaseException:
             made.discard()
             raise
@@ -106,22 +106,22 @@ class ValueAssembler(Assembler):
         else:
             made.finish()
 
-    def _canvas(
-        self, region: Region, present: Indexes, counts: MoveCounts, kept: Kept | None = None
+    def _region_buffer(
+        self, region: Region, present: Indexes, counts: MoveCounts, kept: CarryOver | None = None
     ) -> RegionBuffer | None:
         """The values of a region; None if some of them could not be read, which is recorded in `counts`.
 
         `kept` contains what the run's earlier pieces left, and receives what later ones need.
         """
         start = counts.failures
-        canvas = RegionBuffer(region, self._type, self._fill, self.move.destination.chunk_shape)
+        buffer = RegionBuffer(region, self._type, self._fill, self.move.destination.chunk_shape)
         grid = self.origins
         if kept is not None:
-            kept.paste(canvas)
+            kept.paste(buffer)
             if self.shards is None:
                 present = kept.new(present)
         if self.shards is not None:
-            self._paste_shards(canvas, self.shards, present, counts, kept)
+            self._paste_shards(buffer, self.shards, present, counts, kept)
         else:
             keys = self.keys(present)
             for number, key, data in zip(present.tolist(), keys, self.reader.read(keys, counts), strict=True):
@@ -142,10 +142,10 @@ class ValueAssembler(Assembler):
                         kept.keep(number, where, None)
                     continue
                 counts.add(len(data), 0)
-                canvas.paste(values, where)
+                buffer.paste(values, where)
                 if kept is not None:
                     kept.keep(number, where, values)
-        return None if counts.failures > start else canvas
+        return None if counts.failures > start else buffer
 
     def _convert(self, values: Array, number: int, grid: Grid) -> Array:
         """A chunk's values in the destination's form, without those beyond the array."""
@@ -156,14 +156,14 @@ class ValueAssembler(Assembler):
 
     def _paste_shards(
         self,
-        canvas: RegionBuffer,
+        buffer: RegionBuffer,
         shards: ShardReader,
         present: Indexes,
         counts: MoveCounts,
-        kept: Kept | None,
+        kept: CarryOver | None,
     ) -> None:
         grid = self.move.source.grid
-        wanted = within(canvas.region, grid)
+        wanted = within(buffer.region, grid)
         if kept is not None:
             wanted = kept.new(wanted)
         for number in shards.in_turn(present.tolist()):
@@ -183,7 +183,7 @@ class ValueAssembler(Assembler):
                     counts.failed(error, key)
                     continue
                 counts.inner_chunk(memory(payload).nbytes, 0)
-                canvas.paste(values, where)
+                buffer.paste(values, where)
                 if kept is not None:
                     kept.keep(inner_chunk, where, values)
             if kept is not None and counts.failures > start:
@@ -196,14 +196,14 @@ class ValueAssembler(Assembler):
             places.sort(key=lambda place: tuple(place[axis] for axis in self._order))
         return places
 
-    def _cut(self, canvas: RegionBuffer, region: Region, made: ObjectBuilder, counts: MoveCounts) -> None:
+    def _cut(self, buffer: RegionBuffer, region: Region, made: ObjectBuilder, counts: MoveCounts) -> None:
         grid = self._grid
         for place in self._in_order(counts.wanted(within(region, grid)), grid):
-            if not canvas.holds(grid.region(place)):
+            if not buffer.holds(grid.region(place)):
                 continue
             try:
                 payload = self.inner_chunk.store(
-                    grid.index(place) or 0, canvas.inner_chunk(grid.region(place))
+                    grid.index(place) or 0, buffer.inner_chunk(grid.region(place))
                 )
             except (ZarrstackError, MemoryError) as error:
                 counts.failed(error, self.move.destination.key(self.move.path, place))

@@ -21,7 +21,7 @@ from tests.zarrlift.transfer.test_regrid import leave
 import zarrlift
 from zarrlift.planning.regrid.blocks import Blocks, choose_blocks
 from zarrlift.planning.regrid.boxes import Box, Candidates
-from zarrlift.transfer.canvas import Kept, RegionBuffer
+from zarrlift.transfer.region_buffer import CarryOver, RegionBuffer
 from zarrstack.core.chain.chain import Chain
 from zarrstack.core.chain.codec_spec import CodecSpec
 from zarrstack.core.data_types.v3 import DataType
@@ -169,7 +169,7 @@ def test_what_is_kept_and_what_is_new_are_the_values_of_each_piece(
     grid, runs, parts = Grid(shape, chunk), Grid(shape, run), Grid(shape, piece)
     for number in range(runs.total):
         region = runs.region(runs.coordinates(number))
-        kept = Kept(region, axis)
+        kept = CarryOver(region, axis)
         asked: list[int] = []
         across = region[1 - axis].stop - region[1 - axis].start
         inside = (parts.region(parts.coordinates(n)) for n in range(parts.total))

@@ -16,7 +16,7 @@ from ...core.errors import ChunkError, Problem, UsageError
 from ...core.json_text import JSONObject
 from ..sharding.locks import SharedLock, lock_of, place_of
 from ..sharding.writer import run_to_completion
-from .ledgers import (
+from .records import (
     ABSENT,
     SUFFIX,
     ChecksumRecords,

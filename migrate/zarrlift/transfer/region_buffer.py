@@ -77,7 +77,7 @@ class RegionBuffer:
         return whole
 
 
-class Kept:
+class CarryOver:
     """Parts of decoded chunks, by linear index, while the pieces of one run are processed in order.
 
     Pieces follow each other along one axis. Of a chunk that extends beyond a piece, only the part in the rest
@@ -94,14 +94,14 @@ class Kept:
         self.lost: set[int] = set()
         """Shards that could not be read."""
 
-    def paste(self, canvas: RegionBuffer) -> None:
-        """Start the next piece: insert the kept parts into its canvas, and drop those no longer needed."""
-        self._piece = canvas.region
+    def paste(self, buffer: RegionBuffer) -> None:
+        """Start the next piece: insert the kept parts into its buffer, and drop those no longer needed."""
+        self._piece = buffer.region
         self._seen = frozenset(self._parts)
         for number in self._seen:
             values, region = self._parts[number]
             if values is not None:
-                canvas.paste(values, region)
+                buffer.paste(values, region)
             if region[self._axis].stop <= self._piece[self._axis].stop:
                 del self._parts[number]
 
