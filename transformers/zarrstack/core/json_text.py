@@ -61,6 +61,6 @@ def _lines(value: JSONObject, text: Callable[[JSON], str]) -> str:
 
 def _line(name: str, member: JSON, text: Callable[[JSON], str]) -> str:
     if name == "attributes" and isinstance(member, dict) and member:
-        inner = ",\n".join(f"    {text(key)}: {text(item)}" for key, item in member.items())
+        inner = ",\n".join([f"    {text(key)}: {text(item)}" for key, item in member.items()])
         return f"  {text(name)}: {{\n{inner}\n  }}"
     return f"  {text(name)}: {text(member)}"

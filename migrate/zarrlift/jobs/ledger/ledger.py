@@ -267,11 +267,10 @@ class Job:
     def record_published(self, nodes: Iterable[tuple[int, int | None]]) -> None:
         """Record published nodes: (node, modification time of its document in nanoseconds)."""
         self._begin()
-        for node, published in nodes:
-            self._do(
-                "UPDATE node SET state = 'done', published_ns = ?, problems = NULL WHERE id = ?",
-                (published, node),
-            )
+        self._do_many(
+            "UPDATE node SET state = 'done', published_ns = ?, problems = NULL WHERE id = ?",
+            ((published, node) for node, published in nodes),
+        )
 
     def commit(self) -> None:
         """Make the recorded work durable."""
@@ -286,8 +285,7 @@ class Job:
         self.commit()
         self._do("PRAGMA synchronous=FULL")
         self._do("BEGIN")
-        for document in documents:
-            self._do("INSERT OR REPLACE INTO legacy VALUES (?, ?)", document)
+        self._do_many("INSERT OR REPLACE INTO legacy VALUES (?, ?)", documents)
         self._do("COMMIT")
 
     def legacy(self) -> Iterator[tuple[str, bytes]]:
@@ -297,6 +295,12 @@ class Job:
     def _do(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
         try:
             return self._db.execute(statement, values)
+        except sqlite3.Error as error:
+            raise _unwritable(self.path, error) from error
+
+    def _do_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        try:
+            self._db.executemany(statement, rows)
         except sqlite3.Error as error:
             raise _unwritable(self.path, error) from error
 
