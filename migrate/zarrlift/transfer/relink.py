@@ -69,7 +69,7 @@ def _files(
     task: Task,
     counts: MoveCounts,
 ) -> None:
-    """Copy or link files after `look` has checked each."""
+    """Copy or link files after `payload_check` has checked each."""
     root = source.path("") + os.sep  # Windows accepts both separators
     versions: Iterable[Version | None] = repeat(None)
     if task.versions is not None:

@@ -52,7 +52,7 @@ class ServerCopy:
         """Whether the store supports copies; determined by the first request."""
 
     def __call__(self, pairs: Sequence[tuple[str, str]], payload_check: PayloadCheck) -> list[Carried]:
-        """Copy (source key, destination key) pairs, after `look` has checked the ends of each object.
+        """Copy (source key, destination key) pairs, after `payload_check` has checked each object's ends.
 
         Raises DestinationError; the error of a single object is its result.
         """

@@ -41,11 +41,11 @@ def write_all(descriptor: int, data: Buffer) -> None:
 def read_small(
     path: str, expected: int, version: Version | None, payload_check: PayloadCheck
 ) -> bytes | None:
-    """The content of a small file, checked by `look`, with a minimum of system calls.
+    """The content of a small file, checked by `payload_check`, with a minimum of system calls.
 
     A single read suffices if the file is shorter than `expected` bytes. Returns None for a file that is
     empty, longer than `IN_ONE_READ`, unreadable, or not of this version: `LocalWriter.copy` handles all
-    cases and reports errors. Raises the errors of `look`.
+    cases and reports errors. Raises the errors of `payload_check`.
     """
     try:
         descriptor = os.open(path, READING)

@@ -51,7 +51,7 @@ class LocalWriter(Writer):
 
     def write(self, key: str, data: Buffer) -> None:
         """Write a temporary file and rename it."""
-        self._make(key, lambda descriptor: write_all(descriptor, data))
+        self._make(key, write_all, data)
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
         """A stream to a temporary file of the job, renamed at the end."""
@@ -70,7 +70,7 @@ class LocalWriter(Writer):
     def copy(
         self, source: str, key: str, payload_check: PayloadCheck, version: Version | None = None
     ) -> int | None:
-        """Copy the file at `source`, after `look` has checked its ends.
+        """Copy the file at `source`, after `payload_check` has checked its ends.
 
         Returns its size in bytes, or None if it is missing. The bytes are shared by reflink if the file
         system supports it, else copied inside the kernel, else by read and write. SourceChangedError if the
@@ -124,7 +124,8 @@ class LocalWriter(Writer):
                     self._replace_by_link(real, target)
         except OSError as error:
             raise self.failed(None, key, error) from error
-        self._remember(target)
+        if self.fsync:
+            self._remember(target)
         return size
 
     def _replace_by_link(self, real: str, target: str) -> None:
@@ -152,13 +153,13 @@ class LocalWriter(Writer):
         """Remove the job's own directory."""
         shutil.rmtree(self.scratch, ignore_errors=True)
 
-    def _make(self, key: str, fill: Callable[[int], None]) -> None:
-        """Write an object with `fill`, given its file's descriptor; it appears when it is complete."""
+    def _make(self, key: str, fill: Callable[..., None], *data: Buffer) -> None:
+        """Write an object with `fill(descriptor, *data)`; it appears when it is complete."""
         temporary = self.temporary()
         try:
             descriptor = os.open(temporary, CREATING, 0o666)
             try:
-                fill(descriptor)
+                fill(descriptor, *data)
                 if self.fsync:
                     os.fsync(descriptor)
             finally:
@@ -182,7 +183,7 @@ class LocalWriter(Writer):
     def _publish(self, temporary: str, key: str) -> None:
         target = self.storage.path(key)
         directory = target.rpartition(os.sep)[0]
-        if not self.in_place:
+        if not self.in_place and directory not in self._made:
             self.make_directory(directory)
         try:
             os.replace(temporary, target)
@@ -191,13 +192,13 @@ class LocalWriter(Writer):
                 raise
             self.make_directory(directory)
             os.replace(temporary, target)
-        self._remember(target)
+        if self.fsync:
+            self._remember(target)
 
     def _remember(self, target: str) -> None:
-        if self.fsync:
-            if not hasattr(self._local, "touched"):
-                self._local.touched = set()
-            self._local.touched.add(os.path.dirname(target))
+        if not hasattr(self._local, "touched"):
+            self._local.touched = set()
+        self._local.touched.add(os.path.dirname(target))
 
     def make_directory(self, path: str) -> None:
         """Make a directory below the root, and its parents, unless this writer has done so; OSError."""
