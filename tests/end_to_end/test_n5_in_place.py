@@ -31,7 +31,7 @@ KEPT_BACK: tuple[tuple[str, str], ...] = (
     (r"[/:]lz4\w*$", f"{NO_NAME}: .* found lz4"),
     (r"[/:]zlib\w*(-1)?$", f"{NO_NAME}: .* found gzip with useZlib"),
     (r"[/:]blosc_snappy", "cname is 'snappy'"),
-    (r"[/:]bool$", "no such data type"),
+    (r"[/:]bool$", "do not support this data type"),
     (r"edges:too_large$", "larger than its dataset's block size"),
     (r"tree:parent/child$", "is inside an array"),
     (r"modes:(object|string)/", "are not supported: their blocks have variable length"),

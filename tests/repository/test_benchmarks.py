@@ -30,7 +30,7 @@ MACHINE = re.compile(
     r"\S+, \d+ cores, Python \d[\w.]+, zarrlift \d\S+, zarr \d\S+, numcodecs \d\S+, numpy \d\S+,"
 )
 VERSIONS = re.compile(r"tensorstore \d\S+, zarrs \d\S+, dask \d\S+, .*; [1-9]\d* rounds")
-FIGURE = re.compile(r"\d+\.\d\d s \(\d+\.\d\d to \d+\.\d\d\), +\d+ MB")
+FIGURE = re.compile(r"\d+\.\d\d s \(\d+\.\d\d to \d+\.\d\d\), +(?:\d+\.\d\d s of work, +)?\d+ MB")
 
 
 class Scripts:
