@@ -4,8 +4,7 @@
 runs the rest too; `--random` runs what draws examples, slow or not, with others each time. A test that is
 named (`tests/file.py::test_name`) runs in any case.
 
-`slow` stands on a test, on one of its cases, or on a module. `slow(one_in=10)` inner chunks in every tenth
-case.
+`slow` stands on a test, on one of its cases, or on a module. `slow(one_in=10)` leaves in every tenth case.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def quick(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
 
 class Choice:
-    """Inner chunks out what this run does not take, and says so at the end."""
+    """Leaves out what this run does not take, and says so at the end."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.all: bool = config.getoption("--all")

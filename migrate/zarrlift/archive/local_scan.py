@@ -23,7 +23,7 @@ METADATA: Final = frozenset(
     {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
 )
 """Names next to chunks that are not chunks, in all formats."""
-_STRAYS_NAMED: Final = 5
+_MAX_NAMED_UNCLAIMED: Final = 5
 _NO_FILES_NAMED: Final = 20
 
 
@@ -54,7 +54,7 @@ class ChunkScan:
     def unclaimed_name(self, name: str) -> None:
         """Add a name that belongs to no chunk; only the first ones are kept."""
         self.unclaimed_count += 1
-        if len(self.unclaimed) < _STRAYS_NAMED:
+        if len(self.unclaimed) < _MAX_NAMED_UNCLAIMED:
             self.unclaimed.append(name)
 
 

@@ -304,7 +304,7 @@ class Run:
             if level == "sample" and array.plan.chunks and not array.plan.tasks:
                 array.present = self._tasks.inventory(array.plan).indexes
             items.append((array.plan, array.present))
-        return self.checks.requests(self.job.id, level, items, memory_budget(self.plan.recipe.memory))
+        return self.checks.submit(self.job.id, level, items, memory_budget(self.plan.recipe.memory))
 
     # The end
 

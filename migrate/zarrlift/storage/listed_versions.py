@@ -135,5 +135,10 @@ def require_version(descriptor: int, version: Version | None) -> None:
 
 def require_same(facts: os.stat_result, version: Version | None) -> None:
     """Raise SourceChangedError unless a file with these properties has the version."""
-    if version is not None and (facts.st_size, facts.st_mtime_ns) != version:
+    if not has_version(facts, version):
         raise source_object_changed()
+
+
+def has_version(facts: os.stat_result, version: Version | None) -> bool:
+    """Whether a file with these properties has the version; True if none is required."""
+    return version is None or (facts.st_size, facts.st_mtime_ns) == version

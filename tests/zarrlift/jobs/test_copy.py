@@ -1,4 +1,4 @@
-"""A copy: what it inner chunks, what it refuses, what a second call does."""
+"""A copy: what it leaves, what it refuses, what a second call does."""
 
 from __future__ import annotations
 

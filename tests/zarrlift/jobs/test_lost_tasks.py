@@ -97,7 +97,7 @@ def rebooted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_had_not_reached_the_disk_is_compared_with_the_source(
     recipe: dict[str, Any], source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A loss of power inner chunks files of the right size that are full of zeros."""
+    """A loss of power leaves files of the right size that are full of zeros."""
     destination = tmp_path / "out.zarr"
     stopped(source, destination, monkeypatch, recipe=recipe)
     zeroed(chunks(destination)[0])

@@ -61,7 +61,7 @@ def test_an_owner_is_read_as_it_was_written() -> None:
 
 
 def names(left: int, path: Path, monkeypatch: pytest.MonkeyPatch, **changes: str) -> list[Path]:
-    """What a process that was killed while it made a job file inner chunks: the file and SQLite's journal."""
+    """What a process that was killed while it made a job file leaves: the file and SQLite's journal."""
     made = replace(HERE, pid=left, **changes)
     with monkeypatch.context() as patched:
         patched.setattr(OwnerProcess, "of_this_process", lambda: made)

@@ -1,4 +1,4 @@
-"""What a command that was stopped inner chunks for the next one: nothing half-done is taken for whole."""
+"""What a command that was stopped leaves for the next one: nothing half-done is taken for whole."""
 
 from __future__ import annotations
 
@@ -241,9 +241,7 @@ def test_the_directory_of_a_killed_run_is_no_node(tmp_path: Path) -> None:
 
 @pytest.fixture
 def half_layered(source: Path, tmp_path: Path) -> Path:
-    """What a kill inner chunks of a copy through `checksum`: half an object, and a record of one never
-    written.
-    """
+    """What a kill leaves of a copy through `checksum`: half an object, and a record of one never written."""
     destination = tmp_path / "out.zarr"
     chunk = source / "g/relink/0.0"
     good = chunk.read_bytes()

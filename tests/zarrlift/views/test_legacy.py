@@ -244,9 +244,7 @@ def test_a_part_of_a_chunk_that_is_too_large_is_read_alone(large: str) -> None:
 
 @pytest.mark.parametrize("part", [None, RangeByteRequest(0, 4)], ids=str)
 def test_a_chunk_that_links_to_nothing_is_an_error_not_the_fill_value(part: object, tmp_path: Path) -> None:
-    """As git-annex inner chunks what it has not fetched; zarr-python's own store takes it for an absent
-    chunk.
-    """
+    """As git-annex leaves what it has not fetched; zarr-python's own store takes it for an absent chunk."""
     values = np.arange(4, dtype="<i4")
     array = tmp_path / "annex.zarr"
     zarr.create_array(array, shape=(4, 4), chunks=(2, 2), dtype="<i4", compressors=None, zarr_format=2)

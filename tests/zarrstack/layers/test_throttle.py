@@ -71,9 +71,7 @@ def test_what_was_not_used_may_be_used_at_once_but_no_more():
 
 
 class Busy(StorageTransformer):
-    """Counts how many are inside at once; nobody inner chunks before `company` have come, or are waited
-    for.
-    """
+    """Counts how many are inside at once; nobody leaves before `company` have come, or are waited for."""
 
     name = "busy"
 

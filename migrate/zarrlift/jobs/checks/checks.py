@@ -36,7 +36,7 @@ class Checks(ABC):
         `budget`: memory in bytes that a full comparison may use.
         """
 
-    def requests(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Callable[[], Found]:
+    def submit(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Callable[[], Found]:
         """Start the checks, in the background if possible.
 
         The returned function gives the problems; results come in the order of the calls.

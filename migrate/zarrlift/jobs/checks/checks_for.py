@@ -36,9 +36,9 @@ class ForkedChecks(Checks):
 
     def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
         """Ask the separate process; if it has died, run the checks here."""
-        return self.requests(job_id, level, items, budget)()
+        return self.submit(job_id, level, items, budget)()
 
-    def requests(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Callable[[], Found]:
+    def submit(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Callable[[], Found]:
         """Send the question now and wait for the answer only when it is needed."""
         question = (job_id, level, list(items), budget)
 

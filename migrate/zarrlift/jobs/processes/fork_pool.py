@@ -19,7 +19,7 @@ class ForkedPool(Executor):
     def __init__(
         self, function: Callable[[Any], Any], workers: int, *, initializer: Callable[[], None]
     ) -> None:
-        """`first` is called first in each copy. OSError if the system provides no process at all."""
+        """`initializer` is called first in each copy. OSError if the system provides no process at all."""
         self._idle: queue.SimpleQueue[ForkedProcess] = queue.SimpleQueue()
         self._processes: list[ForkedProcess] = []
         for _ in range(workers):

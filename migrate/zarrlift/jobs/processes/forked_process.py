@@ -47,7 +47,7 @@ class ForkedProcess:
         initializer: Callable[[], None] = lambda: None,
         siblings: Sequence[ForkedProcess] = (),
     ) -> None:
-        """`first` is called first in the copy; `beside` are the twins made before it.
+        """`initializer` is called first in the copy; `siblings` are the copies made before it.
 
         Raises OSError if no process or descriptor is available.
         """

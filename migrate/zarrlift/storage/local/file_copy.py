@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, Buffer, HeadAndTail, memory
 from zarrstack.core.errors import ChunkError
 
+from ..listed_versions import Version, has_version
 from .files import READING, read_at
 
 if TYPE_CHECKING:
-    from ..listed_versions import Version
     from ..writer import PayloadCheck
 
 _FICLONE: Final = 0x40049409
@@ -54,12 +54,12 @@ def read_small(
             if len(data) == expected:
                 data += os.read(descriptor, max(IN_ONE_READ + 1 - expected, 0))
             # After the reads, so a write in between is detected.
-            facts = None if version is None else os.fstat(descriptor)
+            same = version is None or has_version(os.fstat(descriptor), version)
         finally:
             os.close(descriptor)
     except OSError:
         return None
-    if not 0 < len(data) <= IN_ONE_READ or facts and (facts.st_size, facts.st_mtime_ns) != version:
+    if not same or not 0 < len(data) <= IN_ONE_READ:
         return None
     payload_check.check_whole(data)
     return data

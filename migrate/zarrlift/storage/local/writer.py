@@ -124,8 +124,7 @@ class LocalWriter(Writer):
                     self._replace_by_link(real, target)
         except OSError as error:
             raise self.failed(None, key, error) from error
-        if self.fsync:
-            self._remember(target)
+        self._remember(target)
         return size
 
     def _replace_by_link(self, real: str, target: str) -> None:
@@ -183,7 +182,7 @@ class LocalWriter(Writer):
     def _publish(self, temporary: str, key: str) -> None:
         target = self.storage.path(key)
         directory = target.rpartition(os.sep)[0]
-        if not self.in_place and directory not in self._made:
+        if not self.in_place:
             self.make_directory(directory)
         try:
             os.replace(temporary, target)
@@ -192,13 +191,13 @@ class LocalWriter(Writer):
                 raise
             self.make_directory(directory)
             os.replace(temporary, target)
-        if self.fsync:
-            self._remember(target)
+        self._remember(target)
 
     def _remember(self, target: str) -> None:
-        if not hasattr(self._local, "touched"):
-            self._local.touched = set()
-        self._local.touched.add(os.path.dirname(target))
+        if self.fsync:
+            if not hasattr(self._local, "touched"):
+                self._local.touched = set()
+            self._local.touched.add(os.path.dirname(target))
 
     def make_directory(self, path: str) -> None:
         """Make a directory below the root, and its parents, unless this writer has done so; OSError."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 _SUBREAPER = 36
-"""prctl(PR_SET_CHILD_SUBREAPER): what a killed command inner chunks running becomes a child of ours."""
+"""prctl(PR_SET_CHILD_SUBREAPER): what a killed command leaves running becomes a child of ours."""
 HUNG = "hung"
 """In the place of an exit code."""
 _PATIENCE = 120.0

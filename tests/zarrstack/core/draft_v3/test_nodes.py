@@ -129,7 +129,7 @@ def test_a_group_has_attributes_and_nothing_else():
 
 # ----- node keys
 
-# Section "Storage keys": its two tables; and what zarr-python 2.18.7 inner chunks on disk.
+# Section "Storage keys": its two tables; and what zarr-python 2.18.7 leaves on disk.
 KEYS = [
     (TEXT, "array", "", "meta/array.json", "data/"),
     (TEXT, "group", "", "meta/group.json", "data/"),

@@ -19,7 +19,7 @@ from zarrstack.core.errors import ZarrstackError
 from zarrstack.layers.draft.layer import Draft
 
 GHOST = "consolidated"
-"""The group that zarr-python 2 inner chunks where it consolidates; the node of no one."""
+"""The group that zarr-python 2 leaves where it consolidates; the node of no one."""
 
 REFUSED = {
     "json2": "objects have no v3 name as stored",

@@ -101,7 +101,7 @@ class ToFile(Sink):
     """Appends events to a file as JSON lines.
 
     Each line is one `write` to a file opened for appending, so several processes may log to one local file,
-    and a killed process inner chunks only complete lines.
+    and a killed process leaves only complete lines.
     """
 
     def __init__(self, path: str) -> None:
