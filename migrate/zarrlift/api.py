@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -247,7 +246,7 @@ def resume(
             from .jobs.resume.relocate import refuse_other_place
 
             refuse_other_place(target, opened)
-        header = json.loads(opened.fact("plan") or "{}")
+        header = opened.header
         lasting = opened.fact("source_place") or header["source"]
         layers = (opened.fact("source_through"), opened.fact("dest_through"))
         link: Link = "hard" if opened.fact("link") == "hard" else "auto"

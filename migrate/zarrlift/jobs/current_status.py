@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import os
+from operator import attrgetter
 from pathlib import Path
 
-from ..planning.plans import ArrayPlan, Refusal
 from .ledger.last_run import LastRun, last_run
 from .ledger.ledger import Job
-from .ledger.rows import NodeRow, TaskTotals
+from .ledger.progress_rows import NodeProgress
 from .option_words import option_words
 from .status import Activity, NodeStatus, Status
-from .work_totals import total_bytes, total_tasks
+from .work_totals import total_bytes
 
 
 def current_status(job: Job) -> Status:
     """The status of an open job; only reads the job."""
-    made = job.plan()
-    totals = job.totals()
-    plans = {array.path: array for array in made.arrays}
-    refusals = {refusal.path: refusal for refusal in made.refusals}
-    nodes = [
-        _node(
-            row,
-            plans.get(row.path) if row.kind == "array" else None,
-            refusals.get(row.path) if row.kind == "refusal" else None,
-            totals.get(row.id, TaskTotals()),
-        )
-        for row in job.nodes()
-    ]
+    plan = job.header
+    nodes = sorted(map(_node, job.progress()), key=attrgetter("path"))
     run = last_run(job)
     updated = float(job.fact("updated") or 0)
     activity = _activity(job, run) if job.state == "incomplete" else None
@@ -36,10 +25,10 @@ def current_status(job: Job) -> Status:
     rate = _rate(run, done, updated) if activity == "running" else None
     return Status(
         job=str(job.path),
-        source=made.source,
-        destination=made.destination,
+        source=plan["source"],
+        destination=plan["destination"],
         state=job.state,
-        in_place=made.in_place,
+        in_place=plan["in_place"],
         nodes=tuple(nodes),
         created=float(job.fact("created") or 0),
         updated=updated,
@@ -96,19 +85,18 @@ def _rate(run: LastRun | None, done: int, updated: float) -> float | None:
     return (done - run.bytes_before) / (updated - run.moving)
 
 
-def _node(row: NodeRow, array: ArrayPlan | None, refusal: Refusal | None, done: TaskTotals) -> NodeStatus:
-    problems = row.problems if refusal is None else refusal.problems
-    blame = [problem for problem in problems if problem.severity == "refusal"]
+def _node(row: NodeProgress) -> NodeStatus:
+    reasons = [problem for problem in row.problems if problem.severity == "refusal"]
     finished = row.state == "done"
     return NodeStatus(
         path=row.path,
         kind=row.kind,
-        route=array.route.name if array else None,
+        route=row.route,
         state=row.state,
-        tasks_done=done.tasks,
-        tasks_total=total_tasks(array) if array else 0,
-        bytes_done=done.bytes_in,
-        bytes_total=total_bytes(array, done, finished=finished) if array else 0,
-        bytes_known=finished or array is None or array.bytes_in_known,
-        error=str(blame[0]) if blame else None,
+        tasks_done=row.done.tasks,
+        tasks_total=row.work.tasks,
+        bytes_done=row.done.bytes_in,
+        bytes_total=total_bytes(row.work, row.done, finished=finished),
+        bytes_known=finished or row.work.bytes_known,
+        error=str(reasons[0]) if reasons else None,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -140,7 +139,7 @@ def _known_job(
     try:
         path = find_job(target, job)
         with Job.open(path, write=False) as opened:
-            plan = json.loads(opened.fact("plan") or "{}")
+            plan = opened.header
             source_through, dest_through = opened.fact("source_through"), opened.fact("dest_through")
             finished = opened.state == "finished"
         return _KnownJob(

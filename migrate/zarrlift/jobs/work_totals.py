@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-from ..archive.chunk_inventory import UNLISTED
 from ..planning.plans import ArrayPlan
 from ..transfer.counts import MoveResult
 from . import log_messages
-from .ledger.rows import TaskTotals
+from .ledger.plan_rows import planned_work
+from .ledger.rows import PlannedWork, TaskTotals
 from .progress import Progress, RunningProgress
 
 UnderWay: TypeAlias = Mapping[str, tuple[int, int]]
@@ -22,30 +22,18 @@ UnderWay: TypeAlias = Mapping[str, tuple[int, int]]
 _NOTHING: Final = TaskTotals()
 
 
-def total_tasks(plan: ArrayPlan) -> int:
-    """Number of tasks of an array, in both passes if there are two."""
-    first = 0 if plan.between is None else max(len(plan.between.bounds) - 1, 0)
-    return plan.tasks + first
-
-
-def total_bytes(plan: ArrayPlan, done: TaskTotals = _NOTHING, *, finished: bool = False) -> int:
+def total_bytes(work: PlannedWork, done: TaskTotals = _NOTHING, *, finished: bool = False) -> int:
     """Stored bytes to read for an array, given its completed part `done`.
 
     For a `finished` array, what was read. Otherwise the planned number; if that is an estimate or exceeded,
     an extrapolation from the completed part.
     """
-    if finished or not plan.tasks:
+    if finished or not work.moves:
         return done.bytes_in
-    planned = plan.bytes_read
-    if plan.bytes_in_known and done.bytes_in <= planned:
-        return planned
-    part = done.tasks / total_tasks(plan) if _by_tasks(plan) else done.chunks / max(plan.reads, 1)
-    return max(done.bytes_in, round(done.bytes_in / part) if part and done.bytes_in else planned)
-
-
-def _by_tasks(plan: ArrayPlan) -> bool:
-    """Whether chunks do not measure the work: some may be missing, or those of two arrays are read."""
-    return plan.fingerprint == UNLISTED or plan.between is not None
+    if work.bytes_known and done.bytes_in <= work.bytes_in:
+        return work.bytes_in
+    part = done.tasks / work.tasks if work.by_tasks else done.chunks / max(work.reads, 1)
+    return max(done.bytes_in, round(done.bytes_in / part) if part and done.bytes_in else work.bytes_in)
 
 
 class WorkTotal:
@@ -55,9 +43,9 @@ class WorkTotal:
         """`arrays`: plans of the arrays that are not done, each with its recorded totals."""
         moving = [(plan, done or _NOTHING) for plan, done in arrays if plan.tasks]
         self._progress = progress
-        self._plans = {plan.path: plan for plan, _ in moving}
+        self._work = {plan.path: planned_work(plan) for plan, _ in moving}
         self._done = {plan.path: done for plan, done in moving}
-        self._bytes = {plan.path: total_bytes(plan, done) for plan, done in moving}
+        self._bytes = {path: total_bytes(work, self._done[path]) for path, work in self._work.items()}
         self._all_bytes = sum(self._bytes.values())
         self._all_chunks = sum(plan.reads for plan, _ in moving)
         log_messages.begun(len(arrays), self._all_bytes)
@@ -69,7 +57,7 @@ class WorkTotal:
     def moved(self, plan: ArrayPlan, moved: MoveResult) -> None:
         """Add a task that has ended."""
         done = self._done[plan.path] = _plus(self._done[plan.path], moved.chunks, moved.bytes_in, tasks=1)
-        self._expect(plan, total_bytes(plan, done))
+        self._expect(plan, total_bytes(self._work[plan.path], done))
         self._progress.advance(moved.chunks, moved.bytes_in)
 
     def finished(self, plan: ArrayPlan) -> None:
@@ -82,9 +70,9 @@ class WorkTotal:
         """The current progress with what running tasks have read, by path of the array; thread-safe."""
         total = self._all_bytes
         for path, (chunks, nbytes) in under_way.items():
-            plan = self._plans[path]
-            if not _by_tasks(plan):
-                total += total_bytes(plan, _plus(self._done[path], chunks, nbytes)) - self._bytes[path]
+            work = self._work[path]
+            if not work.by_tasks:
+                total += total_bytes(work, _plus(self._done[path], chunks, nbytes)) - self._bytes[path]
         return RunningProgress(
             chunks=sum(chunks for chunks, _ in under_way.values()),
             bytes=sum(nbytes for _, nbytes in under_way.values()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
@@ -146,12 +146,12 @@ class ArrayPlan:
         }
 
     @classmethod
-    def from_json(cls, data: JSONObject) -> Self:
+    def from_json(cls, data: JSONObject, layout: Callable[[JSONObject], Layout] = layout_from_json) -> Self:
         """Inverse of `to_json`."""
         move = Move(
             path=data["path"],
-            source=layout_from_json(data["source"]),
-            destination=layout_from_json(data["destination"]),
+            source=layout(data["source"]),
+            destination=layout(data["destination"]),
             route=Route(**data["route"]),
             casting=data["casting"],
             objects=data["objects"],
@@ -299,14 +299,24 @@ class Plan:
     @classmethod
     def from_json(cls, data: JSONObject) -> Self:
         """Inverse of `to_json`."""
+        arrays = map(ArrayPlan.from_json, data["arrays"])
+        groups = map(GroupPlan.from_json, data["groups"])
+        return cls.from_header(data, [*arrays, *groups, *map(Refusal.from_json, data["refusals"])])
+
+    @classmethod
+    def from_header(cls, data: JSONObject, nodes: Iterable[Planned]) -> Self:
+        """The plan with a header made by `header_to_json`, and nodes sorted by path."""
         kept = ("source", "destination", "in_place", "format", "consolidate", "free_bytes")
+        by_type: dict[type, list[Any]] = {ArrayPlan: [], GroupPlan: [], Refusal: []}
+        for node in nodes:
+            by_type[type(node)].append(node)
         return cls(
             **{name: data[name] for name in kept},
             recipe=Recipe.from_json(data["recipe"]),
             reading=ReadOptions.from_json(data),
-            arrays=tuple(ArrayPlan.from_json(item) for item in data["arrays"]),
-            groups=tuple(GroupPlan.from_json(item) for item in data["groups"]),
-            refusals=tuple(Refusal.from_json(item) for item in data["refusals"]),
+            arrays=tuple(by_type[ArrayPlan]),
+            groups=tuple(by_type[GroupPlan]),
+            refusals=tuple(by_type[Refusal]),
             excluded=tuple(data["excluded"]),
             conventions=tuple(RecognizedConvention(**seen) for seen in data.get("conventions", ())),
             source_digests=_digests(data),

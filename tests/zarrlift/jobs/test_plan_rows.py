@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from tests.support.unpacking import unpacked
 from tests.support.v2_trees import GROUP, array, tree
 
 import zarrlift
-from zarrlift.jobs.ledger.plan_rows import node_rows
+from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.jobs.ledger.plan_rows import PlanReader, node_rows
 from zarrlift.planning.plans import ArrayPlan
 
 
@@ -36,9 +38,28 @@ def test_rows_of_a_job_hold_each_node_and_the_order_of_its_document(name, tmp_pa
     source = alike(tmp_path / "a.zarr") if name is None else unpacked(name)
     nodes = zarrlift.plan(source, tmp_path / "out.zarr").nodes
     assert nodes
-    for node, (path, kind, text, state) in zip(nodes, node_rows(nodes), strict=True):
-        data = json.loads(text)
-        assert (path, data) == (node.path, json.loads(json.dumps(node.to_json())))
+    rows = list(node_rows(nodes))
+    reader = PlanReader(common for _, common in rows if common is not None)
+    for node, ((path, kind, text, state, *_), _) in zip(nodes, rows, strict=True):
+        made = reader.node(kind, text)
+        assert (path, made.to_json()) == (node.path, json.loads(json.dumps(node.to_json())))
         assert (state == "refused") == (kind == "refusal")
         if isinstance(node, ArrayPlan):
-            assert list(data["document"].items()) == list(json.loads(json.dumps(node.document)).items())
+            assert list(made.document.items()) == list(json.loads(json.dumps(node.document)).items())
+
+
+def test_what_arrays_have_in_common_is_stored_once(tmp_path):
+    """Five arrays of one layout, and one of another; attributes belong to each."""
+    plan = zarrlift.plan(alike(tmp_path / "a.zarr"), tmp_path / "out.zarr")
+    assert len(plan.arrays) == 6
+    common = [text for _, text in map(itemgetter(1), filter(itemgetter(1), node_rows(plan.nodes)))]
+    assert len(common) == 2
+    assert "units" not in "".join(common)
+
+
+def test_arrays_read_from_a_job_share_their_layouts(tmp_path):
+    plan = zarrlift.plan(alike(tmp_path / "a.zarr"), tmp_path / "out.zarr")
+    with Job.create(tmp_path / "job.db", plan) as job:
+        stored = job.plan()
+    assert stored == plan
+    assert len({id(array.source) for array in stored.arrays}) == 2

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -16,17 +16,22 @@ from zarrstack.core.errors import JobError
 from ...planning.plans import Planned
 from ...storage.local.files import kind_of
 from ...storage.local.partial_files import partial_name, sweep_partial
-from .plan_rows import as_stored, node_rows
+from .plan_rows import Common, Values, as_stored, node_rows
+from .rows import PlannedWork
 
-VERSION: Final = "1"
+VERSION: Final = "2"
 _SYNCED: Final = """
 CREATE TABLE IF NOT EXISTS synced (
     node INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (node, number)) WITHOUT ROWID"""
+CREATE_COMMON: Final = "CREATE TABLE common (digest BLOB PRIMARY KEY, plan TEXT NOT NULL) WITHOUT ROWID"
+WORK_COLUMNS: Final = ("route TEXT", *(f"{name} INTEGER" for name in PlannedWork._fields))
 _SCHEMA: Final = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE node (
     id INTEGER PRIMARY KEY, path TEXT NOT NULL, kind TEXT NOT NULL, plan TEXT NOT NULL,
-    state TEXT NOT NULL, published_ns INTEGER, problems TEXT, UNIQUE (path, kind));
+    state TEXT NOT NULL, published_ns INTEGER, problems TEXT, {", ".join(WORK_COLUMNS)},
+    UNIQUE (path, kind));
+{CREATE_COMMON};
 CREATE TABLE task (
     node INTEGER NOT NULL, number INTEGER NOT NULL, chunks INTEGER NOT NULL,
     bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, dropped INTEGER NOT NULL,
@@ -59,7 +64,7 @@ def create_database(path: Path, facts: Mapping[str, str], nodes: Iterable[Planne
             db.executemany(
                 "INSERT INTO meta VALUES (?, ?)", [(name, as_stored(value)) for name, value in meta.items()]
             )
-            db.executemany("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", node_rows(nodes))
+            insert_nodes(db, nodes)
             db.execute("COMMIT")
         os.replace(partial, path)
     except (OSError, sqlite3.Error) as error:
@@ -67,6 +72,29 @@ def create_database(path: Path, facts: Mapping[str, str], nodes: Iterable[Planne
             partial.unlink(missing_ok=True)
             partial.with_name(partial.name + "-journal").unlink(missing_ok=True)
         raise _not_created(path, error) from error
+
+
+def insert_nodes(db: sqlite3.Connection, nodes: Iterable[Planned]) -> None:
+    """Insert new nodes, and what their plans have in common unless it is there."""
+    common: list[Common] = []
+
+    def rows() -> Iterator[Values]:
+        for row, shared in node_rows(nodes):
+            if shared is not None:
+                common.append(shared)
+            yield row
+
+    db.executemany(
+        "INSERT INTO node (path, kind, plan, state, route, tasks, moves, bytes_in, bytes_known, reads,"
+        " by_tasks) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        rows(),
+    )
+    insert_common(db, common)
+
+
+def insert_common(db: sqlite3.Connection, rows: Iterable[Common]) -> None:
+    """Insert what plans have in common, unless it is there."""
+    db.executemany("INSERT OR IGNORE INTO common VALUES (?, ?)", rows)
 
 
 def connect(path: Path, *, fsync: bool, write: bool) -> sqlite3.Connection:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from pathlib import Path
 from typing import Final
@@ -143,7 +142,7 @@ def names_of(text: str) -> set[str]:
 
 def places_of(job: Job) -> tuple[str, ...]:
     """All places that a job names."""
-    plan = json.loads(job.fact("plan") or "{}")
+    plan = job.header
     places = (plan.get("source"), plan.get("destination"), job.fact("source_place"))
     return tuple(place for place in places if place)
 
@@ -152,7 +151,7 @@ def _plan_of(file: Path) -> tuple[str, set[str]]:
     """(destination, all places that a job names); empty if the file is not a job file."""
     try:
         with Job.open(file, write=False) as job:
-            plan = json.loads(job.fact("plan") or "{}")
+            plan = job.header
             places = places_of(job)
     except JobError:
         return "", set()

@@ -10,6 +10,7 @@ power failures.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import sqlite3
@@ -27,12 +28,15 @@ from .database import (
     VERSION,
     connect,
     create_database,
+    insert_nodes,
     lock_file,
     prepare_to_write,
     require_file,
 )
-from .plan_rows import Kind, as_stored, as_text, node_rows
-from .rows import NodeRow, NodeState, RecordedTask, State, TaskTotals
+from .plan_rows import PlanReader, as_stored, as_text
+from .progress_rows import PROGRESS, NodeProgress, progress_of
+from .rows import Kind, NodeRow, NodeState, RecordedTask, State, TaskTotals
+from .upgrade import upgraded
 
 SUFFIX: Final = ".zarrlift.db"
 
@@ -92,6 +96,7 @@ class Job:
         db = None
         try:
             db = connect(path, fsync=fsync, write=write)
+            db = upgraded(db, path, write=write)
             opened = cls(path, db, lock)
             if write:
                 prepare_to_write(db, path)
@@ -153,14 +158,18 @@ class Job:
                 self._meta[name] = value
                 self._do("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, as_stored(value)))
 
+    @property
+    def header(self) -> JSONObject:
+        """What the plan says of the archive as a whole, as `Plan.header_to_json` gave it."""
+        header: JSONObject = json.loads(self._meta["plan"])
+        return header
+
     def plan(self) -> Plan:
         """The plan of the job."""
         try:
-            data: JSONObject = {**json.loads(self._meta["plan"]), "arrays": [], "groups": [], "refusals": []}
-            for kind, text in self._rows("SELECT kind, plan FROM node ORDER BY path"):
-                place = {"array": "arrays", "group": "groups", "refusal": "refusals"}[kind]
-                data[place].append(json.loads(text))
-            return Plan.from_json(data)
+            reader = PlanReader(self._rows("SELECT digest, plan FROM common"))
+            rows = self._rows("SELECT kind, plan FROM node ORDER BY path")
+            return Plan.from_header(self.header, itertools.starmap(reader.node, rows))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             found = f"{type(error).__name__}: {error}"[:200]
             raise JobError(
@@ -173,7 +182,10 @@ class Job:
         for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
             self.forget_tasks(number)
             self._do("DELETE FROM node WHERE id = ?", (number,))
-        self._do("INSERT INTO node (path, kind, plan, state) VALUES (?, ?, ?, ?)", *node_rows([node]))
+        try:
+            insert_nodes(self._db, [node])
+        except sqlite3.Error as error:
+            raise _unwritable(self.path, error) from error
 
     def forget_tasks(self, node: int, numbers: Iterable[int] | None = None) -> None:
         """Mark some tasks of a node, or all, as not done. Durable at the next commit."""
@@ -202,6 +214,10 @@ class Job:
             )
             for number, path, kind, state, published, problems in rows
         ]
+
+    def progress(self) -> Iterator[NodeProgress]:
+        """The work of each node, planned and recorded, in any order."""
+        return progress_of(self._rows(PROGRESS), self.totals())
 
     def done(self, kind: Kind) -> int:
         """Number of completed nodes of a kind."""
@@ -233,10 +249,7 @@ class Job:
             "SELECT node, count(*), sum(chunks), sum(bytes_in), sum(bytes_out), sum(dropped)"
             " FROM task GROUP BY node"
         )
-        return {
-            node: TaskTotals(tasks=tasks, chunks=chunks, bytes_in=read, bytes_out=written, dropped=dropped)
-            for node, tasks, chunks, read, written, dropped in rows
-        }
+        return {node: TaskTotals(*sums) for node, *sums in rows}
 
     def record_task(
         self, node: int, number: int, *, chunks: int, bytes_in: int, bytes_out: int, dropped: int

@@ -1,19 +1,44 @@
-"""The rows of the ledger that hold the nodes of a plan, as JSON text."""
+"""The rows of the ledger that hold the nodes of a plan, as JSON text.
+
+What arrays of one layout have in common is a row of its own, under its digest: an archive of 100,000 arrays
+has few layouts, and a plan without its layouts takes a quarter of the space.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from zarrstack.core.identity_cache import IdentityCache
+from zarrstack.core.json_text import JSONObject
 
-from ...archive.layout import layout_to_json
+from ...archive.chunk_inventory import UNLISTED
+from ...archive.layout import layout_from_json, layout_to_json
 from ...planning.plans import ArrayPlan, GroupPlan, Planned, Refusal
+from .rows import Kind, PlannedWork
 
-Kind: TypeAlias = Literal["array", "group", "refusal"]
 _KINDS: Final[Mapping[type[Planned], Kind]] = {ArrayPlan: "array", GroupPlan: "group", Refusal: "refusal"}
 _ENCODE: Final = json.JSONEncoder(check_circular=False).encode  # plans are trees
+_COMMON: Final = frozenset(
+    {
+        *("source", "destination", "route", "casting", "objects", "allow_pickle", "drop_empty"),
+        *("block_shape", "piece_shape", "run_shape", "between", "document", "fill_is_null"),
+    }
+)
+"""Members of an array's plan that the arrays of a layout share; of its document, all but the attributes."""
+_SHARED: Final = "shared"
+"""Member of a row's plan: the digest under which the common part is stored."""
+
+_NO_WORK: Final = PlannedWork(tasks=0, moves=False, bytes_in=0, bytes_known=True, reads=0, by_tasks=False)
+
+Common: TypeAlias = tuple[bytes, str]
+"""(digest, JSON text) of what arrays have in common."""
+
+
+Values: TypeAlias = tuple[str | bytes | int | None, ...]
+"""Of a new row of `node`: path, kind, plan, state, route, and those of `PlannedWork`."""
 
 
 def as_stored(text: str) -> str | bytes:
@@ -30,10 +55,66 @@ def as_text(stored: str | bytes) -> str:
     return stored if isinstance(stored, str) else stored.decode("utf-8", "surrogatepass")
 
 
-def node_rows(nodes: Iterable[Planned]) -> Iterator[tuple[str | bytes, Kind, str, str]]:
-    """Path, kind, plan and initial state of each node."""
+def node_rows(nodes: Iterable[Planned]) -> Iterator[tuple[Values, Common | None]]:
+    """The row of each node, and what it shares with others if that has not been given before."""
     layout = IdentityCache(layout_to_json)
+    known: set[bytes] = set()
     for node in nodes:
-        kind = _KINDS[type(node)]
-        data = node.to_json(layout) if isinstance(node, ArrayPlan) else node.to_json()
-        yield as_stored(node.path), kind, _ENCODE(data), "refused" if kind == "refusal" else "pending"
+        path, kind = as_stored(node.path), _KINDS[type(node)]
+        if not isinstance(node, ArrayPlan):
+            state = "refused" if kind == "refusal" else "pending"
+            yield (path, kind, _ENCODE(node.to_json()), state, None, *_NO_WORK), None
+            continue
+        digest, text, own = _split(node.to_json(layout))
+        row = (path, kind, _ENCODE(own), "pending", node.route.name, *planned_work(node))
+        yield row, None if digest in known else (digest, text)
+        known.add(digest)
+
+
+def planned_work(plan: ArrayPlan) -> PlannedWork:
+    """What a plan says about the amount of its work."""
+    first = 0 if plan.between is None else max(len(plan.between.bounds) - 1, 0)
+    return PlannedWork(
+        tasks=plan.tasks + first,
+        moves=plan.tasks > 0,
+        bytes_in=plan.bytes_read,
+        bytes_known=plan.bytes_in_known,
+        reads=plan.reads,
+        by_tasks=plan.fingerprint == UNLISTED or plan.between is not None,
+    )
+
+
+class PlanReader:
+    """Makes nodes from their rows; equal layouts are one object."""
+
+    def __init__(self, common: Iterable[tuple[bytes, str]]) -> None:
+        """`common`: the rows of what arrays share; ValueError if one is not JSON."""
+        self._common: dict[str, JSONObject] = {digest.hex(): json.loads(text) for digest, text in common}
+        self._layout = IdentityCache(layout_from_json)
+
+    def node(self, kind: Kind, text: str) -> Planned:
+        """The node of a row; ValueError, KeyError or TypeError if the row is damaged."""
+        data: JSONObject = json.loads(text)
+        if kind == "group":
+            return GroupPlan.from_json(data)
+        if kind == "refusal":
+            return Refusal.from_json(data)
+        common = self._common[data[_SHARED]]
+        document = common["document"]
+        if "attributes" in data:
+            document = {**document, "attributes": data["attributes"]}  # at its place in the document
+        return ArrayPlan.from_json({**common, **data, "document": document}, self._layout)
+
+
+def _split(plan: JSONObject) -> tuple[bytes, str, JSONObject]:
+    """Digest and text of what an array's plan shares, and the rest of the plan."""
+    own: dict[str, Any] = {name: value for name, value in plan.items() if name not in _COMMON}
+    common = {name: value for name, value in plan.items() if name in _COMMON}
+    document = common["document"]
+    if "attributes" in document:
+        own["attributes"] = document["attributes"]
+        common["document"] = {**document, "attributes": None}
+    text = _ENCODE(common)
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    own[_SHARED] = digest.hex()
+    return digest, text, own

@@ -7,8 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from zarrstack.core.errors import Problem
 
-from .plan_rows import Kind
-
+Kind: TypeAlias = Literal["array", "group", "refusal"]
 State: TypeAlias = Literal["incomplete", "done", "finished", "undone"]
 NodeState: TypeAlias = Literal["pending", "failed", "done", "refused"]
 
@@ -26,8 +25,7 @@ class NodeRow:
     problems: tuple[Problem, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskTotals:
+class TaskTotals(NamedTuple):
     """Sums over the recorded tasks of a node."""
 
     tasks: int = 0
@@ -44,3 +42,20 @@ class RecordedTask(NamedTuple):
     """Number of source objects moved; 0 for a first pass."""
     dropped: int
     """Number of those omitted as empty."""
+
+
+class PlannedWork(NamedTuple):
+    """The amount of work that an array needs, as far as its plan knows it."""
+
+    tasks: int
+    """Number of tasks, in both passes if there are two."""
+    moves: bool
+    """Whether the last pass has tasks."""
+    bytes_in: int
+    """Stored bytes to read; bytes that are read twice count twice."""
+    bytes_known: bool
+    """False if the bytes are an estimate."""
+    reads: int
+    """Number of reads of source objects, repeated ones included."""
+    by_tasks: bool
+    """Whether chunks do not measure the work: some may be missing, or those of two arrays are read."""

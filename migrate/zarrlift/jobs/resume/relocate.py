@@ -48,7 +48,7 @@ def refuse_other_place(target: str | os.PathLike[str], job: Job) -> None:
         name for place in places_of(job) for name in names_of(place)
     }:
         return
-    header = json.loads(job.fact("plan") or "{}")
+    header = job.header
     option = "--source" if header.get("in_place") else "--destination"
     raise JobError(
         "the job belongs to another location",
@@ -81,7 +81,7 @@ def refuse_nothing_found(job: Job, plan: Plan, destination: Storage) -> None:
 
 def follow(job: Job, ends: Endpoints) -> None:
     """Continue a job open for writing at other places; JobError if their content is not the job's."""
-    header = json.loads(job.fact("plan") or "{}")
+    header = job.header
     if (header["source"], header["destination"]) == (ends.source.url, ends.destination.url):
         return
     if header["destination"] != ends.destination.url:

@@ -1,0 +1,50 @@
+"""The progress of each node as one query, which reads no plan: 100,000 arrays take half a second."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from zarrstack.core.errors import Problem
+
+from .plan_rows import as_text
+from .rows import Kind, NodeState, PlannedWork, TaskTotals
+
+PROGRESS: Final = """
+SELECT id, path, kind, state, coalesce(problems, CASE kind WHEN 'refusal' THEN plan END), route,
+    tasks, moves, bytes_in, bytes_known, reads, by_tasks FROM node"""
+
+
+class NodeProgress(NamedTuple):
+    """The work of a node, planned and recorded."""
+
+    path: str
+    kind: Kind
+    state: NodeState
+    problems: tuple[Problem, ...]
+    """Why it is refused, or has failed."""
+    route: str | None
+    """Name of the route of an array's chunks."""
+    work: PlannedWork
+    done: TaskTotals
+
+
+def progress_of(rows: Iterable[Any], totals: Mapping[int, TaskTotals]) -> Iterator[NodeProgress]:
+    """The rows that `PROGRESS` selects, with the recorded work by node: a join in SQL takes twice as long."""
+    nothing = TaskTotals()
+    for number, path, kind, state, told, route, tasks, moves, read, known, reads, by_tasks in rows:
+        yield NodeProgress(
+            as_text(path),
+            kind,
+            state,
+            _problems(told) if told else (),
+            route,
+            PlannedWork(tasks, bool(moves), read, bool(known), reads, bool(by_tasks)),
+            totals.get(number, nothing),
+        )
+
+
+def _problems(told: str) -> tuple[Problem, ...]:
+    data = json.loads(told)  # the list of a failed node, or the plan of a refused one
+    return tuple(map(Problem.from_json, data["problems"] if isinstance(data, dict) else data))
