@@ -220,6 +220,8 @@ def task_bounds(inventory: Inventory) -> tuple[int, ...]:
         return ()
     step = min(_MAX_TASK_CHUNKS, max(count // 64, 32))
     total = inventory.total_bytes
+    if count <= step and (total is None or total <= _MIN_TASK):
+        return (int(inventory.indexes[0]), int(inventory.indexes[-1]) + 1)  # many arrays are this small
     if inventory.sizes is None or total is None:
         starts = np.arange(0, count, step)
     else:

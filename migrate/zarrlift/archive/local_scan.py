@@ -90,14 +90,15 @@ class _Scan:
         head, self.lead = _head(layout.keys) if nested else ("", "")
         self.axes = _axes(layout.keys, ndim)
         directory = storage.path((self.prefix + head).rstrip("/"))
-        if not os.path.isdir(directory) and not os.path.islink(directory):
-            return
         try:
             if nested:
                 self._deep(directory, 0, 0, head)
             else:
                 self._flat(directory, layout.keys, ndim)
         except OSError as error:
+            absent = isinstance(error, FileNotFoundError | NotADirectoryError)
+            if absent and error.filename == directory and not os.path.islink(directory):
+                return
             raise storage_error("cannot list", self.prefix, error).at(node=path) from error
 
     def _flat(self, directory: str, keys: ChunkKeys, ndim: int) -> None:

@@ -84,8 +84,9 @@ def size_problems(source: Layout, inventory: Inventory) -> Iterator[tuple[str, P
     total, sizes = inventory.total_bytes, inventory.sizes
     if total is None or sizes is None:
         return
-    if total <= prod(source.object_shape) * source.item_bytes:
-        return  # the total is within the limit
+    decoded = prod(source.object_shape) * source.item_bytes
+    if total <= decoded or int(sizes.max()) <= decoded:
+        return  # no codec's limit is below the decoded size
     bound = object_bound(source)
     for place in np.flatnonzero(sizes > bound.most)[:_MAX_NAMED].tolist():
         name = source.keys.key(source.objects.coordinates(int(inventory.indexes[place])))
