@@ -7,8 +7,6 @@ searched by its grid.
 from __future__ import annotations
 
 import hashlib
-from array import array
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, TypeAlias
@@ -20,8 +18,10 @@ from zarrstack.core.errors import UnsupportedError
 
 from ..storage.base import Storage
 from ..storage.listed_versions import version_number
-from ..storage.listing import ListedObject
+from ..storage.listing import ListedPage
 from ..storage.local.storage import LocalStorage
+from .chunk_columns import MAX_IN_MEMORY, ChunkColumns
+from .chunk_indexes import NO_CHUNK, chunk_indexes
 from .local_scan import METADATA, ChunkScan, scan
 from .nodes import Layout
 
@@ -125,22 +125,17 @@ def nothing_there() -> Inventory:
 
 
 def _inventory(found: ChunkScan) -> Inventory:
-    indexes: Indexes = np.array(found.indexes, dtype=np.int64)
-    order = np.argsort(indexes, kind="stable")
-    indexes = indexes[order]
-    digest = hashlib.blake2b(indexes.tobytes(), digest_size=16)
-    sizes = versions = None
+    indexes, sizes, versions = found.chunks.sorted()
+    digest = hashlib.blake2b(indexes.data, digest_size=16)
     if found.sized:
-        sizes = np.array(found.sizes, dtype=np.int64)[order]
-        digest.update(sizes.tobytes())
+        digest.update(sizes.data)
     if found.versioned:
-        versions = np.array(found.versions, dtype=np.int64)[order]
-        digest.update(versions.tobytes())
+        digest.update(versions.data)
     return Inventory(
         indexes=indexes,
-        sizes=sizes,
-        versions=versions,
-        total_bytes=int(sum(found.sizes)) if found.sized else None,
+        sizes=sizes if found.sized else None,
+        versions=versions if found.versioned else None,
+        total_bytes=int(sizes.sum()) if found.sized else None,
         certain=True,
         fingerprint=digest.hexdigest(),
         unclaimed=tuple(found.unclaimed),
@@ -168,15 +163,17 @@ def _found(
 
 def _complete(found: ChunkScan, below: ChunkScan) -> None:
     """Add sizes and versions from another listing, if it contains all chunks."""
-    if not (len(below.indexes) and below.sized and below.versioned):
+    if not (len(below.chunks) and below.sized and below.versioned):
         return
-    wanted, known = np.array(found.indexes, np.int64), np.array(below.indexes, np.int64)
-    order = np.argsort(known, kind="stable")
-    places = order[np.minimum(np.searchsorted(known, wanted, sorter=order), len(known) - 1)]
+    wanted, _, _ = found.chunks.sorted()
+    known, sizes, versions = below.chunks.sorted()
+    places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    found.chunks = ChunkColumns()
     if (known[places] == wanted).all():
-        found.sizes = array("q", np.array(below.sizes, np.int64)[places].tobytes())
-        found.versions = array("q", np.array(below.versions, np.int64)[places].tobytes())
+        found.chunks.extend(wanted, sizes[places], versions[places])
         found.sized = found.versioned = True
+    else:
+        found.chunks.extend(wanted, np.zeros_like(wanted), np.zeros_like(wanted))
 
 
 class _Listed:
@@ -185,22 +182,33 @@ class _Listed:
     def __init__(self, layout: Layout, prefix: str, passed_over: frozenset[str]) -> None:
         self.found = ChunkScan()
         self._keys = layout.keys
-        self._ndim = len(layout.shape)
         self._grid = layout.objects
         self._start = len(prefix)
         self._passed_over = passed_over
 
-    def take(self, objects: Iterable[ListedObject]) -> None:
-        for key, size, version in objects:
-            name = key[self._start :]
-            if name.partition("/")[0] in self._passed_over:
-                continue
-            position = self._keys.coordinates(name, self._ndim)
-            index = None if position is None else self._grid.index(position)
-            if index is None:
-                self.found.unclaimed_name(name)
-            else:
-                self.found.add(index, size, None if version is None else version_number(version))
+    def take(self, page: ListedPage) -> None:
+        names = [key[self._start :] for key in page.keys]
+        if not self._passed_over.isdisjoint([name.partition("/")[0] for name in names]):
+            page = page.only(lambda key: key[self._start :].partition("/")[0] not in self._passed_over)
+            names = [key[self._start :] for key in page.keys]
+        indexes = chunk_indexes(names, self._keys, self._grid)
+        chunks = indexes != NO_CHUNK
+        if not chunks.all():
+            for place in np.flatnonzero(~chunks).tolist():
+                self.found.unclaimed_name(names[place])
+            listed = {key for key, chunk in zip(page.keys, chunks.tolist(), strict=True) if chunk}
+            page, indexes = page.only(listed.__contains__), indexes[chunks]
+        sizes, versions = page.sizes or (), page.versions or ()
+        self.found.sized &= page.sizes is not None and None not in sizes
+        self.found.versioned &= page.versions is not None and None not in versions
+        nothing: Indexes = np.zeros(len(indexes), np.int64)
+        self.found.chunks.extend(
+            indexes,
+            np.array(sizes, np.int64) if self.found.sized else nothing,
+            np.array([version_number(text or "") for text in versions], np.int64)
+            if self.found.versioned
+            else nothing,
+        )
 
 
 def task_bytes(total: int) -> int:
@@ -225,13 +233,22 @@ def task_bounds(inventory: Inventory) -> tuple[int, ...]:
     if inventory.sizes is None or total is None:
         starts = np.arange(0, count, step)
     else:
-        room = task_bytes(total)
-        # The share of a chunk in a task, by bytes or as one of `step` chunks, in units of room * step.
-        taken = np.maximum(inventory.sizes * float(step), float(room))
-        bins = (np.cumsum(taken) - taken) // (float(room) * step)
-        starts = np.flatnonzero(np.diff(bins, prepend=-1))
+        starts = _starts(inventory.sizes, step, task_bytes(total))
     starts = _tapered(starts, count)
     return (*map(int, inventory.indexes[starts]), int(inventory.indexes[-1]) + 1)
+
+
+def _starts(sizes: Indexes, step: int, room: int) -> Indexes:
+    """The first chunk of each task of at most `step` chunks and about `room` bytes."""
+    # The share of a chunk in a task, by bytes or as one of `step` chunks, in units of room * step.
+    found, before, last = [], 0.0, -1.0
+    for start in range(0, len(sizes), MAX_IN_MEMORY):
+        taken = np.maximum(sizes[start : start + MAX_IN_MEMORY] * float(step), float(room))
+        sums = np.cumsum(taken) + before
+        bins = (sums - taken) // (float(room) * step)
+        found.append(start + np.flatnonzero(np.diff(bins, prepend=last)))
+        before, last = float(sums[-1]), float(bins[-1])
+    return np.concatenate(found)
 
 
 def _tapered(starts: Indexes, count: int) -> Indexes:

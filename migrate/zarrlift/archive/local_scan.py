@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from array import array
 from collections.abc import Iterator
 from math import prod
 from typing import Final
@@ -17,6 +16,7 @@ from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import storage_error
+from .chunk_columns import ChunkColumns
 from .nodes import Layout
 
 METADATA: Final = frozenset(
@@ -28,13 +28,11 @@ _NO_FILES_NAMED: Final = 20
 
 
 class ChunkScan:
-    """Listed chunks in compact arrays, since there may be millions."""
+    """What a listing finds of one array."""
 
     def __init__(self) -> None:
-        self.indexes = array("q")
-        self.sizes = array("q")
-        self.versions = array("q")
-        """For files, modification times in nanoseconds."""
+        self.chunks = ChunkColumns()
+        """Versions are modification times in nanoseconds for files; 0 for what is unknown."""
         self.sized = True
         self.versioned = True
         """Whether the size and the version of every chunk are known."""
@@ -42,14 +40,6 @@ class ChunkScan:
         self.unclaimed_count = 0
         self.bad_links: list[tuple[str, str]] = []
         self.no_files: list[tuple[str, str]] = []
-
-    def add(self, index: int, size: int | None, version: int | None) -> None:
-        """Add a chunk, with its size and version if the listing provides them."""
-        self.indexes.append(index)
-        self.sizes.append(size or 0)
-        self.versions.append(version or 0)
-        self.sized &= size is not None
-        self.versioned &= version is not None
 
     def unclaimed_name(self, name: str) -> None:
         """Add a name that belongs to no chunk; only the first ones are kept."""
@@ -154,9 +144,7 @@ class _Scan:
             what = "a directory" if stat.S_ISDIR(facts.st_mode) else "a pipe, socket or device"
             self._no_file(name, what)
             return
-        self.found.indexes.append(index)
-        self.found.sizes.append(facts.st_size)
-        self.found.versions.append(facts.st_mtime_ns)
+        self.found.chunks.add(index, facts.st_size, facts.st_mtime_ns)
 
     def _no_file(self, name: str, what: str) -> None:
         """Record an entry named like a chunk that is not a file.

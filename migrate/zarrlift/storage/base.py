@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Final, Protocol
 
 from zarrstack.core.errors import StorageError
 
-from .listing import L, ListedObject
+from .listing import L, ListedPage
 from .local.files import DOCUMENT, ReadLimit
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Storage(ABC):
         returned.
         """
         taken = new()
-        taken.take(map(ListedObject, self.list_prefix(prefix)))
+        taken.take(ListedPage(list(self.list_prefix(prefix))))
         return taken
 
     def link(self, key: str) -> str | None:

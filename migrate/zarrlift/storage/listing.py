@@ -1,25 +1,38 @@
-"""The objects of a listing, and their receiver."""
+"""The objects of a listing, page by page, and their receiver."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 
-class ListedObject(NamedTuple):
-    """One object of a listing."""
+@dataclass(frozen=True, slots=True)
+class ListedPage:
+    """Some objects of a listing, as columns: a Python object for each would cost more than the listing."""
 
-    key: str
-    size: int | None = None
-    """Size in bytes; None if not provided."""
-    version: str | None = None
-    """A text that changes if the object is rewritten: an ETag, a checksum or a time."""
+    keys: Sequence[str]
+    sizes: Sequence[int | None] | None = None
+    """Size of each in bytes; None if not provided."""
+    versions: Sequence[str | None] | None = None
+    """For each a text that changes if it is rewritten: ETag, checksum or time; None if not provided."""
+
+    def only(self, wanted: Callable[[str], bool]) -> ListedPage:
+        """The objects whose keys are wanted."""
+        places = [place for place, key in enumerate(self.keys) if wanted(key)]
+        if len(places) == len(self.keys):
+            return self
+        return ListedPage(
+            [self.keys[place] for place in places],
+            None if self.sizes is None else [self.sizes[place] for place in places],
+            None if self.versions is None else [self.versions[place] for place in places],
+        )
 
 
 class ListingReceiver(Protocol):
-    """Receives the objects of a listing in batches, and keeps what it needs."""
+    """Receives the objects of a listing page by page, and keeps what it needs."""
 
-    def take(self, objects: Iterable[ListedObject]) -> None:
+    def take(self, page: ListedPage) -> None:
         """Receive the next objects."""
 
 

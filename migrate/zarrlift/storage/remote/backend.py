@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..limits import PART
 from ..listed_versions import Version
-from ..listing import ListedObject
+from ..listing import ListedPage
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest, Store
@@ -80,8 +80,8 @@ class Backend(ABC):
         """Name -> whether it is a directory, for entries directly below a prefix ("" is the root)."""
 
     @abstractmethod
-    def pages(self, prefix: str) -> AsyncIterator[list[ListedObject]]:
-        """All objects below a prefix, in batches."""
+    def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
+        """All objects below a prefix, page by page."""
 
     @abstractmethod
     async def put_file(self, key: str, name: str, size: int) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..limits import PARTS_AT_ONCE
 from ..listed_versions import Version
-from ..listing import ListedObject
+from ..listing import ListedPage
 from .adaptive_concurrency import MAX_REQUESTS
 from .backend import Backend, bounded_bytes, part_size, stored_bytes, version_text
 from .error_text import names_no_bucket
@@ -83,15 +83,16 @@ class FsspecBackend(Backend):
                 entries[name.rsplit("/", 1)[-1]] = item["type"] == "directory"
         return entries
 
-    async def pages(self, prefix: str) -> AsyncIterator[list[ListedObject]]:
+    async def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
         """All objects in one listing; zarr 3.1.6 gives wrong names if the store is a whole bucket."""
         root = self._root.strip("/")
         self.fs.invalidate_cache()
         found = await self.fs._find(self.path(prefix.strip("/")), detail=True)  # noqa: SLF001
-        yield [
-            ListedObject(name.strip("/").removeprefix(root).lstrip("/"), facts.get("size"), _version(facts))
-            for name, facts in found.items()
-        ]
+        yield ListedPage(
+            [name.strip("/").removeprefix(root).lstrip("/") for name in found],
+            [facts.get("size") for facts in found.values()],
+            list(map(_version, found.values())),
+        )
 
     async def put_file(self, key: str, name: str, size: int) -> None:
         """Write the file in as many parts as the file system makes."""

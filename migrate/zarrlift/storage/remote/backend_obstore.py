@@ -13,14 +13,16 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from ..limits import PARTS_AT_ONCE
 from ..listed_versions import Version, source_object_changed, version_number
-from ..listing import ListedObject
+from ..listing import ListedPage
 from .backend import Backend, part_size, version_text
 
 if TYPE_CHECKING:
@@ -122,10 +124,11 @@ class ObstoreBackend(Backend):
             return
         # Some servers have other ETags in their listings, or only times: the listing is decisive.
         async for page in self._pages(key.rpartition("/")[0], offset=key[:-1]):
-            now = next((item for item in page if item.key == key), None)
-            if now is not None:
-                self._etags_differ = now.version is not None and version_number(now.version) == version[1]
-            if now is not None or page[-1].key > key:
+            if key in page.keys:
+                assert page.versions is not None
+                now = page.versions[page.keys.index(key)]
+                self._etags_differ = now is not None and version_number(now) == version[1]
+            if page.keys[-1] >= key:
                 break
         if not self._etags_differ:
             raise source_object_changed()
@@ -141,19 +144,22 @@ class ObstoreBackend(Backend):
         names = {path.rsplit("/", 1)[-1]: False for path in objects if path != own}
         return names | {path.strip("/").rsplit("/", 1)[-1]: True for path in found["common_prefixes"]}
 
-    def pages(self, prefix: str) -> AsyncIterator[list[ListedObject]]:
+    def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
         """Objects as the store lists them; with ETags if available, else times."""
         return self._pages(prefix.strip("/"))
 
-    async def _pages(self, prefix: str, offset: str | None = None) -> AsyncIterator[list[ListedObject]]:
+    async def _pages(self, prefix: str, offset: str | None = None) -> AsyncIterator[ListedPage]:
         import obstore
 
-        found: Any = obstore.list(self._below, prefix or None, offset=offset or None, chunk_size=_PAGE)
+        found: Any = obstore.list(
+            self._below, prefix or None, offset=offset or None, chunk_size=_PAGE, return_arrow=has_arrow()
+        )
         async for part in found:
-            yield [
-                ListedObject(item["path"], item["size"], version_text(item["e_tag"] or item["last_modified"]))
-                for item in part
-            ]
+            keys, sizes, tags = (_column(part, name) for name in ("path", "size", "e_tag"))
+            if None in tags:
+                times = _column(part, "last_modified")
+                tags = [tag or time for tag, time in zip(tags, times, strict=True)]
+            yield ListedPage(keys, sizes, list(map(version_text, tags)))
 
     async def put_file(self, key: str, name: str, size: int) -> None:
         """Send parts that take little memory, two at a time."""
@@ -315,3 +321,17 @@ def _region_of(bucket: str) -> str | None:
         return None
     finally:
         asked.close()
+
+
+def _column(page: Any, name: str) -> list[Any]:
+    """A property of the objects in a page, which is a list of dictionaries or an Arrow batch."""
+    found: list[Any] = (
+        [item[name] for item in page] if isinstance(page, list) else page.column(name).to_pylist()
+    )
+    return found
+
+
+@cache
+def has_arrow() -> bool:
+    """Whether listings can be made without an object of Python for each property of each object."""
+    return find_spec("arro3") is not None

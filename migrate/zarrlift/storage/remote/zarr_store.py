@@ -11,6 +11,7 @@ import re
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,7 +19,7 @@ from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
 from ..base import CLAIM, DirectoryEntry, Storage
 from ..listed_versions import Version, held
-from ..listing import L, ListedObject
+from ..listing import L, ListedPage
 from ..local.files import path_of
 from ..redact import redact
 from .adaptive_concurrency import ConcurrencyLimiter
@@ -189,20 +190,22 @@ class StoreStorage(Storage):
         """One listing, processed as it arrives; restarted if it fails midway."""
         full = self._prefix + prefix
         start = len(self._prefix)
-        hidden = self._prefix + CLAIM
+        hidden = "/" if prefix else self._prefix + CLAIM  # no key begins with "/"
+
+        def shown(key: str) -> bool:
+            # Directories in zip files, and the empty objects that tools create for them in object stores.
+            return not (key.endswith("/") or key.startswith(hidden))
 
         async def find() -> L:
             taken = new()
             async for listed in self._pages(full):
-                # Directories in zip files, and the empty objects that tools create for them in object stores.
-                page = [item for item in listed if not item.key.endswith("/")]
-                shown = page if prefix else [item for item in page if not item.key.startswith(hidden)]
-                taken.take([item._replace(key=item.key[start:]) for item in shown] if start else shown)
+                page = listed.only(shown)
+                taken.take(replace(page, keys=[key[start:] for key in page.keys]) if start else page)
             return taken
 
         return run(self.told("cannot list", prefix, find))
 
-    def _pages(self, full: str) -> AsyncIterator[list[ListedObject]]:
+    def _pages(self, full: str) -> AsyncIterator[ListedPage]:
         store: Any = self._store
         if self.native is not None:
             return self.native.pages(full)

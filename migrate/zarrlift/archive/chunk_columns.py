@@ -1,0 +1,117 @@
+"""Index, size and version of listed chunks as columns: in memory up to a million, else in a temporary file.
+
+A listing of 10^9 chunks takes 24 GB of a file, and no more memory than one of a million. A file system
+without room for it gives an OSError.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from array import array
+from collections.abc import Iterator
+from typing import IO, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Indexes: TypeAlias = npt.NDArray[np.int64]
+Columns: TypeAlias = tuple[Indexes, Indexes, Indexes]
+"""(indexes, sizes, versions), of equal length."""
+
+MAX_IN_MEMORY: Final = 1 << 20
+"""Rows kept in memory: 24 MB, and as much again while they are sorted."""
+_SAMPLES: Final = 64
+"""Minimum number of indexes by which a sorted run is divided."""
+_ITEM: Final = 8
+
+
+class ChunkColumns:
+    """Collects rows in any order, and returns them by ascending index."""
+
+    def __init__(self, most: int = MAX_IN_MEMORY) -> None:
+        """`most`: number of rows kept in memory."""
+        self._most = most
+        self.indexes, self.sizes, self.versions = array("q"), array("q"), array("q")
+        self._file: IO[bytes] | None = None
+        self._runs: list[int] = []
+        """Length of each sorted run in the file, which holds one column of the run after the other."""
+
+    def add(self, index: int, size: int, version: int) -> None:
+        """Add a row."""
+        self.indexes.append(index)
+        self.sizes.append(size)
+        self.versions.append(version)
+        if len(self.indexes) >= self._most:
+            self._spill()
+
+    def extend(self, indexes: Indexes, sizes: Indexes, versions: Indexes) -> None:
+        """Add rows."""
+        self.indexes.frombytes(indexes.tobytes())
+        self.sizes.frombytes(sizes.tobytes())
+        self.versions.frombytes(versions.tobytes())
+        if len(self.indexes) >= self._most:
+            self._spill()
+
+    def __len__(self) -> int:
+        return sum(self._runs) + len(self.indexes)
+
+    def sorted(self) -> Columns:
+        """All rows by ascending index; nothing can be added afterwards."""
+        if self._file is None:
+            return self._sorted_rest()
+        if len(self.indexes):
+            self._spill()
+        runs = list(self._mapped())
+        total = sum(self._runs)
+        with tempfile.TemporaryFile() as merged:  # has no name; its space is freed with the last map
+            merged.truncate(3 * total * _ITEM)
+            whole = np.memmap(merged, np.int64, "r+", shape=(3, total))
+        at = 0
+        for rows in _merged(runs):
+            whole[:, at : at + rows.shape[1]] = rows
+            at += rows.shape[1]
+        whole.flush()
+        self._file.close()
+        indexes, sizes, versions = np.asarray(whole)
+        return indexes, sizes, versions
+
+    def _sorted_rest(self) -> Columns:
+        indexes = np.array(self.indexes, np.int64)
+        sizes, versions = np.array(self.sizes, np.int64), np.array(self.versions, np.int64)
+        if (indexes[1:] >= indexes[:-1]).all():
+            return indexes, sizes, versions
+        order = np.argsort(indexes, kind="stable")
+        return indexes[order], sizes[order], versions[order]
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - unlinked; closed by `sorted`
+        for column in self._sorted_rest():
+            self._file.write(column.tobytes())
+        self._runs.append(len(self.indexes))
+        del self.indexes[:], self.sizes[:], self.versions[:]
+
+    def _mapped(self) -> Iterator[Indexes]:
+        assert self._file is not None
+        self._file.flush()
+        start = 0
+        for length in self._runs:
+            yield np.memmap(self._file, np.int64, "r", offset=start, shape=(3, length))
+            start += 3 * length * _ITEM
+
+
+def _merged(runs: list[Indexes]) -> Iterator[Indexes]:
+    """Rows of sorted runs in ascending order, in parts of at most twice the length of a run.
+
+    A part ends after as many samples as a run has. Each run has at least as many samples as there are runs,
+    so that the rows between two samples of all runs are no more than a run.
+    """
+    count = max(len(runs), _SAMPLES)
+    samples = np.sort(np.concatenate([run[0, :: max(run.shape[1] // count, 1)] for run in runs]))
+    starts = [0] * len(runs)
+    for division in [*samples[count::count].tolist(), None]:
+        ends = [run.shape[1] if division is None else int(run[0].searchsorted(division)) for run in runs]
+        parts = [run[:, start:end] for run, start, end in zip(runs, starts, ends, strict=True)]
+        rows = np.concatenate(parts, axis=1)
+        yield rows[:, rows[0].argsort(kind="stable")]
+        starts = ends
