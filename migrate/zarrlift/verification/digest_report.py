@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from math import prod
 from typing import Final, Self
 
 from zarrstack.core.data_types.compare import region_text
+from zarrstack.core.data_types.v3 import DataType
 from zarrstack.core.digest.value_digest import ArrayDigest
 from zarrstack.core.errors import MetadataError, Problem
 from zarrstack.core.json_text import JSON, JSONObject, excerpt
@@ -93,11 +94,14 @@ def compare_digests(found: ArchiveDigest, expected: ArchiveDigest) -> Verificati
         if path not in differences:
             differences[path] = 1
             problems.append(problem)
+    compared = found.arrays.keys() & expected.arrays.keys()
     return VerificationReport(
         source=expected.url,
         destination=found.url,
         full=True,
-        arrays=len(found.arrays.keys() & expected.arrays.keys()),
+        arrays=len(compared),
+        chunks=sum(found.arrays[path].grid.total for path in compared),
+        bytes=sum(_bytes(found.arrays[path]) for path in compared),
         differences=tuple(sorted(differences.items())),
         problems=tuple(problems),
     )
@@ -109,10 +113,19 @@ def _differences(path: str, found: ArrayDigest, expected: ArrayDigest) -> list[P
         if mine != theirs:
             label = name.replace("_", " ")
             return [_problem(path, f"the {label} differs", _text(mine), _text(theirs))]
+    grid = found.grid
     return [
-        _problem(path, f"values differ in {region_text(region)}", "another digest", "the given digest")
-        for region in islice(found.differing_blocks(expected), 1 << 16)
+        _problem(
+            path,
+            f"values differ in {region_text(grid.region(grid.coordinates(block)))}",
+            *(f"sum {digest.blocks.get(block, 0):x}" for digest in (found, expected)),
+        )
+        for block in found.differing_blocks(expected)
     ]
+
+
+def _bytes(digest: ArrayDigest) -> int:
+    return prod(digest.shape) * (DataType.from_json(digest.data_type).itemsize or 0)
 
 
 def _text(value: object) -> str:

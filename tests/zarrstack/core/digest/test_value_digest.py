@@ -90,7 +90,7 @@ def test_every_flipped_bit_changes_the_digest(
     flipped = raw.view(values.dtype).reshape(shape)
     after = digest(flipped, data_type, json_fill(values, data_type))
     assert after.text != before.text
-    assert list(after.differing_blocks(before)) == [tuple(whole(shape))]
+    assert list(after.differing_blocks(before)) == [0]
 
 
 def test_every_bit_counts_where_two_are_flipped() -> None:
@@ -267,7 +267,7 @@ def test_several_blocks() -> None:
     changed = BlockSums()
     adder.add(changed, region, values)
     differing = adder.digest(changed).differing_blocks(adder.digest(sums))
-    assert list(differing) == [(slice(0, 2), slice(1 << 23, 1 << 24))]
+    assert list(differing) == [1]
 
 
 def test_json() -> None:

@@ -151,12 +151,16 @@ class ArrayDigest:
         """One short text for the whole: equal texts mean equal digests."""
         return hashlib.blake2b(canonical(self._members()).encode(), digest_size=16).hexdigest()
 
-    def differing_blocks(self, other: ArrayDigest) -> Iterator[tuple[slice, ...]]:
-        """The regions of the blocks whose values differ, for arrays of the same shape."""
-        grid = Grid(self.shape, self.block_shape)
+    @property
+    def grid(self) -> Grid:
+        """The grid of the blocks."""
+        return Grid(self.shape, self.block_shape)
+
+    def differing_blocks(self, other: ArrayDigest) -> Iterator[int]:
+        """Linear indexes of the blocks whose values differ, for arrays of the same shape."""
         for block in sorted(self.blocks.keys() | other.blocks.keys()):
             if self.blocks.get(block) != other.blocks.get(block):
-                yield grid.region(grid.coordinates(block))
+                yield block
 
     def _members(self) -> JSONObject:
         return {
