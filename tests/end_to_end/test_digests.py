@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 import struct
@@ -260,7 +261,7 @@ def test_what_is_no_file_of_digests(values: np.ndarray, tmp_path: Path) -> None:
 
 def test_a_job_of_an_earlier_version_has_none(values: np.ndarray, tmp_path: Path) -> None:
     outcome = zarrlift.migrate(v2(tmp_path / "source", values), tmp_path / "new")
-    with sqlite3.connect(outcome.job) as db:
+    with contextlib.closing(sqlite3.connect(outcome.job)) as db:
         db.execute("DROP TABLE digest")
         db.execute("DROP TABLE task_digest")
     with pytest.raises(UsageError, match="this job has no digests"):

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _MAX_THREADS: Final = 8
 _BATCH: Final = 64
 """Most objects that are read as one piece of work."""
+_SMALL: Final = 1 << 20
+"""Bytes of an array that are read sooner than threads are started."""
 _COPIES: Final = 3
 """Copies of an object's values in memory: compressed, decoded, and divided into words."""
 Count = Callable[[int, int], None]
@@ -96,6 +98,11 @@ def digest_array(
     if not len(indexes):
         return adder.digest(total)
     reader = _Reader(storage, path, layout, adder, certain=inventory.certain, allow_pickle=allow_pickle)
+    if len(indexes) * _object_bytes(layout) <= _SMALL:
+        sums, chunks, nbytes = reader(indexes)
+        if count is not None:
+            count(chunks, nbytes)
+        return adder.digest(sums)
     threads = _threads(layout)
     step = max(min(len(indexes) // (4 * threads), _BATCH), 1)
     with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift-digest") as pool:
@@ -157,6 +164,10 @@ class _Reader:
 def _threads(layout: Layout) -> int:
     memory = _COPIES * prod(layout.chunk_shape) * layout.item_bytes
     return min(available_cores(), _MAX_THREADS, workers_within(memory_budget(None), memory))
+
+
+def _object_bytes(layout: Layout) -> int:
+    return prod(layout.object_shape) * layout.item_bytes
 
 
 def _decoded(layout: Layout) -> int:

@@ -286,6 +286,8 @@ def test_json() -> None:
         {"blocks": {"0": "x"}},
         {"blocks": []},
         {"blocks": {"0": "00"}},
+        {"blocks": {"7": "01"}},
+        {"blocks": {"-1": "01"}},
         {"digest": "0"},
         {"fill_value": "0001"},
     ],

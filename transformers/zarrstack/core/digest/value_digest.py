@@ -184,6 +184,8 @@ class ArrayDigest:
                 fill_value=data["fill_value"],
                 blocks={int(block): int(number, 16) for block, number in data["blocks"].items()},
             )
+            if made.blocks and not 0 <= min(made.blocks) <= max(made.blocks) < made.grid.total:
+                raise ValueError("a block outside the array")  # noqa: TRY301
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MetadataError("this is not a digest of an array", found=excerpt(data)) from error
         if made.text != data.get("digest"):
