@@ -14,18 +14,21 @@ if TYPE_CHECKING:
     from .api import inspect, migrate, plan, resume, status
     from .archive.nodes import Archive, ArrayNode, GroupNode, Layout
     from .errors import Interrupted
+    from .jobs.digests import digest
     from .jobs.finish_and_undo import finish, undo
     from .jobs.outcome import Outcome
     from .jobs.status import NodeStatus, Status
     from .jobs.verification import verify
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
+    from .verification.digest_report import ArchiveDigest
     from .verification.report import VerificationReport
     from .views.legacy import LegacyView, open  # noqa: A004 - a name like zarr's own
     from .views.reverse import ReverseView, present
 
 _HOMES = {
     "Archive": "archive.nodes",
+    "ArchiveDigest": "verification.digest_report",
     "ArrayNode": "archive.nodes",
     "ArrayRecipe": "recipe.recipe",
     "GroupNode": "archive.nodes",
@@ -39,6 +42,7 @@ _HOMES = {
     "ReverseView": "views.reverse",
     "Status": "jobs.status",
     "VerificationReport": "verification.report",
+    "digest": "jobs.digests",
     "finish": "jobs.finish_and_undo",
     "inspect": "api",
     "migrate": "api",
@@ -53,6 +57,7 @@ _HOMES = {
 
 __all__ = [
     "Archive",
+    "ArchiveDigest",
     "ArrayNode",
     "ArrayRecipe",
     "GroupNode",
@@ -66,6 +71,7 @@ __all__ = [
     "ReverseView",
     "Status",
     "VerificationReport",
+    "digest",
     "finish",
     "inspect",
     "migrate",

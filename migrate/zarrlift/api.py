@@ -115,6 +115,7 @@ def migrate(
     processes: bool = False,
     executor: Executor | None = None,
     verify: VerifyLevel = "sample",
+    digest: bool = False,
     fsync: bool = False,
     link: Link = "auto",
     overwrite: bool = False,
@@ -140,6 +141,7 @@ def migrate(
     - `workers`: their number; they are threads, or with `processes` processes, or those of an `executor`
       that can access both places.
     - `verify`: how much is compared before an array is published.
+    - `digest`: store a digest of the values of each array in the job (see `digest`).
     - `fsync`: protect the result against power failures.
     - `link="hard"`: share unchanged chunks with the source.
     - `overwrite`: replace an existing destination after the new one is complete.
@@ -181,6 +183,7 @@ def migrate(
         processes=processes,
         executor=executor,
         verify=verify,
+        digest=digest,
         fsync=fsync,
         hard_links=link == "hard",
     )
@@ -198,6 +201,8 @@ def migrate(
         facts = {"link": link, "source_place": ends.lasting_place}
         if overwrite and not in_place:
             facts["overwrite"] = "yes"
+        if digest:
+            facts["digest"] = "yes"
         facts.update(ends.layers | ends.options)
         with checks_for(ends.source, ends.destination, verify) as checks:
             made, inventories = ends.plan(recipe, format)

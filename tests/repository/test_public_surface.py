@@ -19,7 +19,9 @@ import zarrlift.models
 import zarrstack
 import zarrstack.errors
 
-FUNCTIONS = ("finish", "inspect", "migrate", "open", "plan", "present", "resume", "status", "undo", "verify")
+FUNCTIONS = (
+    "digest", "finish", "inspect", "migrate", "open", "plan", "present", "resume", "status", "undo", "verify",
+)  # fmt: skip
 """The verbs of the command line, with the same words in Python."""
 
 LAYERS = (
@@ -28,7 +30,7 @@ LAYERS = (
 )  # fmt: skip
 
 DATA = (
-    "Archive", "ArrayNode", "GroupNode", "Layout",
+    "Archive", "ArchiveDigest", "ArrayNode", "GroupNode", "Layout",
     "ArrayRecipe", "Recipe",
     "Plan", "Outcome", "NodeStatus", "Status", "VerificationReport",
     "Interrupted", "LegacyView", "ReverseView",

@@ -1,4 +1,4 @@
-"""The commands that change nothing: inspect, plan, status, verify, transformers."""
+"""The commands that change nothing: inspect, plan, status, verify, digest, transformers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from . import options as o
+from .option_groups import option
 from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
 from .session import DONE, PARTLY, Answer, refused_briefly
 
@@ -84,6 +85,7 @@ def verify(
     ] = None,
     *,
     full: o.Full = False,
+    digest: o.DigestFile = None,
     job: o.Job = None,
     recipe_file: VerifyRecipe = None,
     reading: o.Reading,
@@ -103,6 +105,7 @@ def verify(
                 source,
                 destination,
                 full=full,
+                digest=digest,
                 recipe=load_recipe(recipe_file),
                 job=job,
                 progress=progress,
@@ -118,6 +121,39 @@ def verify(
         )
 
     return output.session("verify").run(work)
+
+
+def digest(
+    source: Annotated[str, typer.Argument(help="An archive, or a job file.", metavar="SRC")],
+    *,
+    output_file: Annotated[
+        str | None,
+        option("--output", "-o", help="Write the digests to a file, for verify --digest.", metavar="FILE"),
+    ] = None,
+    reading: o.Reading,
+    output: o.WatchedOutput,
+) -> int:
+    """Compute a digest of the values of each array, which does not depend on how they are stored."""
+
+    def work() -> Answer:
+        import zarrlift
+
+        from ..jobs.digests import write_digests
+        from ..jobs.progress import Ticker
+        from ..report import digest as report_digest
+
+        with output.watched() as progress, Ticker(progress):
+            found = zarrlift.digest(source, progress=progress, **reading.arguments())
+        if output_file is not None:
+            write_digests(found, output_file)
+        return Answer(
+            code=PARTLY if found.problems else DONE,
+            text=lambda page: report_digest.lines(found, page),
+            data=found.to_json,
+            brief=lambda: report_digest.brief(found),
+        )
+
+    return output.session("digest").run(work)
 
 
 def transformers(output: o.Json) -> int:

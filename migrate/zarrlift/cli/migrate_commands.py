@@ -23,6 +23,7 @@ def migrate(
     recipe: RecipeOptions,
     running: o.Running,
     verify: o.Verify = "sample",
+    digest: o.Digest = False,
     link: o.LinkOption = "auto",
     output: o.WatchedOutput,
 ) -> int:
@@ -38,6 +39,7 @@ def migrate(
             recipe=recipe.recipe(),
             job=job,
             verify=verify,
+            digest=digest,
             link=link,
             overwrite=overwrite,
             take_over=take_over,

@@ -64,6 +64,17 @@ VerifyAgain: TypeAlias = Annotated[
 LinkOption: TypeAlias = Annotated[
     Link, option("--link", help="hard: hard links for unchanged chunks, which then share bytes with SRC.")
 ]
+Digest: TypeAlias = Annotated[
+    bool, option("--digest", help="Store a digest of the values of each array in the job.")
+]
+DigestFile: TypeAlias = Annotated[
+    str | None,
+    option(
+        "--digest",
+        help="Compare the values of SRC with digests: a file of `zarrlift digest`, or a job.",
+        metavar="FILE",
+    ),
+]
 Full: TypeAlias = Annotated[bool, option("--full", help="Compare every value, not samples.")]
 
 

@@ -41,6 +41,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "resume": ("migrate_commands", "Continue a migration."),
     "status": ("inspect_commands", "Show the progress of a migration."),
     "verify": ("inspect_commands", "Compare source and result."),
+    "digest": ("inspect_commands", "Compute a digest of the values of each array."),
     "finish": ("migrate_commands", "In place: delete the legacy metadata."),
     "undo": ("migrate_commands", "Undo a migration, in place or a copy."),
     "serve": ("serve_command", "Serve an archive over HTTP as Zarr v3, without converting it."),

@@ -185,6 +185,7 @@ class Endpoints:
             fsync=options.fsync,
             hard_links=options.hard_links,
             recheck=options.verify != "none",
+            digest=options.digest,
         )
 
 

@@ -11,12 +11,12 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from zarrstack.core.errors import JobError, Problem, StorageError, any_refusal
+from zarrstack.core.errors import JobError, Problem, StorageError, ZarrstackError, any_refusal
 from zarrstack.core.json_text import JSONObject, document
 from zarrstack.core.paths import join
 
 from ..planning.array_planner import digest
-from ..planning.plans import GroupPlan, Plan
+from ..planning.plans import ArrayPlan, GroupPlan, Plan
 from ..planning.zarr_json import consolidate
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
@@ -42,6 +42,20 @@ class Publisher:
     writer: Writer
     changed: Callable[[GroupPlan], Problem | None]
     """Reports what has changed in the source of a group."""
+
+    def publish_array(self, row: NodeRow, plan: ArrayPlan) -> int | None:
+        """Publish an array whose chunks are all written, and store its digest if the job has digests.
+
+        JobError if another document is there, or if the values of its digest cannot be read.
+        """
+        if self.job.fact("digest"):
+            from .array_digest import array_digest
+
+            try:
+                self.job.digests.record(row.id, array_digest(self.job, row, plan, self.destination))
+            except ZarrstackError as error:
+                raise JobError.of(error.problem) from error
+        return self.publish(plan.path, plan.document)
 
     def publish(self, path: str, content: JSONObject) -> int | None:
         """Write a `zarr.json`; returns its modification time if the storage has one."""

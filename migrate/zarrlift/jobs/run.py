@@ -195,6 +195,7 @@ class Run:
             self.writer,
             hard_links=self.options.hard_links,
             recheck=self.options.verify != "none",
+            digest=self.options.digest,
         )
         local = isinstance(self.source, LocalStorage) and isinstance(self.destination, LocalStorage)
         budget = memory_budget(self.plan.recipe.memory)
@@ -235,6 +236,7 @@ class Run:
             bytes_in=moved.bytes_in,
             bytes_out=moved.bytes_out,
             dropped=moved.dropped,
+            sums=moved.sums,
         )
         self._commit_sometimes()
 
@@ -275,7 +277,7 @@ class Run:
                     array.fail((left[array.plan.path],))
                 if not array.failures:
                     try:
-                        written = self._publisher.publish(array.plan.path, array.plan.document)
+                        written = self._publisher.publish_array(array.row, array.plan)
                     except JobError as error:
                         array.fail((error.at(node=array.plan.path).problem,))
                     else:

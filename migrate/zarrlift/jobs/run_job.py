@@ -88,6 +88,9 @@ def resume_job(path: Path, options: RunOptions, ends: Endpoints, progress: Progr
             remove_previous_tree(job, ends.destination)
             writer_for(ends.destination, job.id, fsync=False).close()
             return _nothing_to_do(job)
+        if options.digest:
+            job.note(digest="yes")
+        options = replace(options, digest=job.fact("digest") is not None)
         old = job.plan()  # first, so that nothing is changed if the file cannot be read
         with noted_run(job):
             job.note(**ends.options)

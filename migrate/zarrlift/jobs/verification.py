@@ -22,6 +22,7 @@ from .ledger.ledger import Job
 
 if TYPE_CHECKING:
     from ..storage.open_storage import Place
+    from .digests import Digests
 
 
 def verify(
@@ -38,6 +39,7 @@ def verify(
     axes: Axes | None = None,
     allow_fallback: bool = False,
     max_document_size: int | None = None,
+    digest: Digests | None = None,
     progress: Watcher | None = None,
 ) -> VerificationReport:
     """Compare a legacy archive with its Zarr v3 counterpart; see `verify_archives`.
@@ -50,11 +52,33 @@ def verify(
     the source was read, unless `format` and `axes` are given. A pass is recorded in the job; `finish`
     requires it. Raises UsageError if there is no archive, JobError if there is no job, StorageError if a
     listing fails; differences are in the report.
+
+    With `digest`, the values of `source`, any archive, are compared with digests instead of another archive:
+    those in a file that `zarrlift digest` wrote, or those of a job. Only arrays are compared.
     """
     from ..formats.describe import describe
     from ..formats.detect import detect
     from ..storage.open_storage import open_storage
 
+    if digest is not None:
+        if destination is not None or full or recipe is not None or job is not None:
+            raise UsageError("digests are compared with one archive, without a job, a recipe or --full")
+        from ..verification.digest_report import compare_digests
+        from .digests import digest as digest_of
+        from .digests import load_digests
+
+        expected = load_digests(digest)
+        found = digest_of(
+            source,
+            storage_options=storage_options,
+            format=format,
+            follow_links=follow_links,
+            axes=axes,
+            allow_fallback=allow_fallback,
+            max_document_size=max_document_size,
+            progress=progress,
+        )
+        return compare_digests(found, expected)
     known = _known_job(source, destination, job)
     if destination is None:
         if known is None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from zarrstack.core.errors import ChunkError, Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Indexes
+
+if TYPE_CHECKING:
+    from zarrstack.core.digest.value_digest import BlockSums
 
 _MAX_PROBLEMS: Final = 100
 """Maximum number of problems reported per task."""
@@ -28,15 +31,18 @@ class MoveResult:
     filled: int = 0
     """N5 blocks smaller than their grid cell that were decoded and padded."""
     problems: tuple[Problem, ...] = ()
+    sums: bytes | None = None
+    """The digest of the values moved (`BlockSums`), if requested."""
 
     def figures(self) -> dict[str, int]:
-        """Everything except the problems."""
+        """The counts."""
         return {name: getattr(self, name) for name in _FIGURES}
 
     def plus(self, other: MoveResult) -> MoveResult:
         """The sums of both."""
         mine, theirs = self.figures(), other.figures()
-        return MoveResult(problems=(), **{name: mine[name] + theirs[name] for name in mine})
+        sums: dict[str, Any] = {name: mine[name] + theirs[name] for name in mine}
+        return MoveResult(**sums)
 
 
 _FIGURES: Final = ("chunks", "bytes_in", "bytes_out", "dropped", "filled")
@@ -45,7 +51,14 @@ _FIGURES: Final = ("chunks", "bytes_in", "bytes_out", "dropped", "filled")
 class MoveCounts:
     """The work of a task so far; problems are those of the array at `path`."""
 
-    def __init__(self, path: str, *, certain: bool = True, inner_chunks: Indexes | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        certain: bool = True,
+        inner_chunks: Indexes | None = None,
+        sums: BlockSums | None = None,
+    ) -> None:
         self.chunks = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -53,6 +66,8 @@ class MoveCounts:
         self.failures = 0
         self.filled = 0
         self.path = path
+        self.sums = sums
+        """The digest of the values moved; None if it is not requested."""
         self._certain = certain
         self._inner_chunks = inner_chunks
         self._problems: list[Problem] = []
@@ -115,4 +130,5 @@ class MoveCounts:
             dropped=self.dropped,
             filled=self.filled,
             problems=tuple(self._problems),
+            sums=None if self.sums is None else self.sums.to_bytes(),
         )

@@ -25,6 +25,8 @@ from ..planning.plans import Move
 from .objects import ObjectConversion
 
 if TYPE_CHECKING:
+    from zarrstack.core.digest.value_digest import BlockSums, ValueSums
+
     from .counts import MoveCounts
 
 RECHECK_EVERY: Final = 100
@@ -52,10 +54,27 @@ class InnerChunkConversion(ObjectConversion):
         return Pipeline(target.chain, target.chunk_shape, target.data_type)
 
     def __call__(self, index: int, data: Buffer, counts: MoveCounts | None = None) -> Buffer | None:
-        """The payload of inner chunk `index` (in their grid), or None if it is to be omitted."""
-        return self._change(index, data)
+        """The payload of inner chunk `index` (in their grid), or None if it is to be omitted.
 
-    def _chosen(self) -> Callable[[int, Buffer], Buffer | None]:
+        Its values are added to the digest in `counts`, if there is one.
+        """
+        if counts is not None and counts.sums is not None and self.move.route.name != "rewrite":
+            self._add(counts.sums, index, self.reader.decode(data))
+        return self._change(index, data, counts)
+
+    @cached_property
+    def _values(self) -> ValueSums:
+        from zarrstack.core.digest.value_digest import ValueSums  # only if a digest is requested
+
+        target = self.move.destination
+        return ValueSums(target.shape, target.data_type, target.fill_value)
+
+    def _add(self, sums: BlockSums, index: int, array: npt.NDArray[Any]) -> None:
+        """Add the values of an inner chunk of the destination to a digest."""
+        grid = self.move.destination.grid
+        self._values.add(sums, grid.region(grid.coordinates(index)), array[_inside(grid, index)])
+
+    def _chosen(self) -> Callable[[int, Buffer, MoveCounts | None], Buffer | None]:
         route = self.move.route
         if route.name == "reframe":
             return self._keep
@@ -75,11 +94,11 @@ class InnerChunkConversion(ObjectConversion):
         chain, shared = self.move.source.chain, self.move.route.shared
         return chain.middle + 1 == shared < len(chain.codecs) and self.reader.sizes[shared].exact
 
-    def _keep(self, index: int, payload: Buffer) -> Buffer:
+    def _keep(self, index: int, payload: Buffer, counts: MoveCounts | None) -> Buffer:
         self.reader.check_whole(payload)
         return payload
 
-    def _rewrap(self, index: int, payload: Buffer) -> Buffer:
+    def _rewrap(self, index: int, payload: Buffer, counts: MoveCounts | None) -> Buffer:
         from zarrstack.core.codecs.deflate import rewrap_zlib_to_gzip
 
         size = self.reader.sizes_for(memory(payload).nbytes)[self.move.route.shared]
@@ -87,7 +106,7 @@ class InnerChunkConversion(ObjectConversion):
         self.again(index, payload, None)
         return result
 
-    def _recode(self, index: int, payload: Buffer) -> Buffer:
+    def _recode(self, index: int, payload: Buffer, counts: MoveCounts | None) -> Buffer:
         shared = self.move.route.shared
         inner = self.reader.undo(payload, shared)
         if not self._judged:
@@ -95,12 +114,12 @@ class InnerChunkConversion(ObjectConversion):
         self.again(index, payload, None)
         return self.writer.apply(inner, shared)
 
-    def _rewrite(self, index: int, payload: Buffer) -> Buffer | None:
+    def _rewrite(self, index: int, payload: Buffer, counts: MoveCounts | None) -> Buffer | None:
         array = self.reader.decode(payload)
         self.again(index, payload, array)
-        return self.encode(index, array)
+        return self.encode(index, array, counts)
 
-    def encode(self, index: int, array: npt.NDArray[Any]) -> Buffer | None:
+    def encode(self, index: int, array: npt.NDArray[Any], counts: MoveCounts | None = None) -> Buffer | None:
         """The payload of an inner chunk with these source values, or None if it is to be omitted."""
         move = self.move
         target = move.destination
@@ -113,10 +132,12 @@ class InnerChunkConversion(ObjectConversion):
                 fill = fill_from_json(target.fill_value, target.data_type)
                 array = np.full(array.shape, fill, dtype=target.data_type.numpy)
                 array[inside] = part
-        return self.store(index, array)
+        return self.store(index, array, counts)
 
-    def store(self, index: int, array: npt.NDArray[Any]) -> Buffer | None:
+    def store(self, index: int, array: npt.NDArray[Any], counts: MoveCounts | None = None) -> Buffer | None:
         """The payload of an inner chunk with these destination values; None as in `encode`."""
+        if counts is not None and counts.sums is not None:
+            self._add(counts.sums, index, array)
         target = self.move.destination
         if self.move.drop_empty:
             part = np.asarray(array[_inside(target.grid, index)])

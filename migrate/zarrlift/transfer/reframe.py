@@ -49,13 +49,13 @@ class _Unblock(ObjectConversion):
     def __call__(self, index: int, data: bytes, counts: MoveCounts) -> Buffer | None:
         payload = self._blocks.whole_payload(data)
         if payload is not None:
-            return self._inner_chunk(index, payload)
+            return self._inner_chunk(index, payload, counts)
         shape, payload = self._blocks.part(data)
         part = self._blocks.decode_part(shape, payload)
         counts.filled += 1
         if part.size:
             self._inner_chunk.again(index, payload, part, shape)
-        return self._inner_chunk.encode(index, self._blocks.filled(part))
+        return self._inner_chunk.encode(index, self._blocks.filled(part), counts)
 
 
 class _Reshard(ObjectConversion):
@@ -84,7 +84,7 @@ class _Reshard(ObjectConversion):
             if inner_chunk is None:
                 continue  # entirely beyond the array's end
             try:
-                payload = self._inner_chunk(inner_chunk, view[place])
+                payload = self._inner_chunk(inner_chunk, view[place], counts)
             except ZarrstackError as error:
                 raise inside_shard(error, inner) from error
             if payload is None:

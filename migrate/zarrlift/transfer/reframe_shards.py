@@ -111,7 +111,7 @@ class PayloadAssembler(Assembler):
             assert isinstance(payload, bytes)
             return self._payload(inner_chunk, payload, counts)
         try:
-            return self.inner_chunk(inner_chunk, payload)
+            return self.inner_chunk(inner_chunk, payload, counts)
         except ZarrstackError as error:
             raise inside_shard(error, self.shards.inner(inner_chunk)) from error
 
@@ -142,6 +142,9 @@ class FileGatherer(PayloadAssembler):
         assert isinstance(frame, Shards)
         assert isinstance(self.source, LocalStorage)
         if not len(present):
+            return
+        if counts.sums is not None:  # values are needed
+            super().block(place, present, counts)
             return
         root = self.source.path("") + os.sep
         start = frame.index.size(frame.chunks_per_shard) if frame.index.location == "start" else 0

@@ -203,7 +203,7 @@ class ValueAssembler(Assembler):
                 continue
             try:
                 payload = self.inner_chunk.store(
-                    grid.index(place) or 0, buffer.inner_chunk(grid.region(place))
+                    grid.index(place) or 0, buffer.inner_chunk(grid.region(place)), counts
                 )
             except (ZarrstackError, MemoryError) as error:
                 counts.failed(error, self.move.destination.key(self.move.path, place))

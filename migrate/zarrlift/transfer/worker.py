@@ -8,6 +8,7 @@ import os
 import pickle
 import threading
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import WorkerError, ZarrstackError
 from zarrstack.version import __version__
@@ -26,6 +27,9 @@ from .regrid import ValueAssembler
 from .relink import relink
 from .tasks import Task
 from .unexpected_errors import unexpected_error
+
+if TYPE_CHECKING:
+    from zarrstack.core.digest.value_digest import BlockSums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +51,26 @@ class WorkerSpec:
     fsync: bool = False
     hard_links: bool = False
     recheck: bool = True
+    digest: bool = False
 
 
 class Worker:
     """Runs tasks of one job in one process; compiles each array once."""
 
     def __init__(
-        self, source: Storage, writer: Writer, *, hard_links: bool = False, recheck: bool = True
+        self,
+        source: Storage,
+        writer: Writer,
+        *,
+        hard_links: bool = False,
+        recheck: bool = True,
+        digest: bool = False,
     ) -> None:
         self._source = source
         self._writer = writer
         self._hard_links = hard_links
         self._recheck = recheck
+        self._digest = digest
         self._movers: dict[str, tuple[Move, Mover]] = {}
         self._running: dict[int, MoveCounts] = {}
         """Counts by thread."""
@@ -77,7 +89,9 @@ class Worker:
         if mover is None or move != task.move:
             mover = self._mover(task.move)
             self._movers[task.move.path] = task.move, mover
-        counts = MoveCounts(task.move.path, certain=task.certain, inner_chunks=task.inner_chunks)
+        counts = MoveCounts(
+            task.move.path, certain=task.certain, inner_chunks=task.inner_chunks, sums=self._sums(task)
+        )
         self._running[threading.get_ident()] = counts
         try:
             with self._writer.behind():
@@ -86,6 +100,15 @@ class Worker:
             return counts.moved()
         finally:
             del self._running[threading.get_ident()]
+
+    def _sums(self, task: Task) -> BlockSums | None:
+        """An empty digest if the task sees the payloads of the result and is to add their values."""
+        first_pass = task.number < 0
+        if not self._digest or first_pass or task.move.route.name == "relink":
+            return None
+        from zarrstack.core.digest.value_digest import BlockSums
+
+        return BlockSums()
 
     def _mover(self, move: Move) -> Mover:
         """Compiles the move of one array, by its route; shared between threads."""
@@ -171,4 +194,5 @@ def _worker(spec: WorkerSpec) -> Worker:
         writer_for(destination, spec.job_id, fsync=spec.fsync),
         hard_links=spec.hard_links,
         recheck=spec.recheck,
+        digest=spec.digest,
     )

@@ -212,7 +212,7 @@ def test_every_option_of_migrate_arrives(fakes):
         " --workers 3 --processes --verify full --fsync --link hard --overwrite --take-over --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
         ' --dest-storage-options {"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
-        " --axes kept --allow-fallback --max-document-size 1GiB"
+        " --axes kept --allow-fallback --max-document-size 1GiB --digest"
     )
     assert main(words.split()) == 0
     call = fakes["migrate"]
@@ -226,6 +226,7 @@ def test_every_option_of_migrate_arrives(fakes):
         "workers": 3,
         "processes": True,
         "verify": "full",
+        "digest": True,
         "fsync": True,
         "link": "hard",
         "overwrite": True,

@@ -25,6 +25,11 @@ CREATE TABLE IF NOT EXISTS synced (
     node INTEGER NOT NULL, number INTEGER NOT NULL, PRIMARY KEY (node, number)) WITHOUT ROWID"""
 CREATE_COMMON: Final = "CREATE TABLE common (digest BLOB PRIMARY KEY, plan TEXT NOT NULL) WITHOUT ROWID"
 WORK_COLUMNS: Final = ("route TEXT", *(f"{name} INTEGER" for name in PlannedWork._fields))
+DIGESTS: Final = """
+CREATE TABLE IF NOT EXISTS task_digest (
+    node INTEGER NOT NULL, number INTEGER NOT NULL, sums BLOB NOT NULL,
+    PRIMARY KEY (node, number)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS digest (node INTEGER PRIMARY KEY, document TEXT NOT NULL)"""
 _SCHEMA: Final = f"""
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE node (
@@ -37,6 +42,7 @@ CREATE TABLE task (
     bytes_in INTEGER NOT NULL, bytes_out INTEGER NOT NULL, dropped INTEGER NOT NULL,
     PRIMARY KEY (node, number)) WITHOUT ROWID;
 {_SYNCED};
+{DIGESTS};
 CREATE TABLE legacy (key TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
 """
 
@@ -116,6 +122,8 @@ def connect(path: Path, *, fsync: bool, write: bool) -> sqlite3.Connection:
 def prepare_to_write(db: sqlite3.Connection, path: Path) -> None:
     """Add what files of earlier versions do not have, and remove the journal of a killed commit."""
     db.execute(_SYNCED)
+    for statement in DIGESTS.split(";"):
+        db.execute(statement)
     if os.path.lexists(f"{path}-journal"):
         # SQLite removes an unneeded journal after it changes a page.
         db.execute("BEGIN IMMEDIATE")

@@ -33,6 +33,7 @@ from .database import (
     prepare_to_write,
     require_file,
 )
+from .digest_rows import DigestRows
 from .plan_rows import PlanReader, as_stored, as_text
 from .progress_rows import PROGRESS, NodeProgress, progress_of
 from .rows import Kind, NodeRow, NodeState, RecordedTask, State, TaskTotals
@@ -48,6 +49,7 @@ class Job:
         self.path = path
         self._db = connection
         self._lock = lock
+        self.digests = DigestRows(self._write, self._rows)
         rows = connection.execute("SELECT name, value FROM meta")
         self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
         if not {"version", "id", "state", "plan"} <= self._meta.keys():
@@ -193,6 +195,7 @@ class Job:
         for number in (None,) if numbers is None else numbers:
             self._do("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", (node, number))
             self._do("DELETE FROM synced WHERE node = ? AND number = coalesce(?, number)", (node, number))
+            self.digests.forget(node, number)
 
     # Completed work
 
@@ -252,14 +255,24 @@ class Job:
         return {node: TaskTotals(*sums) for node, *sums in rows}
 
     def record_task(
-        self, node: int, number: int, *, chunks: int, bytes_in: int, bytes_out: int, dropped: int
+        self,
+        node: int,
+        number: int,
+        *,
+        chunks: int,
+        bytes_in: int,
+        bytes_out: int,
+        dropped: int,
+        sums: bytes | None = None,
     ) -> None:
-        """Record a completed task. Durable at the next commit."""
+        """Record a completed task, with the sums of its values if known. Durable at the next commit."""
         self._begin()
         self._do(
             "INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)",
             (node, number, chunks, bytes_in, bytes_out, dropped),
         )
+        if sums is not None:
+            self.digests.record_task(node, number, sums)
 
     def record_node(
         self,
@@ -310,6 +323,10 @@ class Job:
             return self._db.execute(statement, values)
         except sqlite3.Error as error:
             raise _unwritable(self.path, error) from error
+
+    def _write(self, statement: str, values: Sequence[Any]) -> None:
+        self._begin()
+        self._do(statement, values)
 
     def _do_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         try:

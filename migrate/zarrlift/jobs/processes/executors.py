@@ -40,6 +40,8 @@ class RunOptions:
     verify: VerifyLevel = "sample"
     fsync: bool = False
     hard_links: bool = False
+    digest: bool = False
+    """Whether a digest of the values of each array is stored in the job."""
     executor: Executor | None = None
     """Any executor whose workers can reach both ends, such as Dask's; None creates one."""
 

@@ -1,0 +1,32 @@
+"""The digest of a migrated array: the sum of its tasks', or that of what is stored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zarrstack.core.digest.value_digest import ValueSums
+
+from ..archive.chunk_inventory import take_inventory
+
+if TYPE_CHECKING:
+    from zarrstack.core.digest.value_digest import ArrayDigest
+
+    from ..planning.plans import ArrayPlan
+    from ..storage.base import Storage
+    from .ledger.ledger import Job
+    from .ledger.rows import NodeRow
+
+
+def array_digest(job: Job, row: NodeRow, plan: ArrayPlan, destination: Storage) -> ArrayDigest:
+    """The digest of an array whose chunks are all written; ZarrstackError if they cannot be read.
+
+    Tasks that pass on whole objects (`relink`), and none (`stay`), see no values. The result is then read.
+    """
+    layout = plan.destination
+    sums = job.digests.sums(row.id, plan.tasks)
+    if sums is not None:
+        return ValueSums(layout.shape, layout.data_type, layout.fill_value).digest(sums)
+    from ..verification.value_digests import digest_array
+
+    inventory = take_inventory(destination, plan.path, layout)
+    return digest_array(destination, plan.path, layout, inventory, allow_pickle=plan.move.allow_pickle)

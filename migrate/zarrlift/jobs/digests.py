@@ -1,0 +1,101 @@
+"""`digest`: the digests of an archive, or those that a job has stored."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from zarrstack.core.digest.value_digest import ArrayDigest
+from zarrstack.core.errors import MetadataError, StorageError, UsageError
+from zarrstack.core.json_text import document
+
+from ..archive.read_options import ReadOptions
+from ..recipe.options import Axes, Format
+from ..verification.archives import Watcher
+from ..verification.digest_report import ArchiveDigest
+from .ledger.ledger import SUFFIX, Job
+
+if TYPE_CHECKING:
+    from ..storage.open_storage import Place
+
+Digests: TypeAlias = "str | os.PathLike[str] | ArchiveDigest"
+"""Digests, or the file that contains them: what `digest` wrote, or a job file."""
+
+
+def digest(
+    url: Place,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    format: Format | None = None,
+    follow_links: bool = False,
+    axes: Axes | None = None,
+    allow_fallback: bool = False,
+    max_document_size: int | None = None,
+    progress: Watcher | None = None,
+) -> ArchiveDigest:
+    """Compute a digest of the values of every array of an archive, in any format that can be read.
+
+    Equal values have equal digests, however they are stored: chunks, shards, codecs, byte order and format
+    do not matter. Shape, data type and fill value do; a missing chunk equals one full of fill values. Arrays
+    that cannot be read are in `problems`. A digest detects errors, not forgery.
+
+    If `url` is a job file, the digests are those that the job has stored, and no value is read. The other
+    arguments are those of `inspect`. UsageError if there is no archive, StorageError if it cannot be read.
+    """
+    from ..formats.describe import describe
+    from ..storage.open_storage import open_storage
+    from ..verification.value_digests import digest_archive
+
+    if isinstance(url, (str, os.PathLike)) and os.fspath(url).endswith(SUFFIX):
+        return stored_digests(Path(url))
+    reading = ReadOptions.asked(
+        follow_links=follow_links,
+        axes=axes,
+        allow_fallback=allow_fallback,
+        max_document_size=max_document_size,
+    )
+    storage = open_storage(url, storage_options=storage_options, follow_links=follow_links)
+    archive = describe(storage, format=format, options=reading)
+    return digest_archive(archive, storage, follow_links=follow_links, progress=progress)
+
+
+def stored_digests(path: Path) -> ArchiveDigest:
+    """The digests of a job's result; UsageError if it has none."""
+    with Job.open(path, write=False) as job:
+        header = job.header
+        arrays = {node: ArrayDigest.from_json(document) for node, document in job.digests.documents()}
+    if not arrays:
+        raise UsageError(
+            "this job has no digests",
+            key=str(path),
+            advice="Migrate with --digest, or compute them from the result: zarrlift digest DST.",
+        )
+    return ArchiveDigest(url=header["destination"], format="zarr3", arrays=arrays)
+
+
+def write_digests(digests: ArchiveDigest, path: str | os.PathLike[str]) -> None:
+    """Write digests to a file, for `verify`; StorageError."""
+    try:
+        Path(path).write_bytes(document(digests.to_json()))
+    except OSError as error:
+        raise StorageError("cannot write the digests", key=str(path), found=error.strerror) from error
+
+
+def load_digests(given: Digests) -> ArchiveDigest:
+    """The digests in a file; StorageError if it cannot be read, UsageError if there are none in it."""
+    if isinstance(given, ArchiveDigest):
+        return given
+    path = Path(given)
+    if path.name.endswith(SUFFIX):
+        return stored_digests(path)
+    try:
+        return ArchiveDigest.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise StorageError("cannot read the digests", key=str(path), found=error.strerror) from error
+    except MetadataError as error:
+        raise UsageError.of(error.problem.at(key=str(path))) from error
+    except ValueError as error:
+        raise UsageError("these are not digests of arrays", key=str(path), found=str(error)) from error

@@ -1,0 +1,50 @@
+"""The output of `zarrlift digest`: a digest for each array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from ..jobs.units import count_text, node_text, safe, shape_text
+from . import problems as report_problems
+from .table import Column
+
+if TYPE_CHECKING:
+    from ..verification.digest_report import ArchiveDigest
+    from .page import Page
+
+_ARRAYS: Final = 200
+"""Maximum number of rows; further arrays are only counted."""
+_COLUMNS: Final = (
+    Column(title="array"),
+    Column(title="shape"),
+    Column(title="data type", wraps=True),
+    Column(title="digest"),
+)
+
+
+def lines(found: ArchiveDigest, page: Page) -> Iterator[str]:
+    """The digests, and why some arrays have none."""
+    yield from page.paragraph(f"{safe(found.url)} ({found.format})", hang=2, tone="title")
+    arrays = list(found.arrays.items())
+    shown = arrays if page.everything else arrays[:_ARRAYS]
+    rows = (
+        (node_text(path), shape_text(digest.shape), _type_text(digest.data_type), digest.text)
+        for path, digest in shown
+    )
+    yield from page.table(_COLUMNS, rows)
+    if len(shown) < len(arrays):
+        yield f"  and {count_text(len(arrays) - len(shown), 'more array')} (--all shows them)"
+    if found.problems:
+        yield ""
+        yield from report_problems.lines(found.problems, page, refusal="no digest")
+
+
+def brief(found: ArchiveDigest) -> Iterator[str]:
+    """One line if some arrays have no digest."""
+    if found.problems:
+        yield f"{count_text(len(found.problems), 'problem')}: some arrays have no digest."
+
+
+def _type_text(data_type: object) -> str:
+    return safe(data_type["name"] if isinstance(data_type, dict) else str(data_type))

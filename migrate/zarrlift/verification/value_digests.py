@@ -1,0 +1,174 @@
+"""Computes the digests of stored arrays from their decoded values."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from math import prod
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from zarrstack.core.digest.value_digest import ArrayDigest, BlockSums, ValueSums
+from zarrstack.core.errors import ChunkError, ZarrstackError
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.paths import names_below
+
+from ..archive.chunk_inventory import Inventory, take_inventory
+from ..archive.nodes import Archive, ArrayNode, Layout
+from ..planning.regrid.blocks import available_cores, memory_budget, workers_within
+from ..storage.base import Storage
+from .digest_report import ArchiveDigest
+from .sampled_chunks import SourceObjects
+
+if TYPE_CHECKING:
+    from zarrstack.core.errors import Problem
+
+    from ..archive.chunk_inventory import Indexes
+    from .archives import Watcher
+
+_MAX_THREADS: Final = 8
+_BATCH: Final = 64
+"""Most objects that are read as one piece of work."""
+_SMALL: Final = 1 << 20
+"""Bytes of an array that are read sooner than threads are started."""
+_COPIES: Final = 3
+"""Copies of an object's values in memory: compressed, decoded, and divided into words."""
+Count = Callable[[int, int], None]
+
+
+def digest_archive(
+    archive: Archive, storage: Storage, *, follow_links: bool = False, progress: Watcher | None = None
+) -> ArchiveDigest:
+    """The digests of all arrays of a described archive.
+
+    Arrays that cannot be read have none; the reasons are in `problems`.
+    """
+    children = names_below(node.path for node in archive.nodes)
+    arrays: dict[str, ArrayDigest] = {}
+    problems: list[Problem] = [p for p in archive.all_problems() if p.severity == "refusal"]
+    nodes = [node for node in archive.nodes if isinstance(node, ArrayNode)]
+    if progress is not None:
+        progress.start(sum(_decoded(node.layout) for node in nodes if node.layout is not None), None)
+    for node in nodes:
+        if node.refused or node.layout is None:
+            continue
+        done = 0
+
+        def count(chunks: int, nbytes: int) -> None:
+            nonlocal done
+            done += nbytes
+            if progress is not None:
+                progress.advance(chunks, nbytes)
+
+        try:
+            inventory = take_inventory(
+                storage,
+                node.path,
+                node.layout,
+                children=children.get(node.path, frozenset()),
+                follow_links=follow_links,
+            )
+            arrays[node.path] = digest_array(storage, node.path, node.layout, inventory, count=count)
+        except ZarrstackError as error:
+            problems.append(error.at(node=node.path).problem)
+        if progress is not None:  # missing chunks count as done
+            progress.advance(0, max(_decoded(node.layout) - done, 0))
+    return ArchiveDigest(url=archive.url, format=archive.format, arrays=arrays, problems=tuple(problems))
+
+
+def digest_array(
+    storage: Storage,
+    path: str,
+    layout: Layout,
+    inventory: Inventory,
+    *,
+    allow_pickle: bool = False,
+    count: Count | None = None,
+) -> ArrayDigest:
+    """The digest of one array; ZarrstackError if any of its chunks cannot be read.
+
+    Each thread holds one object in memory, or one inner chunk of a shard. `count` receives (objects, decoded
+    bytes) after each piece of work.
+    """
+    adder = ValueSums(layout.shape, layout.data_type, layout.fill_value)
+    total = BlockSums()
+    indexes = inventory.indexes
+    if not len(indexes):
+        return adder.digest(total)
+    reader = _Reader(storage, path, layout, adder, certain=inventory.certain, allow_pickle=allow_pickle)
+    if len(indexes) * _object_bytes(layout) <= _SMALL:
+        sums, chunks, nbytes = reader(indexes)
+        if count is not None:
+            count(chunks, nbytes)
+        return adder.digest(sums)
+    threads = _threads(layout)
+    step = max(min(len(indexes) // (4 * threads), _BATCH), 1)
+    with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift-digest") as pool:
+        waiting: deque[Future[tuple[BlockSums, int, int]]] = deque()
+
+        def take() -> None:
+            sums, chunks, nbytes = waiting.popleft().result()
+            total.update(sums)
+            if count is not None:
+                count(chunks, nbytes)
+
+        try:
+            for start in range(0, len(indexes), step):
+                waiting.append(pool.submit(reader, indexes[start : start + step]))
+                if len(waiting) > 2 * threads:
+                    take()
+            while waiting:
+                take()
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return adder.digest(total)
+
+
+class _Reader:
+    """Adds up the values of some objects of one array; shared between threads."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        path: str,
+        layout: Layout,
+        adder: ValueSums,
+        *,
+        certain: bool,
+        allow_pickle: bool,
+    ) -> None:
+        self._objects = SourceObjects(storage, path, layout, allow_pickle=allow_pickle)
+        self._grid = layout.objects
+        self._adder = adder
+        self._certain = certain and not isinstance(layout.frame, Shards)
+
+    def __call__(self, indexes: Indexes) -> tuple[BlockSums, int, int]:
+        sums, nbytes = BlockSums(), 0
+        for index in np.asarray(indexes).tolist():
+            place = self._grid.coordinates(index)
+            key = self._objects.key(place)
+            try:
+                for region, values in self._objects.source_is_destination(place, self._grid.region(place)):
+                    if values is not None:
+                        self._adder.add(sums, region, values)
+                        nbytes += values.nbytes
+                    elif self._certain:
+                        raise ChunkError("a listed chunk is gone: the archive changed")
+            except ZarrstackError as error:
+                raise error.at(key=key) from None
+        return sums, len(indexes), nbytes
+
+
+def _threads(layout: Layout) -> int:
+    memory = _COPIES * prod(layout.chunk_shape) * layout.item_bytes
+    return min(available_cores(), _MAX_THREADS, workers_within(memory_budget(None), memory))
+
+
+def _object_bytes(layout: Layout) -> int:
+    return prod(layout.object_shape) * layout.item_bytes
+
+
+def _decoded(layout: Layout) -> int:
+    return prod(layout.shape) * (layout.data_type.itemsize or 0)
