@@ -240,7 +240,7 @@ def test_a_write_into_a_folder_that_is_being_removed_is_not_kept() -> None:
     store = Cache(slow := Slow())
 
     async def body():
-        place = store._state.place("a")
+        place = store._state.versions.place("a")
         writing = asyncio.create_task(store.set("a/0", buffer(b"new")))
         await asyncio.sleep(0)
         begun = place.begin()

@@ -12,6 +12,10 @@ ODD: Final = ("?", 0, 0)
 """A range that stores answer differently (empty, negative, or of an unknown type): never cached."""
 
 
+_WHOLE: Final = (None,)
+_RANGES: Final = frozenset("ros?")
+
+
 def part_of(request: ByteRequest) -> Part:
     """Normalise a byte range; ODD if stores answer it differently."""
     if type(request) is RangeByteRequest and 0 <= request.start < request.end:
@@ -21,6 +25,13 @@ def part_of(request: ByteRequest) -> Part:
     if type(request) is SuffixByteRequest and request.suffix > 0:
         return ("s", request.suffix, 0)
     return ODD
+
+
+def candidates(part: Part) -> tuple[Part, ...]:
+    """The entries of a key that may answer a request, nearest first: a whole value also answers ranges."""
+    if part is None:
+        return _WHOLE
+    return (None, part) if part[0] in _RANGES else (part,)
 
 
 def slice_value(found: CachedValue, part: Part) -> CachedValue | None:
