@@ -149,7 +149,8 @@ def test_a_process_that_died_while_writing_leaves_no_old_value_behind(open_cache
     async def body():
         store = open_cache()
         await read(store, "a/0")
-        store._state.versions.place("a/0").begin()  # and then it dies
+        versions = store._state.versions
+        versions.begin(versions.place("a/0"))  # and then it dies
         await below.set("a/0", buffer(b"new"))
         other = open_cache()
         assert await read(other, "a/0") == b"new"

@@ -243,9 +243,9 @@ def test_a_write_into_a_folder_that_is_being_removed_is_not_kept() -> None:
         place = store._state.versions.place("a")
         writing = asyncio.create_task(store.set("a/0", buffer(b"new")))
         await asyncio.sleep(0)
-        begun = place.begin()
+        begun = place.table.begin(place)
         await writing
-        place.end(begun)
+        place.table.end(place, begun)
         assert await read(store, "a/0") == await read(slow, "a/0") is None
 
     run(body)

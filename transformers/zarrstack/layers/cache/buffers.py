@@ -8,12 +8,12 @@ import numpy as np
 from zarr.core.buffer import Buffer
 
 
-def immutable(value: Buffer) -> memoryview:
+def immutable(value: Buffer) -> bytes:
     """The bytes of a value, copied unless it is one whole `bytes` object, as stores and codecs return it."""
     array = value.as_numpy_array()
     owner: Any = array.base
     while type(owner) is np.ndarray:
         owner = owner.base
     if type(owner) is bytes and len(owner) == array.nbytes and array.flags.c_contiguous:
-        return memoryview(owner)
-    return memoryview(array.tobytes())
+        return owner
+    return array.tobytes()

@@ -20,7 +20,7 @@ async def change(
     state: CacheState,
     path: str,
     work: Work,
-    kept: memoryview | None = None,
+    kept: bytes | None = None,
     *,
     blocking: bool,
     suspends: bool,
@@ -31,9 +31,11 @@ async def change(
     interrupted, and nothing on the path is cached until it has finished. Work that is itself cancelled may
     still take effect, so its path stays uncached until the cache is reopened.
     """
-    state.current_tier()
+    if state.tier is not None:
+        state.current_tier()
     place = state.change_place(path)
-    begun, started = place.begin(), state.clock()
+    table = place.table
+    begun, started = table.begin(place), state.clock()
     task = None
     try:
         if suspends:
@@ -49,9 +51,9 @@ async def change(
             task.add_done_callback(partial(_end_later, place, begun))
         raise
     except BaseException:
-        place.end(begun)
+        table.end(place, begun)
         raise
-    stamp = place.end(begun)
+    stamp = table.end(place, begun)
     if kept is None or stamp is None or len(place.slots) == 1:  # or another change intervened
         state.memory.drop(path)
     elif state.tier is None:
@@ -76,4 +78,4 @@ else:
 def _end_later(place: VersionedPath, begun: int, done: asyncio.Task[None]) -> None:
     if not done.cancelled():
         done.exception()  # retrieved to suppress asyncio's warning
-        place.end(begun)
+        place.table.end(place, begun)

@@ -238,7 +238,7 @@ class Cache(ListingCache):
         below = Synchronous(self._store)
         complete(self._apply(key, lambda: below.set(key, value), self._copied(value), blocking=True))
 
-    def _copied(self, value: Any) -> memoryview | None:
+    def _copied(self, value: Any) -> bytes | None:
         """Copy what is cached, because the caller may change its array during the write."""
         is_kept = self._keep_writes and isinstance(value, Buffer)
         return immutable(value) if is_kept else None
@@ -276,7 +276,7 @@ class Cache(ListingCache):
         await self._apply("", self._store.clear)
 
     async def _apply(
-        self, path: str, work: Work, kept: memoryview | None = None, *, blocking: bool = False
+        self, path: str, work: Work, kept: bytes | None = None, *, blocking: bool = False
     ) -> None:
         if not self._state.ready:
             await self._open_tier(blocking=blocking)

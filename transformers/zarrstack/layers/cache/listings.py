@@ -19,8 +19,8 @@ EMPTY: Final[Part] = ("empty", 0, 0)
 """Whether nothing exists below a path: YES or NO."""
 EXISTS: Final[Part] = ("exists", 0, 0)
 """YES: the key has a value. A missing key is cached as such."""
-YES: Final = memoryview(b"1")
-NO: Final = memoryview(b"0")
+YES: Final = b"1"
+NO: Final = b"0"
 
 MOST: Final = 64 * 1024 * 1024
 """Largest listing in bytes that is cached."""
@@ -55,9 +55,9 @@ class Names:
         if len(self._data) > self._limit or "\0" in name:
             self._data = None
 
-    def packed(self) -> memoryview | None:
+    def packed(self) -> bytes | None:
         """The listing as a value; None if it was given up."""
-        return None if self._data is None else memoryview(bytes(self._data))
+        return None if self._data is None else bytes(self._data)
 
 
 def unpacked(found: CachedValue) -> list[str]:

@@ -41,9 +41,9 @@ def slice_value(found: CachedValue, part: Part) -> CachedValue | None:
     kind, first, second = part
     size = len(found.data)
     if kind == "s":
-        data = found.data[max(0, size - first) :]
+        data = memoryview(found.data)[max(0, size - first) :]
     elif kind == "?" or first >= size:
         return None
     else:
-        data = found.data[first : second if kind == "r" else size]
+        data = memoryview(found.data)[first : second if kind == "r" else size]
     return CachedValue(data=data, stored=found.stored, stamp=found.stamp)

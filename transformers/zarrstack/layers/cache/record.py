@@ -34,7 +34,7 @@ Part: TypeAlias = tuple[str, int, int] | None
 class CachedValue(NamedTuple):
     """A cached value or a cached absence."""
 
-    data: memoryview | None
+    data: bytes | memoryview | None
     """The bytes, read-only; None if the key is missing in the store."""
     stored: float
     """When its fetch began, in seconds by the cache's clock."""

@@ -179,8 +179,21 @@ class Versions:
             return None
         return total
 
-    def step(self, slots: Slots, by: int) -> None:
-        """Increment slots."""
+    def begin(self, place: VersionedPath) -> int:
+        """Begin a change of this key or folder; nothing cached below it is served from now on.
+
+        Returns the value to pass to `end`.
+        """
+        self._step(place.changed, _BEGIN)
+        return self.stamp(place.slots)
+
+    def end(self, place: VersionedPath, begun: int) -> int | None:
+        """End a change; return the stamp for the written value, or None if another change intervened."""
+        self._step(place.changed, _END)
+        stamp = self.quiet(place.slots)
+        return stamp if stamp == begun + _END else None
+
+    def _step(self, slots: Slots, by: int) -> None:
         try:
             with self._lock:
                 self._words.add(slots, by)
@@ -203,17 +216,3 @@ class VersionedPath(NamedTuple):
     def quiet(self) -> int | None:
         """The stamp, or None while a change is in progress: then nothing may be cached."""
         return self.table.quiet(self.slots)
-
-    def begin(self) -> int:
-        """Begin a change of this key or folder; nothing cached below it is served from now on.
-
-        Returns the value to pass to `end`.
-        """
-        self.table.step(self.changed, _BEGIN)
-        return self.table.stamp(self.slots)
-
-    def end(self, begun: int) -> int | None:
-        """End a change; return the stamp for the written value, or None if another change intervened."""
-        self.table.step(self.changed, _END)
-        stamp = self.table.quiet(self.slots)
-        return stamp if stamp == begun + _END else None
