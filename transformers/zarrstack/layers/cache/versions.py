@@ -106,9 +106,9 @@ class Versions:
 
     def place(self, key: str) -> VersionedPath | None:
         """Slots of a key: the root, each folder on the way, and the key itself; None if it is not plain."""
-        folder, _, name = key.rpartition("/")
+        folder, slash, name = key.rpartition("/")
         found = self._folders.get(folder) or self._folder(folder)
-        if found is None or name in _ODD_NAMES:
+        if found is None or name in _ODD_NAMES or (slash and not folder):
             return None
         code, slots, _ = found
         slot = zlib.crc32(_spelled(name), code) % self._size
