@@ -12,6 +12,7 @@ class Mask(StorageTransformer):
 
     name = "mask"
     in_metadata = True
+    same_keys = same_sizes = True
 
     def __init__(self, store=None, *, mask=85):
         super().__init__(store)
@@ -29,6 +30,7 @@ class Count(StorageTransformer):
     """Counts the primitives, and nothing else, by operation and key."""
 
     name = "count"
+    same_keys = same_sizes = False  # their reads count too
 
     def __init__(self, store=None):
         super().__init__(store)
@@ -51,6 +53,7 @@ class CountSync(Count):
     """Counts the same under the synchronous names."""
 
     name = "count-sync"
+    same_keys = same_sizes = False
 
     async def get(self, key, prototype, byte_range=None):
         return await super().get(key, prototype, byte_range)

@@ -12,6 +12,7 @@ class Encrypt(StorageTransformer):
     """Encrypts every value with AES-256-GCM; names and listings stay readable."""
 
     name = "encrypt"
+    same_keys = True
 
     def __init__(self, store=None, *, variable="ZARR_KEY"):
         super().__init__(store)
@@ -34,3 +35,6 @@ class Encrypt(StorageTransformer):
         nonce = os.urandom(12)
         data = self._cipher.encrypt(nonce, value.to_bytes(), key.encode())
         await self._store.set(key, type(value).from_bytes(nonce + data))
+
+    async def getsize(self, key):
+        return await self._store.getsize(key) - 28  # 12 of the nonce, 16 of the tag

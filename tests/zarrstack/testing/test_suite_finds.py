@@ -18,12 +18,16 @@ from zarrstack.testing.zarr_tests import StoreMachine
 
 
 class DropsRange(Mask):
+    same_keys = same_sizes = True
+
     async def get(self, key, prototype, byte_range=None):
         return await super().get(key, prototype)
 
 
 class KeepsFirst(Mask):
     """A cache that no write invalidates."""
+
+    same_keys = same_sizes = True
 
     def __init__(self, store=None):
         super().__init__(store)

@@ -18,8 +18,10 @@ How the methods relate:
 - `get`, `set`, `delete` and `list_prefix` are the primitives. By default they forward the call to the store
   below.
 - All other data methods use the layer's primitives: a layer that overrides only `get` and `set` is never
-  bypassed. Override them for efficiency, for instance to ask the store below for a size instead of reading
-  the value.
+  bypassed. Override them for efficiency.
+- `exists` and `getsize` ask the store below if the layer does not override `get`. A layer that does declares
+  whether the store below has the same keys (`same_keys`) and values of the same length (`same_sizes`);
+  without the declaration both read whole values, and warn once.
 - The synchronous methods of zarr 3.3+ are absent (None). A layer that supports the fused codec pipeline
   defines `get_sync`, `set_sync` and `delete_sync`, all three; they are available if the store below supports
   them too. A subclass that overrides `get`, `set` or `delete` without its synchronous variant loses all
@@ -38,27 +40,27 @@ gets one from `stack()`.
 from __future__ import annotations
 
 import asyncio
+import warnings
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
-from zarr.storage import WrapperStore
 
-from ..core.errors import UsageError
 from ..core.json_text import JSONObject
-from .descend import UNBOUND, descend, serves_sync
-from .description import LayerOptions
+from .descend import serves_sync
+from .layer import Layer
 
 Values: TypeAlias = list[Buffer | None]
-LayerType = TypeVar("LayerType", bound=Store)
 
 SYNC_TWINS: Final[Mapping[str, str]] = {"get": "get_sync", "set": "set_sync", "delete": "delete_sync"}
+QUESTIONS: Final[Mapping[str, str]] = {"exists": "same_keys", "getsize": "same_sizes"}
+"""Methods that ask about a value, and what a layer declares so that the store below can answer."""
 
 
-class StorageTransformer(LayerOptions, WrapperStore[Store]):
+class StorageTransformer(Layer):
     """A layer over a store; the module's docstring lists the methods to override.
 
     Subclasses set `name`; their constructors take the store below first (None: not yet known) and options by
@@ -72,6 +74,15 @@ class StorageTransformer(LayerOptions, WrapperStore[Store]):
     configuration makes the layer access anything but the store below.
     """
 
+    same_keys: ClassVar[bool | None] = None
+    """For a layer that overrides `get` but not `exists`: whether the store below has a value for the same
+    keys. True: `exists` asks it. False: `exists` reads the whole value, without a warning.
+    """
+    same_sizes: ClassVar[bool | None] = None
+    """For a layer that overrides `get` but not `getsize`: whether values have the same length below. True:
+    `getsize` asks the store below. False: it reads the whole value, without a warning.
+    """
+
     # Not inherited from WrapperStore, whose versions bypass `get`, `set` and `delete`. None marks an optional
     # method as absent: `isinstance(layer, SupportsGetSync)` is then False on every version.
     get_sync: ClassVar[Any] = None
@@ -83,16 +94,21 @@ class StorageTransformer(LayerOptions, WrapperStore[Store]):
         if any(method in vars(cls) and twin not in vars(cls) for method, twin in SYNC_TWINS.items()):
             for twin in SYNC_TWINS.values():
                 setattr(cls, twin, None)
+        if "get" in vars(cls):  # what a parent declares is true of the parent's `get`
+            for question in QUESTIONS.values():
+                if question not in vars(cls):
+                    setattr(cls, question, None)
 
-    def __init__(self, store: Store | None = None) -> None:
-        super().__init__(UNBOUND if store is None else store)
-
-    # -- description -------------------------------------------------------------------------
-
-    @property
-    def below(self) -> Store:
-        """The store below this layer."""
-        return self._store
+    @classmethod
+    def reads_whole_values(cls) -> tuple[str, ...]:
+        """Those of `exists` and `getsize` that read whole values because the layer does not say otherwise."""
+        if cls.get is StorageTransformer.get:
+            return ()
+        return tuple(
+            method
+            for method, declared in QUESTIONS.items()
+            if getattr(cls, method) is getattr(StorageTransformer, method) and getattr(cls, declared) is None
+        )
 
     def check_below(self, layer: StorageTransformer) -> str | None:
         """Why `layer` may not be below this one, at any depth; None if it may."""
@@ -114,84 +130,6 @@ class StorageTransformer(LayerOptions, WrapperStore[Store]):
         before that, so a layer should support every smaller shape.
         """
         return None
-
-    def inner(self, kind: type[LayerType]) -> LayerType | None:
-        """The first store of this type from this layer down, including this one; None if there is none."""
-        return next((store for store in descend(self) if isinstance(store, kind)), None)
-
-    def __repr__(self) -> str:
-        if self._store is UNBOUND:
-            return self.describe()
-        stores = tuple(descend(self, through=StorageTransformer))
-        above = [store.describe() for store in stores if isinstance(store, StorageTransformer)]
-        return f"stack({', '.join([repr(stores[-1]), *above])})"
-
-    def __str__(self) -> str:
-        return f"{self.name} > {self._store}"
-
-    def __eq__(self, value: object) -> bool:
-        return (
-            isinstance(value, StorageTransformer)
-            and type(self) is type(value)
-            and self.options == value.options
-            and self._store == value._store
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    # -- copies ------------------------------------------------------------------------------
-
-    def bind(self, store: Store) -> Self:
-        """Set the store of this layer and return it; UsageError if it has one already."""
-        if self._store is not UNBOUND:
-            raise UsageError(
-                f"layer {self.name!r} has a store already",
-                found=repr(self),
-                advice="Create a separate layer for each stack.",
-            )
-        self._store = store
-        return self
-
-    def _with_store(self, store: Store) -> Self:
-        """This layer over another view of the same data, such as a read-only copy.
-
-        Everything but the store below is shared, including statistics, caches and limits.
-        """
-        layer = object.__new__(type(self))
-        layer.__dict__.update(self.__dict__)
-        layer._store = store
-        return layer
-
-    def __enter__(self) -> Self:
-        below = self._store.__enter__()
-        return self if below is self._store else self._with_store(below)
-
-    def __exit__(self, *error: object) -> None:
-        self.close()  # WrapperStore closes only the store below
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Locks, statistics and other state are recreated on unpickling.
-        return (partial(type(self), **self.options), (None if self._store is UNBOUND else self._store,))
-
-    @classmethod
-    async def open(cls, store_cls: Any, *args: Any, **kwargs: Any) -> Self:
-        """Open a layer over `store_cls(*args, **kwargs)`, or over a given store with options."""
-        if isinstance(store_cls, Store):
-            layer = cls(store_cls, **kwargs)
-            await layer._ensure_open()
-            return layer
-        return await super().open(store_cls, *args, **kwargs)
-
-    # -- delegated to the store below ------------------------------------------------------------
-
-    def _check_writable(self) -> None:
-        # WrapperStore checks only the store below, ignoring a layer that is itself read-only.
-        Store._check_writable(self)  # noqa: SLF001
-
-    @property
-    def supports_consolidated_metadata(self) -> bool:
-        """As the store below; WrapperStore does not forward this."""
-        return self._store.supports_consolidated_metadata
 
     @property
     def _supports_sync_io(self) -> bool:
@@ -270,15 +208,33 @@ class StorageTransformer(LayerOptions, WrapperStore[Store]):
         return batches
 
     async def exists(self, key: str) -> bool:
-        """Whether the key has a value, with `get` of the whole value: an empty range is an error."""
+        """Whether the key has a value; asks the store below if `get` or `same_keys` allows it.
+
+        Otherwise it reads the whole value: an empty range is an error.
+        """
+        if self._asks_below("exists"):
+            return await self._store.exists(key)
         return await self.get(key, default_buffer_prototype()) is not None
 
     async def getsize(self, key: str) -> int:
-        """Length of the value in bytes, with `get`; FileNotFoundError if the key is missing."""
+        """Length of the value in bytes; asks the store below if `get` or `same_sizes` allows it.
+
+        FileNotFoundError if the key is missing.
+        """
+        if self._asks_below("getsize"):
+            return await self._store.getsize(key)
         value = await self.get(key, default_buffer_prototype())
         if value is None:
             raise FileNotFoundError(key)
         return len(value)
+
+    def _asks_below(self, method: str) -> bool:
+        """Whether the store below answers a question as the layer's `get` would."""
+        kind = type(self)
+        if method in kind.reads_whole_values() and kind not in _WARNED:
+            _WARNED.add(kind)
+            warnings.warn(advice(kind), UserWarning, stacklevel=3)
+        return kind.get is StorageTransformer.get or bool(getattr(kind, QUESTIONS[method]))
 
     async def getsize_prefix(self, prefix: str) -> int:
         """Total length in bytes of all values below a path, with `list_prefix` and `getsize`."""
@@ -343,6 +299,20 @@ class StorageTransformer(LayerOptions, WrapperStore[Store]):
             await self._store.clear()  # `delete_dir("")` of a LocalStore removes its root
         else:
             await self._store.delete_dir(prefix)
+
+
+_WARNED: Final[weakref.WeakSet[type]] = weakref.WeakSet()
+"""Layers whose users have been warned."""
+
+
+def advice(kind: type[StorageTransformer]) -> str:
+    """What the author of a layer can do if `exists` or `getsize` reads whole values."""
+    methods = " and ".join(f"`{method}`" for method in kind.reads_whole_values())
+    return (
+        f"layer {kind.name!r} ({kind.__qualname__}) overrides `get`, so {methods} would read whole values. "
+        "Override them, or set `same_keys` and `same_sizes` in the class: True if the store below has the "
+        "same keys, and values of the same length; False if only reading tells."
+    )
 
 
 def folder_prefix(prefix: str) -> str:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from ..base.lazy import loader
 
 if TYPE_CHECKING:
+    from .comparison import compare as compare
     from .operations import KEYS as KEYS
     from .suite import PIPELINES as PIPELINES
     from .suite import LayerTests as LayerTests
     from .suite import Place as Place
-    from .suite import compare as compare
 
 _HOMES = {
     "KEYS": "operations",
     "PIPELINES": "suite",
     "LayerTests": "suite",
     "Place": "suite",
-    "compare": "suite",
+    "compare": "comparison",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - derived from the table

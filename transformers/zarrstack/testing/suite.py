@@ -33,9 +33,10 @@ from zarr.testing.stateful import ZarrHierarchyStateMachine
 
 from ..base.descend import serves_sync
 from ..base.stack import stack
-from ..base.transformer import StorageTransformer
+from ..base.transformer import StorageTransformer, advice
 from ..core.errors import UsageError
-from .operations import KEYS, expected, operations, perform
+from .comparison import compare, dump
+from .operations import KEYS
 from .zarr_tests import BlockingMethods, StoreMachine, ZarrTests
 
 __all__ = ["KEYS", "PIPELINES", "LayerTests", "Place", "compare"]
@@ -210,11 +211,16 @@ class LayerTests(ZarrTests):
             with pytest.raises(UsageError, match="no_such_option"):
                 type(layer).from_json({"name": layer.name, "configuration": {"no_such_option": 1}})
 
+    def test_questions_about_a_value_do_not_read_it_by_oversight(self) -> None:
+        """A layer that overrides `get` decides how `exists` and `getsize` are answered."""
+        found = [advice(type(layer)) for layer in self.layers() if type(layer).reads_whole_values()]
+        assert found == [], found[0]
+
     def test_every_mutation_of_a_read_only_store_is_refused(self, place: Place) -> None:
         """Every mutating method respects read-only, and the store below does not change."""
         value = cpu.Buffer.from_bytes(b"1")
         asyncio.run(self.make(place).set("a/zarr.json", value))
-        before = _dump(self.below(place))
+        before = dump(self.below(place))
         store = self.make(place, read_only=True)
         for attempt in (
             store.set("a/c/0", value),
@@ -227,7 +233,7 @@ class LayerTests(ZarrTests):
         ):
             with pytest.raises(ValueError, match="read-only"):
                 asyncio.run(attempt)
-        assert _dump(self.below(place)) == before
+        assert dump(self.below(place)) == before
 
     @pytest.mark.hypothesis
     def test_any_operations_equal_those_on_a_dictionary(self) -> None:
@@ -289,30 +295,8 @@ class LayerTests(ZarrTests):
                 assert (read[3:5, 1:4] == 8).all()
                 assert (read[8:, :] == 0).all()
                 assert int(read[...].sum()) == 7 * 48 + 6
-            stored[name] = _dump(self.make(place))
+            stored[name] = dump(self.make(place))
         assert all(each == stored["batched"] for each in stored.values())
-
-
-def compare(
-    store: Store, draw: DataObject, keys: Sequence[str] = KEYS, *, leaves_folders: bool = False
-) -> None:
-    """Run random operations on an empty store and on a dictionary; AssertionError if results differ.
-
-    `draw` comes from `hypothesis.strategies.data()`; the other arguments are as in `LayerTests`.
-    """
-    sequence = draw.draw(operations(keys), label="operations")
-
-    async def run() -> None:
-        model: dict[str, bytes] = {}
-        for operation in sequence:
-            wanted = expected(model, operation)
-            found = await perform(store, operation)
-            if leaves_folders and operation[0] == "list_dir":
-                empty = [name for name in found if await store.is_empty(f"{operation[1]}/{name}")]
-                found = [name for name in found if name in wanted or name not in empty]
-            assert found == wanted, operation
-
-    asyncio.run(run())
 
 
 def _pipelines() -> dict[str, str]:
@@ -334,17 +318,3 @@ def _layers_of(store: Store) -> list[StorageTransformer]:
     from ..base.descend import descend
 
     return [layer for layer in descend(store) if isinstance(layer, StorageTransformer)]
-
-
-def _dump(store: Store) -> dict[str, bytes]:
-    """Every key and value of a store."""
-
-    async def read() -> dict[str, bytes]:
-        found = {}
-        for key in sorted([key async for key in store.list()]):
-            value = await store.get(key, default_buffer_prototype())
-            assert value is not None, key
-            found[key] = value.to_bytes()
-        return found
-
-    return asyncio.run(read())

@@ -114,6 +114,31 @@ def test_a_whole_value_serves_its_ranges_as_the_store_below_does(data, start, si
     run(body)
 
 
+@pytest.mark.parametrize(
+    "key", ["", "/", "/a", "a/", "a//0", "//a", ".", "..", "./a", "a/.", "a/./0", "a/../b", "../a", "a/.."]
+)
+def test_a_key_with_several_spellings_is_not_cached_and_may_be_any_key(key) -> None:
+    versions = Cache(filled())._state.versions
+    assert versions.place(key) is None
+    everything = versions.change(key, listings=True)
+    kept = [versions.place("b/c/0"), versions.listing(""), versions.listing("b/c")]
+    before = [place.quiet() for place in kept]
+    versions.end(everything, versions.begin(everything))
+    assert all(place.quiet() != stamp for place, stamp in zip(kept, before, strict=True))
+
+
+@pytest.mark.parametrize("key", ["a", ".zarray", "a/.zarray", "..a", "a/b..", "a/...", "a/c.0.1", "é/\ud800"])
+def test_a_key_with_one_spelling_has_a_place(key) -> None:
+    versions = Cache(filled())._state.versions
+    place = versions.place(key)
+    before = place.quiet()
+    for other in (key.upper(), key.rpartition("/")[0] or key):
+        change = versions.change(other, listings=False)
+        versions.end(change, versions.begin(change))
+        assert place.quiet() != before
+        before = place.quiet()
+
+
 def test_odd_requests_are_left_to_the_store_below() -> None:
     store = Cache(filled(a_0=b"0123456789"))
 
@@ -240,12 +265,12 @@ def test_a_write_into_a_folder_that_is_being_removed_is_not_kept() -> None:
     store = Cache(slow := Slow())
 
     async def body():
-        place = store._state.place("a")
+        place = store._state.versions.place("a")
         writing = asyncio.create_task(store.set("a/0", buffer(b"new")))
         await asyncio.sleep(0)
-        begun = place.begin()
+        begun = place.table.begin(place)
         await writing
-        place.end(begun)
+        place.table.end(place, begun)
         assert await read(store, "a/0") == await read(slow, "a/0") is None
 
     run(body)

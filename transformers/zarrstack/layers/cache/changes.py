@@ -3,71 +3,79 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, TypeAlias
 
 from .lookup import keep
 from .record import CachedValue
 from .state import CacheState
-from .versions import VersionedPath, is_plain
+from .versions import VersionedPath
 
-
-@dataclass(frozen=True, slots=True)
-class PendingChange:
-    """A change in progress."""
-
-    place: VersionedPath
-    stamp: int
-    """Stamp of its path after the change began."""
-    started: float
+Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 
 
 async def change(
     state: CacheState,
     path: str,
-    work: Callable[[], Awaitable[None]],
-    kept: memoryview | None = None,
+    work: Work,
+    kept: bytes | None = None,
     *,
     blocking: bool,
+    suspends: bool,
 ) -> None:
     """Change a key, or all keys below a path, then cache what was written.
 
-    On an event loop, the work runs to completion even if the caller is cancelled: a LocalStore thread cannot
-    be interrupted, and nothing on the path is cached until it has finished. Work that is itself cancelled may
+    Work that `suspends` runs to completion even if the caller is cancelled: a LocalStore thread cannot be
+    interrupted, and nothing on the path is cached until it has finished. Work that is itself cancelled may
     still take effect, so its path stays uncached until the cache is reopened.
     """
-    begun = _begin(state, path)
-    task = None if blocking else asyncio.ensure_future(work())
+    if state.tier is not None:
+        state.current_tier()
+    place = state.change_place(path)
+    table = place.table
+    begun, started = table.begin(place), state.clock()
+    task = None
     try:
-        await (work() if task is None else asyncio.shield(task))
+        if suspends:
+            task = _start(work())
+            if task.done():
+                task.result()
+            else:
+                await asyncio.shield(task)
+        else:
+            await work()
     except asyncio.CancelledError:
         if task is not None and not task.cancelled():
-            task.add_done_callback(lambda done: _end_later(begun, done))
+            task.add_done_callback(partial(_end_later, place, begun))
         raise
     except BaseException:
-        begun.place.end(begun.stamp)
+        table.end(place, begun)
         raise
-    if (found := _end(begun, kept)) is not None:
-        await keep(state, path, None, found, begun.place, blocking=blocking)
+    stamp = table.end(place, begun)
+    if kept is None or stamp is None or len(place.slots) == 1:  # or another change intervened
+        state.memory.drop(path)
+    elif state.tier is None:
+        state.memory.put(path, CachedValue(kept, started, stamp), place, state.is_true)
+    else:
+        await keep(state, path, None, CachedValue(kept, started, stamp), place, blocking=blocking)
 
 
-def _begin(state: CacheState, path: str) -> PendingChange:
-    state.current_tier()
-    # A key with several spellings may name any key: invalidate everything.
-    place = state.versions.place(state.source, path if is_plain(path) else "")
-    state.memory.drop(path)
-    return PendingChange(place, place.begin(), state.clock())
+if sys.version_info >= (3, 12):
+
+    def _start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run work as a task, at once: 1 microsecond instead of 16 if it does not suspend."""
+        return asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
+
+else:
+
+    def _start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run work as a task."""
+        return asyncio.create_task(work)
 
 
-def _end(begun: PendingChange, kept: memoryview | None) -> CachedValue | None:
-    """Return the value to cache, or None if there is none or another change intervened."""
-    stamp = begun.place.end(begun.stamp)
-    if kept is None or stamp is None or len(begun.place.slots) == 1:
-        return None
-    return CachedValue(data=kept, stored=begun.started, stamp=stamp)
-
-
-def _end_later(begun: PendingChange, done: asyncio.Future[None]) -> None:
+def _end_later(place: VersionedPath, begun: int, done: asyncio.Task[None]) -> None:
     if not done.cancelled():
         done.exception()  # retrieved to suppress asyncio's warning
-        begun.place.end(begun.stamp)
+        place.table.end(place, begun)

@@ -1,6 +1,6 @@
 """Control files that processes use to share a cache folder.
 
-    zarrstack-cache.json   {"format": "zarrstack-cache", "version": 1}; written last
+    zarrstack-cache.json   {"format": "zarrstack-cache", "version": 2}; written last
     control                counters that every process reads and writes (below)
     lock                   flock: held to open the folder, to count bytes and to evict records
     step                   flock: held briefly to increment a slot of the version table
@@ -28,11 +28,14 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, Final
 
+import numpy as np
+
 from ...core.errors import UsageError
 from ...system import file_locks
+from .versions import PENDING
 
 FORMAT: Final = "zarrstack-cache"
-VERSION: Final = 1
+VERSION: Final = 2
 MARKER: Final = "zarrstack-cache.json"
 OBJECTS: Final = "objects"
 PARTIAL: Final = "partial"
@@ -182,6 +185,10 @@ class FileCounters:
             raise _ended()
         return int.from_bytes(data, "little")
 
+    def get(self, place: int, default: int) -> int:
+        """The word: a table in a file holds all of its counters."""
+        return self[place]
+
     def __setitem__(self, place: int, word: int) -> None:
         self.check()  # writing past the end would extend the file
         _write_at(self._fd, word.to_bytes(8, "little"), 8 * (self._first + place))
@@ -221,6 +228,20 @@ class VersionTable(FileCounters):
     def __init__(self, control: FileCounters) -> None:
         super().__init__(control._fd, control._size, TABLE, owner=False)  # noqa: SLF001 - one file
         self._control = control
+
+    def add(self, places: tuple[int, ...], by: int) -> None:
+        """Increment words; the caller holds the lock."""
+        self.check()  # writing past the end would extend the file
+        for place in places:
+            word = self[place] + by
+            _write_at(self._fd, word.to_bytes(8, "little"), 8 * (self._first + place))
+        self.check()
+
+    def heal(self) -> None:
+        """Clear pending changes of dead processes; call it only when no other process uses the table."""
+        words = np.frombuffer(self.tobytes(), dtype="<u8")
+        for slot in np.flatnonzero(words & np.uint64(PENDING)).tolist():
+            self[slot] = (self[slot] | PENDING) + 1
 
 
 def _ended() -> OSError:

@@ -35,18 +35,33 @@ from .folder_control import (
 from .record import CachedValue, name, parse, record_head
 from .versions import Versions
 
-MANY: Final = 1000
+MANY: Final = 100
 """Number of records from which an eviction frees 5 % more than necessary, because it scans every file."""
 
 
 class LocalTier:
     """Records in a folder; methods are thread-safe and raise only OSError."""
 
-    def __init__(self, root: str, budget: int, failed: Callable[[LocalTier, OSError], object]) -> None:
-        """`failed` is called when the folder can no longer be shared with other processes."""
+    def __init__(
+        self,
+        root: str,
+        budget: int,
+        source: str,
+        failed: Callable[[LocalTier, OSError], object],
+        *,
+        keeps: bool = False,
+    ) -> None:
+        """Open or create the folder.
+
+        `source` is the digest of what is cached. `failed` is called when the folder can no longer be shared
+        with other processes.
+        If the folder is full, a tier that `keeps` its records refuses new ones instead of evicting others.
+        """
         self.root = root
         self.budget = budget
+        self.keeps = keeps
         self.evictions = 0
+        self.refusals = 0
         self.damaged = 0
         check_folder(root)
         self._mutex = threading.RLock()
@@ -56,11 +71,16 @@ class LocalTier:
         with self._lock():
             self._words = prepare(root, budget, alone=self._users.try_alone())
             self._id = tier_id(self._words)
+            table = VersionTable(self._words)
             self.versions = Versions(
-                VersionTable(self._words), self._stepping, lambda error: failed(self, error)
+                table,
+                len(table),
+                _Both(self._step_mutex, self._step),
+                source,
+                lambda error: failed(self, error),
             )
             if self._users.try_alone():
-                self.versions.heal()
+                table.heal()
             self._clear_until(0)
             self._users.share()
 
@@ -68,11 +88,6 @@ class LocalTier:
         os.makedirs(self.root, exist_ok=True)
         lock, step, users = (FileLock(os.path.join(self.root, each)) for each in ("lock", "step", "users"))
         return lock, step, users
-
-    @contextlib.contextmanager
-    def _stepping(self) -> Iterator[None]:
-        with self._step_mutex, self._step():
-            yield
 
     @contextlib.contextmanager
     def _counting(self) -> Iterator[FileCounters]:
@@ -176,6 +191,10 @@ class LocalTier:
         with self._counting() as words:
             words[TOTAL] = max(words[TOTAL] - size, 0)
 
+    def remove(self, ident: bytes) -> None:
+        """Remove a record if present."""
+        self._remove(self._path(name(ident)))
+
     def _remove(self, path: str) -> None:
         with contextlib.suppress(OSError), self._counting() as words:
             size = os.stat(path).st_size
@@ -188,6 +207,9 @@ class LocalTier:
         """Reserve room; return whether there is enough. The caller holds the counter."""
         if self._words[TOTAL] + size <= self._words[BUDGET]:
             return True
+        if self.keeps:
+            self.refusals += 1
+            return False
         return self._clear_until(size)
 
     def _clear_until(self, size: int) -> bool:
@@ -254,6 +276,27 @@ class LocalTier:
         """Close the files without updating the folder: a forked child does so with its parent's files."""
         for lock in (self._lock, self._step, self._users):
             lock.close()
+
+
+class _Both:
+    """A lock between threads and one between processes, held together."""
+
+    def __init__(self, threads: threading.Lock, processes: FileLock) -> None:
+        self._threads, self._processes = threads, processes
+
+    def __enter__(self) -> None:
+        self._threads.acquire()
+        try:
+            file_locks.lock_exclusive(self._processes.fd)
+        except BaseException:
+            self._threads.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            file_locks.release(self._processes.fd)
+        finally:
+            self._threads.release()
 
 
 def _is_abandoned(path: str) -> bool:

@@ -6,41 +6,38 @@ Consistency:
   value is fetched and compared each time it is served; every mutating call increments them.
 - A cached value also answers byte ranges of it. A range, or the absence of a key, is cached as a separate
   entry.
-- Values are copied when they are cached, and are returned read-only.
+- What is cached cannot be written to: a value is copied when it is cached, unless its bytes are immutable.
 
 The cache cannot detect changes that bypass it. Set `ttl` for data that other programs change.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 from zarr.abc.store import ByteRequest, Store
 from zarr.core.buffer import Buffer, BufferPrototype
 from zarr.core.buffer.core import default_buffer_prototype
-from zarr.storage import LocalStore
+from zarr.storage import LocalStore, MemoryStore
 
-from ...base.option_checks import either, number
+from ...base.option_checks import either, invalid_option, number
 from ...base.sync_calls import Synchronous, complete
-from ...base.transformer import StorageTransformer
-from ...core.errors import StorageError
-from .changes import change
+from .buffers import immutable
+from .changes import Work, change
 from .folder_control import MIN_BUDGET, check_folder
 from .lookup import keep, look
 from .options import folder_of, is_duration
+from .questions import ListingCache
 from .ranges import ODD, part_of
 from .record import CachedValue, Part
-from .source_identity import source_digest, source_of
-from .state import MEMORY, MISS, SHARED, CacheState, CacheStatistics
-
-Work: TypeAlias = Callable[[], Awaitable[None]]
+from .single_flight import PendingFetch, outcome
+from .state import MISS, SHARED, CacheState, CacheStatistics
 
 
-class Cache(StorageTransformer):
+class Cache(ListingCache):
     """Caches values in memory and, optionally, in a second, larger tier on disk.
 
     Parameters
@@ -62,6 +59,11 @@ class Cache(StorageTransformer):
         Never access the store below: cached values are served at any age, any other read is an error.
     keep_writes
         Whether written values are cached as well.
+    when_full
+        "evict": a full tier evicts the least recently used values. "keep": it keeps what it holds and caches
+        no more, for data that is read in random order again and again.
+    listings
+        Whether listings, and answers of `exists` and `is_empty`, are cached too, in the same tiers.
     source
         A name for the data below, where none can be derived from the store (source_identity.py).
     clock
@@ -87,6 +89,8 @@ class Cache(StorageTransformer):
         negative: bool = True,
         offline: bool = False,
         keep_writes: bool = True,
+        when_full: Literal["evict", "keep"] = "evict",
+        listings: bool = False,
         source: str | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -94,6 +98,10 @@ class Cache(StorageTransformer):
         number(self, "memory_bytes", memory_bytes, whole=True)
         number(self, "disk_bytes", disk_bytes, least=MIN_BUDGET, whole=True)
         either(self, "ttl", ttl, is_duration, "seconds above 0, or None")
+        if when_full not in ("evict", "keep"):
+            raise invalid_option(self, "when_full", when_full, "'evict' or 'keep'")
+        if not isinstance(listings, bool):
+            raise invalid_option(self, "listings", listings, "true or false")
         folder = folder_of(disk)
         if folder is not None:
             check_folder(folder)
@@ -104,6 +112,8 @@ class Cache(StorageTransformer):
             memory_bytes=memory_bytes,
             folder=folder,
             disk_bytes=disk_bytes,
+            keeps=when_full == "keep",
+            listings=listings,
             ttl=ttl,
             offline=offline,
             clock=clock,
@@ -119,52 +129,6 @@ class Cache(StorageTransformer):
         """Hits, misses, bytes and evictions so far; shared with read-only copies."""
         return self._state.figures()
 
-    # -- opening and closing ---------------------------------------------------------------------
-
-    async def _open_tier(self, *, blocking: bool) -> None:
-        """Open the disk tier, if there is one."""
-        state = self._state
-        if state.folder is None:
-            state.ready = True
-            return
-        source = source_digest(source_of(self._store) if self._source is None else self._source)
-        if blocking:
-            state.open(state.folder, source)
-        else:
-            await asyncio.to_thread(state.open, state.folder, source)
-
-    def close(self) -> None:
-        """Close the disk tier and the store below."""
-        self._state.close()
-        super().close()
-
-    # Offline, the store below is not opened, because it may no longer exist.
-
-    async def _open(self) -> None:
-        if not self._state.offline:
-            await super()._open()
-
-    async def _ensure_open(self) -> None:
-        if not self._state.offline:
-            await super()._ensure_open()
-
-    @property  # type: ignore[misc]  # WrapperStore's setter only raises
-    def _is_open(self) -> bool:  # type: ignore[override]
-        return self._state.offline or self._store._is_open  # noqa: SLF001
-
-    @property
-    def read_only(self) -> bool:
-        """Whether the store below is read-only; always true offline."""
-        return self._state.offline or self._store.read_only
-
-    def _online(self, key: str, what: str = "is not in the cache") -> None:
-        if self._state.offline:
-            raise StorageError(
-                f"layer 'cache' is offline, and this {what}",
-                key=key,
-                advice="Read it once with offline=False.",
-            )
-
     # -- reading ---------------------------------------------------------------------------------
 
     async def get(
@@ -173,9 +137,10 @@ class Cache(StorageTransformer):
         """Return the value or a byte range of it, from the nearest tier that holds it."""
         prototype = prototype or default_buffer_prototype()
         part = None if byte_range is None else part_of(byte_range)
+        landed = self._state.flights.landed
         found = self._state.in_memory(key, part)
         if found is None:
-            return await self._read(key, part, prototype, byte_range, blocking=False)
+            return await self._read(key, part, prototype, byte_range, landed, blocking=False)
         return None if found.data is None else prototype.buffer.from_bytes(found.data)
 
     def get_sync(
@@ -184,9 +149,10 @@ class Cache(StorageTransformer):
         """Synchronous `get`."""
         prototype = prototype or default_buffer_prototype()
         part = None if byte_range is None else part_of(byte_range)
+        landed = self._state.flights.landed
         found = self._state.in_memory(key, part)
         if found is None:
-            return complete(self._read(key, part, prototype, byte_range, blocking=True))
+            return complete(self._read(key, part, prototype, byte_range, landed, blocking=True))
         return None if found.data is None else prototype.buffer.from_bytes(found.data)
 
     async def _read(
@@ -195,40 +161,51 @@ class Cache(StorageTransformer):
         part: Part,
         prototype: BufferPrototype,
         byte_range: ByteRequest | None,
+        landed: int,
         *,
         blocking: bool,
     ) -> Buffer | None:
-        """Read what is not in memory, from the disk tier or the store below."""
+        """Read what was not in memory when `landed` fetches had ended."""
         state = self._state
         if not state.ready:
             await self._open_tier(blocking=blocking)
-        place = state.place(key)
+        place = state.versions.place(key)
         if place is None or part is ODD:
             self._online(key)
             return await self._below(blocking).get(key, prototype, byte_range)
         while True:
-            flight, leads = state.flights.join((key, part), place.stamp(), blocking=blocking)
-            if leads:
+            flight = state.flights.join((key, part), place.stamp(), blocking=blocking)
+            if isinstance(flight, PendingFetch):
                 break
-            if (shared := await flight.wait(blocking=blocking)) is not None:
+            if (shared := await outcome(flight, blocking=blocking)) is not None:
                 state.count(SHARED, shared.size)
                 return None if shared.data is None else prototype.buffer.from_bytes(shared.data)
+        value, found = None, None
         try:
-            # Another reader may have cached the value in the meantime.
-            found = state.remembered(key, part) or await look(state, key, part, place, blocking=blocking)
+            if state.flights.landed != landed:  # another reader may have cached the value
+                found = state.remembered(key, part)
+            if found is None and state.tier is not None:
+                found = await look(state, key, part, place, blocking=blocking)
             if found is None:
-                self._online(key)
+                if state.offline:
+                    self._online(key)
                 stamp, started = place.quiet(), state.clock()
-                value = await self._below(blocking).get(key, prototype, byte_range)
-                data = None if value is None else memoryview(value.to_bytes())
-                found = CachedValue(data=data, stored=started, stamp=-1 if stamp is None else stamp)
-                state.count(MISS, found.size)
+                below = Synchronous(self._store) if blocking else self._store
+                value = await below.get(key, prototype, byte_range)
+                data = None if value is None else immutable(value)
+                found = CachedValue(data, started, -1 if stamp is None else stamp)
+                state.count(MISS, 0 if data is None else len(data))
                 if self._is_kept(part, found):
-                    await keep(state, key, part, found, place, blocking=blocking)
+                    if state.tier is None:
+                        state.remember(key, None if data is None else part, found, place)
+                    else:
+                        await keep(state, key, part, found, place, blocking=blocking)
         except BaseException as error:
             state.flights.crash(flight, error)
             raise
         state.flights.land(flight, found)
+        if value is not None:
+            return value
         return None if found.data is None else prototype.buffer.from_bytes(found.data)
 
     def _below(self, blocking: bool) -> Store | Synchronous:
@@ -239,62 +216,21 @@ class Cache(StorageTransformer):
             return False
         return self._negative if found.data is None else part is None or len(found.data) > 0
 
-    async def _known(self, key: str) -> CachedValue | None:
-        """Return the whole value if a tier holds it."""
-        found = self._state.remembered(key, None)
-        if found is not None:
-            self._state.count(MEMORY, 0)
-            return found
-        if not self._state.ready:
-            await self._open_tier(blocking=False)
-        place = self._state.place(key)
-        return None if place is None else await look(self._state, key, None, place, blocking=False)
-
-    async def exists(self, key: str) -> bool:
-        """Whether the key has a value; answered from the cache if possible."""
-        found = await self._known(key)
-        if found is not None:
-            return found.data is not None
-        self._online(key)
-        return await self._store.exists(key)
-
-    async def getsize(self, key: str) -> int:
-        """Length of the value in bytes; FileNotFoundError if the key is missing."""
-        found = await self._known(key)
-        if found is None:
-            self._online(key)
-            return await self._store.getsize(key)
-        if found.data is None:
-            raise FileNotFoundError(key)
-        return len(found.data)
-
-    async def getsize_prefix(self, prefix: str) -> int:
-        """Total length in bytes of all values below a path, from the store below."""
-        self._online(prefix, "asks for what lies below a path")
-        # Without the slash, zarr 3.1.6 counts `a/c/10` as below `a/c/1`.
-        return await self._store.getsize_prefix(prefix.rstrip("/") + "/" if prefix else "")
-
-    async def is_empty(self, prefix: str) -> bool:
-        """Whether no key exists below a path, from the store below."""
-        self._online(prefix, "asks for a listing")
-        return await self._store.is_empty(prefix)
-
-    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
-        """Every key with this prefix, from the store below."""
-        self._online(prefix, "asks for a listing")
-        return self._store.list_prefix(prefix)
-
-    def list_dir(self, prefix: str) -> AsyncIterator[str]:
-        """The names directly below a path, from the store below."""
-        self._online(prefix, "asks for a listing")
-        return self._store.list_dir(prefix)
-
     # -- writing ---------------------------------------------------------------------------------
 
     async def set(self, key: str, value: Buffer) -> None:
         """Write a whole value to the store below, then cache it."""
         self._check_writable()
-        await self._apply(key, lambda: self._store.set(key, value), self._copied(value))
+        if not self._state.ready:
+            await self._open_tier(blocking=False)
+        await change(
+            self._state,
+            key,
+            lambda: self._store.set(key, value),
+            immutable(value) if self._keep_writes and isinstance(value, Buffer) else None,
+            blocking=False,
+            suspends=type(self._store) is not MemoryStore,
+        )
 
     def set_sync(self, key: str, value: Buffer) -> None:
         """Synchronous `set`."""
@@ -302,10 +238,10 @@ class Cache(StorageTransformer):
         below = Synchronous(self._store)
         complete(self._apply(key, lambda: below.set(key, value), self._copied(value), blocking=True))
 
-    def _copied(self, value: Any) -> memoryview | None:
+    def _copied(self, value: Any) -> bytes | None:
         """Copy what is cached, because the caller may change its array during the write."""
         is_kept = self._keep_writes and isinstance(value, Buffer)
-        return memoryview(value.to_bytes()) if is_kept else None
+        return immutable(value) if is_kept else None
 
     async def set_if_not_exists(self, key: str, value: Buffer) -> None:
         """Write a value if the key is missing.
@@ -340,8 +276,10 @@ class Cache(StorageTransformer):
         await self._apply("", self._store.clear)
 
     async def _apply(
-        self, path: str, work: Work, kept: memoryview | None = None, *, blocking: bool = False
+        self, path: str, work: Work, kept: bytes | None = None, *, blocking: bool = False
     ) -> None:
         if not self._state.ready:
             await self._open_tier(blocking=blocking)
-        await change(self._state, path, work, kept, blocking=blocking)
+        # A MemoryStore never suspends.
+        suspends = not blocking and type(self._store) is not MemoryStore
+        await change(self._state, path, work, kept, blocking=blocking, suspends=suspends)

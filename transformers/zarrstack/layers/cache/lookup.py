@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from .ranges import slice_value
+from .ranges import candidates, slice_value
 from .record import CachedValue, Part, identity
 from .state import DISK, CacheState
 from .versions import VersionedPath
@@ -26,7 +26,7 @@ async def look(
     tier = state.tier
     if tier is None:
         return None
-    for each in (None,) if part is None else (None, part):
+    for each in candidates(part):
         ident = identity(state.source, key, each)
         size = 0 if blocking else tier.size(ident)
         if size is None:
@@ -36,7 +36,7 @@ async def look(
         found = read(tier, ident, place) if on_loop else await asyncio.to_thread(read, tier, ident, place)
         if found is not None:
             state.remember(key, each, found, place)
-            if (piece := slice_value(found, part) if each is None else found) is not None:
+            if (piece := found if each == part else slice_value(found, part)) is not None:
                 state.count(DISK, piece.size)
                 return piece
     return None

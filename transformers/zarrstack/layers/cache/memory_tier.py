@@ -1,10 +1,11 @@
-"""The memory tier: least recently used values within a byte budget."""
+"""The memory tier: values within a byte budget."""
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from .record import CachedValue, Part
@@ -17,24 +18,26 @@ Measured with tracemalloc: 578 bytes for the entry of a missing key (CPython 3.1
 """
 
 Where: TypeAlias = str | tuple[str, Part]
+Check: TypeAlias = Callable[[CachedValue, VersionedPath], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEntry:
-    """A cached value, and the place that validates it."""
-
-    found: CachedValue
-    place: VersionedPath
-    cost: int
+MemoryEntry: TypeAlias = tuple[CachedValue, VersionedPath, int]
+"""A cached value, the place that validates it, and its cost in bytes."""
 
 
 class MemoryTier:
-    """A thread-safe LRU cache."""
+    """A thread-safe cache. When it is full, it evicts the least recently used value, or refuses new ones.
 
-    def __init__(self, budget: int) -> None:
+    A tier that `keeps` its values examines two of them for each that it refuses, in turn, and removes those
+    that are no longer valid: otherwise they would occupy it for ever.
+    """
+
+    def __init__(self, budget: int, *, keeps: bool) -> None:
         self.budget = budget
         self.used = 0
         self.evictions = 0
+        self.refusals = 0
+        self._keeps = keeps
         self._entries: OrderedDict[Where, MemoryEntry] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -49,18 +52,24 @@ class MemoryTier:
                 self._entries.move_to_end(where)
             return entry
 
-    def put(self, where: Where, found: CachedValue, place: VersionedPath) -> None:
-        """Add a value, evicting older ones; a value larger than the budget is not kept."""
+    def put(self, where: Where, found: CachedValue, place: VersionedPath, is_valid: Check) -> None:
+        """Add a value; one larger than the budget is not kept. `is_valid` applies to older values."""
         key = where if isinstance(where, str) else where[0]
-        cost = OVERHEAD + len(key) + found.size
+        cost = OVERHEAD + len(key) + (0 if found.data is None else len(found.data))
+        if self._keeps and self.used + cost > self.budget:
+            self._remove_invalid(is_valid)
         with self._lock:
-            self._remove(where)
+            if where in self._entries:
+                self._remove(where)
             if cost > self.budget:
                 return
+            if self._keeps and self.used + cost > self.budget:
+                self.refusals += 1
+                return
             while self.used + cost > self.budget:
-                self._remove(next(iter(self._entries)))
+                self.used -= self._entries.popitem(last=False)[1][2]
                 self.evictions += 1
-            self._entries[where] = MemoryEntry(found, place, cost)
+            self._entries[where] = (found, place, cost)
             self.used += cost
 
     def drop(self, where: Where) -> None:
@@ -77,4 +86,17 @@ class MemoryTier:
     def _remove(self, where: Where) -> None:
         entry = self._entries.pop(where, None)
         if entry is not None:
-            self.used -= entry.cost
+            self.used -= entry[2]
+
+    def _remove_invalid(self, is_valid: Check) -> None:
+        with self._lock:
+            oldest = tuple(itertools.islice(self._entries.items(), 2))
+        for where, entry in oldest:
+            stays = is_valid(entry[0], entry[1])  # without the lock: a failing folder clears this tier
+            with self._lock:
+                if self._entries.get(where) is not entry:
+                    continue
+                if stays:
+                    self._entries.move_to_end(where)
+                else:
+                    self._remove(where)

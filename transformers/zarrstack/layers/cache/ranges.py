@@ -12,6 +12,10 @@ ODD: Final = ("?", 0, 0)
 """A range that stores answer differently (empty, negative, or of an unknown type): never cached."""
 
 
+_WHOLE: Final = (None,)
+_RANGES: Final = frozenset("ros?")
+
+
 def part_of(request: ByteRequest) -> Part:
     """Normalise a byte range; ODD if stores answer it differently."""
     if type(request) is RangeByteRequest and 0 <= request.start < request.end:
@@ -23,6 +27,13 @@ def part_of(request: ByteRequest) -> Part:
     return ODD
 
 
+def candidates(part: Part) -> tuple[Part, ...]:
+    """The entries of a key that may answer a request, nearest first: a whole value also answers ranges."""
+    if part is None:
+        return _WHOLE
+    return (None, part) if part[0] in _RANGES else (part,)
+
+
 def slice_value(found: CachedValue, part: Part) -> CachedValue | None:
     """Cut a range out of a whole value; None if stores answer it differently."""
     if part is None or found.data is None:
@@ -30,9 +41,9 @@ def slice_value(found: CachedValue, part: Part) -> CachedValue | None:
     kind, first, second = part
     size = len(found.data)
     if kind == "s":
-        data = found.data[max(0, size - first) :]
+        data = memoryview(found.data)[max(0, size - first) :]
     elif kind == "?" or first >= size:
         return None
     else:
-        data = found.data[first : second if kind == "r" else size]
+        data = memoryview(found.data)[first : second if kind == "r" else size]
     return CachedValue(data=data, stored=found.stored, stamp=found.stamp)

@@ -10,7 +10,7 @@
            40  tier                     16 bytes identity of the tier that wrote it
            56  the identity, then the value
 
-Little-endian throughout. The layout is this project's, version 1 (`folder_control.VERSION`). A record is
+Little-endian throughout. The layout is this project's, version 2 (`folder_control.VERSION`). A record is
 accepted only if lengths, checksum, tier and identity all match, so a torn or corrupted file reads as missing.
 """
 
@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from crc32c import crc32c
 
@@ -32,11 +31,10 @@ Part: TypeAlias = tuple[str, int, int] | None
 """Part of a value: None for all of it, ("r", start, end), ("o", offset, 0) or ("s", length, 0)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CachedValue:
+class CachedValue(NamedTuple):
     """A cached value or a cached absence."""
 
-    data: memoryview | None
+    data: bytes | memoryview | None
     """The bytes, read-only; None if the key is missing in the store."""
     stored: float
     """When its fetch began, in seconds by the cache's clock."""

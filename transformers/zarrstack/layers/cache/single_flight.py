@@ -11,28 +11,21 @@ import asyncio
 import threading
 from collections.abc import Hashable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .record import CachedValue
 
 
 @dataclass(slots=True, eq=False)
 class PendingFetch:
-    """A fetch in progress; its result is None if it was abandoned."""
+    """A fetch in progress."""
 
     what: Hashable
     stamp: int | None
     loop: asyncio.AbstractEventLoop | None
     """The leader's event loop; None for a synchronous leader."""
-    result: Future[CachedValue | None] = field(default_factory=Future)
-
-    def __post_init__(self) -> None:
-        # A running future cannot be cancelled: a cancelled follower cancels only itself.
-        self.result.set_running_or_notify_cancel()
-
-    async def wait(self, *, blocking: bool) -> CachedValue | None:
-        """Wait for the result, on the running loop or by blocking the thread."""
-        return self.result.result() if blocking else await asyncio.wrap_future(self.result)
+    result: Future[CachedValue | None] | None = None
+    """Created by the first reader that waits; its result is None if the fetch was abandoned."""
 
 
 class PendingFetches:
@@ -41,15 +34,22 @@ class PendingFetches:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._flights: dict[Hashable, PendingFetch] = {}
+        self.landed = 0
+        """Fetches that have ended: while the number stays the same, none of them has cached a value."""
 
-    def join(self, what: Hashable, stamp: int | None, *, blocking: bool) -> tuple[PendingFetch, bool]:
-        """Return the flight for `what` and whether the caller leads it.
+    def join(
+        self, what: Hashable, stamp: int | None, *, blocking: bool
+    ) -> PendingFetch | Future[CachedValue | None]:
+        """Return the flight for `what` that the caller leads, or the future result of one under way.
 
         A flight with another `stamp` is not joined: it began before a change that the caller has seen
         complete, and could return the old value. `blocking` means that the caller waits without an event
         loop.
         """
-        loop = running_loop()
+        try:
+            loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
         with self._lock:
             flight = self._flights.get(what)
             if flight is not None and flight.stamp == stamp:
@@ -59,32 +59,36 @@ class PendingFetches:
                 else:
                     joins = not blocking and leader.is_running()
                 if joins:
-                    return flight, False
+                    if flight.result is None:
+                        flight.result = Future()
+                        # A running future cannot be cancelled: a cancelled follower cancels only itself.
+                        flight.result.set_running_or_notify_cancel()
+                    return flight.result
             flight = self._flights[what] = PendingFetch(what, stamp, None if blocking else loop)
-            return flight, True
+            return flight
 
     def land(self, flight: PendingFetch, found: CachedValue | None) -> None:
         """Publish the result; None lets another reader lead."""
-        self._leave(flight)
-        flight.result.set_result(found)
+        if (result := self._leave(flight)) is not None:
+            result.set_result(found)
 
     def crash(self, flight: PendingFetch, error: BaseException) -> None:
         """Publish an error; a leader's cancellation or exit only abandons the flight."""
-        self._leave(flight)
+        if (result := self._leave(flight)) is None:
+            return
         if isinstance(error, Exception):
-            flight.result.set_exception(error)
+            result.set_exception(error)
         else:
-            flight.result.set_result(None)
+            result.set_result(None)
 
-    def _leave(self, flight: PendingFetch) -> None:
+    def _leave(self, flight: PendingFetch) -> Future[CachedValue | None] | None:
         with self._lock:
             if self._flights.get(flight.what) is flight:
                 del self._flights[flight.what]
+            self.landed += 1
+            return flight.result
 
 
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The event loop running on this thread, or None."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
+async def outcome(result: Future[CachedValue | None], *, blocking: bool) -> CachedValue | None:
+    """Wait for the result of a fetch, on the running loop or by blocking the thread."""
+    return result.result() if blocking else await asyncio.wrap_future(result)

@@ -12,15 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
-from ...core.codecs.base import memory
 from .folder_tier import LocalTier
-from .memory_tier import MemoryEntry, MemoryTier
-from .ranges import slice_value
+from .listings import MOST
+from .memory_tier import MemoryTier
+from .ranges import candidates, slice_value
 from .record import CachedValue, Part, identity
 from .single_flight import PendingFetches
-from .versions import OWN_TABLE, VersionedPath, Versions, is_plain
+from .versions import OWN_TABLE, OwnCounters, VersionedPath, Versions
 
 logger = logging.getLogger("zarrstack.cache")
 PAUSE: Final = 60.0
@@ -50,6 +48,8 @@ class CacheStatistics:
     """Current size of the disk tier, including other processes' records."""
     evictions: int
     """Entries evicted by this process, in both tiers."""
+    refusals: int
+    """Entries that this process did not cache because a tier was full; only with `when_full="keep"`."""
     damaged: int
     """Records of the disk tier that were damaged, and not served."""
     trouble: str | None
@@ -65,18 +65,23 @@ class CacheState:
         memory_bytes: int,
         folder: str | None,
         disk_bytes: int,
+        keeps: bool,
+        listings: bool,
         ttl: float | None,
         offline: bool,
         clock: Callable[[], float],
     ) -> None:
         self.folder, self.disk_bytes = folder, disk_bytes
-        self.memory = MemoryTier(memory_bytes)
+        self.keeps = keeps
+        """Whether a full tier keeps what it holds, and refuses more."""
+        self.listings = listings
+        self.memory = MemoryTier(memory_bytes, keeps=keeps)
         self.flights = PendingFetches()
         self.ttl = ttl
         self.offline = offline
         self.clock = clock
         self.source = ""
-        self.ready = False
+        self.ready = folder is None
         """Whether the disk tier, if any, has been opened."""
         self.opening = threading.Lock()
         self.tier: LocalTier | None = None
@@ -92,8 +97,7 @@ class CacheState:
     # -- the tiers ------------------------------------------------------------------------------
 
     def _own(self) -> Versions:
-        lock = threading.Lock()
-        return Versions(memory(np.zeros(OWN_TABLE, dtype="u8")), lambda: lock)
+        return Versions(OwnCounters(), OWN_TABLE, threading.Lock())
 
     def open(self, root: str, source: str) -> None:
         """Open the disk tier, once, for the source with this digest."""
@@ -113,7 +117,7 @@ class CacheState:
                 found(tier, error)
 
         try:
-            tier = LocalTier(root, budget, failed)
+            tier = LocalTier(root, budget, self.source, failed, keeps=self.keeps)
         except OSError as error:
             self.report(f"the disk tier in {root} cannot be used", error)
             return
@@ -172,7 +176,7 @@ class CacheState:
         self.memory.clear()
         self.tier, self.versions = None, self._own()
         self.trouble = None
-        self.ready = False
+        self.ready = self.folder is None
 
     def after_fork(self) -> None:
         """Replace everything inherited from the parent process, including its files and locks."""
@@ -182,28 +186,31 @@ class CacheState:
         self.opening = threading.Lock()
         self._count_lock = threading.Lock()
         self.flights = PendingFetches()
-        self.memory = MemoryTier(self.memory.budget)
+        self.memory = MemoryTier(self.memory.budget, keeps=self.keeps)
         self.reset()
 
     # -- looking up -------------------------------------------------------------------------------
 
-    def place(self, key: str) -> VersionedPath | None:
-        """Place of a key in the version table; None for a key with several spellings, which is not cached."""
-        return self.versions.place(self.source, key) if is_plain(key) else None
+    def change_place(self, path: str) -> VersionedPath:
+        """Place of a key or folder that changes.
 
-    def _valid(self, entry: MemoryEntry | None) -> CachedValue | None:
-        if entry is None:
-            return None
-        return entry.found if self.is_true(entry.found, entry.place) else None
+        Listings are invalidated if any process may have cached one: those that share a folder do not know
+        each other's options.
+        """
+        return self.versions.change(path, listings=self.listings or self.tier is not None)
 
     def remembered(self, key: str, part: Part) -> CachedValue | None:
         """Look up the memory tier and return the requested part."""
-        found = self._valid(self.memory.get(key))
         if part is None:
-            return found
-        if found is not None and (piece := slice_value(found, part)) is not None:
-            return piece
-        return self._valid(self.memory.get((key, part)))
+            entry = self.memory.get(key)
+            return None if entry is None or not self.is_true(entry[0], entry[1]) else entry[0]
+        for each in candidates(part):
+            entry = self.memory.get(key if each is None else (key, each))
+            if entry is not None and self.is_true(entry[0], entry[1]):
+                piece = entry[0] if each == part else slice_value(entry[0], part)
+                if piece is not None:
+                    return piece
+        return None
 
     def in_memory(self, key: str, part: Part) -> CachedValue | None:
         """`remembered`, counted as a hit."""
@@ -215,7 +222,11 @@ class CacheState:
     def on_disk(self, tier: LocalTier, ident: bytes, place: VersionedPath) -> CachedValue | None:
         """Read a valid record from the disk tier."""
         found = tier.read(ident)
-        return found if found is not None and self.is_true(found, place) else None
+        if found is None or self.is_true(found, place):
+            return found
+        if self.keeps and not self.offline:  # otherwise it would occupy a full folder for ever
+            tier.remove(ident)
+        return None
 
     def is_true(self, found: CachedValue, place: VersionedPath) -> bool:
         """Whether nothing on its path has changed since a value was fetched, and it is within its ttl.
@@ -224,13 +235,13 @@ class CacheState:
         """
         return (
             place.table is self.versions
-            and found.stamp == place.stamp()
+            and found.stamp == self.versions.stamp(place.slots)
             and (self.ttl is None or self.offline or 0 <= self.clock() - found.stored < self.ttl)
         )
 
     def remember(self, key: str, part: Part, found: CachedValue, place: VersionedPath) -> None:
         """Store a value in memory."""
-        self.memory.put(key if part is None else (key, part), found, place)
+        self.memory.put(key if part is None else (key, part), found, place, self.is_true)
 
     def to_disk(self, key: str, part: Part, found: CachedValue, place: VersionedPath) -> None:
         """Store a value in the disk tier if it accepts writes; never fails."""
@@ -245,6 +256,11 @@ class CacheState:
             self.trouble = None
 
     # -- counting -------------------------------------------------------------------------------
+
+    @property
+    def listing_limit(self) -> int:
+        """Largest listing in bytes that is cached: a quarter of a tier's budget."""
+        return min(MOST, max(self.memory.budget, self.disk_bytes if self.folder else 0) // 4)
 
     def count(self, what: int, size: int) -> None:
         """Count a read; `what` is MEMORY, DISK, SHARED or MISS."""
@@ -268,6 +284,7 @@ class CacheState:
             memory_entries=len(self.memory),
             disk_bytes=0 if tier is None else tier.used,
             evictions=self.memory.evictions + (0 if tier is None else tier.evictions),
+            refusals=self.memory.refusals + (0 if tier is None else tier.refusals),
             damaged=0 if tier is None else tier.damaged,
             trouble=self.trouble,
         )

@@ -7,11 +7,13 @@ All tiers rely on this one rule, and need no locks for it:
 - A value is cached with the sum of the slots on its path, read *before* the fetch, and is served only while
   that sum is unchanged. Slots never decrease, so equal sums mean that nothing on the path has changed.
 - While a change is in progress, nothing on its path is cached.
+- A listing of a folder is cached as if it were a key "*" in it. A change also increments that key's slot in
+  every folder above it.
 
 A slow read therefore never replaces a new value with an old one, `delete_dir` costs as much as `delete`, and
 processes that share the table see each other's writes. Paths that share a slot cause an occasional miss,
 never a wrong value. A process that dies during a change leaves its slots marked; they stay uncached until
-`heal`.
+`VersionTable.heal` (folder_control.py).
 """
 
 from __future__ import annotations
@@ -22,43 +24,62 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
-
 Slots: TypeAlias = tuple[int, ...]
 """The slots of a path, from the root of the store to the key."""
 
 _UNKNOWN: Final = -1
 """Of an unreadable slot: treated as a change in progress; no stamp equals it."""
 _WRITER: Final = 1
-_PENDING: Final = 0xFFFF
+PENDING: Final = 0xFFFF
 """The low 16 bits count changes in progress, the others count their beginnings."""
 _BEGIN: Final = 0x10000 + _WRITER
 _END: Final = 0x10000 - _WRITER
 
-OWN_TABLE: Final = 1 << 18
-"""Slots of an unshared table: 2 MB of address space, allocated page by page."""
+_MOST_FOLDERS: Final = 1024
+"""Folders whose slots are remembered: the keys of an array share few."""
+
+OWN_TABLE: Final = 1 << 17
+"""Slots of an unshared table, a dictionary of those that have changed: at most 13 MB."""
 
 
-def is_plain(key: str) -> bool:
-    """Whether a key has only one spelling: a local store reads `a//b` and `a/./b` as `a/b`."""
-    return bool(key) and not any(part in {"", ".", ".."} for part in key.split("/"))
+_ODD_NAMES: Final = frozenset({"", ".", ".."})
+"""Names that give a key several spellings: a local store reads `a//b` and `a/./b` as `a/b`."""
 
 
-def fold(key: str) -> str:
-    """Fold case and accents, so that names which some file system treats as equal are equal."""
-    if not key.isascii():
-        key = unicodedata.normalize("NFKC", key)
-    return key.casefold()
+def _spelled(name: str) -> bytes:
+    """The same bytes for names which some file system treats as equal: case and accents are folded."""
+    if not name.isascii():
+        name = unicodedata.normalize("NFKC", name)
+    return (name.casefold() + "/").encode("utf-8", "surrogatepass")
+
+
+class Folder(NamedTuple):
+    """What the slots of a folder's keys are computed from."""
+
+    code: int
+    slots: Slots
+    """The slots of the folder's path."""
+    lists: Slots
+    """The slots of the listings of the folder and of those above it."""
 
 
 class Counters(Protocol):
-    """Counters by index; OSError if they are in a file that fails."""
+    """Counters by index, 0 until they are set; OSError if they are in a file that fails."""
 
-    def __len__(self) -> int: ...
-    def __getitem__(self, place: int, /) -> int: ...
-    def __setitem__(self, place: int, word: int, /) -> None: ...
-    def tobytes(self) -> bytes:
-        """All counters."""
+    def get(self, place: int, default: int, /) -> int:
+        """A counter."""
+
+    def add(self, places: Slots, by: int) -> None:
+        """Increment counters."""
+
+
+class OwnCounters(dict[int, int]):
+    """Counters of one process."""
+
+    def add(self, places: Slots, by: int) -> None:
+        """Increment counters."""
+        for place in places:
+            self[place] = self.get(place, 0) + by
 
 
 class Versions:
@@ -71,50 +92,113 @@ class Versions:
     def __init__(
         self,
         words: Counters,
-        lock: Callable[[], AbstractContextManager[object]],
+        size: int,
+        lock: AbstractContextManager[object],
+        source: str = "",
         failed: Callable[[OSError], object] = lambda _: None,
     ) -> None:
         self._words = words
         self._lock = lock
         self._failed = failed
-        self._size = len(words)
+        self.source = zlib.crc32(source.encode())
+        self._size = size
+        self._folders: dict[str, Folder] = {}
 
-    def place(self, source: str, key: str) -> VersionedPath:
-        """Slots of a key: the root, each folder on the way, and the key itself.
+    def place(self, key: str) -> VersionedPath | None:
+        """Slots of a key: the root, each folder on the way, and the key itself; None if it is not plain."""
+        folder, slash, name = key.rpartition("/")
+        found = self._folders.get(folder) or self._folder(folder)
+        if found is None or name in _ODD_NAMES or (slash and not folder):
+            return None
+        code, slots, _ = found
+        slot = zlib.crc32(_spelled(name), code) % self._size
+        return VersionedPath(self, (*slots, slot), (slot,))
 
-        "" stands for the whole source.
+    def listing(self, folder: str) -> VersionedPath | None:
+        """Slots of what a folder lists, "" for the root: the folder's path, and a key "*" in it.
+
+        Changes made with the slots of `change` increment that key's slot for every folder above them.
         """
-        code, size = zlib.crc32(source.encode()), self._size
-        found = [code % size]
-        if key:
-            for part in fold(key).split("/"):
-                code = zlib.crc32(part.encode("utf-8", "surrogatepass") + b"/", code)
-                found.append(code % size)
-        return VersionedPath(self, tuple(found))
+        return self.place(f"{folder}/*" if folder else "*")
 
-    def read(self, slots: Slots) -> list[int]:
-        """Read the slots; an unreadable one counts as a change in progress."""
-        words = self._words
+    def change(self, path: str, *, listings: bool) -> VersionedPath:
+        """Slots of a key or folder that changes, with those of the listings of all folders above it.
+
+        A key with several spellings may name any key: its slot is that of the whole source.
+        """
+        place = self.place(path)
+        if place is None:
+            root = (self.source % self._size,)
+            return VersionedPath(self, root, root)
+        if not listings:
+            return place
+        above = self._folder(path.rpartition("/")[0])
+        assert above is not None
+        return VersionedPath(self, place.slots, place.changed + above.lists)
+
+    def _folder(self, folder: str) -> Folder | None:
+        """What slots in a folder are computed from; None if the folder is not plain."""
+        found = self._folders.get(folder)
+        if found is None:
+            code, slots, lists = self.source, [self.source % self._size], []
+            for name in folder.split("/") if folder else ():
+                if name in _ODD_NAMES:
+                    return None
+                lists.append(zlib.crc32(b"*/", code) % self._size)
+                code = zlib.crc32(_spelled(name), code)
+                slots.append(code % self._size)
+            lists.append(zlib.crc32(b"*/", code) % self._size)
+            found = Folder(code, tuple(slots), tuple(lists))
+            if len(self._folders) >= _MOST_FOLDERS:
+                self._folders.clear()
+            self._folders[folder] = found
+        return found
+
+    def stamp(self, slots: Slots) -> int:
+        """Sum of the slots; an unreadable one counts as a change in progress."""
+        get, total = self._words.get, 0
         try:
-            return [words[slot] for slot in slots]
+            for slot in slots:
+                total += get(slot, 0)
         except OSError as error:
             self._failed(error)
-            return [_UNKNOWN]
+            return _UNKNOWN
+        return total
 
-    def step(self, slot: int, by: int) -> None:
-        """Increment a slot."""
+    def quiet(self, slots: Slots) -> int | None:
+        """Sum of the slots; None while a change is in progress, or if one is unreadable."""
+        get, total = self._words.get, 0
         try:
-            with self._lock():
-                self._words[slot] = (self._words[slot] + by) & 0xFFFF_FFFF_FFFF_FFFF
+            for slot in slots:
+                word = get(slot, 0)
+                if word & PENDING:
+                    return None
+                total += word
         except OSError as error:
             self._failed(error)
+            return None
+        return total
 
-    def heal(self) -> None:
-        """Clear pending changes of dead processes; call it only when no other process uses the table."""
-        words = np.frombuffer(self._words.tobytes(), dtype="<u8")
-        broken = np.flatnonzero(words & np.uint64(_PENDING))
-        for slot in broken.tolist():
-            self._words[slot] = ((self._words[slot] | _PENDING) + 1) & 0xFFFF_FFFF_FFFF_FFFF
+    def begin(self, place: VersionedPath) -> int:
+        """Begin a change of this key or folder; nothing cached below it is served from now on.
+
+        Returns the value to pass to `end`.
+        """
+        self._step(place.changed, _BEGIN)
+        return self.stamp(place.slots)
+
+    def end(self, place: VersionedPath, begun: int) -> int | None:
+        """End a change; return the stamp for the written value, or None if another change intervened."""
+        self._step(place.changed, _END)
+        stamp = self.quiet(place.slots)
+        return stamp if stamp == begun + _END else None
+
+    def _step(self, slots: Slots, by: int) -> None:
+        try:
+            with self._lock:
+                self._words.add(slots, by)
+        except OSError as error:
+            self._failed(error)
 
 
 class VersionedPath(NamedTuple):
@@ -122,26 +206,13 @@ class VersionedPath(NamedTuple):
 
     table: Versions
     slots: Slots
+    changed: Slots
+    """The slots that a change of the path increments: its own, and those of listings."""
 
     def stamp(self) -> int:
         """Sum that changes whenever something on the path does."""
-        return sum(self.table.read(self.slots))
+        return self.table.stamp(self.slots)
 
     def quiet(self) -> int | None:
         """The stamp, or None while a change is in progress: then nothing may be cached."""
-        words = self.table.read(self.slots)
-        return None if any(word & _PENDING for word in words) else sum(words)
-
-    def begin(self) -> int:
-        """Begin a change of this key or folder; nothing cached below it is served from now on.
-
-        Returns the value to pass to `end`.
-        """
-        self.table.step(self.slots[-1], _BEGIN)
-        return self.stamp()
-
-    def end(self, begun: int) -> int | None:
-        """End a change; return the stamp for the written value, or None if another change intervened."""
-        self.table.step(self.slots[-1], _END)
-        stamp = self.quiet()
-        return stamp if stamp == begun + _END else None
+        return self.table.quiet(self.slots)

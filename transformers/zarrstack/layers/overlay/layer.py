@@ -86,7 +86,7 @@ class Overlay(StorageTransformer):
     def __eq__(self, value: object) -> bool:
         return isinstance(value, Overlay) and super().__eq__(value) and self._upper == value._upper
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def read_only(self) -> bool:

@@ -1,0 +1,105 @@
+"""A layer as an object: its store, its description with the stores below, and its copies."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Self, TypeVar
+
+from zarr.abc.store import Store
+from zarr.storage import WrapperStore
+
+from ..core.errors import UsageError
+from .descend import UNBOUND, descend
+from .description import LayerOptions
+
+LayerType = TypeVar("LayerType", bound=Store)
+
+
+class Layer(LayerOptions, WrapperStore[Store]):
+    """A store on top of another; `StorageTransformer` adds the data methods."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        super().__init__(UNBOUND if store is None else store)
+
+    @property
+    def below(self) -> Store:
+        """The store below this layer."""
+        return self._store
+
+    def inner(self, kind: type[LayerType]) -> LayerType | None:
+        """The first store of this type from this layer down, including this one; None if there is none."""
+        return next((store for store in descend(self) if isinstance(store, kind)), None)
+
+    def __repr__(self) -> str:
+        if self._store is UNBOUND:
+            return self.describe()
+        stores = tuple(descend(self, through=Layer))
+        above = [store.describe() for store in stores if isinstance(store, Layer)]
+        return f"stack({', '.join([repr(stores[-1]), *above])})"
+
+    def __str__(self) -> str:
+        return f"{self.name} > {self._store}"
+
+    def __eq__(self, value: object) -> bool:
+        return (
+            isinstance(value, Layer)
+            and type(self) is type(value)
+            and self.options == value.options
+            and self._store == value._store
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # -- copies ------------------------------------------------------------------------------
+
+    def bind(self, store: Store) -> Self:
+        """Set the store of this layer and return it; UsageError if it has one already."""
+        if self._store is not UNBOUND:
+            raise UsageError(
+                f"layer {self.name!r} has a store already",
+                found=repr(self),
+                advice="Create a separate layer for each stack.",
+            )
+        self._store = store
+        return self
+
+    def _with_store(self, store: Store) -> Self:
+        """This layer over another view of the same data, such as a read-only copy.
+
+        Everything but the store below is shared, including statistics, caches and limits.
+        """
+        layer = object.__new__(type(self))
+        layer.__dict__.update(self.__dict__)
+        layer._store = store
+        return layer
+
+    def __enter__(self) -> Self:
+        below = self._store.__enter__()
+        return self if below is self._store else self._with_store(below)
+
+    def __exit__(self, *error: object) -> None:
+        self.close()  # WrapperStore closes only the store below
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Locks, statistics and other state are recreated on unpickling.
+        return (partial(type(self), **self.options), (None if self._store is UNBOUND else self._store,))
+
+    @classmethod
+    async def open(cls, store_cls: Any, *args: Any, **kwargs: Any) -> Self:
+        """Open a layer over `store_cls(*args, **kwargs)`, or over a given store with options."""
+        if isinstance(store_cls, Store):
+            layer = cls(store_cls, **kwargs)
+            await layer._ensure_open()
+            return layer
+        return await super().open(store_cls, *args, **kwargs)
+
+    # -- delegated to the store below ------------------------------------------------------------
+
+    def _check_writable(self) -> None:
+        # WrapperStore checks only the store below, ignoring a layer that is itself read-only.
+        Store._check_writable(self)  # noqa: SLF001
+
+    @property
+    def supports_consolidated_metadata(self) -> bool:
+        """As the store below; WrapperStore does not forward this."""
+        return self._store.supports_consolidated_metadata

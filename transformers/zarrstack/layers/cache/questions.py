@@ -1,0 +1,128 @@
+"""Questions about keys and folders, answered from cached values and, with `listings`, cached answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from functools import partial
+
+from .listings import EMPTY, EXISTS, FOLDER, NO, PREFIX, YES, Names, folder_place, prefix_place, unpacked
+from .lookup import keep, look
+from .opening import OpenCache
+from .record import CachedValue, Part
+from .state import MEMORY, MISS
+from .versions import VersionedPath, Versions
+
+
+class ListingCache(OpenCache):
+    """Existence, sizes and listings."""
+
+    _negative: bool
+    """Whether missing keys are cached."""
+
+    async def _known(self, key: str) -> CachedValue | None:
+        """Return the whole value if a tier holds it."""
+        found = self._state.remembered(key, None)
+        if found is not None:
+            self._state.count(MEMORY, 0)
+            return found
+        if not self._state.ready:
+            await self._open_tier(blocking=False)
+        place = self._state.versions.place(key)
+        return None if place is None else await look(self._state, key, None, place, blocking=False)
+
+    async def exists(self, key: str) -> bool:
+        """Whether the key has a value; answered from the cache if possible."""
+        found = await self._known(key)
+        if found is not None:
+            return found.data is not None
+        place = self._state.versions.place(key) if self._state.listings else None
+        ask = partial(self._store.exists, key)
+        return await self._answer(key, EXISTS, place, ask, "is not in the cache")
+
+    async def getsize(self, key: str) -> int:
+        """Length of the value in bytes; FileNotFoundError if the key is missing."""
+        found = await self._known(key)
+        if found is None:
+            self._online(key)
+            return await self._store.getsize(key)
+        if found.data is None:
+            raise FileNotFoundError(key)
+        return len(found.data)
+
+    async def getsize_prefix(self, prefix: str) -> int:
+        """Total length in bytes of all values below a path, from the store below."""
+        self._online(prefix, "asks for what lies below a path")
+        # Without the slash, zarr 3.1.6 counts `a/c/10` as below `a/c/1`.
+        return await self._store.getsize_prefix(prefix.rstrip("/") + "/" if prefix else "")
+
+    async def is_empty(self, prefix: str) -> bool:
+        """Whether no key exists below a path, from the store below or a cached answer."""
+        place = await self._listing_place(folder_place, prefix)
+        ask = partial(self._store.is_empty, prefix)
+        return await self._answer(prefix, EMPTY, place, ask, "asks for a listing")
+
+    def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Every key with this prefix, from the store below or a cached listing."""
+        return self._names(prefix, PREFIX, prefix_place, self._store.list_prefix)
+
+    def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """The names directly below a path, from the store below or a cached listing."""
+        return self._names(prefix, FOLDER, folder_place, self._store.list_dir)
+
+    async def _listing_place(
+        self, find: Callable[[Versions, str], VersionedPath | None], prefix: str
+    ) -> VersionedPath | None:
+        if not self._state.listings:
+            return None
+        if not self._state.ready:
+            await self._open_tier(blocking=False)
+        return find(self._state.versions, prefix)
+
+    async def _recall(self, key: str, part: Part, place: VersionedPath) -> CachedValue | None:
+        if (found := self._state.remembered(key, part)) is not None:
+            self._state.count(MEMORY, 0)
+            return found
+        return await look(self._state, key, part, place, blocking=False)
+
+    async def _answer(
+        self, key: str, part: Part, place: VersionedPath | None, ask: Callable[[], Awaitable[bool]], what: str
+    ) -> bool:
+        """Answer a question from the cache or the store below, and cache the answer if it has a place."""
+        state = self._state
+        if place is not None and (found := await self._recall(key, part, place)) is not None:
+            return found.data == YES
+        self._online(key, what)
+        stamp, started = None if place is None else place.quiet(), state.clock()
+        answer = await ask()
+        if place is not None and stamp is not None:
+            state.count(MISS, 0)
+            # A missing key is cached as such: it answers reads too.
+            data = YES if answer else None if part is EXISTS else NO
+            if data is not None or self._negative:
+                await keep(state, key, part, CachedValue(data, started, stamp), place, blocking=False)
+        return answer
+
+    async def _names(
+        self,
+        prefix: str,
+        part: Part,
+        find: Callable[[Versions, str], VersionedPath | None],
+        begin: Callable[[str], AsyncIterator[str]],
+    ) -> AsyncGenerator[str, None]:
+        """List from the cache or the store below; a listing that is read to its end is cached."""
+        state = self._state
+        place = await self._listing_place(find, prefix)
+        if place is not None and (found := await self._recall(prefix, part, place)) is not None:
+            for name in unpacked(found):
+                yield name
+            return
+        self._online(prefix, "asks for a listing")
+        stamp, started = None if place is None else place.quiet(), state.clock()
+        names = Names(state.listing_limit if stamp is not None else 0)
+        async for name in begin(prefix):
+            names.add(name)
+            yield name
+        if place is not None and stamp is not None:
+            state.count(MISS, 0)
+            if (data := names.packed()) is not None:
+                await keep(state, prefix, part, CachedValue(data, started, stamp), place, blocking=False)
