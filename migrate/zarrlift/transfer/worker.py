@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import pickle
 import threading
 from dataclasses import dataclass
@@ -110,25 +109,6 @@ class Worker:
             chunks, nbytes = found.get(counts.path, (0, 0))
             found[counts.path] = (chunks + counts.chunks, nbytes + counts.bytes_in)
         return found
-
-
-def end_with_coordinator() -> None:
-    """Watch the process that started this one, and end at once if it ends.
-
-    The workers of a killed coordinator would otherwise wait endlessly, or continue to write while the job is
-    resumed. Their partial files are in the job's own directory.
-    """
-    from multiprocessing import connection, parent_process
-
-    parent = parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, name="zarrlift-parent", daemon=True).start()
 
 
 def sent(spec: WorkerSpec, task: Task) -> tuple[str, bytes]:

@@ -37,6 +37,8 @@ BASE: Final = 104 << 20
 SMALLEST_MEMORY: Final = 128_000_000
 _SHARE: Final = 4
 """Divisor of the machine's or control group's memory for the default of `--memory`."""
+_OF_A_WORKER: Final = 1_000_000_000
+"""Default of `--memory` for a worker on another machine."""
 _BUFFERS: Final = 8 << 20
 """Memory of one worker in bytes in addition to values: payloads read, and payloads to be added to a shard."""
 _INDEX_COPIES: Final = 5
@@ -77,6 +79,11 @@ def memory_budget(asked: int | None) -> int:
     return asked
 
 
+def worker_budget(asked: int | None) -> int:
+    """Memory limit of one worker on another machine in bytes, whatever this machine has."""
+    return _OF_A_WORKER if asked is None else memory_budget(asked)
+
+
 def workers_within(budget: int, memory: int, *, processes: bool = False) -> int:
     """Number of workers with `memory` bytes each that fit a budget; at least one."""
     if processes:
@@ -104,11 +111,12 @@ def memory_of_pairs(source: Layout, destination: Layout, buffers: int) -> int | 
 
 
 def choose_blocks(
-    source: Layout, destination: Layout, budget: int, buffers: int = 0
+    source: Layout, destination: Layout, budget: int, buffers: int = 0, *, sharing: int | None = None
 ) -> Blocks | Problem | None:
     """The blocks of an array, or why none fit; None if objects correspond one to one.
 
-    `buffers` is further memory of each worker in bytes (`store_buffers`).
+    `buffers` is further memory of each worker in bytes (`store_buffers`). `sharing` is the number of workers
+    that may share the budget; None for one per processor.
     """
     sharded = isinstance(destination.frame, Shards)
     if source.chunk_shape == destination.chunk_shape:
@@ -123,7 +131,7 @@ def choose_blocks(
     overhead = _overhead(source, destination, buffers)
     candidates = Candidates.of(source, destination)
     best: tuple[float, float, Box] | None = None
-    for workers in range(available_cores(), 0, -1):
+    for workers in range(sharing or available_cores(), 0, -1):
         box = candidates.choose((budget - BASE) // workers - overhead, workers)
         if box is None:
             continue
