@@ -91,6 +91,6 @@ def dask_engine_at(address: str | None, *, workers: int | None) -> Engine:
             raise WorkerError("the Dask scheduler does not answer", found=address) from error
         return DaskEngine(client, own=(client,), workers=workers)
     with dask.config.set({_ALLOWED_FAILURES: 2}):  # so that a task may kill three workers
-        cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+        cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
     client = Client(cluster, set_as_default=False)
     return DaskEngine(client, own=(client, cluster), workers=None)

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import suppress
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import parent_process
 from typing import Any
@@ -101,6 +101,7 @@ class _Process:
         context = get_context("spawn")
         with self._starting:  # so that no other process inherits this one's end of the pipe
             if sys.platform != "win32":  # inherited: Ctrl-C is for the coordinator, which ends the others
+                resource_tracker.ensure_running()  # which would unblock it
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             self._pipe, theirs = context.Pipe()
             self._process = context.Process(target=_serve, args=(theirs,), name="zarrlift-worker")

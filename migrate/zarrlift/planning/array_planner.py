@@ -135,7 +135,7 @@ class ArrayPlanner:
             if passes is not None:
                 problems.append(passes_note(passes, blocks).at(node=node.path))
                 blocks = passes.second
-                worked |= figures(source, destination, route, bytes_in, inventory, blocks)
+                worked |= figures(source, destination, route, bytes_in, inventory, blocks, decoded=True)
                 worked |= pass_figures(passes, source, inventory, bytes_in)
         elif route.name != "stay":
             worked["memory"] = memory_of_pairs(source, destination, self.buffers)

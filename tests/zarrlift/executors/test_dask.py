@@ -35,7 +35,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-RECIPE = zarrlift.Recipe(zarrlift.ArrayRecipe(codecs="zstd:1"))
+RECIPE = zarrlift.Recipe(base=zarrlift.ArrayRecipe(codecs="zstd:1"))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def expected(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as made:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as made:
         yield made
 
 
@@ -85,7 +85,7 @@ class KillsOne(NullProgress):
 
 def test_two_workers_over_tcp_one_of_which_is_killed(source, expected, tmp_path) -> None:
     with ExitStack() as stack:
-        scheduler = stack.enter_context(LocalCluster(n_workers=0, dashboard_address=None))
+        scheduler = stack.enter_context(LocalCluster(n_workers=0, dashboard_address=":0"))
         address = scheduler.scheduler_address
         assert address.startswith("tcp://")
         client = stack.enter_context(Client(scheduler))

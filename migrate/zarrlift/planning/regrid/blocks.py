@@ -17,10 +17,10 @@ import numpy as np
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.grid import Grid
-from zarrstack.core.grid.overlap import touched
+from zarrstack.core.grid.overlap import gathered, touched
 from zarrstack.core.grid.shard_index import PAIR_BYTES
 
-from ...archive.chunk_inventory import Inventory, task_bytes
+from ...archive.chunk_inventory import Inventory, object_sizes, task_bytes, within_limit
 from ...archive.nodes import Layout
 from ...storage.base import Storage
 from ...storage.limits import STORE_READ, STORE_WRITTEN
@@ -198,12 +198,30 @@ def mean_inner_chunk(source: Layout, inventory: Inventory) -> float | None:
     return total / (count * inner_chunks)
 
 
-def block_bounds(inventory: Inventory, source: Layout, blocks: Blocks, bytes_in: int) -> tuple[int, ...]:
-    """Divide the non-empty blocks into tasks, as `task_bounds` does for chunks."""
-    there = touched(inventory.indexes, source.objects, Grid(source.shape, blocks.shape))
+def block_bounds(
+    inventory: Inventory, source: Layout, blocks: Blocks, bytes_in: int, written: int = 0
+) -> tuple[int, ...]:
+    """Divide the non-empty blocks into tasks, as `task_bounds` does for chunks.
+
+    `written` is the number of bytes written for a block, if it may be larger than what is read.
+    """
+    grid = Grid(source.shape, blocks.shape)
+    there = touched(inventory.indexes, source.objects, grid)
     if not len(there):
         return ()
     each = max(bytes_in / len(there), 1)
     step = int(min(max(task_bytes(bytes_in) // each, 1), _MAX_BLOCKS, max(len(there) // 8, 1)))
     starts = np.arange(0, len(there), step)
+    sizes = object_sizes(inventory, prod(source.object_shape) * source.item_bytes)
+    if isinstance(source.frame, Shards):  # only the inner chunks that a block overlaps are read
+        sizes = np.minimum(sizes, _inner_chunk_bytes(source, blocks.shape))
+    reads = gathered(sizes, inventory.indexes, source.objects, grid, there)
+    starts = within_limit(starts, np.maximum(reads, written))
     return (*map(int, there[starts]), int(there[-1]) + 1)
+
+
+def _inner_chunk_bytes(source: Layout, block: Shape) -> int:
+    """The largest number of bytes of one shard's inner chunks that overlap a block."""
+    sides = zip(block, source.chunk_shape, strict=True)
+    counts = [-(-side // length) + bool(side % length and length % side) for side, length in sides]
+    return prod(counts) * prod(source.chunk_shape) * source.item_bytes
