@@ -205,6 +205,14 @@ def _is_path(place: Place) -> bool:
     return isinstance(place, os.PathLike) or (isinstance(place, str) and not is_url(place))
 
 
+def reachable(place: Place, storage: Storage) -> str:
+    """A place as another process opens it; JobError if it exists only in this one."""
+    text = _text(place)
+    if text is None or storage.in_process:
+        raise out_of_reach()
+    return text
+
+
 def _text(place: Place) -> str | None:
     """A path or URL as text that is valid in every directory."""
     if not isinstance(place, (str, os.PathLike)):

@@ -23,6 +23,7 @@ from ..executors.engine import Engine
 from ..planning.chunk_advice import with_advice
 from ..planning.planner import Inventories
 from ..planning.plans import ArrayPlan, Plan
+from ..recipe.options import VerifyLevel
 from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.writer import DestinationError, Writer
@@ -32,7 +33,7 @@ from ..transfer.tasks import Task, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker, WorkerSpec
 from . import log_messages
-from .checks.checks import Checks, Found
+from .checks.checks import Checks, Found, LocalChecks
 from .disk_sync import DiskSync
 from .ledger.last_run import note_moving
 from .ledger.ledger import Job
@@ -203,23 +204,34 @@ class Run:
             running.stop()
 
     def _executor(self, arrays: list[ArrayPlan]) -> TaskExecutor:
-        budget = self.options.budget(self.plan.recipe.memory)
-        local = isinstance(self.source, LocalStorage) and isinstance(self.destination, LocalStorage)
-        if self._engine is None and self.options.executor not in (None, "threads"):
-            self._engine = engine_for(arrays, self.options, budget, local=local)
-        if self._engine is not None and not self._engine.in_process:
-            return elsewhere(self._engine, self.spec)
+        engine = self._opened(arrays)
+        if engine is not None and not engine.in_process:
+            return elsewhere(engine, self.spec)
         worker = Worker(
             self.source,
             self.writer,
             hard_links=self.options.hard_links,
             recheck=self.options.verify != "none",
         )
-        if self._engine is not None:
-            return in_pool(self._engine, worker)
-        number = workers_for(arrays, self.options, budget, local=local)
-        forks = forks_for(arrays, self.options, budget, local=local)
+        if engine is not None:
+            return in_pool(engine, worker)
+        number = workers_for(arrays, self.options, self._budget, local=self._local)
+        forks = forks_for(arrays, self.options, self._budget, local=self._local)
         return own_pool(worker, forks or number, forks=forks > 0)
+
+    def _opened(self, arrays: list[ArrayPlan]) -> Engine | None:
+        """The engine that the options ask for; None for threads or forks, which each pass makes anew."""
+        if self._engine is None and self.options.executor not in (None, "threads"):
+            self._engine = engine_for(arrays, self.options, self._budget, local=self._local)
+        return self._engine
+
+    @property
+    def _budget(self) -> int:
+        return self.options.budget(self.plan.recipe.memory)
+
+    @property
+    def _local(self) -> bool:
+        return isinstance(self.source, LocalStorage) and isinstance(self.destination, LocalStorage)
 
     def _passed(self, arrays: list[RunArray]) -> None:
         """End the first of two passes: start the second, or record the failure."""
@@ -324,7 +336,19 @@ class Run:
             if level == "sample" and array.plan.chunks and not array.plan.tasks:
                 array.present = self._tasks.inventory(array.plan).indexes
             items.append((array.plan, array.present))
-        return self.checks.submit(self.job.id, level, items, self.options.budget(self.plan.recipe.memory))
+        return self._checks(level).submit(self.job.id, level, items, self._budget)
+
+    def _checks(self, level: VerifyLevel) -> Checks:
+        """The checks; every value is compared by the workers that move the chunks."""
+        if level != "full" or not self.options.elsewhere or self.spec is None:
+            return self.checks
+        from ..verification.elsewhere import Elsewhere
+
+        engine = self._opened(list(self.plan.arrays))
+        assert engine is not None
+        budget = self.options.budget_of_one(self.plan.recipe.memory, engine)
+        place = Elsewhere(engine, self.spec, budget)
+        return LocalChecks(self.source, self.destination, elsewhere=place)
 
     # The end
 

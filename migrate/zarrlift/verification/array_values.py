@@ -72,13 +72,26 @@ class Stored(NamedTuple):
     """Objects that contain data of some stored object of the source."""
 
 
+class Division(NamedTuple):
+    """The regions to compare, and how."""
+
+    shape: tuple[int, ...]
+    """Of the regions of a grid."""
+    indexes: Sequence[int] | Indexes
+    """Which of them."""
+    threads: int
+    most: int
+    """Bytes of regions that one thread holds at a time."""
+    cut: bool
+    """Whether a larger region is divided further."""
+
+
 class _Work(NamedTuple):
     """The regions to compare, and how."""
 
     regions: Iterator[Region]
     threads: int
     most: int = _BATCH_BYTES
-    """Bytes of regions that one thread holds at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +127,17 @@ class ArrayValues:
         fill_is_null: bool,
         stays_missing: bool = False,
     ) -> None:
+        self.described = {
+            "layout": layout,
+            "document": document,
+            "path": path,
+            "casting": casting,
+            "objects": objects,
+            "allow_pickle": allow_pickle,
+            "fill_is_null": fill_is_null,
+            "stays_missing": stays_missing,
+        }
+        """What another process needs to compare the same array."""
         self.path = path
         self.layout = layout
         self.grid = Grid(tuple(metadata.shape), chunk_shape(metadata))
@@ -153,7 +177,14 @@ class ArrayValues:
         `budget` is the process's memory limit in bytes; a single inner chunk of either side is always
         allowed.
         """
-        return self._compare(self._work(wanted, budget - _BASE, _size(pool)), pool)
+        return self.regions(self.divided(wanted, budget=budget, threads=_size(pool)), pool)
+
+    def regions(self, division: Division, pool: ThreadPoolExecutor) -> Iterator[Compared]:
+        """Compare the regions of a division or of a part of it."""
+        regions = _over(Grid(self.layout.shape, division.shape), division.indexes)
+        if division.cut:
+            regions = self._parts(regions, division.most)
+        return self._compare(_Work(regions, division.threads, division.most), pool)
 
     def objects(self, wanted: Iterable[int], pool: ThreadPoolExecutor) -> Iterator[Compared]:
         """Compare the objects of the result with these linear indexes, one by one."""
@@ -168,17 +199,19 @@ class ArrayValues:
 
     # Division of the work
 
-    def _work(self, wanted: Indexes, memory: int, threads: int) -> _Work:
+    def divided(self, wanted: Indexes, *, budget: int, threads: int) -> Division:
         """Regions that cover the wanted objects: of whole chunks of both sides if these fit into memory.
 
         Otherwise a chunk would be decoded again for every chunk of the other side that it overlaps.
         """
+        memory = budget - _BASE
         if (
             self._inner_chunk != self.layout.chunk_shape
             and (best := self._common_grid(memory, threads)) is not None
         ):
             grid, threads, room = best
-            return _Work(_over(grid, touched(wanted, self.grid, grid)), threads, min(room, _BATCH_BYTES))
+            chosen = touched(wanted, self.grid, grid)
+            return Division(grid.chunk_shape, chosen, threads, min(room, _BATCH_BYTES), cut=False)
         room = max(memory // _COPIES, 1)
         least = max(prod(self._inner_chunk) * self._item, self._chunk_bytes, _MIN_BYTES)
         threads = max(min(threads, room // least), 1)
@@ -187,7 +220,12 @@ class ArrayValues:
         if isinstance(self.layout.frame, Shards):  # opens a shard once, not for each inner chunk
             grid = self.layout.objects
             wanted = touched(wanted, self.grid, grid)
-        return _Work(self._parts(_over(grid, wanted), most), threads, most)
+        return Division(grid.chunk_shape, wanted, threads, most, cut=True)
+
+    def region_bytes(self, division: Division) -> int:
+        """Decoded bytes of one region of a division."""
+        sides = zip(division.shape, self.layout.shape, strict=True)
+        return prod(min(length, whole) for length, whole in sides) * self._item
 
     def _parts(self, regions: Iterator[Region], most: int) -> Iterator[Region]:
         return (part for region in regions for part in parts(region, self._item, self._inner_chunk, most))
@@ -302,7 +340,7 @@ def _cut(values: Values, region: Region) -> Values:
     return part if part.size == values.size else part.copy()
 
 
-def _over(grid: Grid, indexes: Indexes) -> Iterator[Region]:
+def _over(grid: Grid, indexes: Sequence[int] | Indexes) -> Iterator[Region]:
     return (grid.region(grid.coordinates(index)) for index in map(int, indexes))
 
 

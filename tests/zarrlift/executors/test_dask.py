@@ -60,6 +60,8 @@ def test_a_cluster_made_in_python_gives_the_same_bytes(form, cluster, source, ex
         outcome = zarrlift.migrate(source, place, recipe=RECIPE, executor=given, verify="full")
         assert outcome.ok, outcome.problems
         assert files(place) == expected
+        report = zarrlift.verify(source, place, full=True, executor=given)
+        assert report.ok, report.problems
         assert client.submit(abs, -1).result() == 1, "the caller's client is still open"
 
 

@@ -110,11 +110,13 @@ class Cluster(Executor):
     def __init__(self, version: str = zarrlift.__version__) -> None:
         self.version = version
         self.tasks = 0
+        self.functions = []
 
     def submit(self, function, /, *arguments):
         """Run it at once, after a trip."""
         self.tasks += 1
         message, future = pickle.dumps((function, arguments)), Future()
+        self.functions.append(function)
         function, arguments = pickle.loads(message)  # which no version may fail at: Dask's workers would die
         try:
             with pytest.MonkeyPatch.context() as there:

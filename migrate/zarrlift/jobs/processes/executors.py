@@ -63,6 +63,11 @@ class RunOptions:
         """Memory in bytes for the recipe's `memory`: of this machine, or of each worker elsewhere."""
         return worker_budget(memory) if self.on_other_machines else memory_budget(memory)
 
+    def budget_of_one(self, memory: int | None, engine: Engine) -> int:
+        """Memory in bytes of one worker of an engine."""
+        sharing = 1 if self.on_other_machines else max(engine.slots(), 1)
+        return self.budget(memory) // sharing
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskExecutor:
