@@ -21,10 +21,8 @@ _MOST_LOST: Final = 3
 """Workers that may be lost with one call."""
 
 
-class LostTaskError(ZarrstackError, RuntimeError):
-    """A task that was lost with its worker each time; other tasks are not affected."""
-
-    kind = "worker"
+class LostTaskError(WorkerError):
+    """A task was lost with its worker each time; other tasks are not affected."""
 
 
 @dataclass(slots=True, eq=False)

@@ -244,11 +244,11 @@ class Run:
     def _record(self, array: RunArray, task: Task, ended: Ended[tuple[RunArray, Task]]) -> None:
         try:
             moved: MoveResult = ended.result()
-        except (DestinationError, WorkerError, BrokenExecutor):
-            raise
         except LostTaskError as error:
             array.fail((error.at(node=array.plan.path, key=task.first_key()).problem,))
             return
+        except (DestinationError, WorkerError, BrokenExecutor):
+            raise
         except ZarrstackError as error:
             array.fail((error.at(node=array.plan.path).problem,))
             return
