@@ -19,13 +19,10 @@ from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, 
 
 from ..errors import Interrupted
 from ..executors.dispatcher import Dispatcher, Ended, LostTaskError
-from ..executors.engine import Engine
 from ..planning.chunk_advice import with_advice
 from ..planning.planner import Inventories
 from ..planning.plans import ArrayPlan, Plan
-from ..recipe.options import VerifyLevel
 from ..storage.base import Storage
-from ..storage.local.storage import LocalStorage
 from ..storage.writer import DestinationError, Writer
 from ..storage.writer_for import writer_for
 from ..transfer.counts import MoveResult
@@ -33,7 +30,7 @@ from ..transfer.tasks import Task, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker, WorkerSpec
 from . import log_messages
-from .checks.checks import Checks, Found, LocalChecks
+from .checks.checks import Checks, Found
 from .disk_sync import DiskSync
 from .ledger.last_run import note_moving
 from .ledger.ledger import Job
@@ -41,19 +38,11 @@ from .ledger.rows import NodeRow
 from .option_words import option_words
 from .outcome import Outcome
 from .processes import process_tuning
-from .processes.executors import (
-    RunOptions,
-    TaskExecutor,
-    elsewhere,
-    engine_for,
-    forks_for,
-    in_pool,
-    own_pool,
-    workers_for,
-)
+from .processes.executors import RunOptions
 from .progress import NullProgress, Progress, Ticker
 from .publisher import Publisher
 from .run_arrays import PendingChecks, RunArray, RunTasks
+from .run_engine import RunEngine
 from .source_check import SourceCheck
 from .work_totals import WorkTotal
 
@@ -84,7 +73,6 @@ class Run:
         self.source = source
         self.destination = destination
         self.options = options
-        self.spec = spec
         self.progress: Progress = progress or NullProgress()
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
         inventories = Inventories() if inventories is None else inventories
@@ -95,7 +83,7 @@ class Run:
         self._lost: set[int] = set()
         self._verified: deque[PendingChecks] = deque()
         self.checks = checks
-        self._engine: Engine | None = None
+        self._engine = RunEngine(plan, source, destination, options, spec)
         self._committed = time.monotonic()
         self._syncs = DiskSync(job, destination, fsync=options.fsync)
 
@@ -122,8 +110,7 @@ class Run:
             self.progress.close()
             raise Interrupted(str(self.job.path), option_words(self.job)) from None
         finally:
-            if self._engine is not None:
-                self._engine.close()
+            self._engine.close()
             self._source_check.close()
             stopped = self._commit_at_the_end() or stopped
             self.writer.close()
@@ -168,7 +155,7 @@ class Run:
 
     def _move(self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool = False) -> None:
         process_tuning.before_moving()
-        executor = self._executor([array for _, array in pending])
+        executor = self._engine.tasks([array for _, array in pending], self._worker())
         running: Dispatcher[tuple[RunArray, Task]] = Dispatcher(executor.engine)
         ended: list[RunArray] = []
         tasks = self._tasks(pending, ended, first_pass=first_pass)
@@ -203,35 +190,13 @@ class Run:
             ticker.stop()
             running.stop()
 
-    def _executor(self, arrays: list[ArrayPlan]) -> TaskExecutor:
-        engine = self._opened(arrays)
-        if engine is not None and not engine.in_process:
-            return elsewhere(engine, self.spec)
-        worker = Worker(
+    def _worker(self) -> Worker:
+        return Worker(
             self.source,
             self.writer,
             hard_links=self.options.hard_links,
             recheck=self.options.verify != "none",
         )
-        if engine is not None:
-            return in_pool(engine, worker)
-        number = workers_for(arrays, self.options, self._budget, local=self._local)
-        forks = forks_for(arrays, self.options, self._budget, local=self._local)
-        return own_pool(worker, forks or number, forks=forks > 0)
-
-    def _opened(self, arrays: list[ArrayPlan]) -> Engine | None:
-        """The engine that the options ask for; None for threads or forks, which each pass makes anew."""
-        if self._engine is None and self.options.executor not in (None, "threads"):
-            self._engine = engine_for(arrays, self.options, self._budget, local=self._local)
-        return self._engine
-
-    @property
-    def _budget(self) -> int:
-        return self.options.budget(self.plan.recipe.memory)
-
-    @property
-    def _local(self) -> bool:
-        return isinstance(self.source, LocalStorage) and isinstance(self.destination, LocalStorage)
 
     def _passed(self, arrays: list[RunArray]) -> None:
         """End the first of two passes: start the second, or record the failure."""
@@ -336,19 +301,8 @@ class Run:
             if level == "sample" and array.plan.chunks and not array.plan.tasks:
                 array.present = self._tasks.inventory(array.plan).indexes
             items.append((array.plan, array.present))
-        return self._checks(level).submit(self.job.id, level, items, self._budget)
-
-    def _checks(self, level: VerifyLevel) -> Checks:
-        """The checks; every value is compared by the workers that move the chunks."""
-        if level != "full" or not self.options.elsewhere or self.spec is None:
-            return self.checks
-        from ..verification.elsewhere import Elsewhere
-
-        engine = self._opened(list(self.plan.arrays))
-        assert engine is not None
-        budget = self.options.budget_of_one(self.plan.recipe.memory, engine)
-        place = Elsewhere(engine, self.spec, budget)
-        return LocalChecks(self.source, self.destination, elsewhere=place)
+        checks = self._engine.checks(level, self.checks)
+        return checks.submit(self.job.id, level, items, self._engine.budget)
 
     # The end
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from zarrstack.core.chain.chain import Chain
 from zarrstack.core.data_types.compare import Values, part_of
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
@@ -29,7 +28,17 @@ from ..archive.nodes import Layout
 from ..planning.regrid.boxes import Box, Candidates
 from ..storage.base import Storage
 from .documents import VARIABLE
-from .regions import Region, first_coordinates, intersection, list_chunks, overlapping, parts, within
+from .regions import (
+    Division,
+    Region,
+    first_coordinates,
+    inner_chunk_shape,
+    intersection,
+    list_chunks,
+    overlapping,
+    parts,
+    within,
+)
 from .sampled_chunks import Expectation, SourceObjects, value_problem
 from .v3_tree import key_below
 from .zarr_python_reader import chunk_shape, data_type_name, native, open_array, read_regions, reading_store
@@ -70,20 +79,6 @@ class Stored(NamedTuple):
     """Stored objects."""
     expected: Indexes
     """Objects that contain data of some stored object of the source."""
-
-
-class Division(NamedTuple):
-    """The regions to compare, and how."""
-
-    shape: tuple[int, ...]
-    """Of the regions of a grid."""
-    indexes: Sequence[int] | Indexes
-    """Which of them."""
-    threads: int
-    most: int
-    """Bytes of regions that one thread holds at a time."""
-    cut: bool
-    """Whether a larger region is divided further."""
 
 
 class _Work(NamedTuple):
@@ -128,15 +123,9 @@ class ArrayValues:
         stays_missing: bool = False,
     ) -> None:
         self.described = {
-            "layout": layout,
-            "document": document,
-            "path": path,
-            "casting": casting,
-            "objects": objects,
-            "allow_pickle": allow_pickle,
-            "fill_is_null": fill_is_null,
-            "stays_missing": stays_missing,
-        }
+            "layout": layout, "document": document, "path": path, "casting": casting, "objects": objects,
+            "allow_pickle": allow_pickle, "fill_is_null": fill_is_null, "stays_missing": stays_missing,
+        }  # fmt: skip
         """What another process needs to compare the same array."""
         self.path = path
         self.layout = layout
@@ -144,7 +133,7 @@ class ArrayValues:
         self._source = source
         self._destination = destination
         self._keys = KeyEncoding.from_json(metadata.chunk_key_encoding.to_dict())
-        self._inner_chunk = _inner_chunk_shape(document, self.grid)
+        self._inner_chunk = inner_chunk_shape(document, self.grid)
         self._item = _item_bytes(metadata)
         self._fill_is_null = fill_is_null
         self._asks_for_missing = stays_missing and not self.listed and self.aligned and layout.frame is None
@@ -319,14 +308,6 @@ class ArrayValues:
         """The problem for an object of the result that the source does not have."""
         key = self.key(first_coordinates(region))
         return value_problem(self.path, key, region, "a stored chunk", "none, as in the source")
-
-
-def _inner_chunk_shape(document: JSONObject, grid: Grid) -> tuple[int, ...]:
-    """Shape of the smallest unit that a reader of the result decodes."""
-    for codec in Chain.from_json(document["codecs"]).codecs:
-        if codec.name == "sharding_indexed":
-            return tuple(codec.configuration["chunk_shape"])
-    return grid.chunk_shape
 
 
 def _item_bytes(metadata: ArrayV3Metadata) -> int:

@@ -12,7 +12,8 @@ from zarrstack.core.errors import ZarrstackError
 from ..executors.dispatcher import Dispatcher, LostTaskError
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import WorkerSpec, both_ends, received, sent
-from .array_values import ArrayValues, Compared, Division
+from .array_values import ArrayValues, Compared
+from .regions import Division
 from .zarr_python_reader import parse
 
 if TYPE_CHECKING:
