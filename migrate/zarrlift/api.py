@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import Executor
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -13,6 +12,7 @@ from zarrstack.core.errors import UsageError
 from .archive.nodes import Archive
 from .archive.read_options import ReadOptions
 from .conventions.apply import look_for
+from .executors.choice import ExecutorChoice
 from .formats.describe import describe
 from .jobs.checks.checks_for import checks_for
 from .jobs.claim import claimed
@@ -113,7 +113,8 @@ def migrate(
     job: PathText | None = None,
     workers: int | None = None,
     processes: bool = False,
-    executor: Executor | None = None,
+    executor: ExecutorChoice | None = None,
+    dask_address: str | None = None,
     verify: VerifyLevel = "sample",
     digest: bool = False,
     fsync: bool = False,
@@ -138,8 +139,11 @@ def migrate(
     - `source`, `destination`: a path, a URL supported by fsspec (with `storage_options` and
       `dest_storage_options`), a zarr store or a store path.
     - `recipe`: the requested changes. `job`: the path of the job file.
-    - `workers`: their number; they are threads, or with `processes` processes, or those of an `executor`
-      that can access both places.
+    - `executor`: what runs the work: "threads", "processes", "dask" (with `dask_address`, that of a
+      scheduler), a name registered by another package, a `concurrent.futures.Executor`, or a client or
+      cluster of Dask. Workers elsewhere must be able to access both places. `processes=True` means
+      "processes".
+    - `workers`: their number; by default that of the executor, or what suits the work and the machine.
     - `verify`: how much is compared before an array is published.
     - `digest`: store a digest of the values of each array in the job (see `digest`).
     - `fsync`: protect the result against power failures.
@@ -160,6 +164,15 @@ def migrate(
     if in_place and overwrite:
         # The existing job may contain documents that `finish` removed.
         raise UsageError("in place there is nothing to overwrite", advice="Undo the earlier job first.")
+    options = RunOptions(
+        workers=workers,
+        executor="processes" if processes and executor is None else executor,
+        dask_address=dask_address,
+        verify=verify,
+        digest=digest,
+        fsync=fsync,
+        hard_links=link == "hard",
+    )
     recipe = recipe or Recipe()
     ends = Endpoints.open(
         source,
@@ -178,15 +191,6 @@ def migrate(
         destination_through=dest_through,
     )
     path = job_path(ends.local_destination, ends.destination.url, None if job is None else Path(job))
-    options = RunOptions(
-        workers=workers,
-        processes=processes,
-        executor=executor,
-        verify=verify,
-        digest=digest,
-        fsync=fsync,
-        hard_links=link == "hard",
-    )
     ends.check_reach(options)
     with claimed(ends.place, path, take_over=take_over) as claim:
         if os.path.lexists(path):
@@ -205,7 +209,7 @@ def migrate(
             facts["digest"] = "yes"
         facts.update(ends.layers | ends.options)
         with checks_for(ends.source, ends.destination, verify) as checks:
-            made, inventories = ends.plan(recipe, format)
+            made, inventories = ends.plan(recipe, format, elsewhere=options.on_other_machines)
             refuse_unmet(made)
             if not made.arrays and not made.groups and not made.refusals:
                 raise UsageError(
@@ -225,7 +229,8 @@ def resume(
     job: PathText | None = None,
     workers: int | None = None,
     processes: bool = False,
-    executor: Executor | None = None,
+    executor: ExecutorChoice | None = None,
+    dask_address: str | None = None,
     verify: VerifyLevel | None = None,
     fsync: bool = False,
     source: Place | None = None,
@@ -244,7 +249,11 @@ def resume(
     """
     path = find_job(target, job)
     options = RunOptions(
-        workers=workers, processes=processes, executor=executor, verify=verify or "sample", fsync=fsync
+        workers=workers,
+        executor="processes" if processes and executor is None else executor,
+        dask_address=dask_address,
+        verify=verify or "sample",
+        fsync=fsync,
     )
     with Job.open(path, write=False) as opened:
         if source is None and destination is None:

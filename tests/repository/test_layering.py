@@ -24,8 +24,8 @@ ROOMS = {
     ),
     "zarrstack": ("version", "core", "errors", "system", "base", "layers", "arrays", "testing", ""),
     "zarrlift": (
-        "errors", "storage", "recipe", "archive", "formats", "conventions", "planning", "models",
-        "transfer", "verification", "views", "jobs", "api", "report", "", "cli", "__main__",
+        "errors", "executors", "storage", "recipe", "archive", "formats", "conventions", "planning",
+        "models", "transfer", "verification", "views", "jobs", "api", "report", "", "cli", "__main__",
     ),
 }  # fmt: skip
 """Folders and modules of each package, from the lowest to the highest; "" is the package itself.
@@ -55,6 +55,7 @@ LAZY = {
     "obstore",
     "xarray",
     "dask",
+    "distributed",
 }
 
 

@@ -26,6 +26,8 @@ from .local_scan import METADATA, ChunkScan, scan
 from .nodes import Layout
 
 Indexes: TypeAlias = npt.NDArray[np.int64]
+Weights: TypeAlias = npt.NDArray[np.float64]
+"""Numbers of bytes, which may exceed 2^63 for layouts that nothing of is stored."""
 
 UNLISTED: Final = "unlisted"
 """Fingerprint for a store that cannot list."""
@@ -34,8 +36,9 @@ _MAX_WALKED: Final = 10**8
 """Maximum grid size searched chunk by chunk in a store that cannot list."""
 _MAX_TASK_CHUNKS: Final = 1024
 _MIN_TASK: Final = 4 << 20
-_MAX_TASK: Final = 64 << 20
-"""Maximum number of bytes read by a task."""
+_SHORT_TASK: Final = 64 << 20
+TASK_LIMIT: Final = 1_000_000_000
+"""Maximum number of bytes that a task reads or writes, unless a single object or block is larger."""
 _LAST: Final = 8
 """Number of tasks at the end of an array that are split further, if it has at least twice as many."""
 _PARTS: Final = 4
@@ -212,29 +215,37 @@ class _Listed:
 
 
 def task_bytes(total: int) -> int:
-    """Bytes to read per task, for an array of `total` stored bytes: about sixty tasks, within bounds."""
-    return min(_MAX_TASK, max(total // 64, _MIN_TASK))
+    """Bytes to read per task, for an array of `total` stored bytes.
+
+    About sixty tasks of up to 64 MB, so that workers finish together; from 64 GB on, about a thousand of up
+    to 512 MB, which take some ten seconds at the rates of docs/design/speed.md.
+    """
+    return min(max(total // 1024, min(total // 64, _SHORT_TASK), _MIN_TASK), TASK_LIMIT // 2)
 
 
-def task_bounds(inventory: Inventory) -> tuple[int, ...]:
+def task_bounds(inventory: Inventory, implied: int = 0, written: int = 0) -> tuple[int, ...]:
     """Divide the existing chunks into tasks: `bounds[k] <= linear index < bounds[k + 1]`.
 
     Aims at about sixty tasks, so that a killed job loses little work, with a limit on the chunks and the
     bytes of each. The last tasks are smaller, so that workers finish at about the same time. Empty for an
-    array without chunks.
+    array without chunks. `implied` is the size of an object in bytes if the store does not provide it,
+    `written` that of the object that is written for it, if it may be larger than the one that is read.
     """
     count = len(inventory.indexes)
     if count == 0:
         return ()
     step = min(_MAX_TASK_CHUNKS, max(count // 64, 32))
     total = inventory.total_bytes
-    if count <= step and (total is None or total <= _MIN_TASK):
+    largest = max(implied if inventory.sizes is None else int(inventory.sizes.max()), written)
+    limited = largest * step > TASK_LIMIT
+    if count <= step and (total is None or total <= _MIN_TASK) and not limited:
         return (int(inventory.indexes[0]), int(inventory.indexes[-1]) + 1)  # many arrays are this small
-    if inventory.sizes is None or total is None:
-        starts = np.arange(0, count, step)
-    else:
+    starts = np.arange(0, count, step)
+    if inventory.sizes is not None and total is not None:
         starts = _starts(inventory.sizes, step, task_bytes(total))
     starts = _tapered(starts, count)
+    if limited:
+        starts = within_limit(starts, np.maximum(object_sizes(inventory, implied), written))
     return (*map(int, inventory.indexes[starts]), int(inventory.indexes[-1]) + 1)
 
 
@@ -249,6 +260,37 @@ def _starts(sizes: Indexes, step: int, room: int) -> Indexes:
         found.append(start + np.flatnonzero(np.diff(bins, prepend=last)))
         before, last = float(sums[-1]), float(bins[-1])
     return np.concatenate(found)
+
+
+def object_sizes(inventory: Inventory, implied: int) -> Weights:
+    """Stored bytes of each object, or the size that its layout implies."""
+    if inventory.sizes is None:
+        return np.full(len(inventory.indexes), float(implied))
+    return inventory.sizes.astype(np.float64)
+
+
+def within_limit(starts: Indexes, nbytes: Weights) -> Indexes:
+    """The first units of tasks, with further tasks where one would exceed the limit.
+
+    `nbytes` are those of all units; a unit that exceeds the limit alone is a task of its own.
+    """
+    if not len(starts):
+        return starts
+    large = np.flatnonzero(np.add.reduceat(nbytes, starts) > TASK_LIMIT)
+    if not len(large):
+        return starts
+    ends = np.append(starts[1:], len(nbytes))
+    more: list[int] = []
+    for start, end in zip(starts[large].tolist(), ends[large].tolist(), strict=True):
+        upto = np.cumsum(nbytes[start:end])
+        cut, before = 0, 0.0
+        while True:
+            cut = max(int(np.searchsorted(upto, before + TASK_LIMIT, side="right")), cut + 1)
+            if cut >= end - start:
+                break
+            more.append(start + cut)
+            before = float(upto[cut - 1])
+    return np.union1d(starts, np.array(more, dtype=np.int64))
 
 
 def _tapered(starts: Indexes, count: int) -> Indexes:

@@ -90,6 +90,7 @@ def verify(
     recipe_file: VerifyRecipe = None,
     reading: o.Reading,
     storage: o.DestinationStorage,
+    executing: o.Executing,
     output: o.WatchedOutput,
 ) -> int:
     """Compare source and result: structure, attributes, data types, fill values and values."""
@@ -111,6 +112,7 @@ def verify(
                 progress=progress,
                 **reading.arguments(),
                 **storage.arguments(),
+                **executing.arguments(),
             )
         return Answer(
             code=DONE if found.ok else PARTLY,

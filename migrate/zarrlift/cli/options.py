@@ -188,26 +188,52 @@ class Writing(DestinationStorage):
         }
 
 
-class Running(Group):
-    """How a job is run."""
+class Executing(Group):
+    """What runs the work."""
 
+    executor: Annotated[
+        str | None,
+        option(
+            "--executor",
+            help="threads, processes, dask, or a name that another package registers; threads by default.",
+            metavar="NAME",
+        ),
+    ] = None
+    dask_address: Annotated[
+        str | None,
+        option(
+            "--dask-address",
+            help="The scheduler for --executor dask, such as tcp://host:8786; by default processes here.",
+            metavar="URL",
+        ),
+    ] = None
     workers: Annotated[
         int | None,
         option(
             "--workers",
-            help="Number of threads or processes; by default as many as suit the work and the machine.",
+            help="Number of workers; by default those of the executor, or as many as suit the work and the "
+            "machine.",
             metavar="N",
             min=1,
         ),
     ] = None
-    processes: Annotated[bool, option("--processes", help="Use processes instead of threads.")] = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the functions that run something."""
+        return {"executor": self.executor, "dask_address": self.dask_address, "workers": self.workers}
+
+
+class Running(Executing):
+    """How a job is run."""
+
+    processes: Annotated[bool, option("--processes", help="The same as --executor processes.")] = False
     fsync: Annotated[
         bool, option("--fsync", help="Protect the result against power failures too; slower.")
     ] = False
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `migrate` and `resume`."""
-        return {"workers": self.workers, "processes": self.processes, "fsync": self.fsync}
+        return {**super().arguments(), "processes": self.processes, "fsync": self.fsync}
 
 
 class Json(Group):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -102,8 +101,13 @@ class Endpoints:
             destination_options=json.dumps((source_options if in_place else destination_options) or {}),
         )
 
-    def plan(self, recipe: Recipe, format: Format | None) -> tuple[Plan, Inventories]:
-        """The plan for the current content of the source, and the listings made for it."""
+    def plan(
+        self, recipe: Recipe, format: Format | None, *, elsewhere: bool = False
+    ) -> tuple[Plan, Inventories]:
+        """The plan for the current content of the source, and the listings made for it.
+
+        `elsewhere`: for workers on other machines.
+        """
         began = Timestamp()
         archive = describe(self.source, format=format, options=self.reading)
         if self.in_place:
@@ -133,6 +137,7 @@ class Endpoints:
             destination=None if self.in_place else (self.destination.url if self.named else ""),
             free_bytes=free_space(self.destination) if self.named else None,
             reading=self.reading,
+            elsewhere=elsewhere,
         )
         if recipe.model is not None:
             from ..models.requirement import unmet
@@ -162,8 +167,7 @@ class Endpoints:
 
     def check_reach(self, options: RunOptions) -> None:
         """Raise JobError if worker processes are requested but cannot reach both ends."""
-        elsewhere = options.processes or not isinstance(options.executor, ThreadPoolExecutor | None)
-        if elsewhere and self.spec("", options) is None:
+        if options.elsewhere and self.spec("", options) is None:
             raise out_of_reach()
 
     def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
@@ -200,6 +204,14 @@ def _source(place: Place, options: Options, *, in_place: bool, follow_links: boo
 
 def _is_path(place: Place) -> bool:
     return isinstance(place, os.PathLike) or (isinstance(place, str) and not is_url(place))
+
+
+def reachable(place: Place, storage: Storage) -> str:
+    """A place as another process opens it; JobError if it exists only in this one."""
+    text = _text(place)
+    if text is None or storage.in_process:
+        raise out_of_reach()
+    return text
 
 
 def _text(place: Place) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
+from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from typing import Final
 
@@ -18,12 +18,11 @@ import numpy as np
 from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, ZarrstackError
 
 from ..errors import Interrupted
+from ..executors.dispatcher import Dispatcher, Ended, LostTaskError
 from ..planning.chunk_advice import with_advice
 from ..planning.planner import Inventories
 from ..planning.plans import ArrayPlan, Plan
-from ..planning.regrid.blocks import memory_budget
 from ..storage.base import Storage
-from ..storage.local.storage import LocalStorage
 from ..storage.writer import DestinationError, Writer
 from ..storage.writer_for import writer_for
 from ..transfer.counts import MoveResult
@@ -39,10 +38,11 @@ from .ledger.rows import NodeRow
 from .option_words import option_words
 from .outcome import Outcome
 from .processes import process_tuning
-from .processes.executors import RunOptions, TaskExecutor, executing, forks_for, workers_for
+from .processes.executors import RunOptions
 from .progress import NullProgress, Progress, Ticker
 from .publisher import Publisher
 from .run_arrays import PendingChecks, RunArray, RunTasks
+from .run_engine import RunEngine
 from .source_check import SourceCheck
 from .work_totals import WorkTotal
 
@@ -73,7 +73,6 @@ class Run:
         self.source = source
         self.destination = destination
         self.options = options
-        self.spec = spec
         self.progress: Progress = progress or NullProgress()
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
         inventories = Inventories() if inventories is None else inventories
@@ -84,6 +83,7 @@ class Run:
         self._lost: set[int] = set()
         self._verified: deque[PendingChecks] = deque()
         self.checks = checks
+        self._engine = RunEngine(plan, source, destination, options, spec)
         self._committed = time.monotonic()
         self._syncs = DiskSync(job, destination, fsync=options.fsync)
 
@@ -110,6 +110,7 @@ class Run:
             self.progress.close()
             raise Interrupted(str(self.job.path), option_words(self.job)) from None
         finally:
+            self._engine.close()
             self._source_check.close()
             stopped = self._commit_at_the_end() or stopped
             self.writer.close()
@@ -154,8 +155,8 @@ class Run:
 
     def _move(self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool = False) -> None:
         process_tuning.before_moving()
-        executor = self._executor([array for _, array in pending])
-        running: dict[Future[MoveResult], tuple[RunArray, Task]] = {}
+        executor = self._engine.tasks([array for _, array in pending], self._worker())
+        running: Dispatcher[tuple[RunArray, Task]] = Dispatcher(executor.engine)
         ended: list[RunArray] = []
         tasks = self._tasks(pending, ended, first_pass=first_pass)
         finish = self._passed if first_pass else self._finish
@@ -166,19 +167,19 @@ class Run:
         try:
             exhausted = False
             while not exhausted or running:
-                while not exhausted and len(running) < executor.workers * 3:
+                while not exhausted and running.has_room():
                     item = next(tasks, None)
                     if item is None:
                         exhausted = True
                     else:
-                        running[executor.submit(item[1])] = item
+                        running.submit(item, *executor.call(item[1]))
                 if running:
                     if self.options.verify != "none":
                         self.checks.prepare()
-                    for future in wait(running, return_when=FIRST_COMPLETED).done:
-                        array, task = running.pop(future)
+                    for task_ended in running.ended():
+                        array, task = task_ended.item
                         array.open_tasks -= 1
-                        self._record(array, task, future, executor)
+                        self._record(array, task, task_ended)
                         if array.all_submitted and array.open_tasks == 0:
                             ended.append(array)
                 self._conclude()  # checks started before the tasks that ended now
@@ -187,21 +188,16 @@ class Run:
             self._conclude()
         finally:
             ticker.stop()
-            executor.stop(running)
+            running.stop()
 
-    def _executor(self, arrays: list[ArrayPlan]) -> TaskExecutor:
-        worker = Worker(
+    def _worker(self) -> Worker:
+        return Worker(
             self.source,
             self.writer,
             hard_links=self.options.hard_links,
             recheck=self.options.verify != "none",
             digest=self.options.digest,
         )
-        local = isinstance(self.source, LocalStorage) and isinstance(self.destination, LocalStorage)
-        budget = memory_budget(self.plan.recipe.memory)
-        number = workers_for(arrays, self.options, budget, local=local)
-        forks = forks_for(arrays, self.options, budget, local=local)
-        return executing(self.options, worker, self.spec, forks or number, forks=forks > 0)
 
     def _passed(self, arrays: list[RunArray]) -> None:
         """End the first of two passes: start the second, or record the failure."""
@@ -211,11 +207,12 @@ class Run:
                 self._record_failure(array)
         self._commit_sometimes()
 
-    def _record(
-        self, array: RunArray, task: Task, future: Future[MoveResult], executor: TaskExecutor
-    ) -> None:
+    def _record(self, array: RunArray, task: Task, ended: Ended[tuple[RunArray, Task]]) -> None:
         try:
-            moved = executor.result(future)
+            moved: MoveResult = ended.result()
+        except LostTaskError as error:
+            array.fail((error.at(node=array.plan.path, key=task.first_key()).problem,))
+            return
         except (DestinationError, WorkerError, BrokenExecutor):
             raise
         except ZarrstackError as error:
@@ -306,7 +303,8 @@ class Run:
             if level == "sample" and array.plan.chunks and not array.plan.tasks:
                 array.present = self._tasks.inventory(array.plan).indexes
             items.append((array.plan, array.present))
-        return self.checks.submit(self.job.id, level, items, memory_budget(self.plan.recipe.memory))
+        checks = self._engine.checks(level, self.checks)
+        return checks.submit(self.job.id, level, items, self._engine.budget)
 
     # The end
 

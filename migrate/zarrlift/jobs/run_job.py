@@ -95,7 +95,9 @@ def resume_job(path: Path, options: RunOptions, ends: Endpoints, progress: Progr
         with noted_run(job):
             job.note(**ends.options)
             set_aside(job, ends.destination)
-            fresh, inventories = replace(ends, reading=old.reading).plan(old.recipe, old.format)
+            fresh, inventories = replace(ends, reading=old.reading).plan(
+                old.recipe, old.format, elsewhere=options.on_other_machines
+            )
             refuse_unmet(fresh)
             merged = merge(job, old, fresh, inventories, ends.destination)
             if crashed:

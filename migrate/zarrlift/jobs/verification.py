@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import JobError, UsageError, WorkerError
 
 from ..archive.read_options import ReadOptions
+from ..executors.choice import ExecutorChoice
 from ..recipe.options import Axes, Format
 from ..recipe.recipe import Recipe
 from ..storage.local.files import WRITTEN
 from ..storage.transformer_stack import with_layers
+from ..transfer.worker import WorkerSpec
 from ..verification.archives import Watcher, verify_archives
 from ..verification.report import VerificationReport
+from .endpoints import reachable
 from .ledger.find_job import find_job
 from .ledger.ledger import Job
+from .processes.executors import RunOptions, engine_for
 
 if TYPE_CHECKING:
     from ..storage.open_storage import Place
@@ -41,12 +48,18 @@ def verify(
     max_document_size: int | None = None,
     digest: Digests | None = None,
     progress: Watcher | None = None,
+    executor: ExecutorChoice | None = None,
+    dask_address: str | None = None,
+    workers: int | None = None,
 ) -> VerificationReport:
     """Compare a legacy archive with its Zarr v3 counterpart; see `verify_archives`.
 
     Source and destination may be the same place (in-place work). Without a destination, `source` is a job, or
     a place that belongs to a job, and the job provides the other arguments. Without `full`, the first and the
     last chunk, an edge chunk, a missing one and some random chunks of every array are compared.
+
+    `executor`, `dask_address` and `workers` are those of `migrate`; they are for `full`, which otherwise uses
+    threads.
 
     Only two facts are taken from a job: its recipe (the requested changes), unless `recipe` is given, and how
     the source was read, unless `format` and `axes` are given. A pass is recorded in the job; `finish`
@@ -79,6 +92,7 @@ def verify(
             progress=progress,
         )
         return compare_digests(found, expected)
+    options = RunOptions(executor=executor, dask_address=dask_address, workers=workers)
     known = _known_job(source, destination, job)
     if destination is None:
         if known is None:
@@ -86,10 +100,9 @@ def verify(
         source = known.source
         destination = known.source if known.in_place else known.destination
     first = open_storage(source, storage_options=storage_options, follow_links=follow_links)
-    options = dest_storage_options
-    if known is not None and known.in_place and options is None:
-        options = storage_options
-    second = open_storage(destination, storage_options=options, follow_links=follow_links)
+    if known is not None and known.in_place and dest_storage_options is None:
+        dest_storage_options = storage_options
+    second = open_storage(destination, storage_options=dest_storage_options, follow_links=follow_links)
     second.document_bound = WRITTEN
     if known is not None and (known.source, known.destination) != (first.url, second.url):
         known = None
@@ -125,13 +138,44 @@ def verify(
     if known is not None:
         first, second = with_layers(first, known.source_through), with_layers(second, known.dest_through)
     archive = describe(first, format=format, options=reading)
-    report = verify_archives(archive, first, second, full=full, recipe=recipe, progress=progress)
+    compare = partial(
+        verify_archives, archive, first, second, full=full, recipe=recipe, progress=progress, threads=workers
+    )
+    if full and options.elsewhere:
+        spec = WorkerSpec(
+            job_id="",
+            run="",
+            source=reachable(source, first),
+            destination=reachable(destination, second),
+            source_options=json.dumps(dict(storage_options or {})),
+            destination_options=json.dumps(dict(dest_storage_options or {})),
+            source_through=None if known is None else known.source_through,
+            destination_through=None if known is None else known.dest_through,
+        )
+        report = _on_engine(compare, options, spec, None if recipe is None else recipe.memory)
+    else:
+        report = compare()
     if known is not None and report.ok:
         with Job.open(known.path) as opened:
             # A sample does not downgrade an earlier full verification.
             opened.note(verified="full" if full or opened.fact("verified") == "full" else "sample")
             opened.commit()
     return report
+
+
+def _on_engine(
+    compare: Callable[..., VerificationReport], options: RunOptions, spec: WorkerSpec, memory: int | None
+) -> VerificationReport:
+    """Compare on the workers of an executor; WorkerError if they are gone."""
+    from ..verification.elsewhere import Elsewhere
+
+    engine = engine_for((), options, options.budget(memory), local=True)
+    try:
+        return compare(elsewhere=Elsewhere(engine, spec, options.budget_of_one(memory, engine)))
+    except BrokenExecutor as error:
+        raise WorkerError("a worker died", found=str(error), advice="Try fewer workers.") from error
+    finally:
+        engine.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

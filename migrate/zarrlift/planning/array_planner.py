@@ -56,8 +56,9 @@ class ArrayPlanner:
         listing: bool,
         budget: int,
         buffers: int,
+        sharing: int | None = None,
     ) -> None:
-        """`budget` and `buffers` are bytes: of the whole process, and of one worker for pending requests."""
+        """`budget` and `buffers` are bytes: for `sharing` workers, and of each for pending requests."""
         self.storage = storage
         self.applied = applied
         self.in_place = in_place
@@ -65,6 +66,7 @@ class ArrayPlanner:
         self.listing = listing
         self.budget = budget
         self.buffers = buffers
+        self.sharing = sharing
         self._destination = IdentityCache(self._new_destination)
         self._way = IdentityCache(self._new_way)
         self._countable = IdentityCache(require_countable)
@@ -121,11 +123,19 @@ class ArrayPlanner:
             worked["memory"] = blocks.memory
             passes = None
             if self.listing:
-                passes = two_passes(source, destination, blocks, self.budget, node.path, buffers=self.buffers)
+                passes = two_passes(
+                    source,
+                    destination,
+                    blocks,
+                    self.budget,
+                    node.path,
+                    buffers=self.buffers,
+                    sharing=self.sharing,
+                )
             if passes is not None:
                 problems.append(passes_note(passes, blocks).at(node=node.path))
                 blocks = passes.second
-                worked |= figures(source, destination, route, bytes_in, inventory, blocks)
+                worked |= figures(source, destination, route, bytes_in, inventory, blocks, decoded=True)
                 worked |= pass_figures(passes, source, inventory, bytes_in)
         elif route.name != "stay":
             worked["memory"] = memory_of_pairs(source, destination, self.buffers)
@@ -192,7 +202,7 @@ class ArrayPlanner:
         self, source: Layout, destination: Layout, recipe: ArrayRecipe
     ) -> tuple[Route, Blocks | Problem | None]:
         route = route_between(source, destination, same_place=self.in_place, drop_empty=recipe.drop_empty)
-        return route, choose_blocks(source, destination, self.budget, self.buffers)
+        return route, choose_blocks(source, destination, self.budget, self.buffers, sharing=self.sharing)
 
     def _chunk_problems(
         self,

@@ -27,8 +27,13 @@ def figures(
     bytes_in: int,
     inventory: Inventory,
     blocks: Blocks | None,
+    *,
+    decoded: bool = False,
 ) -> dict[str, Any]:
-    """The work figures of an `ArrayPlan`, by field name."""
+    """The work figures of an `ArrayPlan`, by field name.
+
+    `decoded`: what is read is an intermediate array, which is hardly compressed.
+    """
     indexes = inventory.indexes
     stays = route.name == "stay"
     reads, times, made = len(indexes), 1.0, len(indexes)
@@ -40,9 +45,14 @@ def figures(
         made = len(touched(indexes, source.objects, destination.objects))
     bounds: tuple[int, ...] = ()
     if not stays:
-        bounds = (
-            task_bounds(inventory) if blocks is None else block_bounds(inventory, source, blocks, bytes_in)
-        )
+        written = 0
+        if decoded or (route.name not in ("relink", "reframe") and not _compresses(destination)):
+            unit = destination.object_shape if blocks is None else blocks.shape
+            written = prod(unit) * destination.item_bytes
+        if blocks is None:
+            bounds = task_bounds(inventory, prod(source.object_shape) * source.item_bytes, written)
+        else:
+            bounds = block_bounds(inventory, source, blocks, bytes_in, written)
     return {
         "bytes_out": 0 if stays else _bytes_out(source, destination, route, bytes_in, inventory, made),
         "bytes_out_known": inventory.sizes is not None and (stays or route.name == "relink"),
@@ -60,12 +70,15 @@ def _bytes_out(
     if route.name == "relink" or not inventory.certain:
         return bytes_in
     payloads = max(bytes_in - len(inventory.indexes) * _index(source), 0)
-    compresses = len(destination.chain.codecs) > destination.chain.middle + 1
-    compressed_before = len(source.chain.codecs) > source.chain.middle + 1
+    compresses, compressed_before = _compresses(destination), _compresses(source)
     if route.name != "reframe" and not (compresses and compressed_before):
         decoded = _decoded(source, destination, payloads * (DENSE if compressed_before else 1), inventory)
         payloads = decoded // DENSE if compresses else decoded
     return payloads + made * _index(destination)
+
+
+def _compresses(layout: Layout) -> bool:
+    return len(layout.chain.codecs) > layout.chain.middle + 1
 
 
 def _decoded(source: Layout, destination: Layout, stored: int, inventory: Inventory) -> int:

@@ -27,7 +27,7 @@ from ..storage.local.storage import LocalStorage
 from .array_planner import ArrayPlanner, digests
 from .plans import ArrayPlan, GroupPlan, Plan, Refusal
 from .reader_limits import reader_problems
-from .regrid.blocks import memory_budget, store_buffers
+from .regrid.blocks import memory_budget, store_buffers, worker_budget
 from .zarr_json import group_document
 
 
@@ -49,15 +49,16 @@ def make_plan(
     free_bytes: int | None = None,
     reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
     listing: bool = True,
+    elsewhere: bool = False,
 ) -> tuple[Plan, Inventories]:
     """The plan for an archive, and the chunk listings made for it.
 
     `destination` is None in place. Without `listing`, chunks are not listed: the plan then contains layouts,
-    but no amounts. A node that cannot be migrated becomes a `Refusal`; only a recipe that is invalid for
-    every array raises (UsageError).
+    but no amounts. `elsewhere`: workers are on other machines, and the memory is that of each. A node that
+    cannot be migrated becomes a `Refusal`; only a recipe that is invalid for every array raises (UsageError).
     """
     in_place = destination is None
-    budget = memory_budget(recipe.memory)
+    budget = worker_budget(recipe.memory) if elsewhere else memory_budget(recipe.memory)
     arrays: list[ArrayPlan] = []
     groups: list[GroupPlan] = []
     refusals: list[Refusal] = []
@@ -74,6 +75,7 @@ def make_plan(
         listing=listing,
         budget=budget,
         buffers=store_buffers(storage, destination),
+        sharing=1 if elsewhere else None,
     )
     for node in map(applied.described, archive.nodes):
         if node.path not in needed:

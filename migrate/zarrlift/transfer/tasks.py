@@ -53,6 +53,13 @@ class Task:
         indexes = self.indexes if self.sources is None else self.sources
         return ListedVersions(indexes, self.versions, keys)
 
+    def first_key(self) -> str:
+        """The key of the first object that the task reads."""
+        indexes = self.indexes if self.sources is None else self.sources
+        layout = self.move.source
+        (key,) = ObjectKeys(layout, self.move.path)(layout.objects.coordinates_of(indexes[:1]))
+        return key
+
 
 class Parts:
     """The existing chunks of one array, divided into tasks."""

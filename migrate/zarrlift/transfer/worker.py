@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import pickle
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zarrstack.core.errors import WorkerError, ZarrstackError
 from zarrstack.version import __version__
@@ -135,35 +134,15 @@ class Worker:
         return found
 
 
-def end_with_coordinator() -> None:
-    """Watch the process that started this one, and end at once if it ends.
-
-    The workers of a killed coordinator would otherwise wait endlessly, or continue to write while the job is
-    resumed. Their partial files are in the job's own directory.
-    """
-    from multiprocessing import connection, parent_process
-
-    parent = parent_process()
-    if parent is None:
-        return
-
-    def watch() -> None:
-        connection.wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, name="zarrlift-parent", daemon=True).start()
+def sent(*content: Any) -> tuple[str, bytes]:
+    """Content for a worker: the version, and data that only this version can read."""
+    return __version__, pickle.dumps(content)
 
 
-def sent(spec: WorkerSpec, task: Task) -> tuple[str, bytes]:
-    """The arguments of `move` for other processes: the version, and data that only this version can read."""
-    return __version__, pickle.dumps((spec, task))
+def received(version: str, errand: bytes) -> Any:
+    """What was `sent`; WorkerError if another version sent it.
 
-
-def move(version: str, errand: bytes) -> MoveResult:
-    """Run a task in any process; both ends are opened once per process.
-
-    WorkerError for a task of another version, which is not unpickled: Dask's workers do not survive arguments
-    that cannot be unpickled. Unexpected errors are in the result, so that raised ones come from the executor.
+    That is not unpickled: Dask's workers do not survive arguments that cannot be unpickled.
     """
     if version != __version__:
         raise WorkerError(
@@ -172,7 +151,15 @@ def move(version: str, errand: bytes) -> MoveResult:
             expected=version,
             advice="Install the same version everywhere, then resume.",
         )
-    spec, task = pickle.loads(errand)  # noqa: S301 - of our own coordinator, whose calls are pickled anyway
+    return pickle.loads(errand)  # noqa: S301 - of our own coordinator, whose calls are pickled anyway
+
+
+def move(version: str, errand: bytes) -> MoveResult:
+    """Run a task in any process; both ends are opened once per process.
+
+    Unexpected errors are in the result, so that raised ones come from the executor.
+    """
+    spec, task = received(version, errand)
     try:
         return _worker(spec).run(task)
     except ZarrstackError:
@@ -181,14 +168,21 @@ def move(version: str, errand: bytes) -> MoveResult:
         return MoveResult(problems=(unexpected_error(task.move.path, error),))
 
 
-@functools.lru_cache(maxsize=4)
-def _worker(spec: WorkerSpec) -> Worker:
+def both_ends(spec: WorkerSpec, *, write: bool) -> tuple[Storage, Storage]:
+    """The source and the destination, through their layers."""
     source = open_storage(spec.source, storage_options=json.loads(spec.source_options))
     destination = open_storage(
-        spec.destination, storage_options=json.loads(spec.destination_options), mode="w"
+        spec.destination,
+        storage_options=json.loads(spec.destination_options),
+        mode="w" if write else "r",
     )
     source = with_layers(source, spec.source_through)
-    destination = with_layers(destination, spec.destination_through, written=True)
+    return source, with_layers(destination, spec.destination_through, written=write)
+
+
+@functools.lru_cache(maxsize=4)
+def _worker(spec: WorkerSpec) -> Worker:
+    source, destination = both_ends(spec, write=True)
     return Worker(
         source,
         writer_for(destination, spec.job_id, fsync=spec.fsync),

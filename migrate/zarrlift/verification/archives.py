@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.paths import parents
@@ -24,6 +24,10 @@ from .report import VerificationReport
 from .v3_tree import FoundNode, consolidated_problems, find_nodes, node_problem
 
 _NO_RESULT: Final = "Is this the result? The source is named first."
+
+
+if TYPE_CHECKING:
+    from .elsewhere import Elsewhere
 
 
 class Watcher(Protocol):
@@ -44,6 +48,8 @@ def verify_archives(
     full: bool = False,
     recipe: Recipe | None = None,
     progress: Watcher | None = None,
+    threads: int | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> VerificationReport:
     """Find every difference between a described archive and its v3 counterpart.
 
@@ -54,6 +60,7 @@ def verify_archives(
 
     Memory: a few blocks of 16 MB, or of one chunk if that is larger, for each thread. For a full comparison
     of an array, the recipe's `memory` as for the migration, or what one thread needs if that is more.
+    `elsewhere`: where a full comparison reads the values; WorkerError or BrokenExecutor if it is gone.
     """
     wanted = Recipe() if recipe is None else recipe
     paths = [node.path for node in archive.nodes]
@@ -64,10 +71,10 @@ def verify_archives(
         raise UsageError(f"there is no result to compare: {destination.url} is empty")
     above = {line for path in paths if wanted.selects(path) for line in parents(path)}
     applied = apply_conventions(archive, source, wanted)
-    comparison = _Comparison(source, destination, wanted, applied, above, full, progress)
+    comparison = _Comparison(source, destination, wanted, applied, above, full, progress, elsewhere)
     if progress is not None:
         progress.start(sum(map(_size, archive.nodes)) if full else None, None)
-    threads = min(os.cpu_count() or 1, 8)
+    threads = threads or min(os.cpu_count() or 1, 8)
     with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift-verify") as pool:
         for node in map(applied.described, archive.nodes):
             before = comparison.bytes
@@ -93,6 +100,7 @@ class _Comparison:
     """Paths above selected nodes, which must be groups."""
     full: bool
     progress: Watcher | None
+    elsewhere: Elsewhere | None
     arrays: int = 0
     groups: int = 0
     chunks: int = 0
@@ -158,7 +166,9 @@ class _Comparison:
         array = ArrayComparison(self.source, node, self.destination, found, self.recipe.for_array(path))
         if array.compare_metadata(self.applied.change(path)):
             budget = memory_budget(self.recipe.memory)
-            array.compare_values(full=self.full, pool=pool, budget=budget, count=self.count)
+            array.compare_values(
+                full=self.full, pool=pool, budget=budget, count=self.count, elsewhere=self.elsewhere
+            )
         self.keep(array.differences)
 
     def files(self, applied: ConventionChanges) -> None:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from zarrstack.core.chain.chain import Chain
 from zarrstack.core.data_types.compare import Values, part_of
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
@@ -29,7 +28,17 @@ from ..archive.nodes import Layout
 from ..planning.regrid.boxes import Box, Candidates
 from ..storage.base import Storage
 from .documents import VARIABLE
-from .regions import Region, first_coordinates, intersection, list_chunks, overlapping, parts, within
+from .regions import (
+    Division,
+    Region,
+    first_coordinates,
+    inner_chunk_shape,
+    intersection,
+    list_chunks,
+    overlapping,
+    parts,
+    within,
+)
 from .sampled_chunks import Expectation, SourceObjects, value_problem
 from .v3_tree import key_below
 from .zarr_python_reader import chunk_shape, data_type_name, native, open_array, read_regions, reading_store
@@ -78,7 +87,6 @@ class _Work(NamedTuple):
     regions: Iterator[Region]
     threads: int
     most: int = _BATCH_BYTES
-    """Bytes of regions that one thread holds at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +122,18 @@ class ArrayValues:
         fill_is_null: bool,
         stays_missing: bool = False,
     ) -> None:
+        self.described = {
+            "layout": layout, "document": document, "path": path, "casting": casting, "objects": objects,
+            "allow_pickle": allow_pickle, "fill_is_null": fill_is_null, "stays_missing": stays_missing,
+        }  # fmt: skip
+        """What another process needs to compare the same array."""
         self.path = path
         self.layout = layout
         self.grid = Grid(tuple(metadata.shape), chunk_shape(metadata))
         self._source = source
         self._destination = destination
         self._keys = KeyEncoding.from_json(metadata.chunk_key_encoding.to_dict())
-        self._inner_chunk = _inner_chunk_shape(document, self.grid)
+        self._inner_chunk = inner_chunk_shape(document, self.grid)
         self._item = _item_bytes(metadata)
         self._fill_is_null = fill_is_null
         self._asks_for_missing = stays_missing and not self.listed and self.aligned and layout.frame is None
@@ -153,7 +166,14 @@ class ArrayValues:
         `budget` is the process's memory limit in bytes; a single inner chunk of either side is always
         allowed.
         """
-        return self._compare(self._work(wanted, budget - _BASE, _size(pool)), pool)
+        return self.regions(self.divided(wanted, budget=budget, threads=_size(pool)), pool)
+
+    def regions(self, division: Division, pool: ThreadPoolExecutor) -> Iterator[Compared]:
+        """Compare the regions of a division or of a part of it."""
+        regions = _over(Grid(self.layout.shape, division.shape), division.indexes)
+        if division.cut:
+            regions = self._parts(regions, division.most)
+        return self._compare(_Work(regions, division.threads, division.most), pool)
 
     def objects(self, wanted: Iterable[int], pool: ThreadPoolExecutor) -> Iterator[Compared]:
         """Compare the objects of the result with these linear indexes, one by one."""
@@ -168,17 +188,19 @@ class ArrayValues:
 
     # Division of the work
 
-    def _work(self, wanted: Indexes, memory: int, threads: int) -> _Work:
+    def divided(self, wanted: Indexes, *, budget: int, threads: int) -> Division:
         """Regions that cover the wanted objects: of whole chunks of both sides if these fit into memory.
 
         Otherwise a chunk would be decoded again for every chunk of the other side that it overlaps.
         """
+        memory = budget - _BASE
         if (
             self._inner_chunk != self.layout.chunk_shape
             and (best := self._common_grid(memory, threads)) is not None
         ):
             grid, threads, room = best
-            return _Work(_over(grid, touched(wanted, self.grid, grid)), threads, min(room, _BATCH_BYTES))
+            chosen = touched(wanted, self.grid, grid)
+            return Division(grid.chunk_shape, chosen, threads, min(room, _BATCH_BYTES), cut=False)
         room = max(memory // _COPIES, 1)
         least = max(prod(self._inner_chunk) * self._item, self._chunk_bytes, _MIN_BYTES)
         threads = max(min(threads, room // least), 1)
@@ -187,7 +209,12 @@ class ArrayValues:
         if isinstance(self.layout.frame, Shards):  # opens a shard once, not for each inner chunk
             grid = self.layout.objects
             wanted = touched(wanted, self.grid, grid)
-        return _Work(self._parts(_over(grid, wanted), most), threads, most)
+        return Division(grid.chunk_shape, wanted, threads, most, cut=True)
+
+    def region_bytes(self, division: Division) -> int:
+        """Decoded bytes of one region of a division."""
+        sides = zip(division.shape, self.layout.shape, strict=True)
+        return prod(min(length, whole) for length, whole in sides) * self._item
 
     def _parts(self, regions: Iterator[Region], most: int) -> Iterator[Region]:
         return (part for region in regions for part in parts(region, self._item, self._inner_chunk, most))
@@ -283,14 +310,6 @@ class ArrayValues:
         return value_problem(self.path, key, region, "a stored chunk", "none, as in the source")
 
 
-def _inner_chunk_shape(document: JSONObject, grid: Grid) -> tuple[int, ...]:
-    """Shape of the smallest unit that a reader of the result decodes."""
-    for codec in Chain.from_json(document["codecs"]).codecs:
-        if codec.name == "sharding_indexed":
-            return tuple(codec.configuration["chunk_shape"])
-    return grid.chunk_shape
-
-
 def _item_bytes(metadata: ArrayV3Metadata) -> int:
     """Bytes of one element in memory; an estimate of 16 for variable length."""
     return 16 if data_type_name(metadata) in VARIABLE else max(native(metadata).itemsize, 1)
@@ -302,7 +321,7 @@ def _cut(values: Values, region: Region) -> Values:
     return part if part.size == values.size else part.copy()
 
 
-def _over(grid: Grid, indexes: Indexes) -> Iterator[Region]:
+def _over(grid: Grid, indexes: Sequence[int] | Indexes) -> Iterator[Region]:
     return (grid.region(grid.coordinates(index)) for index in map(int, indexes))
 
 

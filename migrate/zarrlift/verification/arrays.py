@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,6 +26,7 @@ from .zarr_python_reader import data_type_name
 
 if TYPE_CHECKING:
     from ..archive.chunk_inventory import Indexes
+    from .elsewhere import Elsewhere
 
 _SAMPLED: Final = 5
 """Number of random chunks in a sample, in addition to the first, the last and an edge chunk."""
@@ -90,10 +90,19 @@ class ArrayComparison:
             return DataType(data_type_name(self.metadata))
         return source
 
-    def compare_values(self, *, full: bool, pool: ThreadPoolExecutor, budget: int, count: Count) -> None:
+    def compare_values(
+        self,
+        *,
+        full: bool,
+        pool: ThreadPoolExecutor,
+        budget: int,
+        count: Count,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
         """Compare values region by region; `count` receives (chunks, decoded bytes).
 
-        `budget` is the process's memory limit in bytes for a full comparison.
+        `budget` is the process's memory limit in bytes for a full comparison; `elsewhere` where it takes
+        place, if not in the pool.
         """
         if not self.layout.grid.total:
             return
@@ -114,8 +123,13 @@ class ArrayComparison:
         except ZarrstackError as error:
             self.differences.add([error.problem])
             return
-        compare = partial(values.whole, budget=budget) if full else values.objects
-        for compared in compare(wanted, pool=pool):
+        if not full:
+            found = values.objects(wanted, pool)
+        elif elsewhere is None:
+            found = values.whole(wanted, budget=budget, pool=pool)
+        else:
+            found = elsewhere.whole(values, wanted)
+        for compared in found:
             self.differences.add(explain_pointer(problem, self.source) for problem in compared.problems)
             count(compared.regions, compared.bytes)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.errors import Problem, WorkerError, ZarrstackError
 
 from .array_values import ArrayValues
 from .zarr_python_reader import parse
@@ -17,6 +17,7 @@ from .zarr_python_reader import parse
 if TYPE_CHECKING:
     from ..planning.plans import ArrayPlan
     from ..storage.base import Storage
+    from .elsewhere import Elsewhere
 
 _MAX_THREADS: Final = 8
 _MAX_PROBLEMS: Final = 999
@@ -24,22 +25,30 @@ _MAX_PROBLEMS: Final = 999
 
 
 def compare_all(
-    plan: ArrayPlan, source: Storage, destination: Storage, *, budget: int
+    plan: ArrayPlan,
+    source: Storage,
+    destination: Storage,
+    *,
+    budget: int,
+    elsewhere: Elsewhere | None = None,
 ) -> tuple[Problem, ...]:
     """Differences between an array's source and everything written for it; empty if none.
 
     `plan.document` replaces the `zarr.json`, which is not written yet. Both sides are listed again. A stored
     object without any counterpart in the source is a difference, whatever its content. A missing chunk reads
     as the source's fill value, if that is defined. `budget` is the process's memory limit in bytes. An
-    unreadable chunk on either side is a problem, not an exception.
+    unreadable chunk on either side is a problem, not an exception. `elsewhere`: where values are compared, if
+    not in threads; WorkerError if its workers are gone.
     """
     try:
         values = both_sides(plan, source, destination)
         problems: list[Problem] = []
-        for more in _problems(values, budget):
+        for more in _problems(values, budget, elsewhere):
             problems += more
             if len(problems) >= _MAX_PROBLEMS:
                 return (*problems[:_MAX_PROBLEMS], _enough(plan.path))
+    except WorkerError:
+        raise
     except ZarrstackError as error:
         return (error.at(node=plan.path).problem,)
     return tuple(problems)
@@ -62,7 +71,7 @@ def both_sides(plan: ArrayPlan, source: Storage, destination: Storage) -> ArrayV
     )
 
 
-def _problems(values: ArrayValues, budget: int) -> Iterator[list[Problem]]:
+def _problems(values: ArrayValues, budget: int, elsewhere: Elsewhere | None) -> Iterator[list[Problem]]:
     grid = values.grid
     wanted = np.arange(0, dtype=np.int64)
     if values.listed:
@@ -72,6 +81,9 @@ def _problems(values: ArrayValues, budget: int) -> Iterator[list[Problem]]:
     elif grid.total:
         wanted = np.arange(grid.total, dtype=np.int64)
     if not len(wanted):
+        return
+    if elsewhere is not None:
+        yield from (compared.problems for compared in elsewhere.whole(values, wanted))
         return
     with ThreadPoolExecutor(
         min(os.cpu_count() or 1, _MAX_THREADS), thread_name_prefix="zarrlift-check"

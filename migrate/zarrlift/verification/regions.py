@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from zarrstack.core.chain.chain import Chain
 from zarrstack.core.grid.chunk_keys import ChunkKeys
 from zarrstack.core.grid.grid import Grid
+from zarrstack.core.json_text import JSONObject
 
 from ..storage.base import Storage
 
 Region: TypeAlias = tuple[slice, ...]
 """One slice with start and stop per axis, in array coordinates."""
+
+
+class Division(NamedTuple):
+    """The regions to compare, and how."""
+
+    shape: tuple[int, ...]
+    """Of the regions of a grid."""
+    indexes: Sequence[int] | npt.NDArray[np.int64]
+    """Which of them."""
+    threads: int
+    most: int
+    """Bytes of regions that one thread holds at a time."""
+    cut: bool
+    """Whether a larger region is divided further."""
 
 
 def first_coordinates(region: Region) -> tuple[int, ...]:
@@ -53,6 +69,14 @@ def parts(region: Region, itemsize: int, inner_chunk: tuple[int, ...], most_byte
                     yield from parts(smaller, itemsize, inner_chunk, most_bytes)
                 return
     yield region
+
+
+def inner_chunk_shape(document: JSONObject, grid: Grid) -> tuple[int, ...]:
+    """Shape of the smallest unit that a reader of the result decodes."""
+    for codec in Chain.from_json(document["codecs"]).codecs:
+        if codec.name == "sharding_indexed":
+            return tuple(codec.configuration["chunk_shape"])
+    return grid.chunk_shape
 
 
 def list_chunks(storage: Storage, prefix: str, keys: ChunkKeys, grid: Grid) -> npt.NDArray[np.int64]:

@@ -74,19 +74,32 @@ def test_a_store_in_memory_is_beyond_their_reach(kind, end, archive, tmp_path: P
 class KillsWorkers(NullProgress):
     """Kills every worker as soon as one has done something."""
 
+    killed = False
+
     def advance(self, chunks: int, size: int) -> None:
-        for child in multiprocessing.active_children():
+        for child in () if self.killed else multiprocessing.active_children():
             os.kill(child.pid, signal.SIGKILL)
+        self.killed = True
 
 
-def test_a_worker_that_dies_is_one_clear_problem_and_the_job_resumes(many, expected, tmp_path: Path) -> None:
+def test_the_tasks_of_workers_that_die_are_done_again(many, expected, tmp_path: Path) -> None:
     place = tmp_path / "out.zarr"
     outcome = zarrlift.migrate(many, place, processes=True, workers=2, progress=KillsWorkers())
+    assert outcome.ok, outcome.problems
+    assert multiprocessing.active_children() == []
+    assert files(place) == expected
+
+
+def test_a_pool_of_the_caller_that_breaks_is_one_clear_problem_and_the_job_resumes(
+    many, expected, tmp_path: Path
+) -> None:
+    place = tmp_path / "out.zarr"
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        outcome = zarrlift.migrate(many, place, executor=pool, progress=KillsWorkers())
     assert outcome.state == "incomplete"
     assert [(p.kind, p.message) for p in outcome.problems] == [("worker", "a worker died")]
     assert "Resume" in outcome.problems[0].advice
     assert not (place / "zarr.json").exists()
-    assert multiprocessing.active_children() == []
     assert zarrlift.resume(place, processes=True, workers=2).ok
     assert files(place) == expected
 
@@ -97,11 +110,13 @@ class Cluster(Executor):
     def __init__(self, version: str = zarrlift.__version__) -> None:
         self.version = version
         self.tasks = 0
+        self.functions = []
 
     def submit(self, function, /, *arguments):
         """Run it at once, after a trip."""
         self.tasks += 1
         message, future = pickle.dumps((function, arguments)), Future()
+        self.functions.append(function)
         function, arguments = pickle.loads(message)  # which no version may fail at: Dask's workers would die
         try:
             with pytest.MonkeyPatch.context() as there:
@@ -132,7 +147,7 @@ class LosesResults(Cluster):
     def submit(self, function, /, *arguments):
         """Run it; the answer may be lost."""
         future = super().submit(function, *arguments)
-        if self.tasks == 5:
+        if self.tasks >= 5:
             future = Future()
             future.set_exception(ClosedClientError("client already closed"))
         return future

@@ -24,7 +24,7 @@ BYTES = {"256MB": 256 * 10**6, "1GB": 10**9, "4GB": 4 * 10**9}
 PEAK = """
 import os, re, sys
 from pathlib import Path
-from zarrlift.jobs.processes import executors
+from zarrlift.executors.dispatcher import Dispatcher
 from zarrlift.cli import main
 
 def most(process):
@@ -35,13 +35,13 @@ def workers():
     return [child for task in tasks for child in (task / "children").read_text().split()]
 
 peaks = []
-stop = executors.TaskExecutor.stop
+stop = Dispatcher.stop
 
-def stop_and_look(self, running):
+def stop_and_look(self):
     peaks.append(sum(map(most, workers())))
-    stop(self, running)
+    stop(self)
 
-executors.TaskExecutor.stop = stop_and_look
+Dispatcher.stop = stop_and_look
 code = main()
 sys.stdout.flush()
 print("peak", most("self") + max(peaks), file=sys.stderr, flush=True)

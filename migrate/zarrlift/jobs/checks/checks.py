@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.errors import Problem, WorkerError, ZarrstackError
 
 from ...archive.chunk_inventory import Indexes
 from ...planning.plans import ArrayPlan
@@ -18,6 +19,7 @@ from ...storage.base import Storage
 from ...transfer.unexpected_errors import unexpected_error
 
 if TYPE_CHECKING:
+    from ...verification.elsewhere import Elsewhere
     from ...verification.sampling import Sampler
 
 Items: TypeAlias = Sequence[tuple[ArrayPlan, Indexes]]
@@ -66,9 +68,11 @@ class Checks(ABC):
 class LocalChecks(Checks):
     """Checks in this process."""
 
-    def __init__(self, source: Storage, destination: Storage) -> None:
+    def __init__(self, source: Storage, destination: Storage, *, elsewhere: Elsewhere | None = None) -> None:
+        """`elsewhere`: where full checks compare the values; WorkerError or BrokenExecutor if it is gone."""
         self.source = source
         self.destination = destination
+        self.elsewhere = elsewhere
         self._sampler: Sampler | None = None
 
     def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
@@ -91,13 +95,17 @@ class LocalChecks(Checks):
             if not problems and level == "full":
                 from ...verification.every_chunk import compare_all
 
-                return compare_all(plan, self.source, self.destination, budget=budget)
+                return compare_all(
+                    plan, self.source, self.destination, budget=budget, elsewhere=self.elsewhere
+                )
             if problems or not len(present):
                 return problems
             if self._sampler is None:
                 self._sampler = Sampler(job_id)
             chosen = self._sampler.choose(plan, present)
             return compare_chunks(plan, self.source, self.destination, chosen) if chosen else ()
+        except (WorkerError, BrokenExecutor):
+            raise
         except ZarrstackError as error:
             return (error.at(node=plan.path).problem,)
         except Exception as error:  # noqa: BLE001 - see `unexpected_error`

@@ -1,23 +1,21 @@
-"""Selects what runs the tasks of a job: threads, processes, or an executor given by the caller."""
+"""Selects what runs the tasks of a job: threads, forked copies of this process, or another engine."""
 
 from __future__ import annotations
 
-import contextlib
-import signal
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from zarrstack.core.errors import JobError, WorkerError, ZarrstackError
+from zarrstack.core.errors import JobError
 
+from ...executors.choice import ExecutorChoice, check_choice, in_process, on_this_machine, open_engine
+from ...executors.engine import Engine
 from ...planning.plans import ArrayPlan
-from ...planning.regrid.blocks import available_cores, workers_within
+from ...planning.regrid.blocks import available_cores, memory_budget, worker_budget, workers_within
 from ...recipe.options import VerifyLevel
-from ...transfer.counts import MoveResult
 from ...transfer.tasks import Task
-from ...transfer.worker import Worker, WorkerSpec, end_with_coordinator, move, sent
+from ...transfer.worker import Worker, WorkerSpec, move, sent
 
 _SMALL: Final = 32 << 10
 """Mean chunk size below which one thread is faster than two: file operations dominate."""
@@ -32,61 +30,80 @@ _WORTH_A_FORK: Final = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How to run a job, as opposed to what it does."""
+    """How to run a job, as opposed to what it does; UsageError if there is no such executor."""
 
     workers: int | None = None
-    """None selects by the machine and the chunk size."""
-    processes: bool = False
+    """None selects by the executor, or by the machine and the chunk size."""
+    executor: ExecutorChoice | None = None
+    """None selects threads, or forked processes for tiny chunks."""
+    dask_address: str | None = None
     verify: VerifyLevel = "sample"
     fsync: bool = False
     hard_links: bool = False
     digest: bool = False
     """Whether a digest of the values of each array is stored in the job."""
-    executor: Executor | None = None
-    """Any executor whose workers can reach both ends, such as Dask's; None creates one."""
+
+    def __post_init__(self) -> None:
+        check_choice(self.executor, dask_address=self.dask_address)
+
+    @property
+    def processes(self) -> bool:
+        """Whether processes of our own run the tasks."""
+        return isinstance(self.executor, str) and self.executor == "processes"
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether tasks run in other processes, to which they are sent."""
+        return not in_process(self.executor)
+
+    @property
+    def on_other_machines(self) -> bool:
+        """Whether workers may be on other machines, whose memory and processors are not those of this one."""
+        return not on_this_machine(self.executor)
+
+    def budget(self, memory: int | None) -> int:
+        """Memory in bytes for the recipe's `memory`: of this machine, or of each worker elsewhere."""
+        return worker_budget(memory) if self.on_other_machines else memory_budget(memory)
+
+    def budget_of_one(self, memory: int | None, engine: Engine) -> int:
+        """Memory in bytes of one worker of an engine."""
+        sharing = 1 if self.on_other_machines else max(engine.slots(), 1)
+        return self.budget(memory) // sharing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskExecutor:
-    """An executor and the way to submit tasks to it."""
+    """An engine, and how tasks are submitted to it."""
 
-    workers: int
-    submit: Callable[[Task], Future[MoveResult]]
-    elsewhere: bool = False
-    """Whether tasks run in other processes, by `move`."""
-    own: Executor | None = None
-    """The executor, if it was created for this run."""
+    engine: Engine
+    call: Callable[[Task], tuple[Any, ...]]
+    """The function and its arguments that run a task."""
     in_threads: bool = True
     """Whether workers may be threads of this process."""
     under_way: Callable[[], dict[str, tuple[int, int]]] = dict
     """(chunks, bytes) read by running tasks, by array; known for threads only."""
 
-    def result(self, future: Future[MoveResult]) -> MoveResult:
-        """The result of a task; WorkerError if it was lost with the worker."""
-        try:
-            return future.result()
-        except (ZarrstackError, BrokenExecutor):
-            raise
-        except Exception as error:
-            if self.elsewhere:
-                raise _lost(error) from error
-            raise
 
-    def stop(self, running: Iterable[Future[MoveResult]]) -> None:
-        """Cancel tasks that have not started; wait for the others if the executor is our own."""
-        if self.own is not None:
-            self.own.shutdown(wait=True, cancel_futures=True)
-            return
-        for future in running:
-            with contextlib.suppress(Exception):  # the executor no longer exists
-                future.cancel()
+class _OwnPool(Engine):
+    """Threads or forked processes that are made for one pass over the arrays."""
+
+    in_process = True
+
+    def stop(self, running: Iterable[Future[Any]]) -> None:
+        """Cancel tasks that have not started, and wait for the others."""
+        self.executor.shutdown(wait=True, cancel_futures=True)
 
 
 def workers_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, local: bool) -> int:
     """The number of workers: as requested or else a suitable number, limited by memory."""
     workers = options.workers or _good_number(arrays, options, local=local)
+    return min(workers, _fitting(arrays, options, budget) or workers)
+
+
+def _fitting(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int) -> int | None:
+    """The number of workers of this machine that its memory allows; None if they need little."""
     needed = max((array.memory or 0 for array in arrays), default=0)
-    return min(workers, workers_within(budget, needed, processes=options.processes)) if needed else workers
+    return workers_within(budget, needed, processes=options.elsewhere) if needed else None
 
 
 def _good_number(arrays: Sequence[ArrayPlan], options: RunOptions, *, local: bool) -> int:
@@ -102,7 +119,7 @@ def _tiny(arrays: Sequence[ArrayPlan]) -> bool:
 
 def forks_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, local: bool) -> int:
     """The number of forked processes to run the tasks; 0 if a fork is unsafe or saves no time."""
-    if not local or options.executor is not None or options.processes or not _tiny(arrays):
+    if not local or options.executor is not None or not _tiny(arrays):
         return 0
     workers = available_cores() if options.workers is None else options.workers
     needed = max((array.memory or 0 for array in arrays), default=0)
@@ -115,48 +132,40 @@ def forks_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, 
     return workers if may_fork() else 0
 
 
-def executing(
-    options: RunOptions, worker: Worker, spec: WorkerSpec | None, workers: int, *, forks: bool = False
-) -> TaskExecutor:
-    """The executor for the options; JobError if processes cannot reach both ends.
+def engine_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, local: bool) -> Engine:
+    """The engine of an executor that the options name or contain; closed by the caller."""
+    workers = options.workers
+    if options.processes:
+        workers = workers_for(arrays, options, budget, local=local)
+    engine = open_engine(options.executor, workers=workers, dask_address=options.dask_address)
+    if engine.on_this_machine:
+        engine.at_most = _fitting(arrays, options, budget)
+    return engine
 
-    `forks`: use copies of this process, as recommended by `forks_for`.
-    """
-    if isinstance(options.executor, ThreadPoolExecutor):
-        mine = options.executor
-        return TaskExecutor(
-            workers=workers, submit=lambda task: mine.submit(worker.run, task), under_way=worker.under_way
-        )
-    if options.executor is not None or options.processes:
-        if spec is None:
-            raise out_of_reach()
-        if options.executor is not None:
-            given = options.executor
-            return TaskExecutor(
-                workers=workers, submit=lambda task: _submit(given, spec, task), elsewhere=True
-            )
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
 
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_coordinator)
-        return TaskExecutor(
-            workers=workers, submit=lambda task: _submit_quietly(pool, spec, task), elsewhere=True, own=pool
-        )
+def elsewhere(engine: Engine, spec: WorkerSpec | None) -> TaskExecutor:
+    """Tasks on an engine whose workers open both ends themselves; JobError if they cannot."""
+    if spec is None:
+        raise out_of_reach()
+    return TaskExecutor(engine=engine, call=lambda task: (move, *sent(spec, task)))
+
+
+def in_pool(engine: Engine, worker: Worker) -> TaskExecutor:
+    """Tasks on threads given by the caller."""
+    return TaskExecutor(engine=engine, call=lambda task: (worker.run, task), under_way=worker.under_way)
+
+
+def own_pool(worker: Worker, workers: int, *, forks: bool = False) -> TaskExecutor:
+    """Tasks on threads; with `forks`, on copies of this process if the system provides any."""
     copies = _copies(worker, workers) if forks else None
     if copies is not None:
         return TaskExecutor(
-            workers=workers,
-            submit=lambda task: copies.submit(worker.run, task),
-            own=copies,
+            engine=_OwnPool(copies, workers=workers),
+            call=lambda task: (worker.run, task),
             in_threads=False,
         )
     threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift")
-    return TaskExecutor(
-        workers=workers,
-        submit=lambda task: threads.submit(worker.run, task),
-        own=threads,
-        under_way=worker.under_way,
-    )
+    return in_pool(_OwnPool(threads, workers=workers), worker)
 
 
 def _copies(worker: Worker, workers: int) -> Executor | None:
@@ -175,33 +184,3 @@ def out_of_reach() -> JobError:
         "other processes cannot reach a store that exists only in this one",
         advice="Use threads, or give both locations as URLs.",
     )
-
-
-def _lost(error: Exception) -> WorkerError:
-    """Wraps an error raised by an executor itself, such as Dask's client after the scheduler has died."""
-    return WorkerError(
-        "the workers can no longer be reached",
-        found=f"{type(error).__name__}: {error}",
-        advice="Restart them, then resume: recorded work is not repeated.",
-    )
-
-
-def _submit(executor: Executor, spec: WorkerSpec, task: Task) -> Future[MoveResult]:
-    """Submit to an executor given by the caller; WorkerError if it accepts no tasks."""
-    try:
-        return executor.submit(move, *sent(spec, task))
-    except BrokenExecutor:
-        raise
-    except Exception as error:
-        raise _lost(error) from error
-
-
-def _submit_quietly(pool: Executor, spec: WorkerSpec, task: Task) -> Future[MoveResult]:
-    """Submit with Ctrl-C blocked: worker processes inherit the mask, and only the coordinator handles it."""
-    if sys.platform == "win32":
-        return pool.submit(move, *sent(spec, task))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        return pool.submit(move, *sent(spec, task))
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -17,10 +17,10 @@ import numpy as np
 from zarrstack.core.errors import Problem, UsageError
 from zarrstack.core.grid.frames import Shards
 from zarrstack.core.grid.grid import Grid
-from zarrstack.core.grid.overlap import touched
+from zarrstack.core.grid.overlap import gathered, touched
 from zarrstack.core.grid.shard_index import PAIR_BYTES
 
-from ...archive.chunk_inventory import Inventory, task_bytes
+from ...archive.chunk_inventory import Inventory, object_sizes, task_bytes, within_limit
 from ...archive.nodes import Layout
 from ...storage.base import Storage
 from ...storage.limits import STORE_READ, STORE_WRITTEN
@@ -37,6 +37,8 @@ BASE: Final = 104 << 20
 SMALLEST_MEMORY: Final = 128_000_000
 _SHARE: Final = 4
 """Divisor of the machine's or control group's memory for the default of `--memory`."""
+_OF_A_WORKER: Final = 1_000_000_000
+"""Default of `--memory` for a worker on another machine."""
 _BUFFERS: Final = 8 << 20
 """Memory of one worker in bytes in addition to values: payloads read, and payloads to be added to a shard."""
 _INDEX_COPIES: Final = 5
@@ -77,6 +79,11 @@ def memory_budget(asked: int | None) -> int:
     return asked
 
 
+def worker_budget(asked: int | None) -> int:
+    """Memory limit of one worker on another machine in bytes, whatever this machine has."""
+    return _OF_A_WORKER if asked is None else memory_budget(asked)
+
+
 def workers_within(budget: int, memory: int, *, processes: bool = False) -> int:
     """Number of workers with `memory` bytes each that fit a budget; at least one."""
     if processes:
@@ -104,11 +111,12 @@ def memory_of_pairs(source: Layout, destination: Layout, buffers: int) -> int | 
 
 
 def choose_blocks(
-    source: Layout, destination: Layout, budget: int, buffers: int = 0
+    source: Layout, destination: Layout, budget: int, buffers: int = 0, *, sharing: int | None = None
 ) -> Blocks | Problem | None:
     """The blocks of an array, or why none fit; None if objects correspond one to one.
 
-    `buffers` is further memory of each worker in bytes (`store_buffers`).
+    `buffers` is further memory of each worker in bytes (`store_buffers`). `sharing` is the number of workers
+    that may share the budget; None for one per processor.
     """
     sharded = isinstance(destination.frame, Shards)
     if source.chunk_shape == destination.chunk_shape:
@@ -123,7 +131,7 @@ def choose_blocks(
     overhead = _overhead(source, destination, buffers)
     candidates = Candidates.of(source, destination)
     best: tuple[float, float, Box] | None = None
-    for workers in range(available_cores(), 0, -1):
+    for workers in range(sharing or available_cores(), 0, -1):
         box = candidates.choose((budget - BASE) // workers - overhead, workers)
         if box is None:
             continue
@@ -190,12 +198,30 @@ def mean_inner_chunk(source: Layout, inventory: Inventory) -> float | None:
     return total / (count * inner_chunks)
 
 
-def block_bounds(inventory: Inventory, source: Layout, blocks: Blocks, bytes_in: int) -> tuple[int, ...]:
-    """Divide the non-empty blocks into tasks, as `task_bounds` does for chunks."""
-    there = touched(inventory.indexes, source.objects, Grid(source.shape, blocks.shape))
+def block_bounds(
+    inventory: Inventory, source: Layout, blocks: Blocks, bytes_in: int, written: int = 0
+) -> tuple[int, ...]:
+    """Divide the non-empty blocks into tasks, as `task_bounds` does for chunks.
+
+    `written` is the number of bytes written for a block, if it may be larger than what is read.
+    """
+    grid = Grid(source.shape, blocks.shape)
+    there = touched(inventory.indexes, source.objects, grid)
     if not len(there):
         return ()
     each = max(bytes_in / len(there), 1)
     step = int(min(max(task_bytes(bytes_in) // each, 1), _MAX_BLOCKS, max(len(there) // 8, 1)))
     starts = np.arange(0, len(there), step)
+    sizes = object_sizes(inventory, prod(source.object_shape) * source.item_bytes)
+    if isinstance(source.frame, Shards):  # only the inner chunks that a block overlaps are read
+        sizes = np.minimum(sizes, _inner_chunk_bytes(source, blocks.shape))
+    reads = gathered(sizes, inventory.indexes, source.objects, grid, there)
+    starts = within_limit(starts, np.maximum(reads, written))
     return (*map(int, there[starts]), int(there[-1]) + 1)
+
+
+def _inner_chunk_bytes(source: Layout, block: Shape) -> int:
+    """The largest number of bytes of one shard's inner chunks that overlap a block."""
+    sides = zip(block, source.chunk_shape, strict=True)
+    counts = [-(-side // length) + bool(side % length and length % side) for side, length in sides]
+    return prod(counts) * prod(source.chunk_shape) * source.item_bytes

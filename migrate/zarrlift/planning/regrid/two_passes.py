@@ -49,18 +49,25 @@ class TwoPasses:
 
 
 def two_passes(
-    source: Layout, destination: Layout, one: Blocks, budget: int, path: str, *, buffers: int = 0
+    source: Layout,
+    destination: Layout,
+    one: Blocks,
+    budget: int,
+    path: str,
+    *,
+    buffers: int = 0,
+    sharing: int | None = None,
 ) -> TwoPasses | None:
     """Two passes, if they take less work than one; None if not, or if impossible.
 
-    `budget` and `buffers` as for `choose_blocks`.
+    `budget`, `buffers` and `sharing` as for `choose_blocks`.
     """
     if buffers:
         buffers = STORE_READ + STORE_WRITTEN  # the intermediate array may be written to and read from a store
     if one.times_read < _WORTH or source.data_type.itemsize is None:
         return None
     best: TwoPasses | None = None
-    for shape in _between(source, destination, budget):
+    for shape in _between(source, destination, budget, sharing or available_cores()):
         if shape in (source.chunk_shape, destination.object_shape):
             continue
         between = replace(
@@ -71,8 +78,8 @@ def two_passes(
             frame=None,
             root=f"{PASSES}/{path}" if path else PASSES,
         )
-        first = choose_blocks(source, between, budget, buffers)
-        second = choose_blocks(between, destination, budget, buffers)
+        first = choose_blocks(source, between, budget, buffers, sharing=sharing)
+        second = choose_blocks(between, destination, budget, buffers, sharing=sharing)
         if not isinstance(first, Blocks) or not isinstance(second, Blocks):
             continue
         found = TwoPasses(between=between, first=first, second=second)
@@ -120,10 +127,10 @@ def _plain(source: Layout) -> Chain:
     return Chain((packing, CodecSpec("blosc", said)))
 
 
-def _between(source: Layout, destination: Layout, budget: int) -> Iterator[Shape]:
+def _between(source: Layout, destination: Layout, budget: int, sharing: int) -> Iterator[Shape]:
     """Candidate chunk shapes: intersections of blocks of both sides."""
     item = source.data_type.numpy.itemsize
-    for workers in dict.fromkeys((available_cores(), 1)):
+    for workers in dict.fromkeys((sharing, 1)):
         most = (budget - BASE) // workers // 4 // item
         reads, writes = (
             {_grown(source.shape, block, order, most) for order in _orders(source.shape)}

@@ -43,6 +43,27 @@ def _touched(indexes: Indexes, source: Grid, blocks: Grid) -> Indexes:
     return np.unique(np.concatenate(found))
 
 
+def gathered(
+    values: npt.NDArray[np.float64], indexes: Indexes, source: Grid, blocks: Grid, there: Indexes
+) -> npt.NDArray[np.float64]:
+    """For each chunk of `blocks` in `there`, the sum of the values of the chunks of `source` that overlap it.
+
+    `there` is `touched(indexes, source, blocks)`.
+    """
+    result = np.zeros(len(there))
+    for start in range(0, len(indexes), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        places, weights = source.coordinates_of(indexes[part]), values[part]
+        if not source.shape:
+            return weights.copy()
+        first, last = _span(places, source, blocks)
+        for step in product(*(range(int(most) + 1) for most in (last - first).max(axis=0, initial=0))):
+            reached = first + np.array(step)
+            inside = (reached <= last).all(axis=1)
+            np.add.at(result, np.searchsorted(there, blocks.indices_of(reached[inside])), weights[inside])
+    return result
+
+
 def touches(indexes: Indexes, source: Grid, blocks: Grid) -> Indexes:
     """Number of chunks of `blocks` that each given chunk of `source` overlaps."""
     result = np.ones(len(indexes), dtype=np.int64)

@@ -1,0 +1,96 @@
+"""Dask: a scheduler by its address, a client or a cluster that was made in Python, or processes of its own.
+
+Facts: https://distributed.dask.org/en/stable/api.html (`Client`, `Client.get_executor`) and
+https://distributed.dask.org/en/stable/resilience.html: a task of a lost worker runs again on another one, and
+fails with `KilledWorker` after `distributed.scheduler.allowed-failures` workers have died with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from concurrent.futures import Executor
+from typing import Any, Final
+
+from zarrstack.core.errors import WorkerError
+
+from .engine import Engine
+
+_ASK_AGAIN: Final = 1.0
+"""Seconds between two requests for the number of slots."""
+_ALLOWED_FAILURES: Final = "distributed.scheduler.allowed-failures"
+
+
+class DaskEngine(Engine):
+    """Calls run by a Dask scheduler."""
+
+    def __init__(
+        self, client: Any, executor: Executor | None = None, *, own: tuple[Any, ...] = (), workers: int | None
+    ) -> None:
+        """`own`: what is closed with the engine."""
+        # Without `pure`, a repeated call is a new one: not the remembered failure of the first.
+        super().__init__(executor or client.get_executor(pure=False), slots=self._threads, workers=workers)
+        self._client = client
+        self._own = own
+        self._known = 0
+        self._asked = float("-inf")
+
+    def gave_up(self, error: BaseException) -> bool:
+        """Whether Dask has repeated a task that killed its workers."""
+        return type(error).__name__ == "KilledWorker"
+
+    def close(self) -> None:
+        """Close the client and the cluster, if they were made here."""
+        for made in self._own:
+            with contextlib.suppress(Exception):  # the scheduler no longer exists
+                made.close()
+
+    def _threads(self) -> int:
+        """Threads of all workers, now."""
+        if time.monotonic() - self._asked > _ASK_AGAIN:
+            with contextlib.suppress(Exception):  # `submit` reports a scheduler that is gone
+                self._known = sum(self._client.nthreads().values())
+            self._asked = time.monotonic()
+        return self._known
+
+
+def is_dask(given: object) -> bool:
+    """Whether an object is a client, an executor of a client, or a cluster."""
+    return any(
+        kind.__module__.partition(".")[0] in ("distributed", "dask_jobqueue", "dask_kubernetes", "coiled")
+        for kind in type(given).__mro__
+    )
+
+
+def dask_engine(given: Any, *, workers: int | None) -> Engine:
+    """The engine for a client, an executor of a client, or a cluster."""
+    if isinstance(given, Executor):
+        return DaskEngine(given._client, given, workers=workers)  # type: ignore[attr-defined] # noqa: SLF001
+    if hasattr(given, "get_executor"):
+        return DaskEngine(given, workers=workers)
+    from distributed import Client
+
+    client = Client(given, set_as_default=False)  # its `get_client` may return one that the caller uses
+    return DaskEngine(client, own=(client,), workers=workers)
+
+
+def dask_engine_at(address: str | None, *, workers: int | None) -> Engine:
+    """The engine of a scheduler by its address, or by Dask's own configuration; else processes of its own.
+
+    WorkerError if the scheduler does not answer.
+    """
+    import dask
+    from distributed import Client, LocalCluster
+
+    if address is None:
+        address = dask.config.get("scheduler-address", None)
+    if address is not None:
+        try:
+            client = Client(address, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise WorkerError("the Dask scheduler does not answer", found=address) from error
+        return DaskEngine(client, own=(client,), workers=workers)
+    with dask.config.set({_ALLOWED_FAILURES: 2}):  # so that a task may kill three workers
+        cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
+    client = Client(cluster, set_as_default=False)
+    return DaskEngine(client, own=(client, cluster), workers=None)

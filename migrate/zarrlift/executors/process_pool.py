@@ -1,0 +1,139 @@
+"""Processes on this machine; one that dies loses only its own call, and is started again.
+
+Python's own `ProcessPoolExecutor` fails as a whole then, without saying which call was the cause, and in
+Python 3.11 it may leave calls unanswered: its thread reads what `submit` changes.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
+from multiprocessing import get_context, resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import parent_process
+from typing import Any
+
+from .engine import Engine
+
+
+class ProcessEngine(Engine):
+    """A pool of new processes, which end with this one."""
+
+    loses_single_calls = True
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(ProcessPool(workers), workers=workers)
+
+    def close(self) -> None:
+        """End the processes."""
+        self.executor.shutdown(wait=True, cancel_futures=True)
+
+
+class ProcessPool(Executor):
+    """Runs calls in new processes, each of which is asked by a thread of this one."""
+
+    def __init__(self, workers: int) -> None:
+        self._idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
+        for _ in range(workers):
+            self._idle.put(_Process())
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="zarrlift-asks")
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run a call; BrokenExecutor is its result if the process dies."""
+        return self._threads.submit(self._ask, (fn, args, kwargs))
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for running calls and end the processes."""
+        self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
+        while True:
+            try:
+                self._idle.get_nowait().close()
+            except queue.Empty:
+                return
+
+    def _ask(self, question: Any) -> Any:
+        process = self._idle.get()
+        try:
+            return process.ask(question)
+        finally:
+            self._idle.put(process)
+
+
+class _Process:
+    """A process that is started for its first call, and again after its death."""
+
+    _starting = threading.Lock()
+
+    def __init__(self) -> None:
+        self._process: Any = None
+        self._pipe: Any = None
+
+    def ask(self, question: Any) -> Any:
+        """What a call returns, or raises; BrokenExecutor if the process dies."""
+        try:
+            if self._process is None:
+                self._start()
+            self._pipe.send(question)
+            error, result = self._pipe.recv()
+        except (EOFError, OSError) as broken:
+            self.close()
+            raise BrokenExecutor("a worker process ended without an answer") from broken
+        if error is not None:
+            raise error
+        return result
+
+    def close(self) -> None:
+        """End the process by closing its input."""
+        if self._process is None:
+            return
+        self._pipe.close()
+        self._process.join()
+        self._process.close()
+        self._process = None
+
+    def _start(self) -> None:
+        context = get_context("spawn")
+        with self._starting:  # so that no other process inherits this one's end of the pipe
+            if sys.platform != "win32":  # inherited: Ctrl-C is for the coordinator, which ends the others
+                resource_tracker.ensure_running()  # which would unblock it
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            self._pipe, theirs = context.Pipe()
+            self._process = context.Process(target=_serve, args=(theirs,), name="zarrlift-worker")
+            self._process.start()
+            theirs.close()
+
+
+def _serve(pipe: Connection) -> None:
+    """Answer calls until the pipe is closed."""
+    _end_with_coordinator()
+    with suppress(EOFError, OSError):
+        while True:
+            function, arguments, named = pipe.recv()
+            try:
+                told: tuple[Exception | None, Any] = (None, function(*arguments, **named))
+            except Exception as error:  # noqa: BLE001 - the coordinator judges it
+                told = (error, None)
+            pipe.send(told)
+
+
+def _end_with_coordinator() -> None:
+    """Watch the process that started this one, and end at once if it ends.
+
+    The workers of a killed coordinator would otherwise continue to write while the job is resumed. Their
+    partial files are in the job's own directory.
+    """
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="zarrlift-parent", daemon=True).start()

@@ -1,0 +1,73 @@
+"""The engine of a run: opened when it is first needed, used to move chunks and to compare all values."""
+
+from __future__ import annotations
+
+from ..executors.engine import Engine
+from ..planning.plans import ArrayPlan, Plan
+from ..recipe.options import VerifyLevel
+from ..storage.base import Storage
+from ..storage.local.storage import LocalStorage
+from ..transfer.worker import Worker, WorkerSpec
+from .checks.checks import Checks, LocalChecks
+from .processes.executors import (
+    RunOptions,
+    TaskExecutor,
+    elsewhere,
+    engine_for,
+    forks_for,
+    in_pool,
+    own_pool,
+    workers_for,
+)
+
+
+class RunEngine:
+    """What the options of a run select."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        source: Storage,
+        destination: Storage,
+        options: RunOptions,
+        spec: WorkerSpec | None,
+    ) -> None:
+        self._plan = plan
+        self._ends = source, destination
+        self._local = isinstance(source, LocalStorage) and isinstance(destination, LocalStorage)
+        self._options = options
+        self._spec = spec
+        self._engine: Engine | None = None
+        self.budget = options.budget(plan.recipe.memory)
+        """Memory in bytes of all workers on this machine, or of each one elsewhere."""
+
+    def tasks(self, arrays: list[ArrayPlan], worker: Worker) -> TaskExecutor:
+        """What runs the tasks of some arrays; `worker` runs those in this process."""
+        engine = self._opened(arrays)
+        if engine is not None:
+            return in_pool(engine, worker) if engine.in_process else elsewhere(engine, self._spec)
+        number = workers_for(arrays, self._options, self.budget, local=self._local)
+        forks = forks_for(arrays, self._options, self.budget, local=self._local)
+        return own_pool(worker, forks or number, forks=forks > 0)
+
+    def checks(self, level: VerifyLevel, here: Checks) -> Checks:
+        """The checks of a level: `here`, unless workers elsewhere compare every value."""
+        if level != "full" or not self._options.elsewhere or self._spec is None:
+            return here
+        from ..verification.elsewhere import Elsewhere
+
+        engine = self._opened(list(self._plan.arrays))
+        assert engine is not None
+        budget = self._options.budget_of_one(self._plan.recipe.memory, engine)
+        return LocalChecks(*self._ends, elsewhere=Elsewhere(engine, self._spec, budget))
+
+    def close(self) -> None:
+        """Release what was created for this run."""
+        if self._engine is not None:
+            self._engine.close()
+
+    def _opened(self, arrays: list[ArrayPlan]) -> Engine | None:
+        """The engine that the options ask for; None for threads or forks, which each pass makes anew."""
+        if self._engine is None and self._options.executor not in (None, "threads"):
+            self._engine = engine_for(arrays, self._options, self.budget, local=self._local)
+        return self._engine

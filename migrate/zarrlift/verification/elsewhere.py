@@ -1,0 +1,119 @@
+"""Compares every value of an array on an engine, whose workers open both sides themselves."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from zarrstack.core.errors import ZarrstackError
+
+from ..executors.dispatcher import Dispatcher, LostTaskError
+from ..transfer.unexpected_errors import unexpected_error
+from ..transfer.worker import WorkerSpec, both_ends, received, sent
+from .array_values import ArrayValues, Compared
+from .regions import Division
+from .zarr_python_reader import parse
+
+if TYPE_CHECKING:
+    from zarrstack.core.errors import Problem
+
+    from ..archive.chunk_inventory import Indexes
+    from ..executors.engine import Engine
+    from ..storage.base import Storage
+
+_PORTION: Final = 256 << 20
+"""Decoded bytes that one call compares, in regions that may be larger."""
+_SHARES: Final = 4
+"""Calls per slot for a small array, so that workers end together."""
+_MOST_REGIONS: Final = 4096
+
+
+class Elsewhere(NamedTuple):
+    """Where to compare, and how workers reach both sides."""
+
+    engine: Engine
+    spec: WorkerSpec
+    budget: int
+    """Memory in bytes of one worker."""
+
+    def whole(self, values: ArrayValues, wanted: Indexes) -> Iterator[Compared]:
+        """Compare all objects of the result with these indexes, like `ArrayValues.whole`; in order.
+
+        WorkerError if the workers are gone; a task that is lost with its workers is a problem.
+        """
+        division = values.divided(wanted, budget=self.budget, threads=1)
+        step = self._regions(values, division)
+        starts = iter(range(0, len(division.indexes), step))
+        described = sent(self.spec, values.described)
+        calls: Dispatcher[int] = Dispatcher(self.engine)
+        done: dict[int, Compared] = {}
+        following = 0
+        left = True
+        try:
+            while left or calls:
+                while left and calls.has_room():
+                    start = next(starts, None)
+                    if start is None:
+                        left = False
+                    else:
+                        part = _compact(division, start, step)
+                        calls.submit(start, compare_portion, *described, *sent(part)[1:])
+                for ended in calls.ended() if calls else ():
+                    try:
+                        done[ended.item] = ended.result()
+                    except LostTaskError as error:
+                        done[ended.item] = Compared([error.at(node=values.path).problem], 0, 0)
+                while following in done:
+                    yield done.pop(following)
+                    following += step
+        finally:
+            calls.stop()
+
+    def _regions(self, values: ArrayValues, division: Division) -> int:
+        """The number of regions for one call."""
+        fitting = min(max(_PORTION // max(values.region_bytes(division), 1), 1), _MOST_REGIONS)
+        share = -(-len(division.indexes) // (_SHARES * max(self.engine.slots(), 1)))
+        return int(max(min(fitting, share), 1))
+
+
+def _compact(division: Division, start: int, step: int) -> Division:
+    """A part of a division that is small to send."""
+    part = division.indexes[start : start + step]
+    first, last = int(part[0]), int(part[-1])
+    if last - first + 1 == len(part):
+        return division._replace(indexes=range(first, last + 1))
+    return division._replace(indexes=part)
+
+
+def compare_portion(version: str, described: bytes, portion: bytes) -> Compared:
+    """Compare some regions of an array in any process; unexpected errors are in the result."""
+    path, values = _values(version, described)
+    (division,) = received(version, portion)
+    problems: list[Problem] = []
+    regions = nbytes = 0
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            for compared in values.regions(division, pool):
+                problems += compared.problems
+                regions += compared.regions
+                nbytes += compared.bytes
+    except ZarrstackError:
+        raise
+    except Exception as error:  # noqa: BLE001 - see `unexpected_error`
+        problems.append(unexpected_error(path, error))
+    return Compared(problems, regions, nbytes)
+
+
+@functools.lru_cache(maxsize=8)
+def _values(version: str, described: bytes) -> tuple[str, ArrayValues]:
+    spec, about = received(version, described)
+    source, destination = _ends(spec)
+    values = ArrayValues(source, destination=destination, metadata=parse(about["document"]), **about)
+    return about["path"], values
+
+
+@functools.lru_cache(maxsize=4)
+def _ends(spec: WorkerSpec) -> tuple[Storage, Storage]:
+    return both_ends(spec, write=False)
