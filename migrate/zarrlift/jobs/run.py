@@ -226,15 +226,7 @@ class Run:
         if moved.problems:
             array.fail(moved.problems)
             return
-        self.job.record_task(
-            array.row.id,
-            task.number,
-            chunks=moved.chunks if task.number >= 0 else 0,
-            bytes_in=moved.bytes_in,
-            bytes_out=moved.bytes_out,
-            dropped=moved.dropped,
-            sums=moved.sums,
-        )
+        self.job.record_task(array.row.id, task.number, moved)
         self._commit_sometimes()
 
     def _commit_sometimes(self) -> None:

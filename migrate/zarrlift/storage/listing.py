@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 
@@ -16,6 +16,10 @@ class ListedPage:
     """Size of each in bytes; None if not provided."""
     versions: Sequence[str | None] | None = None
     """For each a text that changes if it is rewritten: ETag, checksum or time; None if not provided."""
+
+    def relative(self, start: int) -> ListedPage:
+        """The same with keys that begin at their character `start`."""
+        return replace(self, keys=[key[start:] for key in self.keys]) if start else self
 
     def only(self, wanted: Callable[[str], bool]) -> ListedPage:
         """The objects whose keys are wanted."""

@@ -23,6 +23,7 @@ from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.json_text import JSONObject, excerpt
 
 from ...planning.plans import Plan, Planned
+from ...transfer.counts import MoveResult
 from .database import (
     BROKEN,
     VERSION,
@@ -254,25 +255,14 @@ class Job:
         )
         return {node: TaskTotals(*sums) for node, *sums in rows}
 
-    def record_task(
-        self,
-        node: int,
-        number: int,
-        *,
-        chunks: int,
-        bytes_in: int,
-        bytes_out: int,
-        dropped: int,
-        sums: bytes | None = None,
-    ) -> None:
+    def record_task(self, node: int, number: int, moved: MoveResult) -> None:
         """Record a completed task, with the sums of its values if known. Durable at the next commit."""
         self._begin()
-        self._do(
-            "INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)",
-            (node, number, chunks, bytes_in, bytes_out, dropped),
-        )
-        if sums is not None:
-            self.digests.record_task(node, number, sums)
+        chunks = 0 if number < 0 else moved.chunks  # those of a first pass count with the second
+        values = (node, number, chunks, moved.bytes_in, moved.bytes_out, moved.dropped)
+        self._do("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)", values)
+        if moved.sums is not None:
+            self.digests.record_task(node, number, moved.sums)
 
     def record_node(
         self,

@@ -11,7 +11,6 @@ import re
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
@@ -189,7 +188,6 @@ class StoreStorage(Storage):
     def list_objects(self, prefix: str, new: Callable[[], L]) -> L:
         """One listing, processed as it arrives; restarted if it fails midway."""
         full = self._prefix + prefix
-        start = len(self._prefix)
         hidden = "/" if prefix else self._prefix + CLAIM  # no key begins with "/"
 
         def shown(key: str) -> bool:
@@ -199,8 +197,7 @@ class StoreStorage(Storage):
         async def find() -> L:
             taken = new()
             async for listed in self._pages(full):
-                page = listed.only(shown)
-                taken.take(replace(page, keys=[key[start:] for key in page.keys]) if start else page)
+                taken.take(listed.only(shown).relative(len(self._prefix)))
             return taken
 
         return run(self.told("cannot list", prefix, find))
