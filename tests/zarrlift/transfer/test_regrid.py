@@ -149,6 +149,7 @@ def test_shards_that_the_same_chunks_cross_are_built_together(location, monkeypa
     recipe = wish(**ACROSS, shard_index_location=location)
     whole = zarrlift.migrate(source, tmp_path / "whole", recipe=recipe)
     leave(2500, monkeypatch)
+    monkeypatch.setattr("zarrlift.transfer.blocks._HELD", 600)  # so each is a stream to a file
     layers = zarrlift.migrate(source, tmp_path / "layers", recipe=recipe, workers=2)
     assert whole.plan.arrays[0].move.buffer_shape is None
     (array,) = layers.plan.arrays
@@ -159,6 +160,7 @@ def test_shards_that_the_same_chunks_cross_are_built_together(location, monkeypa
 
 def test_of_shards_built_together_those_with_a_failed_value_are_discarded(monkeypatch, tmp_path) -> None:
     leave(2500, monkeypatch)
+    monkeypatch.setattr("zarrlift.transfer.blocks._HELD", 600)
     source = write_planes(tmp_path / "old")
     (source / "7.0.0").write_bytes(b"damaged")  # in the second of three blocks
     outcome = zarrlift.migrate(source, tmp_path / "new", recipe=wish(**ACROSS))
