@@ -54,7 +54,7 @@ class Writer(ABC):
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:
         """An object that is written in pieces and appears only when it is finished.
 
-        The first `reserve` bytes are reserved and filled last. A thread writes one stream at a time.
+        The first `reserve` bytes are reserved and filled last.
         """
 
     def behind(self) -> AbstractContextManager[None]:

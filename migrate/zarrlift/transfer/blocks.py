@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Place: TypeAlias = tuple[int, ...]
 
 _HELD: Final = 4 << 20
-"""Bytes of a shard buffered before they are written."""
+"""Bytes buffered before they are written, of a shard or of those that are built together."""
 _MAX_HELD: Final = 1000
 """Number of payloads buffered; about the number that the kernel accepts in one call."""
 
@@ -78,11 +78,14 @@ class Assembler(ABC):
         """The keys of source objects with these linear indexes."""
         return self._origin_keys(self.origins.coordinates_of(indexes))
 
-    def open(self, place: Place) -> ObjectBuilder:
-        """A new, empty object at a position in the destination's grid; its inner chunks are added singly."""
+    def open(self, place: Place, *, together: int = 1) -> ObjectBuilder:
+        """A new, empty object at a position in the destination's grid; its inner chunks are added singly.
+
+        It is one of `together` objects that are built at the same time, which share the memory of one.
+        """
         key, frame = self.target_keys.at(place), self.move.destination.frame
         return (
-            ShardBuilder(self.writer, key, frame)
+            ShardBuilder(self.writer, key, frame, held=_HELD // together)
             if isinstance(frame, Shards)
             else InnerChunkBuilder(self.writer, key)
         )
@@ -137,10 +140,12 @@ class InnerChunkBuilder(ObjectBuilder):
 class ShardBuilder(ObjectBuilder):
     """A shard: payloads in order of arrival, the index last (or in space reserved for it)."""
 
-    def __init__(self, writer: Writer, key: str, frame: Shards) -> None:
+    def __init__(self, writer: Writer, key: str, frame: Shards, *, held: int = _HELD) -> None:
+        """`held`: number of bytes from which payloads are written together."""
         self._writer = writer
         self._key = key
         self._frame = frame
+        self._most = held
         self._index = ShardIndex.empty(frame.chunks_per_shard)
         self._stream: ObjectStream | None = None
         self._parts: list[Buffer] = []
@@ -158,7 +163,7 @@ class ShardBuilder(ObjectBuilder):
         self._offset += size
         self._parts.append(payload)
         self._held += size
-        if self._held >= _HELD or len(self._parts) >= _MAX_HELD:
+        if self._held >= self._most or len(self._parts) >= _MAX_HELD:
             self._write()
 
     def _write(self) -> None:

@@ -54,25 +54,25 @@ class ValueAssembler(Assembler):
         parts = self._piecewise(place, self._pieces, present, counts)
         lengths = zip(self._pieces.chunk_shape, self.targets.chunk_shape, strict=True)
         if any(piece % whole for piece, whole in lengths):
-            # One object, a shard, that exceeds the memory.
-            self._make(place, parts, counts)
+            # Every piece is a part of each object, which are all shards.
+            self._make(within(region, self.targets), parts, counts)
             return
         for part, buffer in parts:
             self._objects(part, buffer, counts)
             del buffer  # before the next one
 
     def _objects(self, region: Region, buffer: RegionBuffer | None, counts: MoveCounts) -> None:
-        """Make the objects of a region from its values."""
+        """Make the objects of a region from its values, one after the other."""
         if buffer is not None:
-            for number in within(region, self.targets).tolist():
-                target = self.targets.coordinates(number)
-                self._make(target, iter([(self.targets.region(target), buffer)]), counts)
+            targets = within(region, self.targets)
+            for at in range(len(targets)):
+                self._make(targets[at : at + 1], iter([(region, buffer)]), counts)
 
     def _piecewise(
         self, place: Place, pieces: Grid, present: Indexes, counts: MoveCounts
     ) -> Iterator[tuple[Region, RegionBuffer | None]]:
         """Yield regions of a block with their values; None for the rest after a failed read."""
-        start = counts.failures
+        lost = False
         run: Region | None = None
         kept: CarryOver | None = None
         for piece in self._in_order(touching(place, self.blocks, pieces), pieces):
@@ -84,27 +84,37 @@ class ValueAssembler(Assembler):
             near = present_candidates(touching(piece, pieces, self.origins), present)
             if len(near):
                 buffer = self._region_buffer(region, near, counts, kept)
-                yield region, None if counts.failures > start else buffer
+                lost = lost or buffer is None
+                yield region, None if lost else buffer
                 del buffer
 
     def _make(
-        self, place: Place, parts: Iterator[tuple[Region, RegionBuffer | None]], counts: MoveCounts
+        self,
+        targets: Indexes,
+        parts: Iterator[tuple[Region, RegionBuffer | None]],
+        counts: MoveCounts,
     ) -> None:
-        """Make one object from the canvases of its parts; it is discarded if any value of it failed."""
-        start = counts.failures
-        made = self.open(place)
+        """Make objects together from the parts of their values; one of which a value failed is discarded."""
+        places = [self.targets.coordinates(number) for number in targets.tolist()]
+        made = [self.open(place, together=len(places)) for place in places]
+        lost: set[int] = set()
         try:
             for region, buffer in parts:
-                if buffer is not None:
-                    self._cut(buffer, region, made, counts)
+                for number, place in enumerate(places):
+                    start = counts.failures
+                    if buffer is not None:
+                        self._cut(buffer, _overlap(region, self.targets.region(place)), made[number], counts)
+                    if buffer is None or counts.failures > start:
+                        lost.add(number)
                 del buffer  # before the next one
+            for number in sorted(set(range(len(made))) - lost):
+                made[number].finish()
         except BaseException:
-            made.discard()
+            for each in made:
+                each.discard()
             raise
-        if counts.failures > start:
-            made.discard()
-        else:
-            made.finish()
+        for number in lost:
+            made[number].discard()
 
     def _region_buffer(
         self, region: Region, present: Indexes, counts: MoveCounts, kept: CarryOver | None = None
@@ -213,6 +223,12 @@ class ValueAssembler(Assembler):
                 continue
             counts.bytes_out += memory(payload).nbytes
             made.put(place, payload)
+
+
+def _overlap(region: Region, other: Region) -> Region:
+    """The common part of two regions that overlap."""
+    pairs = zip(region, other, strict=True)
+    return tuple(slice(max(a.start, b.start), min(a.stop, b.stop)) for a, b in pairs)
 
 
 def _around(region: Region, runs: Grid) -> Region:

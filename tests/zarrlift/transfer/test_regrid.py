@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import zarr
 from tests.support.damaged_archives import migrate
@@ -30,7 +32,8 @@ from zarrlift.jobs.processes.executors import RunOptions, forks_for
 from zarrlift.jobs.progress import NullProgress
 from zarrlift.planning.regrid import blocks
 from zarrlift.planning.regrid.boxes import Candidates
-from zarrstack.core.errors import UsageError
+from zarrlift.transfer.recode import InnerChunkConversion
+from zarrstack.core.errors import CastError, UsageError
 
 OPTIONS = {
     "larger": {"chunks": "5,7,6"},
@@ -128,6 +131,66 @@ def test_a_shard_larger_than_its_memory_is_made_in_pieces(numbers, monkeypatch, 
     assert parts.plan.arrays[0].move.buffer_shape is not None
     assert parts.plan.arrays[0].times_read > whole.plan.arrays[0].times_read
     assert tree(tmp_path / "whole") == tree(tmp_path / "parts")
+
+
+def write_planes(path: Path) -> Path:
+    array = zarr.create_array(path, shape=(14, 9, 8), chunks=(1, 9, 8), dtype="<u8", zarr_format=2)
+    array[...] = np.arange(14 * 9 * 8).reshape(14, 9, 8)
+    return path
+
+
+ACROSS = {"chunks": "3,2,2", "shards": "2,2,2"}
+"""Two layers of inner chunks in a shard, and six shards, some of them cut, that every plane crosses."""
+
+
+@pytest.mark.parametrize("location", ["start", "end"])
+def test_shards_that_the_same_chunks_cross_are_built_together(location, monkeypatch, tmp_path) -> None:
+    source = write_planes(tmp_path / "old")
+    recipe = wish(**ACROSS, shard_index_location=location)
+    whole = zarrlift.migrate(source, tmp_path / "whole", recipe=recipe)
+    leave(2500, monkeypatch)
+    monkeypatch.setattr("zarrlift.transfer.blocks._HELD", 600)  # so each is a stream to a file
+    layers = zarrlift.migrate(source, tmp_path / "layers", recipe=recipe, workers=2)
+    assert whole.plan.arrays[0].move.buffer_shape is None
+    (array,) = layers.plan.arrays
+    assert (array.move.block_shape, array.move.buffer_shape) == ((6, 12, 8), (3, 12, 8))
+    assert array.times_read == 1
+    assert tree(tmp_path / "layers") == tree(tmp_path / "whole")
+
+
+def test_of_shards_built_together_those_with_a_failed_value_are_discarded(monkeypatch, tmp_path) -> None:
+    leave(2500, monkeypatch)
+    monkeypatch.setattr("zarrlift.transfer.blocks._HELD", 600)
+    source = write_planes(tmp_path / "old")
+    (source / "7.0.0").write_bytes(b"damaged")  # in the second of three blocks
+    outcome = zarrlift.migrate(source, tmp_path / "new", recipe=wish(**ACROSS))
+    assert [problem.key for problem in outcome.problems] == ["7.0.0"]
+    first = sorted(place.split("/")[1] for place in shards(tmp_path / "new", ""))
+    assert first == ["0"] * 6 + ["2"] * 6
+    real = InnerChunkConversion.store
+
+    def refuse(self: InnerChunkConversion, index: int, array: npt.NDArray[Any]) -> Any:
+        if array.flat[0] == 9 * 8 * 3 + 2 * 8:
+            raise CastError("no such value")
+        return real(self, index, array)
+
+    monkeypatch.setattr(InnerChunkConversion, "store", refuse)
+    outcome = zarrlift.migrate(write_planes(tmp_path / "good"), tmp_path / "cast", recipe=wish(**ACROSS))
+    assert [problem.kind for problem in outcome.problems] == ["cast"]
+    assert "c/0/0/0" not in shards(tmp_path / "cast", "")
+    assert len(shards(tmp_path / "cast", "")) == 3 * 6 - 1
+
+
+def test_nothing_is_built_together_for_a_store(tmp_path) -> None:
+    """Each object would take its own buffer."""
+    zarr.create_array(
+        tmp_path / "old", shape=(256, 512, 512), chunks=(1, 512, 512), dtype="<u2", zarr_format=2
+    )
+    recipe = wish(chunks="64,64,64", shards="2,4,4")
+    (array,) = zarrlift.plan(tmp_path / "old", tmp_path / "new", recipe=recipe).arrays
+    assert array.move.buffer_shape == (64, 512, 512)
+    (array,) = zarrlift.plan(tmp_path / "old", "memory://new", recipe=recipe).arrays
+    assert array.move.buffer_shape is None
 
 
 # Fill values, casts, objects

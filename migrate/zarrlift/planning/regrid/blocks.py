@@ -43,6 +43,10 @@ _BUFFERS: Final = 8 << 20
 """Memory of one worker in bytes in addition to values: payloads read, and payloads to be added to a shard."""
 _INDEX_COPIES: Final = 5
 """Copies of a shard's index in memory while it is encoded: pairs, halves, bytes, with the checksum."""
+_TOGETHER: Final = 8
+"""Maximum number of shards that a worker builds at the same time, each an open file: a process may have about
+a thousand of them, and a hundred workers.
+"""
 _MAX_BLOCKS: Final = 256
 """Maximum number of blocks in a task, even if they read little."""
 
@@ -129,7 +133,8 @@ def choose_blocks(
     from .boxes import Candidates, within  # most archives keep their chunks
 
     overhead = _overhead(source, destination, buffers)
-    candidates = Candidates.of(source, destination)
+    # For a store, each shard would take its own buffer, and each layer would wait for its first chunks.
+    candidates = Candidates.of(source, destination, together=0 if buffers else _TOGETHER)
     best: tuple[float, float, Box] | None = None
     for workers in range(sharing or available_cores(), 0, -1):
         box = candidates.choose((budget - BASE) // workers - overhead, workers)

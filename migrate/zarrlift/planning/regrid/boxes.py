@@ -56,30 +56,38 @@ class Candidates:
     """Chunk shape of the source, its unit of decoding."""
     objects: list[list[int]]
     """Candidate lengths along each axis, in whole objects of the destination."""
-    parts: tuple[tuple[Shape, int], ...]
-    """Parts of one shard that are consecutive inner chunks in its order, and the axis along which they are
-    split.
+    parts: tuple[tuple[Shape, int, Shape], ...]
+    """Parts of one shard that are consecutive inner chunks in its order, the axis along which they are split,
+    and the axes that come after it in that order: along these, parts are as long as the shard.
     """
+    together: int
+    """Maximum number of shards that a worker may build at the same time."""
+    index: int
+    """Bytes of a shard's index."""
     whole: Shape
     item: int
     """Bytes of a value."""
 
     @classmethod
-    def of(cls, source: Layout, destination: Layout) -> Self:
+    def of(cls, source: Layout, destination: Layout, *, together: int = 0) -> Self:
         """The candidates for an array's two layouts."""
         shape, chunk, frame = source.shape, source.chunk_shape, destination.frame
         objects = [
             _front(n, c, _multiples(n, d, c))
             for n, d, c in zip(shape, destination.object_shape, chunk, strict=True)
         ]
-        parts: tuple[tuple[Shape, int], ...] = ()
+        parts: tuple[tuple[Shape, int, Shape], ...] = ()
+        index = 0
         if isinstance(frame, Shards):
+            index = frame.index.size(frame.chunks_per_shard)
             parts = (*_parts(chunk, destination.chunk_shape, frame.chunks_per_shard),)
         return cls(
             shape=shape,
             chunk=chunk,
             objects=objects,
             parts=parts,
+            together=together,
+            index=index,
             whole=destination.object_shape,
             item=max(source.item_bytes, destination.item_bytes),
         )
@@ -94,8 +102,8 @@ class Candidates:
         found = list(self._boxes(most))
         if not whole:
             found += self._long(most)
-        if not found and not whole:
-            found = list(self._within_a_shard(most))
+            found = found or list(self._within_a_shard(most))
+            found += self._layers(most)
         return min(
             found,
             key=lambda box: (
@@ -150,9 +158,27 @@ class Candidates:
                     if length > step and self._items(shape) <= longest:
                         yield self._box(shape, items, piece, shape)
 
+    def _layers(self, most: int) -> Iterator[Box]:
+        """Boxes of shards that are built together, in pieces that are a layer of each."""
+        for part, axis, others in self.parts:
+            if part[axis] == self.whole[axis]:
+                continue  # a whole shard, or one layer of a part along the axis before
+            lengths = [
+                [length for length in self.objects[at] if -(-length // n) <= self.together]
+                if at in others
+                else [part[at]]
+                for at, n in enumerate(self.whole)
+            ]
+            for piece in product(*lengths):
+                shape = tuple(piece[at] if at in others else n for at, n in enumerate(self.whole))
+                shards = prod(-(-n // whole) for n, whole in zip(shape, self.whole, strict=True))
+                items = self._items(piece) + (shards - 1) * self.index // self.item
+                if shards <= self.together and items <= most:
+                    yield self._box(shape, items, piece)
+
     def _within_a_shard(self, most: int) -> Iterator[Box]:
         """Parts of a shard larger than the memory."""
-        for piece, axis in self.parts:
+        for piece, axis, _ in self.parts:
             items = self._items(piece)
             if items > most:
                 continue
@@ -192,7 +218,7 @@ def _front(length: int, chunk: int, candidates: Iterator[int]) -> list[int]:
     return kept
 
 
-def _parts(chunk: Shape, inner_chunk: Shape, counts: Shape) -> Iterator[tuple[Shape, int]]:
+def _parts(chunk: Shape, inner_chunk: Shape, counts: Shape) -> Iterator[tuple[Shape, int, Shape]]:
     """Parts of a shard, in elements: one inner chunk along some axes, all along others, split along one."""
     order = cutting_order(chunk, inner_chunk)
     for position, axis in enumerate(order):
@@ -200,7 +226,8 @@ def _parts(chunk: Shape, inner_chunk: Shape, counts: Shape) -> Iterator[tuple[Sh
         for count in _divisors(counts[axis]):
             parts = [1 if other in before else counts[other] for other in range(len(counts))]
             parts[axis] = count
-            yield tuple(a * b for a, b in zip(inner_chunk, parts, strict=True)), axis
+            part = tuple(a * b for a, b in zip(inner_chunk, parts, strict=True))
+            yield part, axis, order[position + 1 :]
 
 
 def _divisors(count: int) -> Iterator[int]:

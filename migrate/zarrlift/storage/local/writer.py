@@ -8,6 +8,7 @@ write whole objects.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import sys
@@ -45,6 +46,7 @@ class LocalWriter(Writer):
         # Workers on several machines share the directory, and their process and thread ids may be equal.
         self._token = os.urandom(4).hex()
         self._made: set[str] = set()
+        self._streams = itertools.count()
         self._local = threading.local()
         self._no_reflink: set[tuple[int, int]] = set()
         self._no_range: set[tuple[int, int]] = set()
@@ -57,7 +59,7 @@ class LocalWriter(Writer):
         """A stream to a temporary file of the job, renamed at the end."""
         from .file_stream import FileStream
 
-        temporary = self.temporary()
+        temporary = f"{self.temporary()}-{next(self._streams)}"
 
         def publish() -> None:
             self._publish(temporary, key)

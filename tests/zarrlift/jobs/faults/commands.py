@@ -172,14 +172,16 @@ def _be(asked: dict[str, Any], out: int, err: int) -> NoReturn:
 
 
 def _leave_little_memory() -> None:
-    """So little that arrays change their chunks in two passes; `--memory` takes no such number."""
+    """So little that chunks change their shape in two passes, or in layers; no `--memory` is so small."""
     from zarrlift.planning import planner
     from zarrlift.planning.regrid.blocks import BASE, available_cores
     from zarrlift.planning.regrid.boxes import Candidates
+    from zarrlift.transfer import blocks
 
     choose = Candidates.choose
     Candidates.choose = lambda self, room, workers, *, whole=False: choose(self, _TIGHT, workers, whole=whole)
     planner.memory_budget = lambda _: BASE + 8 * available_cores() * _TIGHT
+    blocks._HELD = 500  # so shards are streams
 
 
 if __name__ == "__main__":

@@ -89,6 +89,7 @@ SCENARIOS = (
     _copy("gathered", "--shards", "auto", "--workers", "2", source="tiny"),
     _copy("regrid", "--chunks", "9,11", source="boxes"),
     _copy("regrid in shards", "--chunks", "5,7", "--shards", "3x", source="boxes"),
+    _copy("regrid, shards built together", "--chunks", "5,20", "--shards", "4,1", source="rows", tight=True),
     _copy("regrid in two passes", *_COLUMNS, source="rows", tight=True),
     _copy("regrid of shards in two passes", *_COLUMNS, source="row shards", tight=True),
     _copy("hard links", "--link", "hard", "--codecs", "keep"),

@@ -23,6 +23,7 @@ KILLS = {
     "copy": ["call 3%", "change 12%", "change 60%"],
     "copy, processes": ["change 50% alone"],
     "shards": ["change 70%", "change 50%"],
+    "regrid, shards built together": ["change 60%"],
     "regrid in two passes": ["change 88%"],
     "hard links": ["change 55%", "change 5%"],
     "overwrite": ["change 95%"],
