@@ -209,8 +209,8 @@ def test_every_option_of_migrate_arrives(fakes):
         " --shard-index-location start --memory 2GB --include a/* --include b"
         " --exclude c --drop-empty --objects json --allow-pickle --attributes keep --conventions none"
         " --multiscale ome --from zarr2 --job j.db"
-        " --workers 3 --processes --executor dask --dask-address tcp://h:1 --verify full --fsync --link hard"
-        " --overwrite --take-over --follow-links"
+        " --workers 3 --processes --executor dask --dask-address tcp://h:1"
+        " --verify full --fsync --link hard --overwrite --take-over --follow-links"
         " --no-consolidate --storage-options anon=true --storage-options endpoint_url=http://x"
         ' --dest-storage-options {"a":{"b":1}} --source-through retry --dest-through log:x.jsonl'
         " --axes kept --allow-fallback --max-document-size 1GiB --digest"
