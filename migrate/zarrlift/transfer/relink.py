@@ -15,6 +15,7 @@ from zarrstack.core.grid.frames import Shards
 
 from ..storage.listed_versions import Version
 from ..storage.local.file_copy import IN_ONE_READ, read_small
+from ..storage.local.new_directories import writing
 from ..storage.local.storage import LocalStorage
 from ..storage.local.writer import LocalWriter
 from ..storage.writer import DestinationError, PayloadCheck, Writer
@@ -75,29 +76,30 @@ def _files(
     if task.versions is not None:
         versions = zip(*(each.tolist() for each in task.versions), strict=True)
     size: int | None = 0
-    for (key, target), version in zip(keys(task), versions, strict=False):
-        path = root + key
-        try:
-            # After a large file, the next one is probably large too.
-            expected = (size or 0) + MORE
-            data = None
-            if not hard_links and expected <= IN_ONE_READ:
-                data = read_small(path, expected, version, payload_check)
-            if data is not None:
-                size = len(data)
-                writer.write(target, data)
+    with writing(writer) as write:
+        for (key, target), version in zip(keys(task), versions, strict=False):
+            path = root + key
+            try:
+                # After a large file, the next one is probably large too.
+                expected = (size or 0) + MORE
+                data = None
+                if not hard_links and expected <= IN_ONE_READ:
+                    data = read_small(path, expected, version, payload_check)
+                if data is not None:
+                    size = len(data)
+                    write(target, data)
+                else:
+                    carry = writer.link if hard_links else writer.copy
+                    size = carry(path, target, payload_check, version)
+            except DestinationError:
+                raise
+            except (ZarrstackError, OSError, MemoryError) as error:
+                counts.failed(error, key)
+                continue
+            if size is None:
+                counts.missing(key)
             else:
-                carry = writer.link if hard_links else writer.copy
-                size = carry(path, target, payload_check, version)
-        except DestinationError:
-            raise
-        except (ZarrstackError, OSError, MemoryError) as error:
-            counts.failed(error, key)
-            continue
-        if size is None:
-            counts.missing(key)
-        else:
-            counts.add(size, size)
+                counts.add(size, size)
 
 
 def _within_store(
