@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from itertools import islice
 from math import prod
 from typing import Final
 
@@ -17,12 +18,15 @@ from ..storage.base import Storage
 from ..storage.local.storage import LocalStorage
 from ..storage.local.system_errors import storage_error
 from .chunk_columns import ChunkColumns
+from .chunk_indexes import NO_CHUNK, chunk_indexes
 from .nodes import Layout
 
 METADATA: Final = frozenset(
     {".zarray", ".zattrs", ".zgroup", ".zmetadata", "zarr.json", "attributes.json", "meta", "attrs"}
 )
 """Names next to chunks that are not chunks, in all formats."""
+_BATCH: Final = 4096
+"""Number of entries of a directory that are interpreted together."""
 _MAX_NAMED_UNCLAIMED: Final = 5
 _NO_FILES_NAMED: Final = 20
 
@@ -84,32 +88,23 @@ class _Scan:
             if nested:
                 self._deep(directory, 0, 0, head)
             else:
-                self._flat(directory, layout.keys, ndim)
+                self._flat(directory, layout)
         except OSError as error:
             absent = isinstance(error, FileNotFoundError | NotADirectoryError)
             if absent and error.filename == directory and not os.path.islink(directory):
                 return
             raise storage_error("cannot list", self.prefix, error).at(node=path) from error
 
-    def _flat(self, directory: str, keys: ChunkKeys, ndim: int) -> None:
+    def _flat(self, directory: str, layout: Layout) -> None:
         """Scan keys without a slash, which are all in one directory."""
         with os.scandir(directory) as entries:
-            for entry in entries:
-                position = keys.coordinates(entry.name, ndim)
-                number = None if position is None else self._index(position)
-                if number is not None:
-                    self._accept(entry, number, entry.name)
-                elif entry.name not in self.passed_over:
-                    self.found.unclaimed_name(entry.name)
-
-    def _index(self, position: tuple[int, ...]) -> int | None:
-        """`Grid.index` with precomputed counts."""
-        index = 0
-        for number, count in zip(position, self.counts, strict=True):
-            if number >= count:
-                return None
-            index = index * count + number
-        return index
+            while batch := list(islice(entries, _BATCH)):
+                indexes = chunk_indexes([entry.name for entry in batch], layout.keys, layout.objects)
+                for entry, index in zip(batch, indexes.tolist(), strict=True):
+                    if index != NO_CHUNK:
+                        self._accept(entry, index, entry.name)
+                    elif entry.name not in self.passed_over:
+                        self.found.unclaimed_name(entry.name)
 
     def _deep(self, directory: str, level: int, base: int, prefix: str) -> None:
         """Scan keys with slashes: one directory level per axis, files at the last level.
