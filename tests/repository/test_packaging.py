@@ -156,7 +156,7 @@ def test_zarrlift_requires_zarrstack_at_its_version_and_zarrstack_only_what_it_i
         for word in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module])
     }
     optional = {"pytest", "hypothesis"}  # for the suite that authors of layers run
-    required = {re.match(r"[\w-]+", text)[0] for text in requirements(wheel)}
+    required = {re.match(r"[\w-]+", text)[0].replace("-", "_") for text in requirements(wheel)}
     assert required == imported - {*sys.stdlib_module_names, "zarrstack"} - optional
 
 
