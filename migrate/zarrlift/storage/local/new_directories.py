@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def writing(writer: LocalWriter) -> AbstractContextManager[Callable[[str, Buffer], None]]:
-    """Write many small objects in one thread, like `writer.write`; those of a directory should be consecutive.
+    """Write many small objects in one thread, like `writer.write`; those of a directory come together.
 
     They have their names when the context ends. With `fsync` or in place, each is renamed by itself.
     """
