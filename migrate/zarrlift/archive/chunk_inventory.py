@@ -201,6 +201,8 @@ class _Listed:
                 self.found.unclaimed_name(names[place])
             listed = {key for key, chunk in zip(page.keys, chunks.tolist(), strict=True) if chunk}
             page, indexes = page.only(listed.__contains__), indexes[chunks]
+        if not len(indexes):
+            return  # a page of other keys says nothing about chunks
         sizes, versions = page.sizes or (), page.versions or ()
         self.found.sized &= page.sizes is not None and None not in sizes
         self.found.versioned &= page.versions is not None and None not in versions

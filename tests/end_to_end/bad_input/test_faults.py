@@ -224,7 +224,7 @@ def test_a_full_disk_is_one_error_and_a_resume_goes_on(size: int, source: Path, 
     ]
 
 
-WAYS = ("write", "mkdir", "replace", "open")
+WAYS = ("write", "mkdir", "replace", "rename", "open")
 
 
 @pytest.mark.slow(one_in=5)
@@ -253,7 +253,8 @@ def test_each_way_of_writing_may_fail(
         patch.setattr(os, way, fail)
         outcome = zarrlift.migrate(source, destination, workers=1, verify="none")
     if outcome.ok:
-        assert way in ("mkdir", "open")  # fewer calls than `after`
+        # Fewer calls than `after`, or a directory whose files can be renamed one by one.
+        assert way in ("mkdir", "replace", "rename", "open")
         return
     (problem,) = (p for p in outcome.problems if p.severity == "refusal")
     assert (problem.kind, problem.found) == ("storage", os.strerror(number))
@@ -379,10 +380,13 @@ def test_a_broken_job_file_is_named_and_nothing_is_touched(
     damage(job)
     before = tree(tmp_path)
     ran = run(*words(source, destination), "--json")
+    assert tree(tmp_path) == before
+    if (damage, words) == (BROKEN["a broken node"], AGAIN["status"]):
+        assert ran.code == 0  # which reads no plan of a node
+        return
     (problem,) = ran.problems
     assert (ran.code, problem["kind"], problem["key"]) == (1, "job", str(job))
     assert problem["advice"]
-    assert tree(tmp_path) == before
 
 
 # ----- hostile metadata that the fixtures lack

@@ -169,10 +169,10 @@ def test_of_shards_built_together_those_with_a_failed_value_are_discarded(monkey
     assert first == ["0"] * 6 + ["2"] * 6
     real = InnerChunkConversion.store
 
-    def refuse(self: InnerChunkConversion, index: int, array: npt.NDArray[Any]) -> Any:
+    def refuse(self: InnerChunkConversion, index: int, array: npt.NDArray[Any], counts: Any = None) -> Any:
         if array.flat[0] == 9 * 8 * 3 + 2 * 8:
             raise CastError("no such value")
-        return real(self, index, array)
+        return real(self, index, array, counts)
 
     monkeypatch.setattr(InnerChunkConversion, "store", refuse)
     outcome = zarrlift.migrate(write_planes(tmp_path / "good"), tmp_path / "cast", recipe=wish(**ACROSS))
@@ -354,6 +354,20 @@ def test_no_more_copies_of_the_process_than_the_memory_is_for(
     assert forks_for([tiny], options, base + 3 * (base + 1000), local=True) == 3
     assert forks_for([tiny], options, base + 1000, local=True) == 0, "a thread will do"
     assert forks_for([replace(tiny, memory=None)], options, base, local=True) == 4
+
+
+@pytest.mark.parametrize(("workers", "expected"), [(2, 0), (7, 0), (8, 8), (64, 64)])
+def test_processes_take_over_where_threads_would_wait_for_each_other(
+    workers: int, expected: int, numbers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thread holds the interpreter lock for an eighth of its time when chunks change their shape."""
+    monkeypatch.setattr(forked_process, "may_fork", lambda: True)
+    (array,) = zarrlift.plan(numbers, recipe=wish(chunks="5,5,5")).arrays
+    large = replace(array, chunks=5000, bytes_in=4 << 30, memory=None)
+    options = RunOptions(workers=workers)
+    assert forks_for([large], options, 1 << 30, local=True) == expected
+    assert forks_for([replace(large, chunks=5, bytes_in=1 << 20)], options, 1 << 30, local=True) == 0
+    assert forks_for([large], options, 1 << 30, local=False) == 0
 
 
 @pytest.mark.parametrize(

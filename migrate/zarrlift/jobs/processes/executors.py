@@ -26,6 +26,17 @@ last requests while others continue. Memory may allow fewer.
 """
 _WORTH_A_FORK: Final = 2000
 """Number of small chunks that take several times as long as a fork (some milliseconds)."""
+_WORTH_PROCESSES: Final = 1 << 30
+"""Bytes that threads move in about a second, in which time forks are made."""
+_LOCKED: Final = {
+    "stay": 0.0,
+    "relink": 0.15,
+    "reframe": 0.15,
+    "recode": 0.15,
+    "rewrite": 0.07,
+    "regrid": 0.13,
+}
+"""Share of a thread's time that holds the interpreter lock, by route (`benchmarks/interpreter_lock.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,18 +129,30 @@ def _tiny(arrays: Sequence[ArrayPlan]) -> bool:
 
 
 def forks_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, local: bool) -> int:
-    """The number of forked processes to run the tasks; 0 if a fork is unsafe or saves no time."""
-    if not local or options.executor is not None or not _tiny(arrays):
+    """The number of forked processes to run the tasks; 0 if a fork is unsafe or saves no time.
+
+    Threads save memory and start at once, but only one of them holds the interpreter lock.
+    """
+    if not local or options.executor is not None:
         return 0
     workers = available_cores() if options.workers is None else options.workers
     needed = max((array.memory or 0 for array in arrays), default=0)
     if needed:
         workers = min(workers, workers_within(budget, needed, processes=True))
-    if workers < 2 or sum(array.chunks for array in arrays) < _WORTH_A_FORK:
+    many_tiny = _tiny(arrays) and sum(array.chunks for array in arrays) >= _WORTH_A_FORK
+    if workers < 2 or not (many_tiny or workers * _locked(arrays) > 1):
         return 0
     from .forked_process import may_fork
 
     return workers if may_fork() else 0
+
+
+def _locked(arrays: Sequence[ArrayPlan]) -> float:
+    """The share of a thread's time that holds the interpreter lock, by bytes."""
+    nbytes = [(array.bytes_in, _LOCKED[array.route.name]) for array in arrays if array.tasks]
+    total = sum(count for count, _ in nbytes)
+    # A job that is moved sooner than processes are started gains nothing.
+    return sum(count * share for count, share in nbytes) / total if total >= _WORTH_PROCESSES else 0
 
 
 def engine_for(arrays: Sequence[ArrayPlan], options: RunOptions, budget: int, *, local: bool) -> Engine:
