@@ -1,7 +1,7 @@
 """Index, size and version of listed chunks as columns: in memory up to a million, else in a temporary file.
 
-A listing of 10^9 chunks takes 24 GB of a file, and no more memory than one of a million. A file system
-without room for it gives an OSError.
+A listing of 10^9 chunks takes 24 GB of a file (twice that while it is sorted), and no more memory than one of
+a million.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import tempfile
 from array import array
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from zarrstack.core.errors import StorageError
 
 Indexes: TypeAlias = npt.NDArray[np.int64]
 Columns: TypeAlias = tuple[Indexes, Indexes, Indexes]
@@ -56,9 +59,14 @@ class ChunkColumns:
         return sum(self._runs) + len(self.indexes)
 
     def sorted(self) -> Columns:
-        """All rows by ascending index; nothing can be added afterwards."""
+        """All rows by ascending index; nothing can be added afterwards. Raises StorageError."""
         if self._file is None:
             return self._sorted_rest()
+        with _told():
+            return self._sorted_file()
+
+    def _sorted_file(self) -> Columns:
+        assert self._file is not None
         if len(self.indexes):
             self._spill()
         runs = list(self._mapped())
@@ -84,10 +92,11 @@ class ChunkColumns:
         return indexes[order], sizes[order], versions[order]
 
     def _spill(self) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - unlinked; closed by `sorted`
-        for column in self._sorted_rest():
-            self._file.write(column.tobytes())
+        with _told():
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - has no name; closed by `sorted`
+            for column in self._sorted_rest():
+                self._file.write(column.tobytes())
         self._runs.append(len(self.indexes))
         del self.indexes[:], self.sizes[:], self.versions[:]
 
@@ -98,6 +107,20 @@ class ChunkColumns:
         for length in self._runs:
             yield np.memmap(self._file, np.int64, "r", offset=start, shape=(3, length))
             start += 3 * length * _ITEM
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Turns an error of the temporary file into a StorageError."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            "cannot keep the listing of the chunks in a temporary file",
+            key=tempfile.gettempdir(),
+            found=error.strerror or str(error),
+            advice="Free some space, or set TMPDIR to a folder that has more: 48 bytes for each chunk.",
+        ) from error
 
 
 def _merged(runs: list[Indexes]) -> Iterator[Indexes]:

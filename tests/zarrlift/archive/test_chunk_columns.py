@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zarrlift.archive.chunk_columns import ChunkColumns
+from zarrstack.core.errors import StorageError
 
 ROWS = st.lists(st.integers(0, 2**63 - 1), max_size=400, unique=True)
 
@@ -51,3 +55,19 @@ def test_runs_are_merged_in_parts_of_about_a_run(order, monkeypatch):
     found, _, _ = columns.sorted()
     assert found.tolist() == list(range(count))
     assert max(parts) <= 2.1 * most
+
+
+def test_a_temporary_file_without_room_is_an_error_that_names_its_folder(monkeypatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    columns, rows = ChunkColumns(10), np.arange(10)
+    columns.extend(rows, rows, rows)
+    monkeypatch.setattr(np, "memmap", full)
+    with pytest.raises(StorageError, match="No space left") as told:
+        columns.sorted()
+    assert told.value.problem.key == tempfile.gettempdir()
+    assert "TMPDIR" in (told.value.problem.advice or "")
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(StorageError, match="No space left"):
+        ChunkColumns(10).extend(rows, rows, rows)
