@@ -62,7 +62,7 @@ class ChunkColumns:
         """All rows by ascending index; nothing can be added afterwards. Raises StorageError."""
         if self._file is None:
             return self._sorted_rest()
-        with _told():
+        with _told(), self._file:
             return self._sorted_file()
 
     def _sorted_file(self) -> Columns:
@@ -79,7 +79,6 @@ class ChunkColumns:
             whole[:, at : at + rows.shape[1]] = rows
             at += rows.shape[1]
         whole.flush()
-        self._file.close()
         indexes, sizes, versions = np.asarray(whole)
         return indexes, sizes, versions
 
