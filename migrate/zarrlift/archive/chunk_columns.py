@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from array import array
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import IO, Final, TypeAlias
 
 import numpy as np
@@ -70,16 +70,13 @@ class ChunkColumns:
         if len(self.indexes):
             self._spill()
         runs = list(self._mapped())
-        total = sum(self._runs)
-        with tempfile.TemporaryFile() as merged:  # has no name; its space is freed with the last map
-            merged.truncate(3 * total * _ITEM)
-            whole = np.memmap(merged, np.int64, "r+", shape=(3, total))
-        at = 0
-        for rows in _merged(runs):
-            whole[:, at : at + rows.shape[1]] = rows
-            at += rows.shape[1]
-        whole.flush()
-        indexes, sizes, versions = np.asarray(whole)
+        with ExitStack() as stack:
+            # Written, not mapped: a disk that is full would kill the process.
+            files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+            for rows in _merged(runs):
+                for file, column in zip(files, rows, strict=True):
+                    file.write(column.tobytes())
+            indexes, sizes, versions = (_mapped_column(file) for file in files)
         return indexes, sizes, versions
 
     def _sorted_rest(self) -> Columns:
@@ -106,6 +103,12 @@ class ChunkColumns:
         for length in self._runs:
             yield np.memmap(self._file, np.int64, "r", offset=start, shape=(3, length))
             start += 3 * length * _ITEM
+
+
+def _mapped_column(file: IO[bytes]) -> Indexes:
+    """The numbers in a file, which needs no name and is freed with the array."""
+    file.flush()
+    return np.asarray(np.memmap(file, np.int64, "r"))
 
 
 @contextmanager
