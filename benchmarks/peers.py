@@ -70,9 +70,9 @@ def told(work: Workload, figures: Mapping[str, Figures], found: Environments) ->
             f"  memory of all its processes {used['zarrlift']:.0f} MB, at most {most:.0f} MB"
             f"{work.memory_words}: {verdict(used['zarrlift'] <= most)}"
         )
-    slower = [name for name in present if medians["zarrlift"] > medians[name] * 1.05]
+    slower = [name for name in present if medians["zarrlift"] > medians[name] * 1.03]
     said = f"BROKEN by {', '.join(slower)}" if slower else "holds"
-    lines += [f"  no peer is faster by more than 5 %: {said}", ""]
+    lines += [f"  no peer is faster by more than 3 %: {said}", ""]
     return Told(lines=lines, group=Group(name=work.name, bars=list(bars(medians))))
 
 

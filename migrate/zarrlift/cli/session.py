@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,8 @@ INTERRUPTED: Final = 130
 """128 + SIGINT, as shells report a command that was interrupted."""
 
 DEBUG: Final = "ZARRLIFT_DEBUG"
+_PIECES: Final = 10_000
+"""Pieces of a JSON document that are written together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,8 +196,10 @@ def write_json(command: str | None, code: int, content: JSONObject) -> None:
 
     head = {"zarrlift": __version__, "command": command, "exit_code": code}
     # Bare NaN, which attributes may contain, is invalid JSON and would fail in other programs.
-    text = json.dumps(_strict({**head, **content}), indent=2, default=str)
-    write(text + "\n", sys.stdout)
+    pieces = json.JSONEncoder(indent=2, default=str).iterencode(_strict({**head, **content}))
+    while text := "".join(islice(pieces, _PIECES)):  # the status of 100,000 arrays is 26 MB
+        write(text, sys.stdout)
+    write("\n", sys.stdout)
 
 
 def _strict(value: JSON) -> JSON:
@@ -202,9 +207,11 @@ def _strict(value: JSON) -> JSON:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124 - NaN
         return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
     if isinstance(value, dict):
-        return {str(name): _strict(item) for name, item in value.items()}
+        made = {str(name): _strict(item) for name, item in value.items()}
+        return made if any(made.get(name) is not item for name, item in value.items()) else value
     if isinstance(value, (list, tuple)):
-        return [_strict(item) for item in value]
+        items = [_strict(item) for item in value]
+        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
     return value
 
 
