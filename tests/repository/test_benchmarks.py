@@ -167,15 +167,21 @@ def test_a_command_that_fails_ends_the_run_with_what_it_said(scripts: Scripts) -
         scripts.harness.run_once(command)
 
 
-def test_with_no_rounds_the_first_run_counts(scripts: Scripts) -> None:
-    commands = [scripts.harness.Command(name=name, argv=("true",)) for name in "ab"]
-    counts = {
-        rounds: {
-            name: len(found.seconds) for name, found in scripts.harness.measure(commands, rounds).items()
-        }
-        for rounds in (0, 2)
-    }
-    assert counts == {0: {"a": 1, "b": 1}, 2: {"a": 2, "b": 2}}
+@pytest.mark.parametrize(
+    ("rounds", "expected"), [(0, {"ours": 1, "near": 1, "far": 1}), (3, {"ours": 3, "near": 3, "far": 1})]
+)
+def test_a_far_slower_command_runs_in_one_round_and_with_no_rounds_the_first_run_counts(
+    scripts: Scripts, monkeypatch: pytest.MonkeyPatch, rounds: int, expected: dict[str, int]
+) -> None:
+    seconds = {"ours": 1.0, "near": 4.9, "far": 5.1}
+
+    def pretended(command: Any, *, watched: bool = False) -> Any:
+        return scripts.harness.Run(seconds[command.name], 0.0, 0.0, 1, 0.0)
+
+    monkeypatch.setattr(scripts.harness, "run_once", pretended)
+    commands = [scripts.harness.Command(name=name, argv=("true",)) for name in seconds]
+    found = scripts.harness.measure(commands, rounds)
+    assert {name: len(figures.seconds) for name, figures in found.items()} == expected
 
 
 # What is said
