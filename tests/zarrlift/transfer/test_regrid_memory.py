@@ -30,9 +30,14 @@ from zarrlift.cli import main
 def most(process):
     return int(re.search(r"VmHWM:\\s+([0-9]+) kB", Path(f"/proc/{process}/status").read_text())[1])
 
+def children(task):
+    try:
+        return (task / "children").read_text().split()
+    except OSError:  # the thread has ended
+        return []
+
 def workers():
-    tasks = Path("/proc/self/task").iterdir()
-    return [child for task in tasks for child in (task / "children").read_text().split()]
+    return [child for task in Path("/proc/self/task").iterdir() for child in children(task)]
 
 peaks = []
 stop = Dispatcher.stop

@@ -40,6 +40,8 @@ class Told:
     then: list[str] = field(default_factory=list)
     """Commands that went on with it."""
     kills: int = 0
+    reached: int = 0
+    """Orders whose moment came; a worker that was killed alone may have been replaced."""
     failed: int = 0
     """Calls that failed."""
     codes: list[int | str] = field(default_factory=list)
@@ -165,6 +167,8 @@ class Playground:
             words = self._next(scenario, rng, told) if turn else scenario.words
             ended = self.run(scenario, words, **_kill(order, calm))
             told.codes.append(ended.code)
+            block = self.control.block
+            told.reached += 0 < block.kill_call <= block.calls or 0 < block.kill_change <= block.changes
             told.kills += ended.code == _KILLED
             told.wrong += [] if ended.code == _KILLED else said_badly(ended)
             now = self.tree()
