@@ -30,11 +30,11 @@ _WORTH_PROCESSES: Final = 1 << 30
 """Bytes that threads move in about a second, in which time forks are made."""
 _LOCKED: Final = {
     "stay": 0.0,
-    "relink": 0.15,
-    "reframe": 0.15,
-    "recode": 0.15,
-    "rewrite": 0.07,
-    "regrid": 0.13,
+    "relink": 0.03,
+    "reframe": 0.12,
+    "recode": 0.04,
+    "rewrite": 0.04,
+    "regrid": 0.05,
 }
 """Share of a thread's time that holds the interpreter lock, by route (`benchmarks/interpreter_lock.py`)."""
 
