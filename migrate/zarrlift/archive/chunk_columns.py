@@ -34,29 +34,29 @@ class ChunkColumns:
     def __init__(self, most: int = MAX_IN_MEMORY) -> None:
         """`most`: number of rows kept in memory."""
         self._most = most
-        self.indexes, self.sizes, self.versions = array("q"), array("q"), array("q")
+        self._indexes, self._sizes, self._versions = array("q"), array("q"), array("q")
         self._file: IO[bytes] | None = None
         self._runs: list[int] = []
         """Length of each sorted run in the file, which holds one column of the run after the other."""
 
     def add(self, index: int, size: int, version: int) -> None:
         """Add a row."""
-        self.indexes.append(index)
-        self.sizes.append(size)
-        self.versions.append(version)
-        if len(self.indexes) >= self._most:
+        self._indexes.append(index)
+        self._sizes.append(size)
+        self._versions.append(version)
+        if len(self._indexes) >= self._most:
             self._spill()
 
     def extend(self, indexes: Indexes, sizes: Indexes, versions: Indexes) -> None:
         """Add rows."""
-        self.indexes.frombytes(indexes.tobytes())
-        self.sizes.frombytes(sizes.tobytes())
-        self.versions.frombytes(versions.tobytes())
-        if len(self.indexes) >= self._most:
+        self._indexes.frombytes(indexes.tobytes())
+        self._sizes.frombytes(sizes.tobytes())
+        self._versions.frombytes(versions.tobytes())
+        if len(self._indexes) >= self._most:
             self._spill()
 
     def __len__(self) -> int:
-        return sum(self._runs) + len(self.indexes)
+        return sum(self._runs) + len(self._indexes)
 
     def sorted(self) -> Columns:
         """All rows by ascending index; nothing can be added afterwards. Raises StorageError."""
@@ -67,7 +67,7 @@ class ChunkColumns:
 
     def _sorted_file(self) -> Columns:
         assert self._file is not None
-        if len(self.indexes):
+        if len(self._indexes):
             self._spill()
         runs = list(self._mapped())
         with ExitStack() as stack:
@@ -80,8 +80,8 @@ class ChunkColumns:
         return indexes, sizes, versions
 
     def _sorted_rest(self) -> Columns:
-        indexes = np.array(self.indexes, np.int64)
-        sizes, versions = np.array(self.sizes, np.int64), np.array(self.versions, np.int64)
+        indexes = np.array(self._indexes, np.int64)
+        sizes, versions = np.array(self._sizes, np.int64), np.array(self._versions, np.int64)
         if (indexes[1:] >= indexes[:-1]).all():
             return indexes, sizes, versions
         order = np.argsort(indexes, kind="stable")
@@ -93,8 +93,8 @@ class ChunkColumns:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115 - has no name; closed by `sorted`
             for column in self._sorted_rest():
                 self._file.write(column.tobytes())
-        self._runs.append(len(self.indexes))
-        del self.indexes[:], self.sizes[:], self.versions[:]
+        self._runs.append(len(self._indexes))
+        del self._indexes[:], self._sizes[:], self._versions[:]
 
     def _mapped(self) -> Iterator[Indexes]:
         assert self._file is not None

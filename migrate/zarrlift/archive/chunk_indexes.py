@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from zarrstack.core.grid.chunk_keys import ChunkKeys
 from zarrstack.core.grid.chunk_keys_n5 import N5Keys
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.grid import Grid
 
-Indexes: TypeAlias = npt.NDArray[np.int64]
+from .chunk_columns import Indexes
 
 NO_CHUNK: Final = -1
 _ZERO, _NINE, _NEWLINE, _C = b"09\nc"

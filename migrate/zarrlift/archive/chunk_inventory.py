@@ -27,7 +27,7 @@ from .nodes import Layout
 
 Indexes: TypeAlias = npt.NDArray[np.int64]
 Weights: TypeAlias = npt.NDArray[np.float64]
-"""Numbers of bytes, which may exceed 2^63 for layouts that nothing of is stored."""
+"""Numbers of bytes, which may exceed 2^63 for a layout of which nothing is stored."""
 
 UNLISTED: Final = "unlisted"
 """Fingerprint for a store that cannot list."""
@@ -191,16 +191,15 @@ class _Listed:
 
     def take(self, page: ListedPage) -> None:
         names = [key[self._start :] for key in page.keys]
-        if not self._passed_over.isdisjoint([name.partition("/")[0] for name in names]):
-            page = page.only(lambda key: key[self._start :].partition("/")[0] not in self._passed_over)
+        passed_over = [name.partition("/")[0] in self._passed_over for name in names]
+        if any(passed_over):
+            page = page.only(not passed for passed in passed_over)
             names = [key[self._start :] for key in page.keys]
         indexes = chunk_indexes(names, self._keys, self._grid)
         chunks = indexes != NO_CHUNK
-        if not chunks.all():
-            for place in np.flatnonzero(~chunks).tolist():
-                self.found.unclaimed_name(names[place])
-            listed = {key for key, chunk in zip(page.keys, chunks.tolist(), strict=True) if chunk}
-            page, indexes = page.only(listed.__contains__), indexes[chunks]
+        for place in np.flatnonzero(~chunks).tolist():
+            self.found.unclaimed_name(names[place])
+        page, indexes = page.only(chunks.tolist()), indexes[chunks]
         if not len(indexes):
             return  # a page of other keys says nothing about chunks
         sizes, versions = page.sizes or (), page.versions or ()

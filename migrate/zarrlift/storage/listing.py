@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Protocol, TypeVar
 
 
@@ -21,15 +22,15 @@ class ListedPage:
         """The same with keys that begin at their character `start`."""
         return replace(self, keys=[key[start:] for key in self.keys]) if start else self
 
-    def only(self, wanted: Callable[[str], bool]) -> ListedPage:
-        """The objects whose keys are wanted."""
-        places = [place for place, key in enumerate(self.keys) if wanted(key)]
-        if len(places) == len(self.keys):
+    def only(self, wanted: Iterable[bool]) -> ListedPage:
+        """Some of the objects; `wanted` has a value for each."""
+        marks = list(wanted)
+        if all(marks):
             return self
         return ListedPage(
-            [self.keys[place] for place in places],
-            None if self.sizes is None else [self.sizes[place] for place in places],
-            None if self.versions is None else [self.versions[place] for place in places],
+            list(compress(self.keys, marks)),
+            None if self.sizes is None else list(compress(self.sizes, marks)),
+            None if self.versions is None else list(compress(self.versions, marks)),
         )
 
 

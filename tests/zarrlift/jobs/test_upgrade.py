@@ -70,3 +70,12 @@ def test_a_damaged_plan_is_named(old_job):
         database.commit()
     with pytest.raises(JobError, match="damaged"):
         Job.open(old_job)
+
+
+def test_a_refusal_that_cannot_be_read_is_named_by_status(old_job):
+    Job.open(old_job).close()  # brings it to the current version
+    with closing(sqlite3.connect(old_job)) as database:
+        database.execute("UPDATE node SET plan = '{}' WHERE kind = 'refusal'")
+        database.commit()
+    with pytest.raises(JobError, match="damaged"):
+        zarrlift.status(old_job)

@@ -119,6 +119,16 @@ def connect(path: Path, *, fsync: bool, write: bool) -> sqlite3.Connection:
     return db
 
 
+@contextlib.contextmanager
+def damage_told(path: Path) -> Iterator[None]:
+    """Turns an error from content that cannot be understood into a JobError."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        found = f"{type(error).__name__}: {error}"[:200]
+        raise JobError("the job file is damaged", key=str(path), found=found, advice=BROKEN) from error
+
+
 def prepare_to_write(db: sqlite3.Connection, path: Path) -> None:
     """Add what files of earlier versions do not have, and remove the journal of a killed commit."""
     db.execute(_SYNCED)

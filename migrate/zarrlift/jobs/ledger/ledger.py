@@ -29,6 +29,7 @@ from .database import (
     VERSION,
     connect,
     create_database,
+    damage_told,
     insert_nodes,
     lock_file,
     prepare_to_write,
@@ -169,15 +170,10 @@ class Job:
 
     def plan(self) -> Plan:
         """The plan of the job."""
-        try:
+        with damage_told(self.path):
             reader = PlanReader(self._rows("SELECT digest, plan FROM common"))
             rows = self._rows("SELECT kind, plan FROM node ORDER BY path")
             return Plan.from_header(self.header, itertools.starmap(reader.node, rows))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            found = f"{type(error).__name__}: {error}"[:200]
-            raise JobError(
-                "the job file is damaged", key=str(self.path), found=found, advice=BROKEN
-            ) from error
 
     def swap_node(self, path: str, node: Planned) -> None:
         """Replace the plan of a node and forget its recorded work. Durable at the next commit."""
@@ -219,9 +215,10 @@ class Job:
             for number, path, kind, state, published, problems in rows
         ]
 
-    def progress(self) -> Iterator[NodeProgress]:
+    def progress(self) -> list[NodeProgress]:
         """The work of each node, planned and recorded, in any order."""
-        return progress_of(self._rows(PROGRESS), self.totals())
+        with damage_told(self.path):
+            return list(progress_of(self._rows(PROGRESS), self.totals()))
 
     def done(self, kind: Kind) -> int:
         """Number of completed nodes of a kind."""

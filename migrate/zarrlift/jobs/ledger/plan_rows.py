@@ -36,7 +36,6 @@ _NO_WORK: Final = PlannedWork(tasks=0, moves=False, bytes_in=0, bytes_known=True
 Common: TypeAlias = tuple[bytes, str]
 """(digest, JSON text) of what arrays have in common."""
 
-
 Values: TypeAlias = tuple[str | bytes | int | None, ...]
 """Of a new row of `node`: path, kind, plan, state, route, and those of `PlannedWork`."""
 
@@ -93,17 +92,21 @@ class PlanReader:
         self._layout = IdentityCache(layout_from_json)
 
     def node(self, kind: Kind, text: str) -> Planned:
-        """The node of a row; ValueError, KeyError or TypeError if the row is damaged."""
+        """The node of a row, which may hold its whole plan; ValueError, KeyError or TypeError if damaged."""
         data: JSONObject = json.loads(text)
         if kind == "group":
             return GroupPlan.from_json(data)
         if kind == "refusal":
             return Refusal.from_json(data)
-        common = self._common[data[_SHARED]]
+        return ArrayPlan.from_json(self._whole(data) if _SHARED in data else data, self._layout)
+
+    def _whole(self, own: JSONObject) -> JSONObject:
+        """The plan of an array with what it shares."""
+        common = self._common[own[_SHARED]]
         document = common["document"]
-        if "attributes" in data:
-            document = {**document, "attributes": data["attributes"]}  # at its place in the document
-        return ArrayPlan.from_json({**common, **data, "document": document}, self._layout)
+        if "attributes" in own:
+            document = {**document, "attributes": own["attributes"]}  # at its place in the document
+        return {**common, **own, "document": document}
 
 
 def _split(plan: JSONObject) -> tuple[bytes, str, JSONObject]:

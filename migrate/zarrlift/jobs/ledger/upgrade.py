@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from pathlib import Path
 
 from zarrstack.core.errors import JobError
 
-from ...planning.plans import ArrayPlan, GroupPlan, Planned, Refusal
-from .database import BROKEN, CREATE_COMMON, VERSION, WORK_COLUMNS, insert_common
-from .plan_rows import node_rows
-from .rows import Kind
+from .database import CREATE_COMMON, VERSION, WORK_COLUMNS, damage_told, insert_common
+from .plan_rows import PlanReader, node_rows
 
 
 def upgraded(db: sqlite3.Connection, path: Path, *, write: bool) -> sqlite3.Connection:
@@ -30,11 +27,11 @@ def upgraded(db: sqlite3.Connection, path: Path, *, write: bool) -> sqlite3.Conn
         db = copy
     db.execute("BEGIN IMMEDIATE")
     try:
-        _upgrade(db)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        with damage_told(path):
+            _upgrade(db)
+    except JobError:
         db.execute("ROLLBACK")
-        found = f"{type(error).__name__}: {error}"[:200]
-        raise JobError("the job file is damaged", key=str(path), found=found, advice=BROKEN) from error
+        raise
     db.execute("COMMIT")
     return db
 
@@ -44,7 +41,8 @@ def _upgrade(db: sqlite3.Connection) -> None:
     for column in WORK_COLUMNS:
         db.execute(f"ALTER TABLE node ADD COLUMN {column}")
     stored = db.execute("SELECT id, kind, plan FROM node").fetchall()
-    new = list(node_rows(_node(kind, text) for _, kind, text in stored))
+    reader = PlanReader(())
+    new = list(node_rows(reader.node(kind, text) for _, kind, text in stored))
     db.executemany(
         "UPDATE node SET plan = ?, route = ?, tasks = ?, moves = ?, bytes_in = ?, bytes_known = ?, reads = ?,"
         " by_tasks = ? WHERE id = ?",
@@ -55,10 +53,3 @@ def _upgrade(db: sqlite3.Connection) -> None:
     )
     insert_common(db, (common for _, common in new if common is not None))
     db.execute("UPDATE meta SET value = ? WHERE name = 'version'", (VERSION,))
-
-
-def _node(kind: Kind, text: str) -> Planned:
-    data = json.loads(text)
-    if kind == "array":
-        return ArrayPlan.from_json(data)
-    return GroupPlan.from_json(data) if kind == "group" else Refusal.from_json(data)

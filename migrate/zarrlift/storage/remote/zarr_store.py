@@ -197,7 +197,7 @@ class StoreStorage(Storage):
         async def find() -> L:
             taken = new()
             async for listed in self._pages(full):
-                taken.take(listed.only(shown).relative(len(self._prefix)))
+                taken.take(listed.only(map(shown, listed.keys)).relative(len(self._prefix)))
             return taken
 
         return run(self.told("cannot list", prefix, find))

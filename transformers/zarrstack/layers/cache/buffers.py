@@ -1,4 +1,4 @@
-"""Values as bytes that nobody can change."""
+"""Values as immutable bytes."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ class Cache(ListingCache):
             self._state,
             key,
             lambda: self._store.set(key, value),
-            immutable(value) if self._keep_writes and isinstance(value, Buffer) else None,
+            self._copied(value),
             blocking=False,
             suspends=type(self._store) is not MemoryStore,
         )
