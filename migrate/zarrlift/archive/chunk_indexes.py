@@ -29,13 +29,6 @@ def chunk_indexes(names: Sequence[str], keys: ChunkKeys, grid: Grid) -> Indexes:
         found = _all_regular(names, keys, grid)
         if found is not None:
             return found
-        # Names of metadata are among the first keys of a listing.
-        regular = [name[-1:].isdigit() for name in names]
-        found = _all_regular([name for name, good in zip(names, regular, strict=True) if good], keys, grid)
-        if found is not None:
-            indexes: Indexes = np.full(len(names), NO_CHUNK, np.int64)
-            indexes[regular] = found
-            return indexes
     ndim = len(grid.shape)
     places = (keys.coordinates(name, ndim) for name in names)
     each = (None if place is None else grid.index(place) for place in places)
