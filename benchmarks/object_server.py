@@ -8,6 +8,7 @@ never busy. Objects lie in memory. The first line of output is the port. Signatu
 from __future__ import annotations
 
 import asyncio
+import itertools
 import re
 import sys
 import xml.sax.saxutils
@@ -32,6 +33,7 @@ class Store:
         self.seconds = seconds
         self.objects: dict[str, dict[str, bytes]] = {}
         self.parts: dict[str, dict[int, bytes]] = {}
+        self.uploads = itertools.count()
         self.now = self.most = 0
         self.requests: Counter[str] = Counter()
 
@@ -115,7 +117,7 @@ class Store:
             objects.pop(key, None)
             return web.Response(status=204)
         if method == "POST" and "uploads" in query:
-            upload = f"upload{len(self.parts)}"
+            upload = f"upload{next(self.uploads)}"
             self.parts[upload] = {}
             return self.told("InitiateMultipartUploadResult", f"<UploadId>{upload}</UploadId>")
         if method == "POST":
