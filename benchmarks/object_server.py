@@ -133,6 +133,11 @@ class Store:
         elif request.headers.get("If-None-Match") == "*" and key in objects:
             text = "<Error><Code>PreconditionFailed</Code><Condition>If-None-Match</Condition></Error>"
             return web.Response(status=412, content_type="application/xml", text=text)
+        elif "If-Match" in request.headers and key not in objects:
+            return self.read(request, None, key)
+        elif "If-Match" in request.headers and request.headers["If-Match"] != etag(objects[key]):
+            text = "<Error><Code>PreconditionFailed</Code><Condition>If-Match</Condition></Error>"
+            return web.Response(status=412, content_type="application/xml", text=text)
         else:
             objects[key] = body
         return web.Response(headers={"ETag": etag(body)})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from zarrstack.core.errors import UsageError
@@ -111,6 +110,7 @@ def migrate(
     in_place: bool = False,
     format: Format | None = None,
     job: PathText | None = None,
+    job_storage_options: Options = None,
     workers: int | None = None,
     processes: bool = False,
     executor: ExecutorChoice | None = None,
@@ -138,7 +138,8 @@ def migrate(
 
     - `source`, `destination`: a path, a URL supported by fsspec (with `storage_options` and
       `dest_storage_options`), a zarr store or a store path.
-    - `recipe`: the requested changes. `job`: the path of the job file.
+    - `recipe`: the requested changes.
+    - `job`: the path of the job file, or a URL of a store that keeps it, with `job_storage_options`.
     - `executor`: what runs the work: "threads", "processes", "dask" (with `dask_address`, that of a
       scheduler), a name registered by another package, a `concurrent.futures.Executor`, or a client or
       cluster of Dask. Workers elsewhere must be able to access both places. `processes=True` means
@@ -190,7 +191,7 @@ def migrate(
         source_through=source_through,
         destination_through=dest_through,
     )
-    path = job_path(ends.local_destination, ends.destination.url, None if job is None else Path(job))
+    path = job_path(ends.local_destination, ends.destination.url, job, job_storage_options)
     ends.check_reach(options)
     with claimed(ends.place, path, take_over=take_over) as claim:
         if os.path.lexists(path):
@@ -227,6 +228,7 @@ def resume(
     target: PathText,
     *,
     job: PathText | None = None,
+    job_storage_options: Options = None,
     workers: int | None = None,
     processes: bool = False,
     executor: ExecutorChoice | None = None,
@@ -242,12 +244,12 @@ def resume(
 ) -> Outcome:
     """Resume an interrupted job.
 
-    `target` is the job file, the destination or the source. Nodes that were refused or failed are tried
-    again. `source` and `destination` are the current places if they have moved, or stores without a URL; the
-    job stores them. For in-place jobs, use `source`. `take_over` is as for `migrate`. Raises JobError if
-    there is no such job.
+    `target` is the job file (a path, or a URL with `job_storage_options`), the destination or the source.
+    Nodes that were refused or failed are tried again. `source` and `destination` are the current places if
+    they have moved, or stores without a URL; the job stores them. For in-place jobs, use `source`.
+    `take_over` is as for `migrate`. Raises JobError if there is no such job.
     """
-    path = find_job(target, job)
+    path = find_job(target, job, job_storage_options)
     options = RunOptions(
         workers=workers,
         executor="processes" if processes and executor is None else executor,
@@ -279,9 +281,9 @@ def resume(
         return claim.end(resume_job(path, replace(options, hard_links=link == "hard"), ends, progress))
 
 
-def status(target: PathText, *, job: PathText | None = None) -> Status:
+def status(target: PathText, *, job: PathText | None = None, job_storage_options: Options = None) -> Status:
     """Return the status of a job; a running job is not affected."""
     from .jobs.current_status import current_status
 
-    with Job.open(find_job(target, job), write=False) as opened:
+    with Job.open(find_job(target, job, job_storage_options), write=False) as opened:
         return current_status(opened)

@@ -64,7 +64,7 @@ def plan(
     return output.session("plan").run(work)
 
 
-def status(target: o.Target, job: o.Job = None, *, output: o.Output) -> int:
+def status(target: o.Target, *, job: o.JobFile, output: o.Output) -> int:
     """Show the progress of a job."""
 
     def work() -> Answer:
@@ -72,7 +72,7 @@ def status(target: o.Target, job: o.Job = None, *, output: o.Output) -> int:
 
         from ..report import status as report_status
 
-        found = zarrlift.status(target, job=job)
+        found = zarrlift.status(target, **job.arguments())
         return Answer(code=DONE, text=lambda page: report_status.lines(found, page), data=found.to_json)
 
     return output.session("status").run(work)
@@ -86,7 +86,7 @@ def verify(
     *,
     full: o.Full = False,
     digest: o.DigestFile = None,
-    job: o.Job = None,
+    job: o.JobFile,
     recipe_file: VerifyRecipe = None,
     reading: o.Reading,
     storage: o.DestinationStorage,
@@ -108,8 +108,8 @@ def verify(
                 full=full,
                 digest=digest,
                 recipe=load_recipe(recipe_file),
-                job=job,
                 progress=progress,
+                **job.arguments(),
                 **reading.arguments(),
                 **storage.arguments(),
                 **executing.arguments(),

@@ -16,7 +16,7 @@ def migrate(
     destination: o.Destination = None,
     *,
     writing: o.Writing,
-    job: o.Job = None,
+    job: o.JobFile,
     overwrite: o.Overwrite = False,
     take_over: o.TakeOver = False,
     reading: o.Reading,
@@ -37,13 +37,13 @@ def migrate(
             source,
             destination,
             recipe=recipe.recipe(),
-            job=job,
             verify=verify,
             digest=digest,
             link=link,
             overwrite=overwrite,
             take_over=take_over,
             progress=progress,
+            **job.arguments(),
             **writing.arguments(),
             **reading.arguments(),
             **running.arguments(),
@@ -55,7 +55,7 @@ def migrate(
 def resume(
     target: o.Target,
     *,
-    job: o.Job = None,
+    job: o.JobFile,
     source: o.MovedSource = None,
     destination: o.MovedDestination = None,
     take_over: o.TakeOver = False,
@@ -71,12 +71,12 @@ def resume(
 
         return zarrlift.resume(
             target,
-            job=job,
             source=source,
             destination=destination,
             take_over=take_over,
             verify=verify,
             progress=progress,
+            **job.arguments(),
             **running.arguments(),
             **storage.arguments(),
         )
@@ -87,7 +87,7 @@ def resume(
 def undo(
     target: o.Target,
     *,
-    job: o.Job = None,
+    job: o.JobFile,
     take_over: o.TakeOver = False,
     storage: o.JobStorage,
     output: o.QuietOutput,
@@ -97,7 +97,7 @@ def undo(
     def work(_progress: Any) -> Any:
         import zarrlift
 
-        return zarrlift.undo(target, job=job, take_over=take_over, **storage.arguments())
+        return zarrlift.undo(target, take_over=take_over, **job.arguments(), **storage.arguments())
 
     return _moving("undo", output, work, target=target, job=job)
 
@@ -105,7 +105,7 @@ def undo(
 def finish(
     target: o.Target,
     *,
-    job: o.Job = None,
+    job: o.JobFile,
     take_over: o.TakeOver = False,
     storage_options: o.StorageOptions = None,
     output: o.QuietOutput,
@@ -116,7 +116,10 @@ def finish(
         import zarrlift
 
         return zarrlift.finish(
-            target, job=job, take_over=take_over, storage_options=o.storage_options(storage_options)
+            target,
+            take_over=take_over,
+            storage_options=o.storage_options(storage_options),
+            **job.arguments(),
         )
 
     return _moving("finish", output, work, target=target, job=job)
@@ -132,7 +135,7 @@ def _check_places(destination: str | None, *, in_place: bool) -> None:
 
 
 def _moving(
-    command: str, output: o.QuietOutput, work: Callable[[Any], Any], *, target: str, job: str | None
+    command: str, output: o.QuietOutput, work: Callable[[Any], Any], *, target: str, job: o.JobFile
 ) -> int:
     """Run work that returns an Outcome, with progress, and with advice if it is interrupted."""
     from ..report import outcome as report_outcome
@@ -143,7 +146,7 @@ def _moving(
 
         try:
             if known is None:
-                status = zarrlift.status(target, job=job)
+                status = zarrlift.status(target, **job.arguments())
                 known = (status.job, *status.options)
         except ZarrstackError:
             return "No job was started; run the same command again."

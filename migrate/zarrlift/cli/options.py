@@ -30,9 +30,6 @@ Target: TypeAlias = Annotated[
         help="The destination of the job (in place, the archive), or the job file.", metavar="TARGET"
     ),
 ]
-Job: TypeAlias = Annotated[
-    str | None, option("--job", help="The job file; by default beside the result.", metavar="PATH")
-]
 Overwrite: TypeAlias = Annotated[
     bool, option("--overwrite", help="Replace DST; the old content is deleted after the new is complete.")
 ]
@@ -120,6 +117,28 @@ class ReadingBoth(Group):
             "max_document_size": size(self.max_document_size, "--max-document-size"),
             "storage_options": storage_options(self.storage_options),
         }
+
+
+class JobFile(Group):
+    """Where the job file is."""
+
+    job: Annotated[
+        str | None,
+        option(
+            "--job",
+            help="The job file, a path or a URL of a store; by default beside the result.",
+            metavar="PATH",
+        ),
+    ] = None
+    job_storage_options: Annotated[
+        list[str] | None,
+        option("--job-storage-options", help=f"{_FSSPEC} For a job file in a store.", metavar="OPTIONS"),
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the public functions that use a job."""
+        name = "--job-storage-options"
+        return {"job": self.job, "job_storage_options": storage_options(self.job_storage_options, name)}
 
 
 class Reading(ReadingBoth):

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import JobError, Problem, StorageError
 
@@ -27,8 +27,12 @@ from ..storage.base import CLAIM, Storage
 from ..storage.local.owner_process import OwnerProcess, State
 from ..storage.local.partial_files import sweep_partial
 from ..storage.local.storage import LocalStorage
+from ..storage.open_storage import is_url
 from .ledger.ledger import Job
 from .outcome import Outcome
+
+if TYPE_CHECKING:
+    from .ledger.stored_file import JobPath
 
 BESIDE: Final = ".zarrlift.claim"
 """Suffix appended to the name of a local directory."""
@@ -54,7 +58,7 @@ class ClaimHolder:
     job: str
     """The job's id."""
     file: str
-    """Path of the job file, on the host that made the claim."""
+    """Path of the job file, on the host that made the claim, or its URL."""
     owner: OwnerProcess
     since: float
     """Unix time in seconds."""
@@ -149,13 +153,13 @@ class Claim:
 
 
 @contextmanager
-def claimed(destination: Storage, file: Path, *, take_over: bool = False) -> Iterator[Claim]:
+def claimed(destination: Storage, file: JobPath, *, take_over: bool = False) -> Iterator[Claim]:
     """Hold the destination of the job with that file exclusively.
 
     `destination` is the storage without layers on top. Raises JobError if another job holds it, and
     StorageError.
     """
-    file = Path(os.path.abspath(file))
+    file = Path(os.path.abspath(file)) if isinstance(file, Path) else file
     known = _job_id(file)
     holder = ClaimHolder(
         token=os.urandom(8).hex(),
@@ -174,7 +178,7 @@ def claimed(destination: Storage, file: Path, *, take_over: bool = False) -> Ite
         claim.release()
 
 
-def sweep_claim(destination: Storage, file: Path) -> None:
+def sweep_claim(destination: Storage, file: JobPath) -> None:
     """Remove the claim that a killed process of this job left; claims of other jobs are kept."""
     with suppress(JobError, StorageError), claimed(destination, file):
         pass
@@ -196,7 +200,7 @@ def not_exclusive(url: str) -> Problem:
     )
 
 
-def _job_id(file: Path) -> str | None:
+def _job_id(file: JobPath) -> str | None:
     if not os.path.lexists(file):
         return None
     try:
@@ -300,7 +304,7 @@ def _require_free(place: _Place, there: bytes, holder: ClaimHolder, *, take_over
     state: State = "unknown" if there.strip(b"\0") else "ended"
     if other is not None:
         state = other.state
-    job_left = other is not None and os.path.lexists(other.file)
+    job_left = other is not None and (is_url(other.file) or os.path.lexists(other.file))
     own = other is not None and (other.job == holder.job or other.file == holder.file)
     if state == "running":
         assert other is not None
@@ -319,11 +323,8 @@ def _require_free(place: _Place, there: bytes, holder: ClaimHolder, *, take_over
         )
     else:
         return
-    raise JobError(message, key=key, found=_words(other, there), advice=advice)
-
-
-def _words(other: ClaimHolder | None, there: bytes) -> str:
-    return str(other) if other is not None else f"a claim that cannot be read: {there[:60]!r}"
+    found = f"a claim that cannot be read: {there[:60]!r}" if other is None else str(other)
+    raise JobError(message, key=key, found=found, advice=advice)
 
 
 def _beaten(place: _Place) -> JobError:

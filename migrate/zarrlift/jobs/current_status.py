@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from operator import attrgetter
-from pathlib import Path
 
 from .ledger.last_run import LastRun, last_run
 from .ledger.ledger import Job
@@ -61,7 +60,7 @@ def _activity(job: Job, run: LastRun | None) -> Activity:
     return "stale" if state == "ended" else "unknown"
 
 
-def _is_locked(path: Path) -> bool:
+def _is_locked(path: os.PathLike[str]) -> bool:
     """Whether another process has locked a job file for writing.
 
     Some file systems share locks across hosts.

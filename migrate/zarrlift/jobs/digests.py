@@ -16,10 +16,12 @@ from ..archive.read_options import ReadOptions
 from ..recipe.options import Axes, Format
 from ..verification.archives import Watcher
 from ..verification.digest_report import ArchiveDigest
+from .ledger.find_job import fetch_job, is_stored
 from .ledger.ledger import SUFFIX, Job
 
 if TYPE_CHECKING:
     from ..storage.open_storage import Place
+    from .ledger.stored_file import JobPath
 
 Digests: TypeAlias = "str | os.PathLike[str] | ArchiveDigest"
 """Digests, or the file that contains them: what `digest` wrote, or a job file."""
@@ -50,7 +52,7 @@ def digest(
     from ..verification.value_digests import digest_archive
 
     if isinstance(url, (str, os.PathLike)) and os.fspath(url).endswith(SUFFIX):
-        return stored_digests(Path(url))
+        return stored_digests(_job_file(url, storage_options))
     reading = ReadOptions.asked(
         follow_links=follow_links,
         axes=axes,
@@ -62,7 +64,11 @@ def digest(
     return digest_archive(archive, storage, follow_links=follow_links, progress=progress)
 
 
-def stored_digests(path: Path) -> ArchiveDigest:
+def _job_file(file: str | os.PathLike[str], options: Mapping[str, Any] | None) -> JobPath:
+    return fetch_job(os.fspath(file), options) if is_stored(file) else Path(file)
+
+
+def stored_digests(path: JobPath) -> ArchiveDigest:
     """The digests of a job's result; UsageError if it has none."""
     with Job.open(path, write=False) as job:
         header = job.header
@@ -84,13 +90,16 @@ def write_digests(digests: ArchiveDigest, path: str | os.PathLike[str]) -> None:
         raise StorageError("cannot write the digests", key=str(path), found=error.strerror) from error
 
 
-def load_digests(given: Digests) -> ArchiveDigest:
-    """The digests in a file; StorageError if it cannot be read, UsageError if there are none in it."""
+def load_digests(given: Digests, options: Mapping[str, Any] | None = None) -> ArchiveDigest:
+    """The digests in a file; StorageError if it cannot be read, UsageError if there are none in it.
+
+    `options` are for a job file in a store.
+    """
     if isinstance(given, ArchiveDigest):
         return given
     path = Path(given)
     if path.name.endswith(SUFFIX):
-        return stored_digests(path)
+        return stored_digests(_job_file(given, options))
     try:
         return ArchiveDigest.from_json(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:

@@ -49,6 +49,7 @@ def finish(
     target: str | os.PathLike[str],
     *,
     job: str | os.PathLike[str] | None = None,
+    job_storage_options: JSONObject | None = None,
     take_over: bool = False,
     storage_options: JSONObject | None = None,
 ) -> Outcome:
@@ -59,7 +60,7 @@ def finish(
     met, or if another host has claimed the archive and `take_over` is not set.
     """
     started = time.monotonic()
-    with Job.open(find_job(target, job)) as opened:
+    with Job.open(find_job(target, job, job_storage_options)) as opened:
         refuse_other_place(target, opened)
         plan = opened.plan()
         if not plan.in_place:
@@ -125,6 +126,7 @@ def undo(
     target: str | os.PathLike[str],
     *,
     job: str | os.PathLike[str] | None = None,
+    job_storage_options: JSONObject | None = None,
     take_over: bool = False,
     storage_options: JSONObject | None = None,
     dest_storage_options: JSONObject | None = None,
@@ -135,7 +137,7 @@ def undo(
     another host has claimed the place and `take_over` is not set.
     """
     started = time.monotonic()
-    with Job.open(find_job(target, job)) as opened:
+    with Job.open(find_job(target, job, job_storage_options)) as opened:
         refuse_other_place(target, opened)
         plan = opened.plan()
         options = storage_options if plan.in_place else dest_storage_options
@@ -150,7 +152,7 @@ def undo(
             if not kept_aside and left_aside(opened, place) is None:
                 refuse_nothing_found(opened, plan, storage)
             opened.note(undoing="yes")
-            opened.commit()
+            opened.commit(now=True)
             problems: list[Problem] = []
             restored = removed = 0
             if not kept_aside:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from zarrstack.core.json_text import JSONObject
@@ -38,9 +39,11 @@ def remembered(source: str, destination: str, *, in_place: bool) -> dict[str, st
 
 def option_words(job: Job) -> tuple[str, ...]:
     """Command line arguments with which a command can open the places of a job."""
+    given = {option: json.loads(job.fact(name) or "{}") for name, option in _FACTS.items()}
+    if not isinstance(job.path, Path):
+        given["--job-storage-options"] = _shown(job.path.options)
     words: list[str] = []
-    for name, option in _FACTS.items():
-        options = json.loads(job.fact(name) or "{}")
+    for option, options in given.items():
         if any(isinstance(value, (dict, list)) for value in options.values()):
             words += (option, json.dumps(options))
             continue

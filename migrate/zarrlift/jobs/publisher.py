@@ -104,7 +104,7 @@ class Publisher:
                 # If a run is killed here, the earlier document exists and this one remains to be written.
                 self.job.note(root_document=expected, root_document_before=self.job.fact("root_document"))
                 self.job.record_node(state[""].id, "pending")
-                self.job.commit()
+                self.job.commit(now=True)
                 self._publish_group(state[""], root, content)
 
     def _publish_group(self, row: NodeRow, group: GroupPlan, content: JSONObject) -> bool:

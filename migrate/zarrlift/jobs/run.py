@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -259,7 +260,7 @@ class Run:
     def _publish(self, arrays: list[RunArray]) -> None:
         published: list[tuple[int, int | None]] = []
         whole = [array.plan for array in arrays if not array.failures]
-        left = sweep_known(whole, self.destination, self.job.commit)
+        left = sweep_known(whole, self.destination, partial(self.job.commit, now=True))
         try:
             for array in arrays:
                 if array.plan.path in left:

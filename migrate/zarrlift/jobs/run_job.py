@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import JobError
 
@@ -25,6 +25,9 @@ from .processes.executors import RunOptions
 from .progress import Progress
 from .resume.replan import merge
 from .run import Run
+
+if TYPE_CHECKING:
+    from .ledger.stored_file import JobPath
 
 
 def run_job(
@@ -66,7 +69,7 @@ def refuse_unmet(made: Plan) -> None:
         requirement.refuse_unmet(made)
 
 
-def resume_job(path: Path, options: RunOptions, ends: Endpoints, progress: Progress | None) -> Outcome:
+def resume_job(path: JobPath, options: RunOptions, ends: Endpoints, progress: Progress | None) -> Outcome:
     """Check what an earlier run left, and run the job to its end."""
     from .resume.relocate import follow
     from .resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost

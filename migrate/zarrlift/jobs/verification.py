@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zarrstack.core.errors import JobError, UsageError, WorkerError
@@ -24,12 +23,14 @@ from ..verification.archives import Watcher, verify_archives
 from ..verification.report import VerificationReport
 from .endpoints import reachable
 from .ledger.find_job import find_job
+from .ledger.last_run import refuse_running
 from .ledger.ledger import Job
 from .processes.executors import RunOptions, engine_for
 
 if TYPE_CHECKING:
     from ..storage.open_storage import Place
     from .digests import Digests
+    from .ledger.stored_file import JobPath
 
 
 def verify(
@@ -39,6 +40,7 @@ def verify(
     full: bool = False,
     recipe: Recipe | None = None,
     job: str | os.PathLike[str] | None = None,
+    job_storage_options: Mapping[str, Any] | None = None,
     format: Format | None = None,
     storage_options: Mapping[str, Any] | None = None,
     dest_storage_options: Mapping[str, Any] | None = None,
@@ -80,7 +82,7 @@ def verify(
         from .digests import digest as digest_of
         from .digests import load_digests
 
-        expected = load_digests(digest)
+        expected = load_digests(digest, job_storage_options)
         found = digest_of(
             source,
             storage_options=storage_options,
@@ -93,7 +95,7 @@ def verify(
         )
         return compare_digests(found, expected)
     options = RunOptions(executor=executor, dask_address=dask_address, workers=workers)
-    known = _known_job(source, destination, job)
+    known = _known_job(source, destination, job, job_storage_options)
     if destination is None:
         if known is None:
             raise UsageError("a destination is needed", advice="Name one, or give a job.")
@@ -157,6 +159,7 @@ def verify(
         report = compare()
     if known is not None and report.ok:
         with Job.open(known.path) as opened:
+            refuse_running(opened)
             # A sample does not downgrade an earlier full verification.
             opened.note(verified="full" if full or opened.fact("verified") == "full" else "sample")
             opened.commit()
@@ -182,7 +185,7 @@ def _on_engine(
 class _KnownJob:
     """The facts of a job that a comparison uses."""
 
-    path: Path
+    path: JobPath
     source: str
     destination: str
     in_place: bool
@@ -195,7 +198,10 @@ class _KnownJob:
 
 
 def _known_job(
-    source: Place, destination: Place | None, job: str | os.PathLike[str] | None
+    source: Place,
+    destination: Place | None,
+    job: str | os.PathLike[str] | None,
+    options: Mapping[str, Any] | None,
 ) -> _KnownJob | None:
     """The job that made a destination, if found; JobError only if one was requested."""
     target = source if destination is None else destination
@@ -205,7 +211,7 @@ def _known_job(
             return None
         target = ""
     try:
-        path = find_job(target, job)
+        path = find_job(target, job, options)
         with Job.open(path, write=False) as opened:
             plan = opened.header
             source_through, dest_through = opened.fact("source_through"), opened.fact("dest_through")

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sqlite3
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.errors import JobError
+from zarrstack.core.json_text import excerpt
 
 from ...planning.plans import Planned
 from ...storage.local.files import kind_of
 from ...storage.local.partial_files import partial_name, sweep_partial
 from .plan_rows import Common, Values, as_stored, node_rows
 from .rows import PlannedWork
+
+if TYPE_CHECKING:
+    from .stored_file import JobPath
 
 VERSION: Final = "2"
 _SYNCED: Final = """
@@ -49,13 +54,16 @@ CREATE TABLE legacy (key TEXT PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
 BROKEN: Final = "Restore it, or move it away and migrate with --overwrite."
 
 
-def create_database(path: Path, facts: Mapping[str, str], nodes: Iterable[Planned], *, fsync: bool) -> None:
+def create_database(
+    file: JobPath, facts: Mapping[str, str], nodes: Iterable[Planned], *, fsync: bool
+) -> None:
     """Create a job file; JobError if it exists.
 
     It is created under a temporary name and renamed, so a killed process leaves no partial job.
     """
-    if os.path.lexists(path):
-        raise JobError("the job file already exists", key=str(path), advice="Resume it, or undo it first.")
+    if os.path.lexists(file):
+        raise JobError("the job file already exists", key=str(file), advice="Resume it, or undo it first.")
+    path = Path(file)
     partial = Path(partial_name(str(path)))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +111,7 @@ def insert_common(db: sqlite3.Connection, rows: Iterable[Common]) -> None:
     db.executemany("INSERT OR IGNORE INTO common VALUES (?, ?)", rows)
 
 
-def connect(path: Path, *, fsync: bool, write: bool) -> sqlite3.Connection:
+def connect(path: JobPath, *, fsync: bool, write: bool) -> sqlite3.Connection:
     """A connection to an existing job file; sqlite3.Error."""
     from urllib.parse import quote
 
@@ -120,7 +128,7 @@ def connect(path: Path, *, fsync: bool, write: bool) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def damage_told(path: Path) -> Iterator[None]:
+def damage_told(path: JobPath) -> Iterator[None]:
     """Turns an error from content that cannot be understood into a JobError."""
     try:
         yield
@@ -129,12 +137,12 @@ def damage_told(path: Path) -> Iterator[None]:
         raise JobError("the job file is damaged", key=str(path), found=found, advice=BROKEN) from error
 
 
-def prepare_to_write(db: sqlite3.Connection, path: Path) -> None:
+def prepare_to_write(db: sqlite3.Connection, path: JobPath) -> None:
     """Add what files of earlier versions do not have, and remove the journal of a killed commit."""
     db.execute(_SYNCED)
     for statement in DIGESTS.split(";"):
         db.execute(statement)
-    if os.path.lexists(f"{path}-journal"):
+    if os.path.lexists(f"{os.fspath(path)}-journal"):
         # SQLite removes an unneeded journal after it changes a page.
         db.execute("BEGIN IMMEDIATE")
         db.execute("INSERT INTO meta VALUES ('', '')")
@@ -142,10 +150,10 @@ def prepare_to_write(db: sqlite3.Connection, path: Path) -> None:
         db.execute("COMMIT")
 
 
-def require_file(path: Path) -> None:
+def require_file(path: JobPath) -> None:
     """Raise JobError for a pipe, socket or device, on which SQLite would block."""
     try:
-        mode = path.stat().st_mode
+        mode = os.stat(path).st_mode
     except OSError:  # SQLite reports the error
         return
     if not stat.S_ISREG(mode):
@@ -154,7 +162,7 @@ def require_file(path: Path) -> None:
         )
 
 
-def lock_file(path: Path) -> int | None:
+def lock_file(path: JobPath) -> int | None:
     """Lock the file against other runners until this process ends; the kernel releases the lock."""
     from zarrstack.system import file_locks
 
@@ -183,3 +191,42 @@ def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
         said = "Permission denied"  # SQLite only reports that it cannot open the file
     advice = "Fix the cause, or choose another path with --job. Nothing else was written."
     return JobError("cannot create the job file", key=str(path), found=said or str(error), advice=advice)
+
+
+def require_job(meta: Mapping[str, Any], path: JobPath) -> None:
+    """Raise JobError unless these are the facts of a job of this version."""
+    if not {"version", "id", "state", "plan"} <= meta.keys():
+        raise JobError("this is not a job file", key=str(path), found="no job in it", advice=BROKEN)
+    try:
+        header = json.loads(meta["plan"])
+    except ValueError:
+        header = None
+    if not isinstance(header, dict):
+        raise JobError("the job file is damaged", key=str(path), found=excerpt(meta["plan"]), advice=BROKEN)
+    if meta["version"] != VERSION:
+        raise JobError(
+            "the job file has another version",
+            key=str(path),
+            found=meta["version"],
+            expected=VERSION,
+            advice="Use the zarrlift that created it, or move it away and migrate with --overwrite.",
+        )
+
+
+def not_opened(path: JobPath, error: sqlite3.Error) -> JobError:
+    """The error for a file that SQLite cannot open."""
+    message, advice = "this is not a job file", BROKEN
+    if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
+        message, advice = "cannot open the job file", "Fix the cause, then try again."
+    found = "a database of something else" if "no such table" in str(error) else str(error)
+    return JobError(message, key=str(path), found=found, advice=advice)
+
+
+def unwritable(path: JobPath, error: Exception) -> JobError:
+    """The error for a job file that cannot be written."""
+    return JobError(
+        "cannot write the job file",
+        key=str(path),
+        found=str(error),
+        advice="Free some space or make the file writable, then resume; recorded work is kept.",
+    )

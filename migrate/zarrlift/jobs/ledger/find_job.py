@@ -4,30 +4,46 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from zarrstack.core.errors import JobError
+from zarrstack.core.errors import JobError, UsageError
 
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
 from .ledger import SUFFIX, Job
+
+if TYPE_CHECKING:
+    from .stored_file import JobPath, StoredFile
 
 _NAME_IT: Final = "The job file of a copy is next to its destination: name the destination or the job file."
 _SQLITE: Final = b"SQLite format 3\0"
 """First bytes of an SQLite database (https://www.sqlite.org/fileformat.html, 1.3.1)."""
 
 
-def job_path(destination: Path | None, url: str, explicit: Path | None) -> Path:
+def job_path(
+    destination: Path | None,
+    url: str,
+    explicit: str | os.PathLike[str] | None,
+    options: Mapping[str, Any] | None = None,
+) -> JobPath:
     """The path of a job's file: `explicit`, or next to a local destination, or in the working directory.
+
+    `explicit` may be a URL, which is opened with `options`.
 
     For in-place work the destination is the source. Remote places often share their last name, so the name of
     a file in the working directory contains a digest of the URL. A file of an earlier version, whose name has
     no digest, is used if it belongs to this destination.
     """
     if explicit is not None:
-        return Path(os.path.abspath(explicit))
+        local = _given(explicit)
+        if local is None:
+            stored = _stored(os.fspath(explicit), options)
+            stored.fetch()
+            return stored
+        return local
     if destination is not None:
         return destination.with_name(destination.name + SUFFIX)
     plain = Path.cwd() / (_last_name(url) + SUFFIX)
@@ -43,19 +59,57 @@ def _last_name(url: str) -> str:
     return url.rstrip("/").rpartition("/")[2] or "archive"
 
 
-def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | None = None) -> Path:
+def _given(explicit: str | os.PathLike[str]) -> Path | None:
+    """A path as given for a job file; None for a URL of a store."""
+    text = os.fspath(explicit)
+    return _local(text) if "://" in text else Path(os.path.abspath(text))
+
+
+def _stored(url: str, options: Mapping[str, Any] | None) -> StoredFile:
+    from .stored_file import StoredFile  # it imports asyncio
+
+    if not url.endswith(SUFFIX):
+        raise UsageError(
+            "a job file in a store needs the usual suffix", found=redact(url), expected=f"NAME{SUFFIX}"
+        )
+    return StoredFile(url, options)
+
+
+def fetch_job(url: str, options: Mapping[str, Any] | None = None) -> StoredFile:
+    """The existing job file at a URL; JobError if there is none."""
+    stored = _stored(url, options)
+    if not stored.fetch():
+        raise JobError("there is no such job file", key=str(stored))
+    return stored
+
+
+def is_stored(target: object) -> bool:
+    """Whether a target is the URL of a job file in a store."""
+    return isinstance(target, str) and target.endswith(SUFFIX) and is_url(target) and _local(target) is None
+
+
+def find_job(
+    target: str | os.PathLike[str],
+    explicit: str | os.PathLike[str] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> JobPath:
     """The job file for `target`, which is a job file, a destination, or a source.
 
-    Searches next to a local target and in the working directory. A file is accepted by name alone only next
-    to a local target; elsewhere the job must concern the target, because remote places often share their last
-    name. Raises JobError with the searched locations.
+    A job file may be a URL, which is opened with `options`. Searches next to a local target and in the
+    working directory. A file is accepted by name alone only next to a local target; elsewhere the job must
+    concern the target, because remote places often share their last name. Raises JobError with the searched
+    locations.
     """
     if explicit is not None:
-        path = Path(explicit)
-        if not path.is_file():
-            raise JobError("there is no such job file", key=str(path))
-        return path
+        given = _given(explicit)
+        if given is None:
+            return fetch_job(os.fspath(explicit), options)
+        if not given.is_file():
+            raise JobError("there is no such job file", key=os.fspath(explicit))
+        return given
     text = os.fspath(target)
+    if is_stored(text):
+        return fetch_job(text, options)
     path = Path(text)
     if path.is_file() and (path.name.endswith(SUFFIX) or _is_database(path)):
         return path.absolute()

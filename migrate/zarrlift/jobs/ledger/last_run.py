@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from zarrstack.core.errors import JobError
 
@@ -47,6 +48,19 @@ def noted_run(job: Job) -> Iterator[None]:
         with contextlib.suppress(JobError):  # the disk is full: the run appears killed, the safe reading
             job.note(run_ended=repr(time.time()))
             job.commit()
+
+
+def refuse_running(job: Job) -> None:
+    """Raise JobError if a run may still write the job in a store; elsewhere a lock excludes this."""
+    run = last_run(job)
+    if isinstance(job.path, Path) or run is None or run.ended is not None or run.owner.state() == "ended":
+        return
+    raise JobError(
+        "another process may be running this job",
+        key=str(job.path),
+        found=str(run.owner),
+        advice="Wait for it, or resume the job if it has ended.",
+    )
 
 
 def note_moving(job: Job, totals: Mapping[int, TaskTotals]) -> None:

@@ -17,23 +17,26 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from zarrstack.core.errors import JobError, Problem
-from zarrstack.core.json_text import JSONObject, excerpt
+from zarrstack.core.json_text import JSONObject
 
 from ...planning.plans import Plan, Planned
 from ...transfer.counts import MoveResult
+from .. import log_messages
 from .database import (
     BROKEN,
-    VERSION,
     connect,
     create_database,
     damage_told,
     insert_nodes,
     lock_file,
+    not_opened,
     prepare_to_write,
     require_file,
+    require_job,
+    unwritable,
 )
 from .digest_rows import DigestRows
 from .plan_rows import PlanReader, as_stored, as_text
@@ -41,41 +44,34 @@ from .progress_rows import PROGRESS, NodeProgress, progress_of
 from .rows import Kind, NodeRow, NodeState, RecordedTask, State, TaskTotals
 from .upgrade import upgraded
 
+if TYPE_CHECKING:
+    from .stored_file import JobPath
+
 SUFFIX: Final = ".zarrlift.db"
 
 
 class Job:
-    """An open job file. Use as a context manager; only one process may write at a time."""
+    """An open job file. Use as a context manager; only one process may write at a time.
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lock: Any) -> None:
+    A file in a store is taken over by the first commit, and uploaded at intervals and at the end. A commit
+    that takes a record back, such as that of a lost task, is uploaded before anything else happens.
+    """
+
+    def __init__(self, path: JobPath, connection: sqlite3.Connection, lock: Any) -> None:
         self.path = path
         self._db = connection
         self._lock = lock
+        self._stored = None if isinstance(path, Path) else path
+        self._taken_back = False
         self.digests = DigestRows(self._write, self._rows)
         rows = connection.execute("SELECT name, value FROM meta")
         self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
-        if not {"version", "id", "state", "plan"} <= self._meta.keys():
-            raise JobError("this is not a job file", key=str(path), found="no job in it", advice=BROKEN)
-        try:
-            header = json.loads(self._meta["plan"])
-        except ValueError:
-            header = None
-        if not isinstance(header, dict):
-            found = excerpt(self._meta["plan"])
-            raise JobError("the job file is damaged", key=str(path), found=found, advice=BROKEN)
-        if self._meta["version"] != VERSION:
-            raise JobError(
-                "the job file has another version",
-                key=str(path),
-                found=self._meta["version"],
-                expected=VERSION,
-                advice="Use the zarrlift that created it, or move it away and migrate with --overwrite.",
-            )
+        require_job(self._meta, path)
 
     @classmethod
     def create(
         cls,
-        path: Path,
+        path: JobPath,
         plan: Plan,
         *,
         id: str | None = None,
@@ -93,8 +89,10 @@ class Job:
         return cls.open(path, fsync=fsync)
 
     @classmethod
-    def open(cls, path: Path, *, fsync: bool = False, write: bool = True) -> Self:
+    def open(cls, path: JobPath, *, fsync: bool = False, write: bool = True) -> Self:
         """Open an existing job; JobError if the file is not a job, or if another process is running it."""
+        if write and not isinstance(path, Path):
+            path.refresh()
         require_file(path)
         lock = lock_file(path) if write else None
         db = None
@@ -112,14 +110,13 @@ class Job:
                 os.close(lock)
             if isinstance(error, JobError):
                 raise
-            message, advice = "this is not a job file", BROKEN
-            if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
-                message, advice = "cannot open the job file", "Fix the cause, then try again."
-            found = "a database of something else" if "no such table" in str(error) else str(error)
-            raise JobError(message, key=str(path), found=found, advice=advice) from error
+            raise not_opened(path, error) from error
 
     def close(self) -> None:
-        """Commit and release the file. Work that cannot be committed is repeated on resume."""
+        """Commit and release the file. Work that cannot be committed is repeated on resume.
+
+        JobError if a file in a store cannot be uploaded; the copy is then kept.
+        """
         with contextlib.suppress(sqlite3.Error):
             if self._db.in_transaction:
                 self._db.execute("COMMIT")
@@ -127,12 +124,19 @@ class Job:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        if self._stored is not None:
+            self._stored.end()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        try:
+            self.close()
+        except JobError as failed:
+            if error is None:
+                raise
+            log_messages.failed((failed.problem,))
 
     # The job
 
@@ -178,18 +182,20 @@ class Job:
     def swap_node(self, path: str, node: Planned) -> None:
         """Replace the plan of a node and forget its recorded work. Durable at the next commit."""
         self._begin()
+        self._taken_back = True
         for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
             self.forget_tasks(number)
             self._do("DELETE FROM node WHERE id = ?", (number,))
         try:
             insert_nodes(self._db, [node])
         except sqlite3.Error as error:
-            raise _unwritable(self.path, error) from error
+            raise unwritable(self.path, error) from error
 
     def forget_tasks(self, node: int, numbers: Iterable[int] | None = None) -> None:
         """Mark some tasks of a node, or all, as not done. Durable at the next commit."""
         self._begin()
         for number in (None,) if numbers is None else numbers:
+            self._taken_back = True
             self._do("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", (node, number))
             self._do("DELETE FROM synced WHERE node = ? AND number = coalesce(?, number)", (node, number))
             self.digests.forget(node, number)
@@ -285,11 +291,17 @@ class Job:
             ((published, node) for node, published in nodes),
         )
 
-    def commit(self) -> None:
-        """Make the recorded work durable."""
+    def commit(self, *, now: bool = False) -> None:
+        """Make the recorded work durable. In a store, it is so at the next upload, or at once with `now`.
+
+        `now` is for records without which the next step could not be repeated or undone.
+        """
         if self._db.in_transaction:
             self._do("UPDATE meta SET value = ? WHERE name = 'updated'", (repr(time.time()),))
             self._do("COMMIT")
+            if self._stored is not None:
+                self._stored.changed(now=now or self._taken_back)
+                self._taken_back = False
 
     # Legacy documents that `finish` removed
 
@@ -299,7 +311,7 @@ class Job:
         self._do("PRAGMA synchronous=FULL")
         self._do("BEGIN")
         self._do_many("INSERT OR REPLACE INTO legacy VALUES (?, ?)", documents)
-        self._do("COMMIT")
+        self.commit(now=True)
 
     def legacy(self) -> Iterator[tuple[str, bytes]]:
         """(key, content) of the stored documents."""
@@ -309,7 +321,7 @@ class Job:
         try:
             return self._db.execute(statement, values)
         except sqlite3.Error as error:
-            raise _unwritable(self.path, error) from error
+            raise unwritable(self.path, error) from error
 
     def _write(self, statement: str, values: Sequence[Any]) -> None:
         self._begin()
@@ -319,7 +331,7 @@ class Job:
         try:
             self._db.executemany(statement, rows)
         except sqlite3.Error as error:
-            raise _unwritable(self.path, error) from error
+            raise unwritable(self.path, error) from error
 
     def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         try:
@@ -332,12 +344,3 @@ class Job:
     def _begin(self) -> None:
         if not self._db.in_transaction:
             self._do("BEGIN")
-
-
-def _unwritable(path: Path, error: Exception) -> JobError:
-    return JobError(
-        "cannot write the job file",
-        key=str(path),
-        found=str(error),
-        advice="Free some space or make the file writable, then resume; recorded work is kept.",
-    )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import JobError
 
 from .database import CREATE_COMMON, VERSION, WORK_COLUMNS, damage_told, insert_common
 from .plan_rows import PlanReader, node_rows
 
+if TYPE_CHECKING:
+    from .stored_file import JobPath
 
-def upgraded(db: sqlite3.Connection, path: Path, *, write: bool) -> sqlite3.Connection:
+
+def upgraded(db: sqlite3.Connection, path: JobPath, *, write: bool) -> sqlite3.Connection:
     """The connection, or with `write=False` a connection to a copy in memory, at the current version.
 
     A file of another version is left to its reader to refuse. Raises JobError if the file is damaged,

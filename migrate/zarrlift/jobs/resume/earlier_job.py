@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import JobError
 
@@ -14,8 +14,11 @@ from ..ledger.ledger import Job
 from ..overwrite import resolve_previous_tree
 from .relocate import follow, has_moved
 
+if TYPE_CHECKING:
+    from ..ledger.stored_file import JobPath
 
-def continues_earlier(path: Path, ends: Endpoints, recipe: Recipe, *, overwrite: bool) -> bool:
+
+def continues_earlier(path: JobPath, ends: Endpoints, recipe: Recipe, *, overwrite: bool) -> bool:
     """Whether the existing job file belongs to this migration; JobError if it belongs to another one.
 
     A job that was undone, or whose result is to be overwritten, is removed.

@@ -27,7 +27,7 @@ from ...storage.local.storage import LocalStorage
 from ...storage.open_storage import is_url
 from ...storage.redact import redact
 from ..endpoints import Endpoints, refuse_existing
-from ..ledger.find_job import names_of, places_of
+from ..ledger.find_job import is_stored, names_of, places_of
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow
 from ..publisher import is_root_document
@@ -44,9 +44,8 @@ def refuse_other_place(target: str | os.PathLike[str], job: Job) -> None:
     This happens if the place and the job file next to it were moved or renamed.
     """
     text = os.fspath(target)
-    if os.path.isfile(text) or names_of(text) & {
-        name for place in places_of(job) for name in names_of(place)
-    }:
+    places = {name for place in places_of(job) for name in names_of(place)}
+    if is_stored(text) or os.path.isfile(text) or names_of(text) & places:
         return
     header = job.header
     option = "--source" if header.get("in_place") else "--destination"
