@@ -1,69 +1,112 @@
-"""A bucket on a server of our own, which fails where a test says so."""
+"""A bucket on a server of our own, or of others', which fails where a test says so."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, Literal
+from contextlib import contextmanager, suppress
+from typing import Any, Literal, get_args
 
 from aiohttp import web
+from tests.support.s3_servers import KEY, SECRET, Ours, Server
 
-SERVER = Path(__file__).parents[2] / "benchmarks" / "object_server.py"
-Fault = Literal["reset", "cut", "short"]
-"""No answer at all; a body that breaks off; one that ends early and says so in its Content-Length."""
-
-
-def server_module() -> Any:
-    spec = importlib.util.spec_from_file_location("object_server", SERVER)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+Fault = Literal["reset", "cut", "short", "late"]
+"""No answer at all; a body that breaks off; one that ends early and says so in its Content-Length; an answer
+that the next one overtakes.
+"""
+_REFUSALS = {500: "InternalError", 503: "SlowDown", 429: "TooManyRequests"}
+_LATE = 0.02
+"""Seconds that an answer waits for one to overtake it."""
 
 
 class Bucket:
-    """A server, what it is asked, and what it answers instead of an object where a test says so."""
+    """A server, what it is asked, and what it answers instead of an object where a test says so.
 
-    def __init__(self) -> None:
-        self.store = server_module().Store(0.0)
+    Clients ask a proxy, which passes each request on.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
         self.asked: Counter[str] = Counter()
         self.instead: Callable[[web.Request], int | None] = lambda _: None
         self.fault: Callable[[web.Request], Fault | None] = lambda _: None
+        self.busy = 0
+        """Requests that are being answered."""
         self.port = 0
+        self._next = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.busy += 1
+        try:
+            return await self._answer(request)
+        finally:
+            self.busy -= 1
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         self.asked[request.method] += 1
         self.asked["copy"] += "x-amz-copy-source" in request.headers
         self.asked["parts"] += "partNumber" in request.query
+        self._next.set()
         status = self.instead(request)
         if status is not None:
-            return web.Response(status=status, text="<Error><Code>SlowDown</Code></Error>")
-        answered: web.StreamResponse = await self.store.answer(request)
+            code = _REFUSALS.get(status, "SlowDown")
+            return web.Response(status=status, text=f"<Error><Code>{code}</Code></Error>")
+        answered = await self.server.answer(request)
         fault = self.fault(request)
+        if fault == "late":
+            self._next.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._next.wait(), _LATE)
+            return answered
         return answered if fault is None else await spoiled(fault, request, answered)
+
+    def disturb(self, seed: object, share: float) -> Counter[str]:
+        """From now on, let a share of the answers go wrong, in any way that a client can see; counts them."""
+        chance, met = random.Random(str(seed)), Counter[str]()
+        faults = [kind for kind in get_args(Fault) if kind != "short"]
+
+        def instead(_: web.Request) -> int | None:
+            if chance.random() >= share / 2:
+                return None
+            status = chance.choice(list(_REFUSALS))
+            met[str(status)] += 1
+            return status
+
+        def fault(_: web.Request) -> Fault | None:
+            if chance.random() >= share / 2:
+                return None
+            kind: Fault = chance.choice(faults)
+            met[kind] += 1
+            return kind
+
+        self.instead, self.fault = instead, fault
+        return met
+
+    def calm(self) -> None:
+        """No more of that."""
+        self.instead = self.fault = lambda _: None
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of the proxy."""
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def options(self) -> dict[str, Any]:
         """As s3fs takes them."""
-        endpoint = f"http://127.0.0.1:{self.port}"
-        return {"key": "user", "secret": "hidden-word", "client_kwargs": {"endpoint_url": endpoint}}
+        return {"key": KEY, "secret": SECRET, "client_kwargs": {"endpoint_url": self.endpoint}}
 
     def stored(self, prefix: str) -> dict[str, bytes]:
         """What lies below a prefix, by relative key."""
-        objects = self.store.objects.get("bucket", {})
         start = f"{prefix}/"
-        return {key.removeprefix(start): data for key, data in objects.items() if key.startswith(start)}
+        return {key.removeprefix(start): data for key, data in self.server.objects(start).items()}
 
     def put(self, prefix: str, content: dict[str, bytes]) -> str:
         """Put files into the bucket; gives their URL."""
-        objects = self.store.objects.setdefault("bucket", {})
-        objects.update({f"{prefix}/{name}": data for name, data in content.items()})
+        self.server.put({f"{prefix}/{name}": data for name, data in content.items()})
         return f"s3://bucket/{prefix}"
 
 
@@ -83,9 +126,10 @@ async def spoiled(fault: Fault, request: web.Request, answered: web.StreamRespon
 
 
 @contextmanager
-def serving() -> Iterator[Bucket]:
-    """A server on a thread of its own."""
-    made = Bucket()
+def serving(server: Server | None = None) -> Iterator[Bucket]:
+    """An empty bucket of a server, by default of our own, behind a proxy on a thread of its own."""
+    made = Bucket(server or Ours())
+    made.server.clear()
     loop = asyncio.new_event_loop()
     ready = threading.Event()
 
@@ -105,6 +149,7 @@ def serving() -> Iterator[Bucket]:
         ready.set()
         loop.run_forever()
         loop.run_until_complete(runner.cleanup())
+        loop.run_until_complete(made.server.leave())
         loop.close()
 
     thread = threading.Thread(target=run, daemon=True)

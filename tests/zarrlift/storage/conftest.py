@@ -6,12 +6,14 @@ import functools
 import http.server
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.bucket import Bucket, serving
+from tests.support.s3_servers import SERVERS, Server, server
 from tests.zarrlift.jobs.conftest import write_archive
 
 from zarrlift.storage.open_storage import open_storage
@@ -64,8 +66,25 @@ def web(archive: Path) -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.fixture(scope="session")
+def started() -> Iterator[Callable[[str], Server]]:
+    """Servers that others wrote, each started when it is first asked for."""
+    with ExitStack() as until_the_end:
+        yield functools.cache(lambda name: until_the_end.enter_context(server(name)))
+
+
+OTHERS = [pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in SERVERS]
+
+
+@pytest.fixture(params=["ours", *OTHERS])
+def bucket(request: pytest.FixtureRequest, started: Callable[[str], Server]) -> Iterator[Bucket]:
+    """A bucket for one test, on each server."""
+    with serving(None if request.param == "ours" else started(request.param)) as made:
+        yield made
+
+
 @pytest.fixture
-def bucket() -> Iterator[Bucket]:
-    """A bucket for one test, on a server of its own."""
+def our_bucket() -> Iterator[Bucket]:
+    """A bucket for one test, on a server of our own, whose answers can be changed."""
     with serving() as made:
         yield made

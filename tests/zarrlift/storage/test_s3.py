@@ -1,6 +1,6 @@
 """S3 through obstore: the same results as in a directory, with the options and the errors that s3fs has.
 
-The server is the benchmarks' own (`bucket`), which speaks enough of S3 and counts what it is asked.
+The servers are the benchmarks' own, which speaks enough of S3, and two that others wrote (`bucket`).
 """
 
 from __future__ import annotations
@@ -83,24 +83,24 @@ def test_of_sixteen_jobs_into_one_bucket_that_start_together_one_wins(bucket, tm
     assert bucket.stored("out.zarr") == {}
 
 
-def test_a_server_that_passes_over_the_condition_is_named(bucket, archive, tmp_path, monkeypatch) -> None:
+def test_a_server_that_passes_over_the_condition_is_named(our_bucket, archive, tmp_path, monkeypatch) -> None:
     """The second request for the same object must fail; where it does not, a job may have company."""
-    answer = bucket.store.object
+    answer = our_bucket.server.store.object
 
     def careless(request: web.Request, objects: dict[str, bytes], key: str, body: bytes) -> Any:
         if "If-None-Match" in request.headers:
             objects.pop(key, None)
         return answer(request, objects, key, body)
 
-    options = {"job": tmp_path / "job.db", "dest_storage_options": bucket.options}
+    options = {"job": tmp_path / "job.db", "dest_storage_options": our_bucket.options}
     assert "claim" not in {
         problem.kind for problem in zarrlift.migrate(archive, "s3://bucket/one", **options).problems
     }
-    monkeypatch.setattr(bucket.store, "object", careless)
+    monkeypatch.setattr(our_bucket.server.store, "object", careless)
     options["job"] = tmp_path / "two.db"
     (noted,) = zarrlift.migrate(archive, "s3://bucket/two", **options).problems
     assert (noted.kind, noted.severity, noted.found) == ("claim", "note", "s3://bucket/two")
-    assert CLAIM not in bucket.stored("two")
+    assert CLAIM not in our_bucket.stored("two")
 
 
 def test_a_zarr_store_over_obstore_is_listed_by_directory(archive, tmp_path) -> None:
@@ -143,10 +143,10 @@ def test_names_arrive_as_they_are(bucket, tmp_path) -> None:
     assert bucket.stored("new") == files(tmp_path / "local")
 
 
-def test_an_empty_object_that_stands_for_a_directory_is_none_of_its_files(bucket, archive) -> None:
-    source = bucket.put("in", files(archive))
-    bucket.store.objects["bucket"] |= {"in/": b"", "in/group/": b""}
-    shown = zarrlift.inspect(source, storage_options=bucket.options)
+def test_an_empty_object_that_stands_for_a_directory_is_none_of_its_files(our_bucket, archive) -> None:
+    source = our_bucket.put("in", files(archive))
+    our_bucket.server.store.objects["bucket"] |= {"in/": b"", "in/group/": b""}
+    shown = zarrlift.inspect(source, storage_options=our_bucket.options)
     assert paths(shown) == paths(zarrlift.inspect(archive))
 
 
@@ -241,16 +241,16 @@ def test_a_server_that_is_gone_is_one_line(monkeypatch) -> None:
     ("status", "verdict"),
     [(503, "throttled"), (429, "throttled"), (500, "passes"), (403, "stays"), (404, "absent")],
 )
-def test_errors_say_whether_they_pass(bucket, status, verdict) -> None:
+def test_errors_say_whether_they_pass(our_bucket, status, verdict) -> None:
     below = S3Store(
         "bucket",
-        endpoint=f"http://127.0.0.1:{bucket.port}",
+        endpoint=our_bucket.endpoint,
         access_key_id="k",
         secret_access_key="s",
         client_options={"allow_http": True},
         retry_config={"max_retries": 0},
     )
-    bucket.instead = lambda _: status
+    our_bucket.instead = lambda _: status
     with pytest.raises(Exception, match=str(status)) as caught:
         below.get("a")
     error = caught.value
@@ -329,11 +329,11 @@ def test_settings_that_only_botocore_reads_are_left_to_it(monkeypatch, tmp_path)
     assert s3_store("s3://bucket/a", given | HERE, read_only=True) is None
 
 
-def test_the_environment_says_who_asks_where_nothing_else_does(bucket, archive, monkeypatch) -> None:
+def test_the_environment_says_who_asks_where_nothing_else_does(our_bucket, archive, monkeypatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "from-outside")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden-word")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{bucket.port}")
-    storage = open_storage(bucket.put("in", files(archive)))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", our_bucket.endpoint)
+    storage = open_storage(our_bucket.put("in", files(archive)))
     assert isinstance(storage, StoreStorage)
     assert isinstance(storage.native, ObstoreBackend)
     assert paths(zarrlift.inspect(storage)) == paths(zarrlift.inspect(archive))
@@ -368,7 +368,7 @@ class Credentials:
 
 
 @pytest.mark.parametrize("profile", [None, "mine"])
-def test_profiles_are_botocores_business(profile, bucket, archive, monkeypatch) -> None:
+def test_profiles_are_botocores_business(profile, our_bucket, archive, monkeypatch) -> None:
     botocore = Botocore(Credentials())
     monkeypatch.setattr(backend_obstore, "import_module", lambda _: botocore)
     authorized: list[str] = []
@@ -376,9 +376,9 @@ def test_profiles_are_botocores_business(profile, bucket, archive, monkeypatch) 
     def instead(request: web.Request) -> None:
         authorized.append(request.headers.get("Authorization", ""))
 
-    bucket.instead = instead
-    source = bucket.put("in", files(archive))
-    endpoint = f"http://127.0.0.1:{bucket.port}"
+    our_bucket.instead = instead
+    source = our_bucket.put("in", files(archive))
+    endpoint = our_bucket.endpoint
     storage = open_storage(source, storage_options={"endpoint_url": endpoint, "profile": profile})
     assert paths(zarrlift.inspect(storage)) == paths(zarrlift.inspect(archive))
     assert botocore.profiles == [profile]
@@ -396,10 +396,12 @@ def test_without_credentials_s3fs_says_so(found, monkeypatch) -> None:
     assert s3_store("s3://bucket/a", HERE, read_only=True) is None
 
 
-def test_etags_that_listings_write_otherwise_are_no_change(bucket, archive, tmp_path, monkeypatch) -> None:
+def test_etags_that_listings_write_otherwise_are_no_change(
+    our_bucket, archive, tmp_path, monkeypatch
+) -> None:
     """Some servers put other ETags into listings than into answers; what the listing says counts."""
-    url = bucket.put("old.zarr", files(archive))
-    read = bucket.store.read
+    url = our_bucket.put("old.zarr", files(archive))
+    read = our_bucket.server.store.read
 
     def other(*arguments: Any) -> web.StreamResponse:
         answer: web.StreamResponse = read(*arguments)
@@ -407,6 +409,6 @@ def test_etags_that_listings_write_otherwise_are_no_change(bucket, archive, tmp_
             answer.headers["ETag"] = '"other"'
         return answer
 
-    monkeypatch.setattr(bucket.store, "read", other)
-    outcome = zarrlift.migrate(url, tmp_path / "new.zarr", storage_options=bucket.options)
+    monkeypatch.setattr(our_bucket.server.store, "read", other)
+    outcome = zarrlift.migrate(url, tmp_path / "new.zarr", storage_options=our_bucket.options)
     assert outcome.ok, outcome.problems

@@ -3,10 +3,12 @@
     python tests/zarrlift/jobs/faults/kills.py --runs 500 [--seed N] [--only TEXT]
     python tests/zarrlift/jobs/faults/kills.py --failing --runs 200 [--seed N]
     python tests/zarrlift/jobs/faults/kills.py --only "hard links" --at "change 200" --at "call 31"
+    python tests/zarrlift/jobs/faults/kills.py --only S3 --server versitygw --faults 0.05 --runs 50
 
 A run of a scenario (`scenarios.py`) is killed with SIGKILL, process group and all, before one of the calls by
-which it touches source, destination or job; with `--failing`, such calls fail instead. The seed is printed,
-and each failure with its moments, which `--at` repeats. The exit code is 1 if anything was wrong.
+which it touches source, destination or job; with `--failing`, such calls fail instead. With `--faults`, a
+share of the answers of the bucket's server goes wrong too (`tests.support.bucket`). The seed is printed, and
+each failure with its moments, which `--at` repeats. The exit code is 1 if anything was wrong.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[4]))
 
 from tests.support.bucket import serving
+from tests.support.s3_servers import SERVERS, server
 from tests.zarrlift.jobs.faults.playground import Playground, Told
 from tests.zarrlift.jobs.faults.scenarios import SCENARIOS, Scenario
 
@@ -38,6 +42,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="scenarios whose id contains this")
     parser.add_argument("--failing", action="store_true", help="calls fail, nothing is killed")
     parser.add_argument("--at", action="append", help="this moment, in place of drawn ones")
+    parser.add_argument("--server", choices=SERVERS, help="a server that others wrote, in place of our own")
+    parser.add_argument("--faults", type=float, default=0.0, help="share of a server's answers that go wrong")
     asked = parser.parse_args()
     logging.getLogger(
         "aiohttp.server"
@@ -45,8 +51,11 @@ def main() -> int:
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="zarrlift-kills-", dir=memory if memory.is_dir() else None))
     try:
-        with serving() as bucket:
-            place = Playground(folder, bucket)
+        with (
+            server(asked.server) if asked.server else nullcontext() as others,
+            serving(others) as bucket,
+        ):
+            place = Playground(folder, bucket, faults=asked.faults)
             try:
                 return run(place, asked)
             finally:
@@ -69,6 +78,7 @@ def run(place: Playground, asked: argparse.Namespace) -> int:
         count["failing runs"] += asked.failing
         count["kills"] += told.kills
         count["failed calls"] += told.failed
+        count["failed requests"] += told.met.total()
         count["wrong"] += bool(told.wrong)
         count.update(f"exit {code}" for code in told.codes)
         if told.wrong:

@@ -6,11 +6,13 @@ import os
 import random
 import shutil
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.support.bucket import Bucket
+from tests.support.s3_servers import KEY, SECRET
 from tests.zarrlift.jobs.faults.commands import Commands, Ended
 from tests.zarrlift.jobs.faults.control import Control, compiled
 from tests.zarrlift.jobs.faults.judging import (
@@ -45,6 +47,8 @@ class Told:
     failed: int = 0
     """Calls that failed."""
     codes: list[int | str] = field(default_factory=list)
+    met: Counter[str] = field(default_factory=Counter)
+    """Requests to the bucket that failed, by kind."""
     wrong: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -55,15 +59,17 @@ class Told:
 class Playground:
     """Where scenarios run, one after another."""
 
-    def __init__(self, folder: Path, bucket: Bucket) -> None:
+    def __init__(self, folder: Path, bucket: Bucket, *, faults: float = 0.0) -> None:
+        """`faults` is the share of requests to the bucket that fail while a run is disturbed."""
         self.folder = folder
+        self.faults = faults
         self.bucket = bucket
         self.home = folder / "home"
         environment = {
             "TMPDIR": str(self.home / "tmp"),
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{bucket.port}",
-            "AWS_ACCESS_KEY_ID": "user",
-            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_ENDPOINT_URL": bucket.endpoint,
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
             "AWS_REGION": "us-east-1",
             "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
@@ -88,8 +94,7 @@ class Playground:
         shutil.rmtree(self.home, ignore_errors=True)
         shutil.copytree(pristine, self.home)
         (self.home / "tmp").mkdir()
-        self.bucket.store.objects = {"bucket": {}}
-        self.bucket.store.parts.clear()
+        self.bucket.server.clear()
         if "src" in scenario.remote:
             files = tree(self.home / "source.zarr")
             self.bucket.put("source.zarr", {name: data for name, data in files.items() if data is not None})
@@ -109,8 +114,14 @@ class Playground:
         }
         filled = [word if word.startswith('{"') else word.format(**places) for word in words]
         self.control.set(network=bool(scenario.remote - {"file"}), **orders)
-        ended = self.commands(*filled, control=self.control.path, folder=self.home, tight=scenario.tight)
-        while self.bucket.store.now:  # a request of a killed client may still be answered
+        ended = self.commands(
+            *filled,
+            control=self.control.path,
+            folder=self.home,
+            tight=scenario.tight,
+            hasty=self.faults > 0,
+        )
+        while self.bucket.busy:  # a request of a killed client may still be answered
             time.sleep(0.001)
         return ended
 
@@ -125,8 +136,9 @@ class Playground:
 
     def tree(self) -> dict[str, bytes | None]:
         """Everything in the folder and in the bucket, and uploads that nobody ended."""
-        objects = {f"s3/{key}": data for key, data in self.bucket.store.objects["bucket"].items()}
-        return tree(self.home) | objects | {f"{UPLOADS}{name}": b"" for name in self.bucket.store.parts}
+        server = self.bucket.server
+        objects = {f"s3/{key}": data for key, data in server.objects().items()}
+        return tree(self.home) | objects | {f"{UPLOADS}{name}": b"" for name in server.uploads()}
 
     def calm(self, scenario: Scenario) -> Calm:
         """The undisturbed run, done once."""
@@ -158,6 +170,16 @@ class Playground:
         calm = self.calm(scenario)
         told = Told(scenario.id)
         self._ready(scenario)
+        if self.faults:
+            told.met = self.bucket.disturb(
+                str(orders) if isinstance(orders, list) else orders.random(), self.faults
+            )
+        try:
+            return self._killed(scenario, calm, told, orders)
+        finally:
+            self.bucket.calm()
+
+    def _killed(self, scenario: Scenario, calm: Calm, told: Told, orders: random.Random | list[str]) -> Told:
         drawn = isinstance(orders, random.Random)
         rng = orders if isinstance(orders, random.Random) else random.Random(0)
         replaced = False

@@ -187,6 +187,7 @@ SCENARIOS = (
     _copy("from S3", remote=frozenset({"src"})),
     _copy("to S3", remote=_DST),
     _copy("from S3 to S3", remote=_BOTH),
+    _copy("from S3 to S3, processes", "--processes", "--workers", "2", source="boxes", remote=_BOTH),
     _copy("to S3, checksum over the destination", "--dest-through", "checksum", remote=_DST),
     _copy("to S3, shards", "--shards", "4,4", source="boxes", remote=_DST),
     _copy("to S3, regrid", "--chunks", "5,7", "--shards", "3x", source="boxes", remote=_DST),
