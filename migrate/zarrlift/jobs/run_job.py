@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from zarrstack.core.errors import JobError
+from zarrstack.core.errors import JobError, UsageError
 
 from ..planning.planner import Inventories
 from ..planning.plans import Plan
@@ -25,6 +25,7 @@ from .processes.executors import RunOptions
 from .progress import Progress
 from .resume.replan import merge
 from .run import Run
+from .run_arrays import Share
 
 
 def run_job(
@@ -35,8 +36,9 @@ def run_job(
     checks: Checks,
     inventories: Inventories,
     progress: Progress | None,
+    share: Share | None = None,
 ) -> Outcome:
-    """Run a created job to its end, and remove what it replaced."""
+    """Run a created job to its end, or a share of it, and remove what it replaced."""
     started = time.monotonic()
     outcome = Run(
         job,
@@ -48,6 +50,7 @@ def run_job(
         checks=checks,
         inventories=inventories,
         progress=progress,
+        share=share,
     )()
     if outcome.state == "done":
         remove_previous_tree(job, ends.destination)
@@ -66,8 +69,20 @@ def refuse_unmet(made: Plan) -> None:
         requirement.refuse_unmet(made)
 
 
-def resume_job(path: Path, options: RunOptions, ends: Endpoints, progress: Progress | None) -> Outcome:
-    """Check what an earlier run left, and run the job to its end."""
+def refuse_unsuitable(made: Plan) -> None:
+    """Raise UsageError if a plan has no nodes, or not those that its model requires."""
+    refuse_unmet(made)
+    if not made.arrays and not made.groups and not made.refusals:
+        raise UsageError(
+            "there is nothing to migrate", key=made.source, advice="Check --include and --exclude."
+        )
+
+
+def resume_job(
+    path: Path, options: RunOptions, ends: Endpoints, progress: Progress | None, *, take_over: bool = False
+) -> Outcome:
+    """Check what an earlier run left, or parts of the job, and run the job to its end."""
+    from .parts.ledgers import merge_ended, sweep_parts
     from .resume.relocate import follow
     from .resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 
@@ -80,14 +95,16 @@ def resume_job(path: Path, options: RunOptions, ends: Endpoints, progress: Progr
             raise JobError("this job was undone", key=str(path), advice="Start a new one with migrate.")
         refuse_half_undone(job)
         follow(job, ends)
+        if job.fact("parts") is not None:
+            merge_ended(job, ends.place, take_over=take_over)
         crashed = ends.local_destination is not None and may_be_lost(job)
         if crashed and job.state == "incomplete":
             find_torn_documents(job, ends.destination)
-        _still_there(job, ends)
+        still_there(job, ends)
         if job.state != "incomplete":
             remove_previous_tree(job, ends.destination)
             writer_for(ends.destination, job.id, fsync=False).close()
-            return _nothing_to_do(job)
+            return nothing_to_do(job)
         if options.digest:
             job.note(digest="yes")
         options = replace(options, digest=job.fact("digest") is not None)
@@ -102,10 +119,13 @@ def resume_job(path: Path, options: RunOptions, ends: Endpoints, progress: Progr
             merged = merge(job, old, fresh, inventories, ends.destination)
             if crashed:
                 compare_unsynced(job, merged, ends.source, ends.destination, inventories)
-            return run_job(job, merged, ends, options, checks, inventories, progress)
+            outcome = run_job(job, merged, ends, options, checks, inventories, progress)
+            if outcome.state == "done":
+                sweep_parts(job, ends.place)
+            return outcome
 
 
-def _still_there(job: Job, ends: Endpoints) -> None:
+def still_there(job: Job, ends: Endpoints) -> None:
     """Raise JobError if the job's output is missing at the destination, because it would not be rewritten.
 
     It was deleted or moved, or existed only in the memory of a process that has ended. The check reads one
@@ -129,7 +149,8 @@ def _still_there(job: Job, ends: Endpoints) -> None:
         )
 
 
-def _nothing_to_do(job: Job) -> Outcome:
+def nothing_to_do(job: Job) -> Outcome:
+    """The outcome of a call on a job that is already complete."""
     rows = job.nodes()
     made = job.plan()
     return Outcome(

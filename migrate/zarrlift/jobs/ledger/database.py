@@ -183,3 +183,13 @@ def _not_created(path: Path, error: OSError | sqlite3.Error) -> JobError:
         said = "Permission denied"  # SQLite only reports that it cannot open the file
     advice = "Fix the cause, or choose another path with --job. Nothing else was written."
     return JobError("cannot create the job file", key=str(path), found=said or str(error), advice=advice)
+
+
+def unwritable(path: Path, error: Exception) -> JobError:
+    """The error if a job file cannot be written."""
+    return JobError(
+        "cannot write the job file",
+        key=str(path),
+        found=str(error),
+        advice="Free some space or make the file writable, then resume; recorded work is kept.",
+    )

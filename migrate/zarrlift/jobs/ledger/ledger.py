@@ -34,8 +34,10 @@ from .database import (
     lock_file,
     prepare_to_write,
     require_file,
+    unwritable,
 )
 from .digest_rows import DigestRows
+from .part_rows import PartRows
 from .plan_rows import PlanReader, as_stored, as_text
 from .progress_rows import PROGRESS, NodeProgress, progress_of
 from .rows import Kind, NodeRow, NodeState, RecordedTask, State, TaskTotals
@@ -54,6 +56,7 @@ class Job:
         self.digests = DigestRows(self._write, self._rows)
         rows = connection.execute("SELECT name, value FROM meta")
         self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
+        self.parts = PartRows(self._write, self._rows, self.note, self.fact)
         if not {"version", "id", "state", "plan"} <= self._meta.keys():
             raise JobError("this is not a job file", key=str(path), found="no job in it", advice=BROKEN)
         try:
@@ -117,6 +120,12 @@ class Job:
                 message, advice = "cannot open the job file", "Fix the cause, then try again."
             found = "a database of something else" if "no such table" in str(error) else str(error)
             raise JobError(message, key=str(path), found=found, advice=advice) from error
+
+    def copy(self) -> Self:
+        """A copy in memory."""
+        copied = sqlite3.connect(":memory:", isolation_level=None)
+        self._db.backup(copied)
+        return type(self)(self.path, copied, None)
 
     def close(self) -> None:
         """Commit and release the file. Work that cannot be committed is repeated on resume."""
@@ -184,11 +193,15 @@ class Job:
         try:
             insert_nodes(self._db, [node])
         except sqlite3.Error as error:
-            raise _unwritable(self.path, error) from error
+            raise unwritable(self.path, error) from error
+        for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
+            self.parts.begin_round(number)  # it may have the id of another node before
 
     def forget_tasks(self, node: int, numbers: Iterable[int] | None = None) -> None:
         """Mark some tasks of a node, or all, as not done. Durable at the next commit."""
         self._begin()
+        if numbers is None:
+            self.parts.begin_round(node)
         for number in (None,) if numbers is None else numbers:
             self._do("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", (node, number))
             self._do("DELETE FROM synced WHERE node = ? AND number = coalesce(?, number)", (node, number))
@@ -309,7 +322,7 @@ class Job:
         try:
             return self._db.execute(statement, values)
         except sqlite3.Error as error:
-            raise _unwritable(self.path, error) from error
+            raise unwritable(self.path, error) from error
 
     def _write(self, statement: str, values: Sequence[Any]) -> None:
         self._begin()
@@ -319,7 +332,7 @@ class Job:
         try:
             self._db.executemany(statement, rows)
         except sqlite3.Error as error:
-            raise _unwritable(self.path, error) from error
+            raise unwritable(self.path, error) from error
 
     def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         try:
@@ -332,12 +345,3 @@ class Job:
     def _begin(self) -> None:
         if not self._db.in_transaction:
             self._do("BEGIN")
-
-
-def _unwritable(path: Path, error: Exception) -> JobError:
-    return JobError(
-        "cannot write the job file",
-        key=str(path),
-        found=str(error),
-        advice="Free some space or make the file writable, then resume; recorded work is kept.",
-    )
