@@ -95,7 +95,7 @@ def _migrate_part(
             job, part, verify=verify, progress=progress, **running.arguments(), **storage.arguments()
         )
 
-    return _moving("migrate", output, work, target=job or "", job=job)
+    return _moving("migrate", output, work, target=job or "", job=job, job_array=True)
 
 
 def gather(
@@ -126,7 +126,7 @@ def gather(
             **storage.arguments(),
         )
 
-    return _moving("gather", output, work, target=target, job=job)
+    return _moving("gather", output, work, target=target, job=job, job_array=True)
 
 
 def resume(
@@ -209,7 +209,13 @@ def _check_places(destination: str | None, *, in_place: bool) -> None:
 
 
 def _moving(
-    command: str, output: o.QuietOutput, work: Callable[[Any], Any], *, target: str, job: str | None
+    command: str,
+    output: o.QuietOutput,
+    work: Callable[[Any], Any],
+    *,
+    target: str,
+    job: str | None,
+    job_array: bool = False,
 ) -> int:
     """Run work that returns an Outcome, with progress, and with advice if it is interrupted."""
     from ..report import outcome as report_outcome
@@ -218,14 +224,14 @@ def _moving(
         import zarrlift
         from zarrstack.core.errors import ZarrstackError
 
+        if job_array:
+            return "Run the same command again."
         try:
             if known is None:
                 status = zarrlift.status(target, job=job)
                 known = (status.job, *status.options)
         except ZarrstackError:
             return "No job was started; run the same command again."
-        if command == "gather" or status.parts:
-            return "Run the same command again."
         again = command if command in ("undo", "finish") else "resume"
         return f"Continue with: {report_outcome.command(again, *known)}"
 

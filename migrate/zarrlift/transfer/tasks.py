@@ -158,6 +158,15 @@ def tasks_of(
     with holding(source, _held(plan, inventory, versions)):
         inner_chunks = inner_chunks_reached(plan, inventory, source)
     between = take_inventory(destination, plan.path, plan.between.layout)
+    if inventory.certain and not isinstance(plan.source.frame, Shards):
+        made = touched(inventory.indexes, plan.source.objects, plan.between.layout.objects)
+        if not np.isin(made, between.indexes, assume_unique=True).all():
+            # Read as missing, they would become fill values.
+            raise StorageError(
+                "chunks of the intermediate array are missing",
+                key=plan.between.layout.root,
+                advice="Resume: the first pass is repeated. The parts of a job are gathered first.",
+            )
     parts = Parts(second_move(plan), between.indexes, plan.bounds, inner_chunks=inner_chunks)
     return Tasks(parts=parts, certain=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -57,6 +58,8 @@ def find_job(target: str | os.PathLike[str], explicit: str | os.PathLike[str] | 
         return path
     text = os.fspath(target)
     path = Path(text)
+    if (of_part := re.fullmatch(r"(.+)\.part-[0-9]+-[0-9a-f]+", text)) and path.is_file():
+        raise JobError("this is the ledger of a part, not a job file", key=text, advice=f"Name {of_part[1]}.")
     if path.is_file() and (path.name.endswith(SUFFIX) or _is_database(path)):
         return path.absolute()
     local = _local(text)

@@ -8,14 +8,15 @@ a new round, so that what parts have recorded before is not taken again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ...transfer.counts import MoveResult
 from .rows import NodeRow
 
-_TASKS = """
+_TASKS: Final = """
 SELECT node, number, chunks, bytes_in, bytes_out, dropped, sums, synced.number IS NOT NULL
 FROM task LEFT JOIN synced USING (node, number) LEFT JOIN task_digest USING (node, number)"""
+_TASK: Final = f"{_TASKS} WHERE node = ? AND number = ?"
 
 
 class TaskRow(NamedTuple):
@@ -69,11 +70,11 @@ class PartRows:
 
     def tasks(self) -> Iterator[TaskRow]:
         """All recorded tasks."""
-        for node, number, chunks, bytes_in, bytes_out, dropped, sums, synced in self._rows(_TASKS, ()):
-            moved = MoveResult(
-                chunks=chunks, bytes_in=bytes_in, bytes_out=bytes_out, dropped=dropped, sums=sums
-            )
-            yield TaskRow(node, number, moved, bool(synced))
+        return map(_task_row, self._rows(_TASKS, ()))
+
+    def task(self, node: int, number: int) -> TaskRow | None:
+        """A recorded task."""
+        return next(map(_task_row, self._rows(_TASK, (node, number))), None)
 
     def mark_synced(self, node: int, number: int) -> None:
         """Record that a task's objects have reached the disk."""
@@ -85,3 +86,9 @@ class PartRows:
             "DELETE FROM task_digest WHERE (node, number) NOT IN (SELECT node, number FROM synced)", ()
         )
         self._write("DELETE FROM task WHERE (node, number) NOT IN (SELECT node, number FROM synced)", ())
+
+
+def _task_row(values: Sequence[Any]) -> TaskRow:
+    node, number, chunks, bytes_in, bytes_out, dropped, sums, synced = values
+    moved = MoveResult(chunks=chunks, bytes_in=bytes_in, bytes_out=bytes_out, dropped=dropped, sums=sums)
+    return TaskRow(node, number, moved, bool(synced))

@@ -26,11 +26,11 @@ _JOURNAL: Final = "-journal"
 
 
 def snapshot(path: Path) -> Job:
-    """An open job in one consistent state, which cannot be written; JobError."""
+    """A copy of a job in memory, in one consistent state; JobError."""
     require_file(path)
     try:
         try:
-            return _opened(path, path)
+            return _copied(path, path)
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode not in (sqlite3.SQLITE_READONLY_ROLLBACK, sqlite3.SQLITE_CANTOPEN):
                 raise
@@ -49,16 +49,18 @@ def snapshot(path: Path) -> Job:
         raise JobError("the job file is damaged", key=str(path), found=str(error), advice=BROKEN) from error
 
 
-def _opened(file: Path, path: Path, *, mode: str = "ro") -> Job:
-    """The job in a file, known by `path`, in a transaction that lasts until it is closed."""
-    uri = f"file:{quote(os.fsencode(file))}?mode={mode}"
-    db = sqlite3.connect(uri, uri=True, isolation_level=None)
+def _copied(file: Path, path: Path) -> Job:
+    """The job in a file, known by `path`, copied into memory so that its writer waits for no reader."""
+    uri = f"file:{quote(os.fsencode(file))}?mode=ro"
+    copied = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        db.execute(f"PRAGMA busy_timeout={_WAIT_MS}")
-        db.execute("BEGIN")
-        return Job(path, db, None)
+        with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as db:
+            db.execute(f"PRAGMA busy_timeout={_WAIT_MS}")
+            db.execute("SELECT 1 FROM meta").fetchone()  # a backup does not name its errors
+            db.backup(copied)
+        return Job(path, copied, None)
     except BaseException:
-        db.close()
+        copied.close()
         raise
 
 
@@ -74,8 +76,7 @@ def _repaired(path: Path) -> Job:
             ((found,),) = db.execute("PRAGMA quick_check(1)").fetchall()
         if found != "ok":
             raise sqlite3.DatabaseError(found)
-        with _opened(copied, path) as job:
-            return job.copy()
+        return _copied(copied, path)
     except OSError as error:
         raise JobError("cannot copy the job file", key=str(path), found=error.strerror) from error
     finally:

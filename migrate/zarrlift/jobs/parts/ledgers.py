@@ -136,7 +136,6 @@ def merge(job: Job, destination: Storage | None, *, forget: bool) -> list[Proble
     """
     nodes = {row.id: row for row in job.nodes("array")}
     rounds = {number: job.parts.round(number) for number, row in nodes.items() if row.state != "done"}
-    known = {(row.node, row.number): row for row in job.parts.tasks() if row.node in rounds}
     problems: list[Problem] = []
     failures: dict[int, dict[int, tuple[float, tuple[Problem, ...]]]] = {}
     disagreeing: set[int] = set()
@@ -148,10 +147,9 @@ def merge(job: Job, destination: Storage | None, *, forget: bool) -> list[Proble
                 problems.append(error.problem)
                 continue
             for row in rows:
-                before = known.get((row.node, row.number))
+                before = job.parts.task(row.node, row.number)
                 if before is None:
                     job.record_task(row.node, row.number, row.moved)
-                    known[row.node, row.number] = row
                 elif _differs(before, row):
                     disagreeing.add(row.node)
                 if row.synced and not (before is not None and before.synced):

@@ -53,6 +53,10 @@ class GatherShare(Share):
     moves = False
     alone = False
 
+    def chosen(self, plan: ArrayPlan, numbers: list[int], *, first_pass: bool) -> list[int]:
+        """None."""
+        return []
+
     def missing(self, division: Division) -> dict[int, int]:
         """How many tasks of each part can be done and are not, by part, counted from 0."""
         count: Counter[int] = Counter()
