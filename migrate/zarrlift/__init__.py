@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from .jobs.digests import digest
     from .jobs.finish_and_undo import finish, undo
     from .jobs.outcome import Outcome
+    from .jobs.parts.gather import gather
+    from .jobs.parts.migrate_part import migrate_part
+    from .jobs.parts.plan_parts import plan_parts
     from .jobs.status import NodeStatus, Status
     from .jobs.verification import verify
     from .planning.plans import Plan
@@ -44,10 +47,13 @@ _HOMES = {
     "VerificationReport": "verification.report",
     "digest": "jobs.digests",
     "finish": "jobs.finish_and_undo",
+    "gather": "jobs.parts.gather",
     "inspect": "api",
     "migrate": "api",
+    "migrate_part": "jobs.parts.migrate_part",
     "open": "views.legacy",
     "plan": "api",
+    "plan_parts": "jobs.parts.plan_parts",
     "present": "views.reverse",
     "resume": "api",
     "status": "api",
@@ -73,10 +79,13 @@ __all__ = [
     "VerificationReport",
     "digest",
     "finish",
+    "gather",
     "inspect",
     "migrate",
+    "migrate_part",
     "open",
     "plan",
+    "plan_parts",
     "present",
     "resume",
     "status",

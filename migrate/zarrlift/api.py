@@ -23,7 +23,7 @@ from .jobs.outcome import Outcome
 from .jobs.overwrite import set_aside
 from .jobs.processes.executors import RunOptions
 from .jobs.progress import Progress
-from .jobs.run_job import refuse_unmet, resume_job, run_job
+from .jobs.run_job import refuse_unsuitable, resume_job, run_job
 from .planning.plans import Plan
 from .recipe.options import Axes, Format, Link, VerifyLevel
 from .recipe.recipe import Recipe
@@ -200,7 +200,7 @@ def migrate(
             )
 
             if continues_earlier(path, ends, recipe, overwrite=overwrite):
-                return claim.end(resume_job(path, options, ends, progress))
+                return claim.end(resume_job(path, options, ends, progress, take_over=take_over))
         if not in_place:
             refuse_existing(ends.destination, overwrite=overwrite)
         facts = {"link": link, "source_place": ends.lasting_place}
@@ -211,13 +211,7 @@ def migrate(
         facts.update(ends.layers | ends.options)
         with checks_for(ends.source, ends.destination, verify) as checks:
             made, inventories = ends.plan(recipe, format, elsewhere=options.on_other_machines)
-            refuse_unmet(made)
-            if not made.arrays and not made.groups and not made.refusals:
-                raise UsageError(
-                    "there is nothing to migrate",
-                    key=ends.source.url,
-                    advice="Check --include and --exclude.",
-                )
+            refuse_unsuitable(made)
             new = Job.create(path, made, id=claim.new_id, facts=facts, fsync=fsync)
             with new as created, noted_run(created):
                 set_aside(created, ends.destination)
@@ -262,28 +256,26 @@ def resume(
             from .jobs.resume.relocate import refuse_other_place
 
             refuse_other_place(target, opened)
-        header = opened.header
-        lasting = opened.fact("source_place") or header["source"]
-        layers = (opened.fact("source_through"), opened.fact("dest_through"))
-        link: Link = "hard" if opened.fact("link") == "hard" else "auto"
-    ends = Endpoints.open(
-        lasting if source is None else source,
-        header["destination"] if destination is None and not header["in_place"] else destination,
-        in_place=header["in_place"],
-        reading=ReadOptions.from_json(header),
-        source_options=storage_options,
-        destination_options=dest_storage_options,
-        source_through=layers[0],
-        destination_through=layers[1],
-    )
+        hard_links = opened.fact("link") == "hard"
+        ends = Endpoints.of_job(
+            opened,
+            source=source,
+            destination=destination,
+            source_options=storage_options,
+            destination_options=dest_storage_options,
+        )
     ends.check_reach(options)
     with claimed(ends.place, path, take_over=take_over) as claim:
-        return claim.end(resume_job(path, replace(options, hard_links=link == "hard"), ends, progress))
+        options = replace(options, hard_links=hard_links)
+        return claim.end(resume_job(path, options, ends, progress, take_over=take_over))
 
 
 def status(target: PathText, *, job: PathText | None = None, job_storage_options: Options = None) -> Status:
     """Return the status of a job; a running job is not affected."""
     from .jobs.current_status import current_status
+    from .jobs.parts.part_status import status_of_parts
 
     with Job.open(find_job(target, job, job_storage_options), write=False) as opened:
+        if opened.fact("parts") is not None and opened.state == "incomplete":
+            return status_of_parts(opened)
         return current_status(opened)

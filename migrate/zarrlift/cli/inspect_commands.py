@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from . import options as o
 from .option_groups import option
+from .part_options import First, Parts, PlannedJob
 from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
 from .session import DONE, PARTLY, Answer, refused_briefly
 
@@ -40,9 +41,18 @@ def plan(
     writing: o.Writing,
     reading: o.Reading,
     recipe: RecipeOptions,
+    job: PlannedJob = None,
+    parts: Parts = None,
+    first: First = 0,
+    digest: o.Digest = False,
+    link: o.LinkOption = "auto",
     output: o.Output,
 ) -> int:
-    """Show what a migration would do and cost, array by array. Writes nothing."""
+    """Show what a migration would do and cost, array by array.
+
+    Writes nothing, except for --job with --parts: they create a job, whose parts `migrate --part` does in any
+    order and on any machine, and `gather` publishes.
+    """
 
     def work() -> Answer:
         import zarrlift
@@ -50,13 +60,24 @@ def plan(
         from ..report import json as report_json
         from ..report import plan as report_plan
 
-        made = zarrlift.plan(
-            source, destination, recipe=recipe.recipe(), **writing.arguments(), **reading.arguments()
-        )
+        arguments: dict[str, Any] = {
+            "recipe": recipe.recipe(),
+            **writing.arguments(),
+            **reading.arguments(),
+        }
+        if job is None and parts is None:
+            if first or digest or link != "auto":
+                raise o.usage("--first, --digest and --link are for a job", expected="--job and --parts too")
+            made = zarrlift.plan(source, destination, **arguments)
+        elif job is None or parts is None:
+            raise o.usage("--job and --parts are given together, or neither")
+        else:
+            arguments |= {"job": job, "parts": parts, "first": first, "digest": digest, "link": link}
+            made = zarrlift.plan_parts(source, destination, **arguments)
         refused = any(problem.severity == "refusal" for problem in made.all_problems())
         return Answer(
             code=PARTLY if refused else DONE,
-            text=lambda page: report_plan.lines(made, page),
+            text=lambda page: report_plan.lines(made, page, job=job),
             data=lambda: report_json.plan_json(made),
             brief=lambda: refused_briefly(len(made.refusals)),
         )

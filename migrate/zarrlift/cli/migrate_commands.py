@@ -1,4 +1,4 @@
-"""The commands that make changes: migrate, resume, finish, undo."""
+"""The commands that make changes: migrate, resume, gather, finish, undo."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
+from ..recipe.options import VerifyLevel
 from . import options as o
+from .part_options import OptionalSource, Part
 from .recipe_options import RecipeOptions
 from .session import DONE, PARTLY, Answer
 
 
 def migrate(
-    source: o.Source,
+    source: OptionalSource = None,
     destination: o.Destination = None,
     *,
     writing: o.Writing,
@@ -25,13 +27,28 @@ def migrate(
     verify: o.Verify = "sample",
     digest: o.Digest = False,
     link: o.LinkOption = "auto",
+    part: Part = None,
     output: o.WatchedOutput,
 ) -> int:
-    """Migrate an archive to DST, or --in-place, which only adds files to the source."""
+    """Migrate an archive to DST, or --in-place, which only adds files to the source.
+
+    With --job and --part, do one part of a job.
+    """
+    if part is not None:
+        others = [source, destination, overwrite, take_over, digest, link != "auto", recipe.given()]
+        others.append((reading.given() | writing.given()) - {"storage_options", "dest_storage_options"})
+        storage = o.JobStorage(
+            storage_options=reading.storage_options, dest_storage_options=writing.dest_storage_options
+        )
+        return _migrate_part(
+            part, job, any(others), verify=verify, running=running, storage=storage, output=output
+        )
 
     def work(progress: Any) -> Any:
         import zarrlift
 
+        if source is None:
+            raise o.usage("a source is needed", expected="SRC, or --job with --part")
         _check_places(destination, in_place=writing.in_place)
         return zarrlift.migrate(
             source,
@@ -49,7 +66,67 @@ def migrate(
             **running.arguments(),
         )
 
-    return _moving("migrate", output, work, target=destination or source, job=job)
+    return _moving("migrate", output, work, target=destination or source or "", job=job)
+
+
+def _migrate_part(
+    part: str,
+    job: o.JobFile,
+    others: bool,
+    *,
+    verify: VerifyLevel,
+    running: o.Running,
+    storage: o.JobStorage,
+    output: o.WatchedOutput,
+) -> int:
+    """Do one part; `others`: whether options were given that belong to the whole job."""
+
+    def work(progress: Any) -> Any:
+        import zarrlift
+
+        if job.job is None:
+            raise o.usage("--part needs --job")
+        if others:
+            raise o.usage(
+                "the job has the places and the changes",
+                expected="--part with --job and options to run it",
+            )
+        return zarrlift.migrate_part(
+            job.job, part, verify=verify, progress=progress, **running.arguments(), **storage.arguments()
+        )
+
+    return _moving("migrate", output, work, target=job.job or "", job=job, job_array=True)
+
+
+def gather(
+    target: o.Target,
+    *,
+    job: o.JobFile,
+    take_over: o.TakeOver = False,
+    running: o.Running,
+    verify: o.Verify = "sample",
+    storage: o.JobStorage,
+    output: o.WatchedOutput,
+) -> int:
+    """Collect what the parts of a job have done; verify and publish the arrays that are complete.
+
+    May be run at any time and again. Exit code 1 as long as tasks are missing, whose parts are listed.
+    """
+
+    def work(progress: Any) -> Any:
+        import zarrlift
+
+        return zarrlift.gather(
+            target,
+            take_over=take_over,
+            verify=verify,
+            progress=progress,
+            **job.arguments(),
+            **running.arguments(),
+            **storage.arguments(),
+        )
+
+    return _moving("gather", output, work, target=target, job=job, job_array=True)
 
 
 def resume(
@@ -135,7 +212,13 @@ def _check_places(destination: str | None, *, in_place: bool) -> None:
 
 
 def _moving(
-    command: str, output: o.QuietOutput, work: Callable[[Any], Any], *, target: str, job: o.JobFile
+    command: str,
+    output: o.QuietOutput,
+    work: Callable[[Any], Any],
+    *,
+    target: str,
+    job: o.JobFile,
+    job_array: bool = False,
 ) -> int:
     """Run work that returns an Outcome, with progress, and with advice if it is interrupted."""
     from ..report import outcome as report_outcome
@@ -144,6 +227,8 @@ def _moving(
         import zarrlift
         from zarrstack.core.errors import ZarrstackError
 
+        if job_array:
+            return "Run the same command again."
         try:
             if known is None:
                 status = zarrlift.status(target, **job.arguments())

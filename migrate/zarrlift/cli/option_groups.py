@@ -24,6 +24,10 @@ class Group:
     def __init__(self, **given: Any) -> None:
         vars(self).update(given)
 
+    def given(self) -> set[str]:
+        """Names of the options that do not have their defaults."""
+        return {item.name for item in self.parameters() if vars(self)[item.name] != item.default}
+
     @classmethod
     @cache
     def parameters(cls) -> tuple[Parameter, ...]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 import shlex
 import threading
@@ -19,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from zarrstack.core.errors import JobError, Problem, StorageError
 
@@ -28,6 +27,7 @@ from ..storage.local.owner_process import OwnerProcess, State
 from ..storage.local.partial_files import sweep_partial
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import is_url
+from .claim_holder import ClaimHolder, held
 from .ledger.ledger import Job
 from .outcome import Outcome
 
@@ -45,52 +45,6 @@ _SETTLED: Final = 0.2
 
 _claiming = threading.Lock()
 """Held while a claim is made: stores inside this process have no other means of exclusion."""
-_held: Final[set[str]] = set()
-"""Tokens of the claims held by this process."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimHolder:
-    """The content of a claim."""
-
-    token: str
-    """Random, which makes every claim unique."""
-    job: str
-    """The job's id."""
-    file: str
-    """Path of the job file, on the host that made the claim, or its URL."""
-    owner: OwnerProcess
-    since: float
-    """Unix time in seconds."""
-    replaced: str = ""
-    """Digest of the claim that this one replaced."""
-
-    def to_bytes(self) -> bytes:
-        """The stored form."""
-        own = {name: getattr(self, name) for name in ("token", "job", "file", "since", "replaced")}
-        return json.dumps({**own, "owner": self.owner.to_json()}, indent=1).encode() + b"\n"
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> ClaimHolder | None:
-        """Inverse of `to_bytes`; None for any other content."""
-        try:
-            found: Any = json.loads(data)
-            texts = {name: str(found[name]) for name in ("token", "job", "file", "replaced")}
-            return cls(since=float(found["since"]), owner=OwnerProcess.from_json(found["owner"]), **texts)
-        except (ValueError, TypeError, KeyError):
-            return None
-
-    @property
-    def state(self) -> State:
-        """Whether the job that holds the claim is still running."""
-        state = self.owner.state()
-        if state == "running" and self.owner.pid == os.getpid() and self.token not in _held:
-            return "ended"  # its release failed
-        return state
-
-    def __str__(self) -> str:
-        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
-        return f"{self.owner}, since {since}, job file {self.file}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,17 +82,22 @@ class Claim:
     taken: list[_Place] = field(default_factory=list)
     made: tuple[Path, ...] = ()
     """Directories created for the claim, innermost first."""
+    lasting: bool = False
+    """Whether the job keeps the destination when this process releases it, because its parts write to it."""
 
     def release(self) -> tuple[Problem, ...]:
         """Release the destination; returns notes about objects that could not be removed. May be repeated."""
         problems = []
-        _held.discard(self.holder.token)  # a claim that remains nevertheless can be taken over
+        held.discard(self.holder.token)  # a claim that remains nevertheless can be taken over
         while self.taken:
             place = self.taken.pop()
             try:
                 there = ClaimHolder.from_bytes(place.read() or b"")
                 if there is not None and there.token == self.holder.token:
-                    place.storage.delete(place.key)
+                    if self.lasting:
+                        place.storage.put(place.key, replace(there, lasting=True).to_bytes())
+                    else:
+                        place.storage.delete(place.key)
             except StorageError as error:
                 problems.append(_stays(place, error))
         for directory in self.made:
@@ -148,6 +107,7 @@ class Claim:
 
     def end(self, outcome: Outcome) -> Outcome:
         """Release the destination and add the resulting problems to the outcome."""
+        self.lasting = self.lasting and outcome.state == "incomplete"
         told = (*self.notes, *self.release())
         return replace(outcome, problems=(*outcome.problems, *told)) if told else outcome
 
@@ -160,7 +120,7 @@ def claimed(destination: Storage, file: JobPath, *, take_over: bool = False) -> 
     StorageError.
     """
     file = Path(os.path.abspath(file)) if isinstance(file, Path) else file
-    known = _job_id(file)
+    known, lasting = _known_job(file)
     holder = ClaimHolder(
         token=os.urandom(8).hex(),
         job=known or os.urandom(4).hex(),
@@ -168,10 +128,10 @@ def claimed(destination: Storage, file: JobPath, *, take_over: bool = False) -> 
         owner=OwnerProcess.of_this_process(),
         since=time.time(),
     )
-    claim = Claim(holder=holder, new_id=None if os.path.lexists(file) else holder.job)
+    claim = Claim(holder=holder, new_id=None if os.path.lexists(file) else holder.job, lasting=lasting)
     try:
         with _claiming:
-            _held.add(holder.token)
+            held.add(holder.token)
             _claim(claim, _places(destination), take_over=take_over)
         yield claim
     finally:
@@ -180,8 +140,8 @@ def claimed(destination: Storage, file: JobPath, *, take_over: bool = False) -> 
 
 def sweep_claim(destination: Storage, file: JobPath) -> None:
     """Remove the claim that a killed process of this job left; claims of other jobs are kept."""
-    with suppress(JobError, StorageError), claimed(destination, file):
-        pass
+    with suppress(JobError, StorageError), claimed(destination, file) as claim:
+        claim.lasting = False
 
 
 def is_exclusive(destination: Storage) -> bool:
@@ -200,14 +160,15 @@ def not_exclusive(url: str) -> Problem:
     )
 
 
-def _job_id(file: JobPath) -> str | None:
+def _known_job(file: JobPath) -> tuple[str | None, bool]:
+    """The id of an existing job, and whether its parts are still to be run."""
     if not os.path.lexists(file):
-        return None
+        return None, False
     try:
         with Job.open(file, write=False) as job:
-            return job.id
+            return job.id, job.fact("parts") is not None and job.state == "incomplete"
     except JobError:
-        return None  # reported when the job is opened
+        return None, False  # reported when the job is opened
 
 
 def _places(destination: Storage) -> list[_Place]:
@@ -304,7 +265,7 @@ def _require_free(place: _Place, there: bytes, holder: ClaimHolder, *, take_over
     state: State = "unknown" if there.strip(b"\0") else "ended"
     if other is not None:
         state = other.state
-    job_left = other is not None and (is_url(other.file) or os.path.lexists(other.file))
+    job_left = other is not None and (other.lasting or is_url(other.file) or os.path.lexists(other.file))
     own = other is not None and (other.job == holder.job or other.file == holder.file)
     if state == "running":
         assert other is not None
@@ -318,6 +279,8 @@ def _require_free(place: _Place, there: bytes, holder: ClaimHolder, *, take_over
         advice = "Wait for it. If it has certainly ended, use --take-over (in Python take_over=True)."
     elif state == "ended" and other is not None and job_left and not own and not take_over:
         message, key = "another job was stopped while it wrote to this destination", place.shown
+        if other.lasting:
+            message = "a job in parts writes to this destination"
         advice = (
             f"Resume or undo it: zarrlift resume {shlex.quote(other.file)}. --take-over leaves it as it is."
         )

@@ -9,19 +9,19 @@ from .ledger.last_run import LastRun, last_run
 from .ledger.ledger import Job
 from .ledger.progress_rows import NodeProgress
 from .option_words import option_words
-from .status import Activity, NodeStatus, Status
+from .status import Activity, NodeStatus, PartStatus, Status
 from .work_totals import total_bytes
 
 
-def current_status(job: Job) -> Status:
-    """The status of an open job; only reads the job."""
+def current_status(job: Job, parts: tuple[PartStatus, ...] = ()) -> Status:
+    """The status of an open job, whose parts are given if it has some; only reads the job."""
     plan = job.header
     nodes = sorted(map(_node, job.progress()), key=attrgetter("path"))
     run = last_run(job)
     updated = float(job.fact("updated") or 0)
-    activity = _activity(job, run) if job.state == "incomplete" else None
+    now = activity(job, run) if job.state == "incomplete" else None
     done, total = sum(node.bytes_done for node in nodes), sum(node.bytes_total for node in nodes)
-    rate = _rate(run, done, updated) if activity == "running" else None
+    rate = _rate(run, done, updated) if now == "running" else None
     return Status(
         job=str(job.path),
         source=plan["source"],
@@ -32,7 +32,7 @@ def current_status(job: Job) -> Status:
         created=float(job.fact("created") or 0),
         updated=updated,
         verified=job.fact("verified"),
-        activity=activity,
+        activity=now,
         options=option_words(job),
         undoing=job.fact("undoing") is not None,
         host=run.owner.host if run else None,
@@ -42,11 +42,12 @@ def current_status(job: Job) -> Status:
         bytes_total=total,
         bytes_known=all(node.bytes_known for node in nodes),
         rate=rate,
+        parts=parts,
         seconds_left=(total - done) / rate if rate else None,
     )
 
 
-def _activity(job: Job, run: LastRun | None) -> Activity:
+def activity(job: Job, run: LastRun | None) -> Activity:
     """The activity of an incomplete job, from the process of its last run or from the lock on its file."""
     if run is not None and run.ended is not None:
         return "stopped"

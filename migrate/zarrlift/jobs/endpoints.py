@@ -24,6 +24,7 @@ from ..storage.open_storage import Place, is_url, open_storage
 from ..storage.transformer_stack import with_layers, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
+from .ledger.ledger import Job
 from .option_words import remembered
 from .processes.executors import RunOptions, out_of_reach
 
@@ -99,6 +100,30 @@ class Endpoints:
             destination_place=_text(source if destination is None else destination),
             source_options=json.dumps(source_options or {}),
             destination_options=json.dumps((source_options if in_place else destination_options) or {}),
+        )
+
+    @classmethod
+    def of_job(
+        cls,
+        job: Job,
+        *,
+        source: Place | None = None,
+        destination: Place | None = None,
+        source_options: Options = None,
+        destination_options: Options = None,
+    ) -> Endpoints:
+        """Open the source and destination of a job, or those given because they have moved."""
+        header = job.header
+        lasting = job.fact("source_place") or header["source"]
+        return cls.open(
+            lasting if source is None else source,
+            header["destination"] if destination is None and not header["in_place"] else destination,
+            in_place=header["in_place"],
+            reading=ReadOptions.from_json(header),
+            source_options=source_options,
+            destination_options=destination_options,
+            source_through=job.fact("source_through"),
+            destination_through=job.fact("dest_through"),
         )
 
     def plan(

@@ -36,6 +36,7 @@ from .ledger.ledger import Job
 from .option_words import option_words
 from .outcome import Outcome
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
+from .parts.ledgers import refuse_running, scratch_directories, sweep_parts
 from .publisher import is_root_document
 from .resume.relocate import refuse_nothing_found, refuse_other_place
 from .source_check import ATTRIBUTES
@@ -143,6 +144,8 @@ def undo(
         options = storage_options if plan.in_place else dest_storage_options
         place = open_storage(plan.destination, storage_options=options, mode="w")
         place.document_bound = WRITTEN
+        if opened.fact("parts") is not None:
+            refuse_running(opened.path, opened.id, take_over=take_over)
         if opened.state == "undone":
             sweep_claim(place, opened.path)
             return _outcome(opened, plan, "nothing to do", started)
@@ -167,6 +170,7 @@ def undo(
                 remove_deleted_tree(opened, place)
             # If something could not be removed, the next undo removes the rest.
             if not any(problem.kind == "storage" for problem in problems):
+                sweep_parts(opened, place)
                 opened.note(state="undone", verified=None, undoing=None)
                 opened.commit()
             return claim.end(
@@ -267,7 +271,8 @@ def _newer(storage: Storage, key: str, published_ns: int | None) -> bool:
 
 def _sweep_own(storage: LocalStorage, job: Job) -> Iterator[Problem]:
     """Remove the job's own directories; yields a refusal for each that cannot be removed."""
-    for own in (directory_of(job.id), LAYERED):
+    parts = [os.path.basename(path) for path in scratch_directories(job, storage)]
+    for own in {directory_of(job.id): None, LAYERED: None, **dict.fromkeys(parts)}:
         shutil.rmtree(storage.path(own), ignore_errors=True)
         if os.path.lexists(storage.path(own)):
             yield _kept_directory(own, "it cannot be emptied")

@@ -41,6 +41,12 @@ class Outcome:
     """Refusals and failures, with their locations."""
     options: tuple[str, ...] = ()
     """Command line arguments to open the job's places; `<name>` replaces possible secrets."""
+    part: int | None = None
+    """The part that was run, of a job in parts."""
+    parts_left: tuple[tuple[int, int], ...] = ()
+    """After `gather`: (part, number of its tasks that are not done), for parts that have some."""
+    second_pass: bool = False
+    """Whether first passes are complete, so that parts have to be run once more for the second."""
     plan: Plan | None = field(default=None, repr=False)
 
     @property
@@ -64,9 +70,12 @@ class Outcome:
             "removed",
             "restored",
             "seconds",
+            "part",
         )
         return {
             **{name: getattr(self, name) for name in names},
+            "parts_left": [{"part": part, "tasks": tasks} for part, tasks in self.parts_left],
+            "second_pass": self.second_pass,
             "options": list(self.options),
             "problems": [problem.to_json() for problem in self.problems],
         }

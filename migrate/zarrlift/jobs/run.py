@@ -27,7 +27,7 @@ from ..storage.base import Storage
 from ..storage.writer import DestinationError, Writer
 from ..storage.writer_for import writer_for
 from ..transfer.counts import MoveResult
-from ..transfer.tasks import Task, sweep_known
+from ..transfer.tasks import Task, pass_numbers, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker, WorkerSpec
 from . import log_messages
@@ -42,8 +42,9 @@ from .processes import process_tuning
 from .processes.executors import RunOptions
 from .progress import NullProgress, Progress, Ticker
 from .publisher import Publisher
-from .run_arrays import PendingChecks, RunArray, RunTasks
+from .run_arrays import PendingChecks, RunArray, RunTasks, Share
 from .run_engine import RunEngine
+from .run_outcome import outcome_of
 from .source_check import SourceCheck
 from .work_totals import WorkTotal
 
@@ -68,6 +69,7 @@ class Run:
         checks: Checks,
         inventories: Inventories | None = None,
         progress: Progress | None = None,
+        share: Share | None = None,
     ) -> None:
         self.job = job
         self.plan = plan
@@ -77,7 +79,8 @@ class Run:
         self.progress: Progress = progress or NullProgress()
         self.writer: Writer = writer_for(destination, job.id, fsync=options.fsync, in_place=plan.in_place)
         inventories = Inventories() if inventories is None else inventories
-        self._tasks = RunTasks(job, plan, source, destination, inventories)
+        self._share = share or Share()
+        self._tasks = RunTasks(job, plan, source, destination, inventories, self._share)
         self._source_check = SourceCheck(source, plan, inventories.began)
         self._publisher = Publisher(job, plan, source, destination, self.writer, self._source_check.group)
         self._moved = MoveResult()
@@ -92,12 +95,13 @@ class Run:
         """Run to the end; raises Interrupted. All other errors are in the outcome."""
         started = time.monotonic()
         # Partial files of a killed run are in the job's own directory.
-        self.writer.close()
+        self.writer.close(alone=self._share.alone)
         stopped: Problem | None = None
         try:
             self._arrays()
-            self._look_for_new_nodes()
-            self._publisher.groups()
+            if self._share.publishes and not self._share.left:
+                self._look_for_new_nodes()
+                self._publisher.groups()
         except (DestinationError, JobError, WorkerError) as error:
             stopped = error.problem
         except BrokenExecutor as error:
@@ -114,9 +118,11 @@ class Run:
             self._engine.close()
             self._source_check.close()
             stopped = self._commit_at_the_end() or stopped
-            self.writer.close()
+            self.writer.close(alone=self._share.alone)
         self.progress.close()
-        return self._outcome(time.monotonic() - started, stopped)
+        log_messages.failed(() if stopped is None else (stopped,))
+        seconds = time.monotonic() - started
+        return outcome_of(self.job, self.plan, self._share, self._moved, seconds, stopped)
 
     def _commit_at_the_end(self) -> Problem | None:
         try:
@@ -155,12 +161,20 @@ class Run:
             self._move(moving)
 
     def _move(self, pending: list[tuple[NodeRow, ArrayPlan]], *, first_pass: bool = False) -> None:
+        finish = self._passed if first_pass else self._finish
+        if not self._share.moves:
+            for start in range(0, len(pending), _BATCH):
+                done: list[RunArray] = []
+                deque(self._tasks(pending[start : start + _BATCH], done, first_pass=first_pass), maxlen=0)
+                finish(done)
+                self._conclude(all_but=1)
+            self._conclude()
+            return
         process_tuning.before_moving()
         executor = self._engine.tasks([array for _, array in pending], self._worker())
         running: Dispatcher[tuple[RunArray, Task]] = Dispatcher(executor.engine)
         ended: list[RunArray] = []
         tasks = self._tasks(pending, ended, first_pass=first_pass)
-        finish = self._passed if first_pass else self._finish
         if self.options.verify != "none" and executor.in_threads:
             self.checks.prepare_workers()
         # This starts a thread, so forks come first.
@@ -203,10 +217,22 @@ class Run:
     def _passed(self, arrays: list[RunArray]) -> None:
         """End the first of two passes: start the second, or record the failure."""
         for array in arrays:
-            if array.failures:
+            if array.failures or array.left:
                 self._lost.add(array.row.id)
-                self._record_failure(array)
+                self._leave(array)
         self._commit_sometimes()
+
+    def _leave(self, array: RunArray) -> None:
+        """Record the failure of an array, and what others have to do of it."""
+        if array.failures:
+            self._record_failure(array)
+        if array.left:
+            self._share.left.append((array.plan, array.left))
+
+    def _leave_all(self, plan: ArrayPlan) -> None:
+        """Leave an array to others, from its first task."""
+        if numbers := [*pass_numbers(plan, first_pass=plan.between is not None)]:
+            self._share.left.append((plan, numbers))
 
     def _record(self, array: RunArray, task: Task, ended: Ended[tuple[RunArray, Task]]) -> None:
         try:
@@ -239,10 +265,16 @@ class Run:
 
     def _finish(self, arrays: list[RunArray]) -> None:
         """Start to verify arrays whose chunks are all written; `_conclude` publishes them."""
-        if arrays:
-            whole = [array for array in arrays if not array.failures]
+        here: list[RunArray] = []
+        for array in arrays:
+            if array.left or not self._share.publishes:
+                self._leave(array)
+            else:
+                here.append(array)
+        if here:
+            whole = [array for array in here if not array.failures]
             still = self._source_check.begin([array.plan for array in whole])
-            self._verified.append(PendingChecks(list(arrays), whole, self._verifying(whole), still))
+            self._verified.append(PendingChecks(here, whole, self._verifying(whole), still))
 
     def _conclude(self, *, all_but: int = 0) -> None:
         """Publish verified arrays or record their failures, except for the last `all_but` started."""
@@ -255,6 +287,8 @@ class Run:
                 array.fail(problems if changed is None else (changed,))
                 if array.failures:  # what is written is wrong, so a resume must write it again
                     self.job.forget_tasks(array.row.id)
+                    if not self._share.moves:
+                        self._leave_all(array.plan)
             self._publish(asked.arrays)
 
     def _publish(self, arrays: list[RunArray]) -> None:
@@ -311,29 +345,3 @@ class Run:
             known = self.plan.problems
             problems = (*known, *(problem for problem in added if problem not in known))
             self.plan = self._publisher.plan = replace(self.plan, problems=problems)
-
-    def _outcome(self, seconds: float, stopped: Problem | None) -> Outcome:
-        log_messages.failed(() if stopped is None else (stopped,))
-        rows = self.job.nodes(done=False)
-        refused = [problem for refusal in self.plan.refusals for problem in refusal.problems]
-        # Problems of the archive as a whole, such as a key outside of it.
-        whole_archive = [problem for problem in self.plan.problems if problem.severity == "refusal"]
-        failed = [problem for row in rows if row.state == "failed" for problem in row.problems]
-        whole = stopped is None and not whole_archive and not rows
-        if whole and self.job.state == "incomplete":
-            self.job.note(state="done", verified=None)
-            self.job.commit()
-        return Outcome(
-            job=str(self.job.path),
-            state="done" if whole else "incomplete",
-            arrays_done=self.job.done("array"),
-            arrays_total=len(self.plan.arrays) + sum(r.kind == "array" for r in self.plan.refusals),
-            groups_done=self.job.done("group"),
-            options=option_words(self.job),
-            **self._moved.figures(),
-            seconds=seconds,
-            problems=tuple(
-                dict.fromkeys((*whole_archive, *refused, *failed, *((stopped,) if stopped else ())))
-            ),
-            plan=self.plan,
-        )

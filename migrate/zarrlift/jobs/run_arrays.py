@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+import numpy as np
 
 from zarrstack.core.errors import Problem, ZarrstackError
 
@@ -13,15 +15,16 @@ from ..planning.planner import Inventories
 from ..planning.plans import ArrayPlan, Plan
 from ..planning.source_inventory import SourceInventory
 from ..storage.base import Storage
-from ..transfer.tasks import Task, tasks_of
+from ..transfer.tasks import Task, pass_numbers, tasks_of
 from . import log_messages
 from .checks.checks import Found
 from .ledger.ledger import Job
-from .ledger.rows import NodeRow
+from .ledger.rows import NodeRow, RecordedTask
 from .source_check import source_changed
 
 _MAX_PROBLEMS: Final = 1000
 """Maximum number of problems stored per array; the message contains the full count."""
+_NOTHING: Final = np.empty(0, dtype=np.int64)
 
 
 @dataclass(slots=True)
@@ -31,6 +34,8 @@ class RunArray:
     row: NodeRow
     plan: ArrayPlan
     present: Indexes
+    left: list[int] = field(default_factory=list)
+    """Numbers of the tasks that other runs have to do."""
     open_tasks: int = 0
     all_submitted: bool = False
     problems: list[Problem] = field(default_factory=list)
@@ -58,13 +63,43 @@ class PendingChecks:
     """Changes in the source of each array."""
 
 
+class Share:
+    """What a run does of a job: everything. Jobs in parts have runs that do less."""
+
+    moves: bool = True
+    """Whether the run does tasks itself."""
+    publishes: bool = True
+    """Whether it verifies and publishes what is complete."""
+    alone: bool = True
+    """Whether no other process writes to the destination."""
+
+    def __init__(self) -> None:
+        self.left: list[tuple[ArrayPlan, list[int]]] = []
+        """After the run: arrays of which tasks are left to other runs, with their numbers."""
+
+    def chosen(self, plan: ArrayPlan, numbers: list[int], *, first_pass: bool) -> list[int]:
+        """Those of the tasks that are not done that this run does."""
+        return numbers
+
+    def recorded(self, path: str) -> Mapping[int, RecordedTask]:
+        """Tasks of an array that are recorded elsewhere than in the run's own ledger."""
+        return {}
+
+
 class RunTasks:
     """The tasks of a job that are not recorded as done."""
 
     def __init__(
-        self, job: Job, plan: Plan, source: Storage, destination: Storage, inventories: Inventories
+        self,
+        job: Job,
+        plan: Plan,
+        source: Storage,
+        destination: Storage,
+        inventories: Inventories,
+        share: Share,
     ) -> None:
         """`inventories` are those that the planning has left."""
+        self._share = share
         self._job = job
         self._source = source
         self._destination = destination
@@ -79,6 +114,12 @@ class RunTasks:
         Arrays without such tasks are appended to `ended`.
         """
         for row, plan in pending:
+            planned = pass_numbers(plan, first_pass=first_pass)
+            if not self._share.moves:
+                recorded = self._job.recorded(row.id)
+                if left := [number for number in planned if number not in recorded]:
+                    ended.append(RunArray(row, plan, _NOTHING, left=left, all_submitted=True))
+                    continue  # nothing is listed for an array that others are still working on
             inventory = self.inventory(plan, keep=first_pass)
             array = RunArray(row, plan, inventory.indexes)
             numbers: list[int] = []
@@ -87,8 +128,15 @@ class RunTasks:
             else:
                 try:
                     done = self._not_lost(row, plan, inventory)
-                    tasks = tasks_of(plan, inventory, self._source, self._destination, first_pass=first_pass)
-                    numbers = [number for number in tasks.numbers if number not in done]
+                    left = [number for number in planned if number not in done]
+                    chosen = self._share.chosen(plan, left, first_pass=first_pass)
+                    if chosen:
+                        tasks = tasks_of(
+                            plan, inventory, self._source, self._destination, first_pass=first_pass
+                        )
+                    numbers = chosen
+                    if len(numbers) < len(left):
+                        array.left = sorted({*left}.difference(numbers))
                 except ZarrstackError as error:
                     array.fail((error.at(node=plan.path).problem,))
             if not numbers:
@@ -101,7 +149,7 @@ class RunTasks:
 
     def _not_lost(self, row: NodeRow, plan: ArrayPlan, inventory: Inventory) -> set[int]:
         """The recorded tasks of an array whose results are still there; others are forgotten."""
-        done = self._job.recorded(row.id)
+        done = {**self._share.recorded(plan.path), **self._job.recorded(row.id)}
         if not done:
             return set()
         from .resume.lost_tasks import lost_tasks  # not needed by a first run

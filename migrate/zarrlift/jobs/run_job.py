@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from zarrstack.core.errors import JobError
+from zarrstack.core.errors import JobError, UsageError
 
 from ..planning.planner import Inventories
 from ..planning.plans import Plan
@@ -25,6 +25,7 @@ from .processes.executors import RunOptions
 from .progress import Progress
 from .resume.replan import merge
 from .run import Run
+from .run_arrays import Share
 
 if TYPE_CHECKING:
     from .ledger.stored_file import JobPath
@@ -38,8 +39,9 @@ def run_job(
     checks: Checks,
     inventories: Inventories,
     progress: Progress | None,
+    share: Share | None = None,
 ) -> Outcome:
-    """Run a created job to its end, and remove what it replaced."""
+    """Run a created job to its end, or a share of it, and remove what it replaced."""
     started = time.monotonic()
     outcome = Run(
         job,
@@ -51,6 +53,7 @@ def run_job(
         checks=checks,
         inventories=inventories,
         progress=progress,
+        share=share,
     )()
     if outcome.state == "done":
         remove_previous_tree(job, ends.destination)
@@ -69,8 +72,25 @@ def refuse_unmet(made: Plan) -> None:
         requirement.refuse_unmet(made)
 
 
-def resume_job(path: JobPath, options: RunOptions, ends: Endpoints, progress: Progress | None) -> Outcome:
-    """Check what an earlier run left, and run the job to its end."""
+def refuse_unsuitable(made: Plan) -> None:
+    """Raise UsageError if a plan has no nodes, or not those that its model requires."""
+    refuse_unmet(made)
+    if not made.arrays and not made.groups and not made.refusals:
+        raise UsageError(
+            "there is nothing to migrate", key=made.source, advice="Check --include and --exclude."
+        )
+
+
+def resume_job(
+    path: JobPath,
+    options: RunOptions,
+    ends: Endpoints,
+    progress: Progress | None,
+    *,
+    take_over: bool = False,
+) -> Outcome:
+    """Check what an earlier run left, or parts of the job, and run the job to its end."""
+    from .parts.ledgers import merge_ended, sweep_parts
     from .resume.relocate import follow
     from .resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 
@@ -83,14 +103,16 @@ def resume_job(path: JobPath, options: RunOptions, ends: Endpoints, progress: Pr
             raise JobError("this job was undone", key=str(path), advice="Start a new one with migrate.")
         refuse_half_undone(job)
         follow(job, ends)
+        if job.fact("parts") is not None:
+            merge_ended(job, ends.place, take_over=take_over)
         crashed = ends.local_destination is not None and may_be_lost(job)
         if crashed and job.state == "incomplete":
             find_torn_documents(job, ends.destination)
-        _still_there(job, ends)
+        still_there(job, ends)
         if job.state != "incomplete":
             remove_previous_tree(job, ends.destination)
             writer_for(ends.destination, job.id, fsync=False).close()
-            return _nothing_to_do(job)
+            return nothing_to_do(job)
         if options.digest:
             job.note(digest="yes")
         options = replace(options, digest=job.fact("digest") is not None)
@@ -105,10 +127,13 @@ def resume_job(path: JobPath, options: RunOptions, ends: Endpoints, progress: Pr
             merged = merge(job, old, fresh, inventories, ends.destination)
             if crashed:
                 compare_unsynced(job, merged, ends.source, ends.destination, inventories)
-            return run_job(job, merged, ends, options, checks, inventories, progress)
+            outcome = run_job(job, merged, ends, options, checks, inventories, progress)
+            if outcome.state == "done":
+                sweep_parts(job, ends.place)
+            return outcome
 
 
-def _still_there(job: Job, ends: Endpoints) -> None:
+def still_there(job: Job, ends: Endpoints) -> None:
     """Raise JobError if the job's output is missing at the destination, because it would not be rewritten.
 
     It was deleted or moved, or existed only in the memory of a process that has ended. The check reads one
@@ -132,7 +157,8 @@ def _still_there(job: Job, ends: Endpoints) -> None:
         )
 
 
-def _nothing_to_do(job: Job) -> Outcome:
+def nothing_to_do(job: Job) -> Outcome:
+    """The outcome of a call on a job that is already complete."""
     rows = job.nodes()
     made = job.plan()
     return Outcome(

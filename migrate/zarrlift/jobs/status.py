@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from zarrstack.core.json_text import JSONObject
 
@@ -12,6 +12,9 @@ Activity: TypeAlias = Literal["running", "stopped", "stale", "unknown"]
 `stale`: it was killed, or its host was restarted. `unknown`: its process cannot be observed from here, and no
 end is recorded.
 """
+
+
+_ROWS: Final = ("nodes", "parts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,23 @@ class NodeStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartStatus:
+    """The last run of one part of a job."""
+
+    part: int
+    """Its index, counted as the job does."""
+    activity: Activity | None
+    """None if the part has not been started."""
+    tasks: int = 0
+    """Number of tasks that it has recorded, in all its runs."""
+    host: str | None = None
+
+    def to_json(self) -> JSONObject:
+        """JSON for machines."""
+        return {name: getattr(self, name) for name in ("part", "activity", "tasks", "host")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """The status of a job; reading it does not affect a running job."""
 
@@ -85,10 +105,13 @@ class Status:
     """Average bytes per second since chunks started to move."""
     seconds_left: float | None = None
     """Estimated at this rate."""
+    parts: tuple[PartStatus, ...] = ()
+    """The parts of an incomplete job in parts."""
 
     def to_json(self) -> JSONObject:
         """JSON for machines."""
         return {
-            **{item.name: getattr(self, item.name) for item in fields(self) if item.name != "nodes"},
+            **{name: getattr(self, name) for item in fields(self) if (name := item.name) not in _ROWS},
+            "parts": [part.to_json() for part in self.parts],
             "nodes": [node.to_json() for node in self.nodes],
         }

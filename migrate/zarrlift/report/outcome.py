@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -91,8 +91,25 @@ def command(*words: str) -> str:
     return "zarrlift " + " ".join(shlex.quote(safe(word)) for word in words)
 
 
+def index_ranges(indexes: Iterable[int]) -> str:
+    """Indexes in the notation of job arrays, such as `0-2,7`."""
+    ranges: list[list[int]] = []
+    for index in sorted(indexes):
+        if ranges and ranges[-1][1] == index - 1:
+            ranges[-1][1] = index
+        else:
+            ranges.append([index, index])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
 def _headline(outcome: Outcome) -> str:
     time = duration_text(outcome.seconds)
+    if outcome.part is not None:
+        if outcome.state == "nothing to do":
+            return f"Nothing to do: part {outcome.part} is already complete. Nothing was changed."
+        wrong = f", {text}" if (text := _counts(outcome)) else ""
+        state = "done" if outcome.state == "done" else "incomplete"
+        return f"Part {outcome.part} {state}{wrong}{_moved(outcome)} in {time}{_rate(outcome)}."
     match outcome.state:
         case "nothing to do":
             return "Nothing to do: this job is already complete. Nothing was changed."
@@ -141,6 +158,20 @@ def _rate(outcome: Outcome) -> str:
 def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Possible next steps: text and command line arguments."""
     plan = outcome.plan
+    if outcome.part is not None:
+        if outcome.state == "incomplete":
+            yield f"After the cause is fixed, run part {outcome.part} again.", ()
+        if outcome.second_pass:
+            yield (
+                "Arrays in two passes wait for other parts. Gather, then run the parts again.",
+                (),
+            )
+        elif outcome.state != "incomplete":
+            yield "After all parts:", ("gather", outcome.job)
+        return
+    if outcome.parts_left:
+        yield from _parts_left(outcome)
+        return
     if outcome.state == "incomplete":
         if any(problem.kind == "changed" for problem in outcome.problems):
             yield "Nothing was removed.", ()  # `finish` found objects that the job cannot account for
@@ -154,6 +185,19 @@ def _next(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield "To remove the new metadata:", ("undo", outcome.job)
     elif outcome.state == "done" and plan is not None:
         yield "To compare every value:", ("verify", plan.source, plan.destination, "--full")
+
+
+def _parts_left(outcome: Outcome) -> Iterator[tuple[str, tuple[str, ...]]]:
+    missing = ", ".join(
+        f"{count_text(tasks)} of part {part}" for part, tasks in outcome.parts_left[:_BRIEFLY]
+    )
+    if (more := len(outcome.parts_left) - _BRIEFLY) > 0:
+        missing += f", and those of {count_text(more, 'more part')}"
+    if outcome.second_pass:
+        yield "The first pass of arrays in two passes is complete. Run the parts again for the second.", ()
+    yield f"Tasks are missing: {missing}.", ()
+    indexes = index_ranges(part for part, _ in outcome.parts_left)
+    yield f"Run these parts again, then gather: --array={indexes}", ()
 
 
 def verification_brief(report: VerificationReport) -> Iterator[str]:

@@ -11,6 +11,7 @@ from ..jobs.units import brief, bytes_text, count_text, node_text, safe, shape_t
 from . import problems as report_problems
 from .archive import convention_lines
 from .json import plan_totals
+from .outcome import command
 from .table import Column
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ _COLUMNS: Final = (
 )
 
 
-def lines(plan: Plan, page: Page) -> Iterator[str]:
-    """The report on a plan."""
+def lines(plan: Plan, page: Page, *, job: str | None = None) -> Iterator[str]:
+    """The report on a plan, of which a job in parts may have been made."""
     where = "in place" if plan.in_place else f"-> {safe(plan.destination) or '(no destination given)'}"
     yield from page.paragraph(f"Plan: {safe(plan.source)} ({plan.format}) {where}", hang=6, tone="title")
     yield from convention_lines(plan.conventions, page)
@@ -55,7 +56,12 @@ def lines(plan: Plan, page: Page) -> Iterator[str]:
         yield from _excluded(plan, page)
     yield ""
     yield from page.paragraph(totals(plan), hang=2)
-    yield "Nothing has been written."
+    if job is None:
+        yield "Nothing has been written."
+        return
+    yield "The job has been created, and nothing has been migrated."
+    yield from page.advice("Do each part:", command("migrate", "--job", job, "--part", "INDEX"))
+    yield from page.advice("Then collect them:", command("gather", job))
 
 
 def totals(plan: Plan) -> str:

@@ -8,16 +8,23 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ..jobs.units import bytes_text, count_text, duration_text, node_text, safe
-from .outcome import command
+from .outcome import command, index_ranges
 from .table import Column
 
 if TYPE_CHECKING:
-    from ..jobs.status import NodeStatus, Status
+    from ..jobs.status import Activity, NodeStatus, Status
     from .page import Page
 
 _NODES: Final = 20
 """Maximum number of rows; the rest is counted. Failed nodes come first."""
 _URGENCY: Final = {"failed": 0, "refused": 1, "pending": 2, "done": 3}
+_ACTIVITIES: Final[dict[Activity | None, str]] = {
+    "running": "running",
+    "stopped": "ended",
+    "stale": "killed",
+    "unknown": "on other hosts, without a recorded end",
+    None: "not started",
+}
 _COLUMNS: Final = (
     Column(title="node"),
     Column(title="state"),
@@ -36,6 +43,7 @@ def lines(status: Status, page: Page) -> Iterator[str]:
         (
             ("state", _state(status)),
             ("done", _amount(status)),
+            ("parts", _parts(status)),
             ("verified", {None: "no", "sample": "a sample"}.get(status.verified, "every value")),
             ("job", safe(status.job)),
             ("created", _moment(status.created)),
@@ -57,6 +65,8 @@ def lines(status: Status, page: Page) -> Iterator[str]:
         yield from page.advice(
             "It is being undone. Continue with:", command("undo", status.job, *status.options)
         )
+    elif status.parts:
+        yield from page.advice("When all parts have ended:", command("gather", status.job, *status.options))
     elif status.state == "incomplete" and status.activity != "running":
         yield from page.advice(_when_to_resume(status), command("resume", status.job, *status.options))
 
@@ -76,6 +86,18 @@ def _state(status: Status) -> str:
                 f"incomplete: {process} started a run; this host cannot determine whether it is still running"
             )
     return status.state
+
+
+def _parts(status: Status) -> str:
+    """The parts of a job by what they are doing: `2 running (0, 1), 1 not started (2)`"""
+    by_activity: dict[Activity | None, list[int]] = {}
+    for part in status.parts:
+        by_activity.setdefault(part.activity, []).append(part.part)
+    return ", ".join(
+        f"{count_text(len(by_activity[activity]))} {text} ({index_ranges(by_activity[activity])})"
+        for activity, text in _ACTIVITIES.items()
+        if activity in by_activity
+    )
 
 
 def _amount(status: Status) -> str:

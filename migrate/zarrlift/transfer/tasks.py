@@ -124,7 +124,6 @@ def _touching(blocks: Indexes, of: Grid, grid: Grid) -> Indexes:
 class Tasks:
     """The tasks of one pass. Those of a first pass have negative numbers."""
 
-    numbers: range
     parts: Parts
     certain: bool
 
@@ -132,6 +131,14 @@ class Tasks:
         """The task with a number."""
         place = number if number >= 0 else -1 - number
         return replace(self.parts.task(place, certain=self.certain), number=number)
+
+
+def pass_numbers(plan: ArrayPlan, *, first_pass: bool) -> range:
+    """The task numbers of a pass: of the only one, or of the first or second of two."""
+    if not first_pass:
+        return range(plan.tasks)
+    count = 0 if plan.between is None else max(len(plan.between.bounds) - 1, 0)
+    return range(-1, -1 - count, -1)
 
 
 def tasks_of(
@@ -144,16 +151,24 @@ def tasks_of(
     versions = _versions(inventory, source)
     if plan.between is None:
         parts = Parts(plan.move, inventory.indexes, plan.bounds, versions=versions)
-        return Tasks(numbers=range(plan.tasks), parts=parts, certain=inventory.certain)
+        return Tasks(parts=parts, certain=inventory.certain)
     if first_pass:
         parts = Parts(first_move(plan), inventory.indexes, plan.between.bounds, versions=versions)
-        count = max(len(plan.between.bounds) - 1, 0)
-        return Tasks(numbers=range(-1, -1 - count, -1), parts=parts, certain=inventory.certain)
+        return Tasks(parts=parts, certain=inventory.certain)
     with holding(source, _held(plan, inventory, versions)):
         inner_chunks = inner_chunks_reached(plan, inventory, source)
     between = take_inventory(destination, plan.path, plan.between.layout)
+    if inventory.certain and not isinstance(plan.source.frame, Shards):
+        made = touched(inventory.indexes, plan.source.objects, plan.between.layout.objects)
+        if not np.isin(made, between.indexes, assume_unique=True).all():
+            # Read as missing, they would become fill values.
+            raise StorageError(
+                "chunks of the intermediate array are missing",
+                key=plan.between.layout.root,
+                advice="Resume: the first pass is repeated. The parts of a job are gathered first.",
+            )
     parts = Parts(second_move(plan), between.indexes, plan.bounds, inner_chunks=inner_chunks)
-    return Tasks(numbers=range(plan.tasks), parts=parts, certain=True)
+    return Tasks(parts=parts, certain=True)
 
 
 def _versions(inventory: Inventory, source: Storage) -> tuple[Indexes, Indexes] | None:

@@ -17,8 +17,8 @@ from ..processes.forked_process import ForkedProcess, may_fork
 if TYPE_CHECKING:
     from .checks import LocalChecks
 
-_COMMANDS: Final = frozenset({"migrate", "resume"})
-_WITHOUT: Final = frozenset({"-h", "--help", "none", "--verify=none"})
+_COMMANDS: Final = frozenset({"migrate", "resume", "gather"})
+_WITHOUT: Final = frozenset({"-h", "--help", "none", "--verify=none", "--part"})
 """Arguments with which a command checks nothing."""
 
 _begun: Final[list[ForkedProcess]] = []

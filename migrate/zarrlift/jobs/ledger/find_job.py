@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -65,6 +66,18 @@ def _given(explicit: str | os.PathLike[str]) -> Path | None:
     return _local(text) if "://" in text else Path(os.path.abspath(text))
 
 
+def job_of_parts(given: str | os.PathLike[str]) -> Path:
+    """The path of the file of a job in parts; UsageError for a URL of a store."""
+    path = _given(given)
+    if path is None:
+        raise UsageError(
+            "the parts of a job read a file",
+            found=redact(os.fspath(given)),
+            expected="a path that all of them see",
+        )
+    return path
+
+
 def _stored(url: str, options: Mapping[str, Any] | None) -> StoredFile:
     from .stored_file import StoredFile  # it imports asyncio
 
@@ -111,6 +124,8 @@ def find_job(
     if is_stored(text):
         return fetch_job(text, options)
     path = Path(text)
+    if (of_part := re.fullmatch(r"(.+)\.part-[0-9]+-[0-9a-f]+", text)) and path.is_file():
+        raise JobError("this is the ledger of a part, not a job file", key=text, advice=f"Name {of_part[1]}.")
     if path.is_file() and (path.name.endswith(SUFFIX) or _is_database(path)):
         return path.absolute()
     local = _local(text)

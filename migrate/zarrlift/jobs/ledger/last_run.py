@@ -31,6 +31,11 @@ class LastRun:
     bytes_before: int = 0
     """Bytes of the source recorded by earlier runs."""
 
+    def on_this_boot(self) -> bool:
+        """Whether it was on this machine since the machine was started; False if that is unknown."""
+        here = OwnerProcess.of_this_process()
+        return bool(here.boot) and (self.owner.place, self.owner.boot) == (here.place, here.boot)
+
 
 @contextmanager
 def noted_run(job: Job) -> Iterator[None]:

@@ -39,6 +39,7 @@ from .database import (
     unwritable,
 )
 from .digest_rows import DigestRows
+from .part_rows import PartRows
 from .plan_rows import PlanReader, as_stored, as_text
 from .progress_rows import PROGRESS, NodeProgress, progress_of
 from .rows import Kind, NodeRow, NodeState, RecordedTask, State, TaskTotals
@@ -67,6 +68,7 @@ class Job:
         rows = connection.execute("SELECT name, value FROM meta")
         self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
         require_job(self._meta, path)
+        self.parts = PartRows(self._write, self._rows, self.note, self.fact)
 
     @classmethod
     def create(
@@ -111,6 +113,12 @@ class Job:
             if isinstance(error, JobError):
                 raise
             raise not_opened(path, error) from error
+
+    def copy(self) -> Self:
+        """A copy in memory."""
+        copied = sqlite3.connect(":memory:", isolation_level=None)
+        self._db.backup(copied)
+        return type(self)(self.path, copied, None)
 
     def close(self) -> None:
         """Commit and release the file. Work that cannot be committed is repeated on resume.
@@ -190,10 +198,14 @@ class Job:
             insert_nodes(self._db, [node])
         except sqlite3.Error as error:
             raise unwritable(self.path, error) from error
+        for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
+            self.parts.begin_round(number)  # it may have the id of another node before
 
     def forget_tasks(self, node: int, numbers: Iterable[int] | None = None) -> None:
         """Mark some tasks of a node, or all, as not done. Durable at the next commit."""
         self._begin()
+        if numbers is None:
+            self.parts.begin_round(node)
         for number in (None,) if numbers is None else numbers:
             self._taken_back = True
             self._do("DELETE FROM task WHERE node = ? AND number = coalesce(?, number)", (node, number))

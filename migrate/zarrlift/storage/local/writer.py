@@ -150,8 +150,8 @@ class LocalWriter(Writer):
         self._token = os.urandom(4).hex()
         self._local = threading.local()
 
-    def close(self) -> None:
-        """Remove the job's own directory."""
+    def close(self, *, alone: bool = True) -> None:
+        """Remove the job's own directory, or that of a part of it."""
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def _make(self, key: str, fill: Callable[..., None], *data: Buffer) -> None:

@@ -30,9 +30,9 @@ class StoreWriter(Writer):
         """Write one object."""
         self.write_many([(key, data)])
 
-    def close(self) -> None:
-        """Remove partial files of a killed run."""
-        if self.storage.scratch is not None:
+    def close(self, *, alone: bool = True) -> None:
+        """Remove partial files of a killed run, whose directory all processes share."""
+        if alone and self.storage.scratch is not None:
             shutil.rmtree(self.storage.scratch, ignore_errors=True)
 
     def stream(self, key: str, *, reserve: int = 0) -> ObjectStream:

@@ -1,0 +1,104 @@
+"""Collects the work of the parts of a job, and publishes what is complete."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from zarrstack.core.errors import JobError
+
+from ...executors.choice import ExecutorChoice
+from ...planning.planner import Inventories
+from ...recipe.options import VerifyLevel
+from ...storage.listed_versions import Timestamp
+from ..checks.checks_for import checks_for
+from ..claim import claimed
+from ..endpoints import Endpoints, Options
+from ..ledger.find_job import find_job, refuse_half_undone
+from ..ledger.last_run import noted_run
+from ..ledger.ledger import Job
+from ..outcome import Outcome
+from ..processes.executors import RunOptions
+from ..progress import Progress
+from ..resume.relocate import refuse_other_place
+from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
+from ..run_job import nothing_to_do, run_job, still_there
+from .ledgers import merge, sweep_parts
+from .migrate_part import divided, require_parts
+from .shares import GatherShare
+
+
+def gather(
+    target: str | os.PathLike[str],
+    *,
+    job: str | os.PathLike[str] | None = None,
+    job_storage_options: Options = None,
+    workers: int | None = None,
+    processes: bool = False,
+    executor: ExecutorChoice | None = None,
+    dask_address: str | None = None,
+    verify: VerifyLevel = "sample",
+    fsync: bool = False,
+    take_over: bool = False,
+    storage_options: Options = None,
+    dest_storage_options: Options = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Record what the parts of a job have done, and verify and publish every array that is complete.
+
+    May be called at any time, also while parts are running, and again. `target` is the job file, the
+    destination or the source; the other arguments are those of `resume`. The outcome is "incomplete" as long
+    as tasks are missing; `parts_left` contains the parts to run again. Raises UsageError if the job has no
+    parts, JobError if another process has it.
+    """
+    path = find_job(target, job, job_storage_options)
+    options = RunOptions(
+        workers=workers,
+        executor="processes" if processes and executor is None else executor,
+        dask_address=dask_address,
+        verify=verify,
+        fsync=fsync,
+    )
+    with Job.open(path, write=False) as opened:
+        refuse_other_place(target, opened)
+        require_parts(opened)
+        ends = Endpoints.of_job(
+            opened, source_options=storage_options, destination_options=dest_storage_options
+        )
+    ends.check_reach(options)
+    with (
+        claimed(ends.place, path, take_over=take_over) as claim,
+        checks_for(ends.source, ends.destination, options.verify) as checks,
+        Job.open(path, fsync=options.fsync) as current,
+    ):
+        if current.state == "undone":
+            raise JobError("this job was undone", key=str(path), advice="Make a new one with plan.")
+        refuse_half_undone(current)
+        still_there(current, ends)
+        if current.state != "incomplete":
+            sweep_parts(current, ends.place)
+            return claim.end(nothing_to_do(current))
+        options = replace(options, digest=current.fact("digest") is not None)
+        first, division, made = divided(current)
+        # Nothing that is published was checked against the source since the plan was made.
+        inventories = Inventories()
+        inventories.began = Timestamp.of_no_time()
+        crashed = ends.local_destination is not None and may_be_lost(current)
+        with noted_run(current):
+            problems = merge(current, ends.place, forget=True)
+            if crashed:
+                find_torn_documents(current, ends.destination)
+                compare_unsynced(current, made, ends.source, ends.destination, inventories)
+            share = GatherShare()
+            outcome = run_job(current, made, ends, options, checks, inventories, progress, share)
+        if outcome.state == "done":
+            sweep_parts(current, ends.place)
+        else:
+            missing = share.missing(division)
+            outcome = replace(
+                outcome,
+                problems=(*outcome.problems, *problems),
+                parts_left=tuple((first + part, count) for part, count in missing.items()),
+                second_pass=share.second_pass(),
+            )
+        return claim.end(outcome)

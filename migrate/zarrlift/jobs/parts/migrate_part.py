@@ -1,0 +1,240 @@
+"""Runs one part of a job."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from zarrstack.core.errors import JobError, UsageError
+
+from ...errors import Interrupted
+from ...executors.choice import ExecutorChoice
+from ...planning.planner import Inventories
+from ...planning.plans import ArrayPlan, Plan
+from ...recipe.options import VerifyLevel
+from ...storage.base import Storage
+from ...storage.local.storage import LocalStorage
+from .. import log_messages
+from ..checks.checks import LocalChecks
+from ..disk_sync import sync
+from ..endpoints import Endpoints, Options
+from ..ledger.find_job import job_of_parts, refuse_half_undone
+from ..ledger.last_run import last_run, noted_run
+from ..ledger.ledger import Job
+from ..ledger.rows import NodeRow, RecordedTask
+from ..ledger.snapshot import snapshot
+from ..option_words import option_words
+from ..outcome import Outcome
+from ..processes.executors import RunOptions
+from ..progress import Progress
+from ..run import Run
+from .division import Division
+from .ledgers import ledgers_of, own_ledger, readers
+from .part_index import part_index
+from .shares import PartShare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """What a part reads from its job."""
+
+    job_id: str
+    index: int
+    place: int
+    """Counted from 0."""
+    plan: Plan
+    """The arrays of which the part has tasks, unless they are published."""
+    division: Division
+    rows: dict[str, tuple[NodeRow, str | None]]
+    """Their rows and rounds, by path."""
+    recorded: dict[str, dict[int, RecordedTask]]
+    """Their tasks that the job has recorded, by path."""
+    complete: bool
+    """Whether the job is."""
+    options: tuple[str, ...]
+
+
+def migrate_part(
+    job: str | os.PathLike[str],
+    part: int | str,
+    *,
+    workers: int | None = None,
+    processes: bool = False,
+    executor: ExecutorChoice | None = None,
+    dask_address: str | None = None,
+    verify: VerifyLevel = "sample",
+    fsync: bool = False,
+    storage_options: Options = None,
+    dest_storage_options: Options = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Do the tasks of one part of a job made by `plan_parts`.
+
+    `part` counts from the job's first index; "auto" takes it from the environment of a job array. The job
+    file is only read; what is done is recorded in a ledger next to it, and published by `gather`. A part that
+    was killed is run again; one that is complete does nothing. The other arguments are those of `migrate`.
+
+    The outcome is "incomplete" if tasks have failed. Raises UsageError (no such part), JobError (not a job in
+    parts, the part is running on this machine), Interrupted (Ctrl-C).
+    """
+    started = time.monotonic()
+    path = job_of_parts(job)
+    index = part_index(part)
+    options = RunOptions(
+        workers=workers,
+        executor="processes" if processes and executor is None else executor,
+        dask_address=dask_address,
+        verify=verify,
+    )
+    with snapshot(path) as opened:
+        known = _part(opened, index)
+        ends = Endpoints.of_job(
+            opened, source_options=storage_options, destination_options=dest_storage_options
+        )
+        options = replace(
+            options,
+            # Others have to know what has reached the disk.
+            fsync=fsync or (ends.local_destination is not None and sys.platform != "linux"),
+            hard_links=opened.fact("link") == "hard",
+            digest=opened.fact("digest") is not None,
+        )
+    ends.check_reach(options)
+    nothing = Outcome(
+        job=str(path), state="nothing to do", part=index, options=known.options, plan=known.plan
+    )
+    if known.complete:
+        return nothing
+    with own_ledger(path, known.job_id, index) as ledger:
+        _take_up(ledger, known, ends)
+        share = PartShare(known.division, known.place, _recorded_elsewhere(path, ledger, known, ends.place))
+        inventories = Inventories()
+        with noted_run(ledger), LocalChecks(ends.source, ends.destination) as checks:
+            try:
+                outcome = Run(
+                    ledger,
+                    known.plan,
+                    ends.source,
+                    ends.destination,
+                    options,
+                    spec=ends.spec(ledger.id, options),
+                    checks=checks,
+                    inventories=inventories,
+                    progress=progress,
+                    share=share,
+                )()
+            except Interrupted:
+                raise Interrupted(str(path), known.options) from None
+            finally:
+                _flush(ledger, ends.place)
+        if outcome.state == "done" and not share.moved and not share.waits():
+            outcome = nothing
+    outcome = replace(
+        outcome,
+        job=str(path),
+        part=index,
+        options=known.options,
+        second_pass=share.waits(),
+        seconds=time.monotonic() - started,
+    )
+    log_messages.ended(outcome)
+    return outcome
+
+
+def _part(job: Job, index: int) -> _Part:
+    """What one part has to know; UsageError if there is no such part."""
+    first, division, plan = divided(job)
+    parts = int(job.fact("parts") or 0)
+    if job.state == "undone":
+        raise JobError("this job was undone", key=str(job.path), advice="Make a new one with plan.")
+    refuse_half_undone(job)
+    place = index - first
+    if not 0 <= place < parts:
+        raise UsageError(
+            "the job has no such part", found=str(index), expected=f"{first} to {first + parts - 1}"
+        )
+    rows = {row.path: (row, job.parts.round(row.id)) for row in job.nodes("array") if row.state != "done"}
+    arrays = [
+        _share_of(array, numbers)
+        for array in plan.arrays
+        if array.path in rows
+        and (
+            numbers := [
+                *division.numbers(array, place, first_pass=True),
+                *division.numbers(array, place, first_pass=False),
+            ]
+        )
+    ]
+    return _Part(
+        job_id=job.id,
+        index=index,
+        place=place,
+        plan=replace(plan, arrays=tuple(arrays), groups=(), refusals=(), problems=()),
+        division=division,
+        rows=rows,
+        recorded={array.path: job.recorded(rows[array.path][0].id) for array in arrays},
+        complete=job.state != "incomplete",
+        options=option_words(job),
+    )
+
+
+def divided(job: Job) -> tuple[int, Division, Plan]:
+    """The first index of a job in parts, its division and its plan; UsageError for another job."""
+    parts = require_parts(job)
+    plan = job.plan()
+    return int(job.fact("first") or 0), Division(plan.arrays, parts), plan
+
+
+def require_parts(job: Job) -> int:
+    """The number of parts of a job; UsageError if it has none."""
+    parts = job.fact("parts")
+    if parts is None:
+        raise UsageError(
+            "this job has no parts", key=str(job.path), advice="Make it with: zarrlift plan --job --parts."
+        )
+    return int(parts)
+
+
+def _share_of(array: ArrayPlan, numbers: list[int]) -> ArrayPlan:
+    """The plan of an array with the amounts of some of its tasks, for the progress."""
+    first = 0 if array.between is None else max(len(array.between.bounds) - 1, 0)
+    total = array.tasks + first
+    amounts = {
+        name: getattr(array, name) * len(numbers) // total
+        for name in ("chunks", "bytes_in", "bytes_out", "reads", "objects_out")
+    }
+    return replace(array, **amounts)
+
+
+def _take_up(ledger: Job, known: _Part, ends: Endpoints) -> None:
+    """Continue a ledger: with the job's arrays, and without tasks that a crash may have undone."""
+    last = last_run(ledger)
+    if last is not None and ends.local_destination is not None and not last.on_this_boot():
+        ledger.parts.forget_unsynced()
+    ledger.parts.adopt(known.rows[array.path] for array in known.plan.arrays)
+    ledger.commit()
+
+
+def _recorded_elsewhere(
+    path: Path, ledger: Job, known: _Part, destination: Storage
+) -> dict[str, dict[int, RecordedTask]]:
+    """Tasks of the part's arrays that the job, or the part on another machine, has recorded."""
+    found = known.recorded
+    rounds = {row.id: number for row, number in known.rows.values()}
+    paths = {row.id: row.path for row, _ in known.rows.values()}
+    others = [other for other in ledgers_of(path, known.index) if other.path != ledger.path]
+    with readers(others, known.job_id, destination, []) as each:
+        for reader in each:
+            for row in reader.tasks(rounds):
+                recorded = found.setdefault(paths[row.node], {})
+                recorded[row.number] = RecordedTask(row.moved.chunks, row.moved.dropped)
+    return found
+
+
+def _flush(ledger: Job, destination: Storage) -> None:
+    """Flush the part's files to disk, so that its machine may fail without a loss."""
+    if isinstance(destination, LocalStorage) and ledger.unsynced() and sync(destination):
+        ledger.record_synced()
+        ledger.commit()

@@ -1,0 +1,45 @@
+"""Which part a process of a job array is to run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from zarrstack.core.errors import UsageError
+
+VARIABLES: Final = {
+    "SLURM_ARRAY_TASK_ID": "Slurm",
+    "LSB_JOBINDEX": "LSF",
+    "JOB_COMPLETION_INDEX": "Kubernetes",
+    "AWS_BATCH_JOB_ARRAY_INDEX": "AWS Batch",
+}
+"""Environment variables with the index of a process in its job array, and who sets them."""
+
+
+def part_index(asked: int | str, environment: Mapping[str, str] | None = None) -> int:
+    """The index of a part: a number, or for "auto" that of the job array; UsageError."""
+    if asked != "auto":
+        return _number(asked, "--part")
+    given = os.environ if environment is None else environment
+    found = {name: given[name] for name in VARIABLES if given.get(name)}
+    if found.get("LSB_JOBINDEX") == "0":  # LSF sets this for a job that is not an array
+        del found["LSB_JOBINDEX"]
+    if len(found) != 1:
+        raise UsageError(
+            "the index of this part is not known" if not found else "there is more than one index",
+            found=", ".join(f"{name}={value}" for name, value in found.items()) or None,
+            expected=f"one of {', '.join(VARIABLES)} in the environment",
+            advice="Run this in a job array, or name the part: --part N.",
+        )
+    ((name, value),) = found.items()
+    return _number(value, name)
+
+
+def _number(value: int | str, name: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise UsageError(
+            f"{name} is not the index of a part", found=str(value), expected="a number, or auto"
+        ) from None

@@ -1,0 +1,103 @@
+"""Creates a job in parts."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Final, Literal
+
+from zarrstack.core.errors import JobError, UsageError
+
+from ...archive.read_options import ReadOptions
+from ...planning.plans import Plan
+from ...recipe.options import Axes, Format, Link
+from ...recipe.recipe import Recipe
+from ...storage.open_storage import Place
+from ..claim import claimed
+from ..endpoints import Endpoints, Options, refuse_existing
+from ..ledger.find_job import job_of_parts
+from ..ledger.ledger import Job
+from ..processes.executors import RunOptions, out_of_reach
+from ..run_job import refuse_unsuitable
+from .ledgers import ledgers_of
+
+_MEMORY: Final = 1_000_000_000
+"""Default of `memory`: that of the machine which makes the plan says nothing about those of the parts."""
+
+
+def plan_parts(
+    source: Place,
+    destination: Place | None = None,
+    *,
+    job: str | os.PathLike[str],
+    parts: int,
+    first: Literal[0, 1] = 0,
+    recipe: Recipe | None = None,
+    in_place: bool = False,
+    format: Format | None = None,
+    digest: bool = False,
+    link: Link = "auto",
+    take_over: bool = False,
+    storage_options: Options = None,
+    dest_storage_options: Options = None,
+    source_through: str | None = None,
+    dest_through: str | None = None,
+    follow_links: bool = False,
+    axes: Axes | None = None,
+    allow_fallback: bool = False,
+    max_document_size: int | None = None,
+) -> Plan:
+    """Create a job that `parts` processes do, each by `migrate_part`, and claim the destination for it.
+
+    `job` is the path of the job file, which all processes read. Parts count from `first`. The other arguments
+    are those of `migrate`. The `memory` of the recipe is that of one part, by default 1 GB. Nothing is
+    migrated. Returns the plan. Raises UsageError (no archive, destination exists), JobError (the job file
+    exists, another job has the destination).
+    """
+    if parts < 1 or first not in (0, 1):
+        raise UsageError("a job has at least one part, counted from 0 or 1", found=f"{parts} from {first}")
+    if destination is None and not in_place:
+        raise UsageError("a destination is needed", advice="Name one, or use in_place (--in-place).")
+    recipe = recipe or Recipe()
+    recipe = replace(recipe, memory=recipe.memory or _MEMORY)
+    ends = Endpoints.open(
+        source,
+        destination,
+        in_place=in_place,
+        reading=ReadOptions.asked(
+            follow_links=follow_links,
+            axes=axes,
+            allow_fallback=allow_fallback,
+            max_document_size=max_document_size,
+            in_place=in_place,
+        ),
+        source_options=storage_options,
+        destination_options=dest_storage_options,
+        source_through=source_through,
+        destination_through=dest_through,
+    )
+    path = job_of_parts(job)
+    if ends.spec("", RunOptions()) is None:
+        raise out_of_reach()
+    with claimed(ends.place, path, take_over=take_over) as claim:
+        if claim.new_id is None:
+            raise JobError(
+                "the job file already exists", key=str(path), advice="Gather it, or undo it first."
+            )
+        if left := ledgers_of(path):
+            raise JobError(
+                "parts of an earlier job have left their ledgers",
+                key=str(left[0].path),
+                advice="Delete them.",
+            )
+        if not in_place:
+            refuse_existing(ends.destination)
+        made, _ = ends.plan(recipe, format)
+        refuse_unsuitable(made)
+        facts = {"link": link, "source_place": ends.lasting_place, "parts": str(parts), "first": str(first)}
+        if digest:
+            facts["digest"] = "yes"
+        facts |= ends.layers | ends.options
+        Job.create(path, made, id=claim.new_id, facts=facts, fsync=True).close()
+        claim.lasting = True
+    return made

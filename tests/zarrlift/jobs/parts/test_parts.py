@@ -1,0 +1,353 @@
+"""Parts of a job, run in any order, killed, repeated and gathered, make what one process makes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.support.bucket import serving
+from tests.support.job_archives import tree
+from tests.support.processes import running
+from tests.zarrlift.jobs.faults.test_kill import run_and_kill
+
+import zarrlift
+from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.jobs.ledger.part_rows import TaskRow
+from zarrlift.jobs.parts.part_index import VARIABLES
+from zarrlift.storage.local import owner_process
+from zarrstack.core.errors import JobError, UsageError
+
+Planned = Callable[..., Path]
+
+AT_ONCE = """
+import os, sys
+from zarrlift.cli import main
+children = []
+for part in range(int(sys.argv[2])):
+    child = os.fork()
+    if child == 0:
+        os._exit(main(["migrate", "--job", sys.argv[1], "--part", str(part), "--quiet"]))
+    children.append(child)
+print(*(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
+"""
+
+
+def at_once(job: Path, parts: int, meanwhile: Callable[[], object] = lambda: None) -> set[str]:
+    """Run all parts in processes of their own, at the same time; gives their exit codes."""
+    with running([sys.executable, "-c", AT_ONCE, str(job), str(parts)]) as process:
+        while process.poll() is None:
+            meanwhile()
+        return set(process.communicate()[0].split())
+
+
+def ended(job: Path, *parts: int) -> bool:
+    """Whether a job is done after parts have run, at most twice."""
+    for _ in range(2):
+        for part in parts:
+            assert zarrlift.migrate_part(job, part).ok
+        if zarrlift.gather(job).state == "done":
+            return True
+    return False
+
+
+def left(folder: Path) -> set[str]:
+    """What is in the folder of a job that is done, besides the places and the job."""
+    return {path.name for path in folder.iterdir()} - {
+        "source.zarr", "out.zarr", "calm.zarr", "calm.zarr.zarrlift.db", "job.db",
+    }  # fmt: skip
+
+
+def test_parts_at_once_make_what_one_process_makes(
+    planned: Planned, calm: dict[str, bytes], tmp_path: Path
+) -> None:
+    job = planned(8)
+    assert at_once(job, 8, meanwhile=lambda: zarrlift.gather(job)) == {"0"}
+    first = zarrlift.gather(job)
+    assert (first.state, first.second_pass) == ("incomplete", True)
+    assert first.arrays_done == first.arrays_total - 1, "all but that in two passes"
+    assert "rows/zarr.json" not in tree(tmp_path / "out.zarr")
+    assert at_once(job, 8, meanwhile=lambda: zarrlift.gather(job)) == {"0"}
+    assert zarrlift.gather(job).ok
+    assert tree(tmp_path / "out.zarr") == calm
+    assert not left(tmp_path)
+    assert zarrlift.verify(job, full=True).ok
+    assert zarrlift.gather(job).state == "nothing to do"
+    assert zarrlift.migrate_part(job, 3).state == "nothing to do"
+    assert not left(tmp_path)
+
+
+def test_gathered_at_any_time(planned: Planned, calm: dict[str, bytes], tmp_path: Path) -> None:
+    job = planned(3, first=1)
+    seen = set()
+    for _ in range(2):
+        for part in (2, 1, 3):
+            assert zarrlift.migrate_part(job, part).ok
+            assert zarrlift.migrate_part(job, part).chunks == 0
+            before = job.read_bytes()
+            status = zarrlift.status(job)
+            assert job.read_bytes() == before, "status only reads"
+            outcome = zarrlift.gather(job)
+            again = zarrlift.gather(job)
+            assert again.parts_left == outcome.parts_left
+            seen |= {index for index, _ in outcome.parts_left}
+            if outcome.state == "done":
+                break
+            for path, content in tree(tmp_path / "out.zarr").items():
+                if path.endswith("zarr.json"):
+                    assert calm[path] == content
+        assert [part.part for part in status.parts] == [1, 2, 3]
+    assert outcome.state == "done"
+    assert seen == {1, 2, 3}
+    assert tree(tmp_path / "out.zarr") == calm
+
+
+def test_digests_of_parts_reach_the_job(planned: Planned, source: Path, tmp_path: Path) -> None:
+    job = planned(2, digest=True)
+    assert ended(job, 0, 1)
+    stored = job.rename(tmp_path / "job.zarrlift.db")
+    assert zarrlift.verify(source, digest=stored).ok
+
+
+@pytest.mark.parametrize("after", ["resume", "undo"])
+def test_one_process_ends_what_parts_began(
+    after: str, planned: Planned, calm: dict[str, bytes], tmp_path: Path
+) -> None:
+    job = planned(3)
+    zarrlift.migrate_part(job, 1)
+    (tmp_path / "out.zarr" / f".zarrlift-{Job.open(job, write=False).id}-002-1a2b3c4d").mkdir()
+    if after == "resume":
+        outcome = zarrlift.resume(job)
+        assert outcome.state == "done"
+        assert outcome.chunks < sum(array.reads for array in outcome.plan.arrays)  # type: ignore[union-attr]
+        assert tree(tmp_path / "out.zarr") == calm
+    else:
+        assert zarrlift.undo(job).ok
+        assert not (tmp_path / "out.zarr").exists()
+        with pytest.raises(JobError, match="undone"):
+            zarrlift.migrate_part(job, 1)
+    assert not left(tmp_path)
+
+
+@pytest.mark.parametrize("moment", [2, 60])
+def test_a_killed_part_is_run_again(
+    moment: int, planned: Planned, calm: dict[str, bytes], tmp_path: Path
+) -> None:
+    job = planned(2)
+    words = ("migrate", "--job", str(job), "--part", "1", "--workers", "2")
+    assert run_and_kill(moment, tmp_path / "out.zarr", *words).returncode == -signal.SIGKILL
+    (killed,) = (part for part in zarrlift.status(job).parts if part.part == 1)
+    assert killed.activity == "stale"
+    own = [path.name for path in (tmp_path / "out.zarr").glob(".zarrlift-*-001-*")]
+    assert zarrlift.migrate_part(job, 0).state == "done"
+    assert [path.name for path in (tmp_path / "out.zarr").glob(".zarrlift-*-001-*")] == own, "not of part 0"
+    assert zarrlift.gather(job).state == "incomplete"
+    assert ended(job, 1, 0)
+    assert tree(tmp_path / "out.zarr") == calm
+
+
+def test_a_changed_source_is_named(planned: Planned, source: Path, tmp_path: Path) -> None:
+    job = planned(2)
+    (source / "regrid" / "0.0").write_bytes(bytes(256))
+    outcomes = [zarrlift.migrate_part(job, part) for part in (0, 1)]
+    assert "incomplete" in {outcome.state for outcome in outcomes}
+    named = {problem.node for outcome in outcomes for problem in outcome.problems}
+    assert named == {"regrid"}
+    (row,) = (node for node in zarrlift.status(job).nodes if node.state == "failed")
+    assert row.path == "regrid"
+    gathered = zarrlift.gather(job)
+    assert ("source-changed", "regrid") in {(p.kind, p.node) for p in gathered.problems}
+    assert not (tmp_path / "out.zarr/regrid/zarr.json").exists()
+
+
+def test_a_source_that_changes_after_its_parts_is_not_published(
+    planned: Planned, source: Path, tmp_path: Path
+) -> None:
+    job = planned(1)
+    zarrlift.migrate_part(job, 0)
+    (source / "regrid" / ".zattrs").write_text('{"new": 1}')
+    (source / "sharded" / "0.0").write_bytes(bytes(64))
+    gathered = zarrlift.gather(job)
+    assert {p.node for p in gathered.problems if p.kind == "source-changed"} == {"regrid", "sharded"}
+    assert not (tmp_path / "out.zarr/sharded/zarr.json").exists()
+
+
+def test_a_wrong_result_is_done_again(planned: Planned, calm: dict[str, bytes], tmp_path: Path) -> None:
+    job = planned(1)
+    zarrlift.migrate_part(job, 0)
+    wrong = tmp_path / "out.zarr/g/relink/c/0/0"
+    wrong.write_bytes((tmp_path / "out.zarr/g/relink/c/0/1").read_bytes())
+    gone = tmp_path / "out.zarr/g/recode/c/3"
+    gone.unlink()
+    gathered = zarrlift.gather(job, verify="full")
+    assert {problem.node for problem in gathered.problems} == {"g/relink"}
+    assert gathered.parts_left == ((0, 3),), "the task of the lost chunk, and those of the wrong array"
+    assert ended(job, 0)
+    assert tree(tmp_path / "out.zarr") == calm
+
+
+def on_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = owner_process._own(os.getpid())
+    monkeypatch.setattr(owner_process, "_own", lambda pid: {**own, "host": "other", "pid": pid})
+
+
+def test_another_machine_has_a_ledger_of_its_own(
+    planned: Planned, calm: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = planned(1)
+    with monkeypatch.context() as patch:
+        patch.setattr("zarrlift.jobs.run.Run._finish", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            zarrlift.migrate_part(job, 0, workers=1)
+    (first,) = tmp_path.glob("job.db.part-000-*")
+    recorded = first.read_bytes()
+    on_another_machine(monkeypatch)
+    done = zarrlift.migrate_part(job, 0)
+    assert done.state == "done"
+    assert first.read_bytes() == recorded
+    (second,) = set(tmp_path.glob("job.db.part-000-*")) - {first}
+    tasks = [{(row.node, row.number) for row in recorded_in(path)} for path in (first, second)]
+    assert tasks[0]
+    assert not tasks[0] & tasks[1], "nothing is done twice"
+    assert zarrlift.gather(job).state == "done"
+    assert tree(tmp_path / "out.zarr") == calm
+    assert not left(tmp_path)
+
+
+def recorded_in(ledger: Path) -> list[TaskRow]:
+    with Job.open(ledger, write=False) as opened:
+        return list(opened.parts.tasks())
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_ledgers_that_disagree_are_not_believed(
+    planned: Planned, calm: dict[str, bytes], tmp_path: Path
+) -> None:
+    job = planned(1)
+    zarrlift.migrate_part(job, 0)
+    (ledger,) = tmp_path.glob("job.db.part-000-*")
+    other = ledger.with_name(ledger.name[:-8] + "00000000")
+    shutil.copy(ledger, other)
+    with Job.open(other) as opened:
+        (row,) = (row for row in opened.nodes("array") if row.path == "g/relink")
+        (number, *_) = opened.recorded(row.id)
+        opened._do("UPDATE task SET chunks = chunks + 1 WHERE node = ? AND number = ?", (row.id, number))
+    told = zarrlift.gather(job)
+    assert [p.node for p in told.problems] == ["g/relink"]
+    assert "disagree" in told.problems[0].message
+    assert not (tmp_path / "out.zarr/g/relink/zarr.json").exists()
+    assert not zarrlift.gather(job).problems, "the old records do not count any more"
+    assert ended(job, 0)
+    assert tree(tmp_path / "out.zarr") == calm
+
+
+def test_a_ledger_that_was_killed_while_it_was_written_is_only_read(planned: Planned, tmp_path: Path) -> None:
+    job = planned(2)
+    zarrlift.migrate_part(job, 0)
+    (ledger,) = tmp_path.glob("job.db.part-000-*")
+    tasks = sum(node.tasks_done for node in zarrlift.status(job).nodes)
+    script = (
+        "import os, sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None);"
+        "db.execute('PRAGMA cache_size=1'); db.execute('BEGIN');"
+        "db.execute('DELETE FROM task'); db.execute('CREATE TABLE big (x)');"
+        "db.executemany('INSERT INTO big VALUES (?)', [('x' * 999,)] * 999); os._exit(9)"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(ledger)], check=False).returncode == 9
+    files = {path: path.read_bytes() for path in tmp_path.glob("job.db.part-000-*")}
+    assert len(files) == 2, "a journal"
+    assert sum(node.tasks_done for node in zarrlift.status(job).nodes) == tasks
+    assert {part for part, _ in zarrlift.gather(job).parts_left} == {1}
+    assert {path: path.read_bytes() for path in files} == files
+
+
+def test_what_is_refused(planned: Planned, source: Path, tmp_path: Path) -> None:
+    job = planned(2, first=1)
+    for index in (0, 3):
+        with pytest.raises(UsageError, match="no such part"):
+            zarrlift.migrate_part(job, index)
+    with pytest.raises(JobError, match="a job in parts writes to this destination"):
+        zarrlift.migrate(source, tmp_path / "out.zarr")
+    with pytest.raises(JobError, match="already exists"):
+        zarrlift.plan_parts(source, tmp_path / "out.zarr", job=job, parts=2)
+    zarrlift.migrate(source, tmp_path / "single.zarr")
+    single = tmp_path / "single.zarr.zarrlift.db"
+    with pytest.raises(UsageError, match="no parts"):
+        zarrlift.migrate_part(single, 0)
+    with pytest.raises(UsageError, match="no parts"):
+        zarrlift.gather(single)
+    zarrlift.migrate_part(job, 1)
+    (ledger,) = tmp_path.glob("job.db.part-001-*")
+    with Job.open(ledger), pytest.raises(JobError, match="another process is running"):
+        zarrlift.migrate_part(job, 1)
+    with pytest.raises(JobError, match="ledger of a part"):
+        zarrlift.status(ledger)
+    with Job.open(job) as opened:
+        opened._do("UPDATE meta SET value = '99' WHERE name = 'version'", ())
+    for call in (lambda: zarrlift.migrate_part(job, 1), lambda: zarrlift.gather(job)):
+        with pytest.raises(JobError, match="another version"):
+            call()
+
+
+def test_undo_refuses_while_a_part_is_running(planned: Planned, tmp_path: Path) -> None:
+    job = planned(1)
+    zarrlift.migrate_part(job, 0)
+    (ledger,) = tmp_path.glob("job.db.part-000-*")
+    with Job.open(ledger) as opened:
+        opened.note(run_ended=None)
+    for call in (zarrlift.undo, zarrlift.resume):
+        with pytest.raises(JobError, match="part 0 of this job is running"):
+            call(job)
+
+
+def test_auto_takes_the_index_of_a_job_array(
+    planned: Planned, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    job = planned(2, first=1)
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "1")
+    monkeypatch.setenv("LSB_JOBINDEX", "0")
+    with pytest.raises(UsageError, match="not known"):
+        zarrlift.migrate_part(job, "auto")
+    for name in VARIABLES:
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "2")
+            assert zarrlift.migrate_part(job, "auto").part == 2
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")
+    with pytest.raises(UsageError, match="more than one"):
+        zarrlift.migrate_part(job, "auto")
+
+
+def test_in_place_gather_publishes(source: Path, tmp_path: Path) -> None:
+    job = tmp_path / "job.db"
+    zarrlift.plan_parts(source, job=job, parts=2, in_place=True)
+    assert [zarrlift.migrate_part(job, part).state for part in (0, 1)] == ["nothing to do"] * 2
+    assert zarrlift.gather(job).state == "done"
+    assert zarrlift.verify(job, full=True).ok
+    assert zarrlift.undo(job).ok
+
+
+def test_from_and_to_a_store(source: Path, tmp_path: Path) -> None:
+    with serving() as bucket:
+        job = tmp_path / "job.db"
+        options = {"dest_storage_options": bucket.options}
+        zarrlift.plan_parts(source, "s3://bucket/out.zarr", job=job, parts=2, **options)
+        assert b"hidden-word" not in job.read_bytes()
+        for part in (0, 1):
+            assert zarrlift.migrate_part(job, part, **options).state == "done"
+        for ledger in tmp_path.glob("job.db.part-*"):
+            assert b"hidden-word" not in ledger.read_bytes()
+        assert zarrlift.gather(job, **options).state == "done"
+        assert not left(tmp_path)
+        stored = bucket.stored("out.zarr")
+        assert zarrlift.migrate(source, tmp_path / "calm.zarr").ok
+        assert stored == tree(tmp_path / "calm.zarr")
