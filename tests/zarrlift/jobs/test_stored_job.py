@@ -1,0 +1,354 @@
+"""`--job s3://...`: a job file in a store, which outlives its machine and has one owner at a time."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.support.bucket import Bucket, serving
+from tests.support.job_archives import tree
+
+import zarrlift
+from zarrlift.cli import main
+from zarrlift.jobs import run
+from zarrlift.jobs.ledger import stored_file
+from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.jobs.ledger.stored_file import StoredFile
+from zarrlift.jobs.publisher import Publisher
+from zarrlift.storage.remote.zarr_store import StoreStorage
+from zarrstack.core.errors import JobError, StorageError, UsageError
+
+NAME = "x.zarrlift.db"
+JOB = f"s3://bucket/jobs/{NAME}"
+OUT = "s3://bucket/out"
+
+ELSEWHERE = """
+import json, os, signal, sys
+import zarrlift
+from zarrlift.jobs import run
+from zarrlift.jobs.ledger import stored_file
+from zarrlift.jobs.publisher import Publisher
+from zarrlift.storage.local import owner_process
+source, job, options, published, uploaded = sys.argv[1:]
+own = owner_process._own
+owner_process._own = lambda pid: {**own(pid), "host": "elsewhere"}
+if uploaded == "yes":
+    run._COMMIT_SECONDS = -1.0
+    stored_file.StoredFile.changed = lambda self, *, now=False: self.save()
+publish, count = Publisher.publish, [int(published)]
+def publish_some(self, path, content):
+    written = publish(self, path, content)
+    count[0] -= 1
+    if count[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return written
+Publisher.publish = publish_some
+options = json.loads(options)
+more = {"job_storage_options": options, "dest_storage_options": options}
+zarrlift.migrate(source, "s3://bucket/out", job=job, **more)
+"""
+"""A migration by a process of another host, which is killed after it has published so many documents."""
+
+
+@pytest.fixture
+def bucket() -> Iterator[Bucket]:
+    with serving() as made:
+        yield made
+
+
+@pytest.fixture
+def options(bucket: Bucket) -> dict[str, Any]:
+    """For the job and the destination."""
+    return {"job_storage_options": bucket.options, "dest_storage_options": bucket.options}
+
+
+@pytest.fixture
+def calm(source: Path, tmp_path: Path) -> dict[str, bytes]:
+    """What an undisturbed run with a local job writes."""
+    assert zarrlift.migrate(source, tmp_path / "calm").ok
+    return tree(tmp_path / "calm")
+
+
+def stored(bucket: Bucket) -> bytes | None:
+    """The job file in the bucket."""
+    return bucket.stored("jobs").get(NAME)
+
+
+def puts_of_the_job(request: web.Request) -> bool:
+    return request.method == "PUT" and request.path.endswith(NAME)
+
+
+def test_every_command_takes_it(
+    source: Path, bucket: Bucket, options: Any, calm: Any, tmp_path: Path
+) -> None:
+    outcome = zarrlift.migrate(source, OUT, job=JOB, digest=True, **options)
+    assert outcome.ok, outcome.problems
+    assert outcome.job == JOB
+    assert "--job-storage-options" in outcome.options
+    assert bucket.stored("out").keys() == calm.keys()
+    bucket.asked.clear()
+    assert zarrlift.status(JOB, job_storage_options=bucket.options).state == "done"
+    assert {method for method, count in bucket.asked.items() if count} == {"GET"}
+    digests = zarrlift.digest(JOB, storage_options=bucket.options)
+    assert zarrlift.verify(source, digest=digests).ok
+    assert zarrlift.verify(OUT, job=JOB, **options).ok
+    assert zarrlift.status(OUT, job=JOB, job_storage_options=bucket.options).verified == "sample"
+    assert zarrlift.resume(JOB, **options).state == "nothing to do"
+    assert zarrlift.undo(JOB, **options).state == "undone"
+    assert bucket.stored("out") == {}
+    assert zarrlift.migrate(source, OUT, job=JOB, **options).state == "done"  # in place of the undone job
+
+
+def test_the_command_line_takes_it(source: Path, bucket: Bucket, capsys: pytest.CaptureFixture[str]) -> None:
+    given = json.dumps(bucket.options)
+    words = ["--job", JOB, "--job-storage-options", given, "--dest-storage-options", given]
+    assert main(["migrate", str(source), OUT, *words]) == 0
+    capsys.readouterr()
+    assert main(["status", JOB, "--job-storage-options", given, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["result"]["state"] == "done"
+
+
+@pytest.mark.parametrize("uploaded", ["yes", "no"])
+@pytest.mark.parametrize("published", [2, 4])
+def test_another_machine_resumes(
+    source: Path, bucket: Bucket, options: Any, calm: Any, published: int, uploaded: str, tmp_path: Path
+) -> None:
+    """Also if nothing was uploaded since the plan: what is published already is published again."""
+    own = {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path)}
+    words = [str(source), JOB, json.dumps(bucket.options), str(published), uploaded]
+    killed = subprocess.run([sys.executable, "-c", ELSEWHERE, *words], env=os.environ | own, check=False)
+    assert killed.returncode < 0
+    assert sum(name.endswith("zarr.json") for name in bucket.stored("out")) == published
+    status = zarrlift.status(JOB, job_storage_options=bucket.options)
+    assert (status.state, status.activity, status.host) == ("incomplete", "unknown", "elsewhere")
+    assert (sum(node.tasks_done for node in status.nodes) > 0) == (uploaded == "yes")
+    with pytest.raises(JobError, match="claimed by a process that cannot be checked"):
+        zarrlift.resume(JOB, **options)
+    outcome = zarrlift.resume(JOB, take_over=True, **options)
+    assert outcome.ok, outcome.problems
+    assert bucket.stored("out") == calm
+
+
+def resume_elsewhere(bucket: Bucket, monkeypatch: pytest.MonkeyPatch, at: int) -> dict[str, Any]:
+    """Once a document is published, let another process take over the job, and run it to its end."""
+    publish, count, seen = Publisher.publish, [at], {}
+    call = """
+import json, sys, zarrlift
+from zarrlift.storage.local import owner_process
+own = owner_process._own
+owner_process._own = lambda pid: {**own(pid), "host": "elsewhere"}
+options = json.loads(sys.argv[2])
+more = dict(job_storage_options=options, dest_storage_options=options)
+print(zarrlift.resume(sys.argv[1], take_over=True, **more).state)
+"""
+
+    def publish_some(self: Publisher, path: str, content: Any) -> int | None:
+        written = publish(self, path, content)
+        count[0] -= 1
+        if count[0] == 0:
+            command = [sys.executable, "-c", call, JOB, json.dumps(bucket.options)]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            seen.update(told=done.stdout.strip(), job=stored(bucket))
+        return written
+
+    monkeypatch.setattr(Publisher, "publish", publish_some)
+    return seen
+
+
+def test_of_two_coordinators_the_earlier_one_stops(
+    source: Path, bucket: Bucket, options: Any, calm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = resume_elsewhere(bucket, monkeypatch, at=2)
+    outcome = zarrlift.migrate(source, OUT, job=JOB, **options)
+    (problem,) = outcome.problems
+    assert (problem.kind, problem.key) == ("job", JOB)
+    assert problem.message == "another process has taken over this job"
+    assert seen["told"] == "done"
+    assert stored(bucket) == seen["job"]
+    assert bucket.stored("out") == calm
+    assert zarrlift.status(JOB, job_storage_options=bucket.options).state == "done"
+
+
+def test_uploads_that_fail_for_a_while_are_told_and_repeated(
+    source: Path,
+    bucket: Bucket,
+    options: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(stored_file, "INTERVAL", 0.0)
+    monkeypatch.setattr(run, "_COMMIT_SECONDS", -1.0)
+    count = [0]
+
+    def refuse_some(request: web.Request) -> int | None:
+        count[0] += puts_of_the_job(request)
+        return 403 if puts_of_the_job(request) and count[0] in (3, 4) else None
+
+    bucket.instead = refuse_some
+    with caplog.at_level(logging.WARNING, "zarrlift"):
+        assert zarrlift.migrate(source, OUT, job=JOB, **options).ok
+    assert f"{JOB}: the job file cannot be uploaded now: " in caplog.text
+    assert zarrlift.status(JOB, job_storage_options=bucket.options).state == "done"
+
+
+def test_a_run_that_cannot_upload_its_end_fails_and_keeps_the_copy(
+    source: Path, bucket: Bucket, options: Any, calm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    publish = Publisher.publish
+
+    def publish_closed(self: Publisher, path: str, content: Any) -> int | None:
+        bucket.instead = lambda request: 403 if puts_of_the_job(request) and path else None
+        return publish(self, path, content)
+
+    monkeypatch.setattr(Publisher, "publish", publish_closed)
+    monkeypatch.setattr(Publisher, "groups", lambda _: None)
+    with pytest.raises(JobError, match="cannot upload the job file; found HTTP status 403") as caught:
+        zarrlift.migrate(source, OUT, job=JOB, **options)
+    monkeypatch.undo()
+    copy = Path(str(caught.value.problem.advice).rpartition(": ")[2])
+    assert {node.state for node in zarrlift.status(copy).nodes if node.kind == "array"} == {"done"}
+    status = zarrlift.status(JOB, job_storage_options=bucket.options)
+    assert {node.state for node in status.nodes} == {"pending"}
+    bucket.instead = lambda _: None
+    assert zarrlift.resume(JOB, **options).ok
+    assert bucket.stored("out") == calm
+
+
+def test_a_lost_answer_to_an_upload_is_recognised(
+    source: Path, bucket: Bucket, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client repeats the request, which finds that the object has changed: by itself."""
+    monkeypatch.setattr(stored_file, "INTERVAL", 0.0)
+    monkeypatch.setattr(run, "_COMMIT_SECONDS", -1.0)
+    count = [0]
+
+    def reset_some(request: web.Request) -> Any:
+        count[0] += puts_of_the_job(request)
+        return "reset" if puts_of_the_job(request) and count[0] % 3 == 1 else None
+
+    bucket.fault = reset_some
+    outcome = zarrlift.migrate(source, OUT, job=JOB, **options)
+    assert outcome.ok, outcome.problems
+    assert count[0] > 3
+
+
+def test_a_job_file_that_is_deleted_meanwhile_is_named(
+    source: Path, bucket: Bucket, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = Publisher.publish
+
+    def publish_and_delete(self: Publisher, path: str, content: Any) -> int | None:
+        bucket.store.objects["bucket"].pop(f"jobs/{NAME}", None)
+        return publish(self, path, content)
+
+    monkeypatch.setattr(Publisher, "publish", publish_and_delete)
+    outcome = zarrlift.migrate(source, OUT, job=JOB, **options)
+    (problem,) = outcome.problems
+    assert (problem.key, problem.message) == (JOB, "the job file was deleted while this process used it")
+    assert stored(bucket) is None
+
+
+def test_what_is_no_job_file_is_named(source: Path, bucket: Bucket, options: Any) -> None:
+    given = {"job_storage_options": bucket.options}
+    with pytest.raises(JobError, match="there is no such job file") as caught:
+        zarrlift.status(JOB, **given)
+    assert caught.value.problem.key == JOB
+    bucket.put("jobs", {NAME: b"a text"})
+    for call in (
+        lambda: zarrlift.status(JOB, **given),
+        lambda: zarrlift.migrate(source, OUT, job=JOB, **options),
+    ):
+        with pytest.raises(JobError, match="this is not a job file") as caught:
+            call()
+        assert caught.value.problem.key == JOB
+    assert bucket.stored("out") == {}
+
+
+def test_without_permission_nothing_is_written(source: Path, bucket: Bucket, options: Any) -> None:
+    bucket.instead = lambda request: 403 if puts_of_the_job(request) else None
+    with pytest.raises(JobError, match="cannot upload the job file; found HTTP status 403"):
+        zarrlift.migrate(source, OUT, job=JOB, **options)
+    assert bucket.stored("out") == {}
+    bucket.instead = lambda request: 403 if request.path.endswith(NAME) else None
+    with pytest.raises(StorageError, match=f"{NAME}.*cannot read; found HTTP status 403"):
+        zarrlift.status(JOB, job_storage_options=bucket.options)
+
+
+def test_a_server_that_ignores_the_condition_is_refused(
+    source: Path, bucket: Bucket, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = bucket.store.object
+
+    def careless(request: web.Request, objects: dict[str, bytes], key: str, body: bytes) -> Any:
+        if "If-Match" in request.headers:
+            objects[key] = body
+            return web.Response(headers={"ETag": '"1"'})
+        return answer(request, objects, key, body)
+
+    monkeypatch.setattr(bucket.store, "object", careless)
+    with pytest.raises(JobError, match="without comparing its version"):
+        zarrlift.migrate(source, OUT, job=JOB, **options)
+    assert (stored(bucket), bucket.stored("out")) == (None, {})
+
+
+def test_other_stores_and_names_are_refused(source: Path, tmp_path: Path) -> None:
+    for place in (f"memory://jobs/{NAME}", f"http://127.0.0.1:9/{NAME}"):
+        with pytest.raises(UsageError, match="cannot compare versions") as caught:
+            zarrlift.migrate(source, tmp_path / "out", job=place)
+        assert caught.value.problem.found == place.rpartition("/")[0]
+    with pytest.raises(UsageError, match="usual suffix"):
+        zarrlift.migrate(source, tmp_path / "out", job="s3://bucket/job.db")
+    assert zarrlift.migrate(source, tmp_path / "out", job=f"file://{tmp_path}/here.db").ok
+    assert zarrlift.status(tmp_path / "out", job=f"file://{tmp_path}/here.db").state == "done"
+
+
+def test_finish_uploads_the_documents_before_it_deletes_them(
+    source: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = bucket.put("in", tree(source))
+    before = bucket.stored("in")
+    given = {"job_storage_options": bucket.options, "storage_options": bucket.options}
+    assert zarrlift.migrate(place, in_place=True, job=JOB, **given).ok
+    assert zarrlift.verify(place, job=JOB, **given).ok
+    held: list[bytes | None] = []
+    delete = StoreStorage.delete
+
+    def dying(self: StoreStorage, key: str) -> None:
+        delete(self, key)
+        if Path(key).name in (".zarray", ".zgroup"):
+            held.append(stored(bucket))
+            raise StorageError("the machine is gone", key=key)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StoreStorage, "delete", dying)
+        with pytest.raises(StorageError, match="gone"):
+            zarrlift.finish(place, job=JOB, **given)
+    bucket.put("jobs", {NAME: held[0] or b""})
+    assert bucket.stored("in").keys() != {*before, *bucket.stored("in")}
+    assert zarrlift.undo(place, job=JOB, **given).ok
+    assert bucket.stored("in") == before
+
+
+def test_a_record_that_is_taken_back_is_uploaded_at_once(source: Path, bucket: Bucket, options: Any) -> None:
+    """A run that rewrites what a stored record calls done could die before the record is gone."""
+    zarrlift.migrate(source, OUT, job=JOB, **options)
+    file = StoredFile(JOB, bucket.options)
+    assert file.fetch()
+    with Job.open(file) as job:
+        job.note(mine="yes")
+        job.commit()
+        first = stored(bucket)
+        job.note(more="yes")
+        job.commit()
+        assert stored(bucket) == first
+        job.forget_tasks(job.nodes("array")[0].id)
+        job.commit()
+        assert stored(bucket) != first
