@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .jobs.parts.gather import gather
     from .jobs.parts.migrate_part import migrate_part
     from .jobs.parts.plan_parts import plan_parts
-    from .jobs.status import NodeStatus, Status
+    from .jobs.status import NodeStatus, PartStatus, Status
     from .jobs.verification import verify
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
@@ -40,6 +40,7 @@ _HOMES = {
     "LegacyView": "views.legacy",
     "NodeStatus": "jobs.status",
     "Outcome": "jobs.outcome",
+    "PartStatus": "jobs.status",
     "Plan": "planning.plans",
     "Recipe": "recipe.recipe",
     "ReverseView": "views.reverse",
@@ -72,6 +73,7 @@ __all__ = [
     "LegacyView",
     "NodeStatus",
     "Outcome",
+    "PartStatus",
     "Plan",
     "Recipe",
     "ReverseView",

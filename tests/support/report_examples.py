@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from zarrlift.archive.nodes import Archive, ArrayNode, GroupNode, Layout
 from zarrlift.jobs.outcome import Outcome
-from zarrlift.jobs.status import NodeStatus, Status
+from zarrlift.jobs.status import Activity, NodeStatus, PartStatus, Status
 from zarrlift.planning.plans import ArrayPlan, GroupPlan, Move, Plan, Refusal
 from zarrlift.planning.routes import route_between
 from zarrlift.recipe.recipe import Recipe
@@ -186,6 +186,12 @@ NOTHING = Outcome(job=DONE.job, state="nothing to do", arrays_done=2, arrays_tot
 FINISHED = Outcome(job=IN_PLACE.job, state="finished", removed=7, seconds=0.01)
 UNDONE = Outcome(job=IN_PLACE.job, state="undone", removed=5, restored=7, seconds=0.01)
 
+PART = replace(DONE, job="/data/job.db", part=3)
+PART_FAILED = replace(FAILED, job="/data/job.db", part=3)
+GATHERED = replace(
+    FAILED, job="/data/job.db", chunks=0, parts_left=((0, 12), (1, 1), (2, 7), (63, 1200)), second_pass=True
+)
+
 STATUS = Status(
     job=DONE.job,
     source=PLAN.source,
@@ -225,6 +231,12 @@ STATUS = Status(
     bytes_total=135_230_000,
 )
 RUNNING = replace(STATUS, activity="running", rate=2_230_000.0, seconds_left=0.55)
+
+ACTIVITIES: tuple[Activity | None, ...] = ("stopped", "running", "running", "stale", "unknown", None, None)
+IN_PARTS = replace(
+    STATUS,
+    parts=tuple(PartStatus(part=part, activity=activity) for part, activity in enumerate(ACTIVITIES, 1)),
+)
 
 EQUAL = VerificationReport(
     source=PLAN.source,

@@ -59,7 +59,7 @@ def lines(plan: Plan, page: Page, *, job: str | None = None) -> Iterator[str]:
     if job is None:
         yield "Nothing has been written."
         return
-    yield "The job has been created, and nothing has been migrated."
+    yield from page.paragraph("The job has been created, and nothing has been migrated.")
     yield from page.advice("Do each part:", command("migrate", "--job", job, "--part", "INDEX"))
     yield from page.advice("Then collect them:", command("gather", job))
 

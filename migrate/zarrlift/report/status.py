@@ -73,6 +73,8 @@ def lines(status: Status, page: Page) -> Iterator[str]:
 
 def _state(status: Status) -> str:
     process = f"process {status.process} on {safe(status.host or 'an unknown host')}"
+    if status.parts and status.activity != "running":
+        return "incomplete"
     match status.activity:
         case "running":
             since = "" if status.began is None else f", since {_moment(status.began)}"

@@ -41,6 +41,12 @@ REPORTS: dict[str, Callable[[Page], Iterable[str]]] = {
     "undone": lambda page: report_outcome.lines(examples.UNDONE, page),
     "status": lambda page: report_status.lines(examples.STATUS, page),
     "status-running": lambda page: report_status.lines(examples.RUNNING, page),
+    "plan-of-parts": lambda page: report_plan.lines(examples.CUT_ANEW, page, job="/data/job.db"),
+    "part": lambda page: report_outcome.lines(examples.PART, page),
+    "part-failed": lambda page: report_outcome.whole(examples.PART_FAILED, page),
+    "part-waiting": lambda page: report_outcome.lines(replace(examples.PART, second_pass=True), page),
+    "gathered": lambda page: report_outcome.lines(examples.GATHERED, page),
+    "status-of-parts": lambda page: report_status.lines(examples.IN_PARTS, page),
     "equal": lambda page: report_outcome.verification_lines(examples.EQUAL, page),
     "different": lambda page: report_outcome.verification_lines(examples.DIFFERENT, page),
 }

@@ -18,7 +18,7 @@ _OPAQUE = (".db", ".jsonl")
 """Files that differ from run to run: only their names are compared."""
 UPLOADS = "s3 uploads/"
 """Parts that a killed upload left: only a rule of the bucket removes them (docs/howto/object-stores.md)."""
-_CHANGING = (".json", ".crc32c")
+_CHANGING = (".json", ".crc32c", ".zarrlift-claim")
 _CACHE = "cache/"
 _CODES = frozenset({0, 1, 2, 130})
 """Exit codes that the documentation knows."""

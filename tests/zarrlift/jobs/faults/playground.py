@@ -132,8 +132,8 @@ class Playground:
 
     def _calmly(self, scenario: Scenario, words: Words) -> None:
         ended = self.run(scenario, words)
-        tasks_are_missing = words[0] == "gather" and words != scenario.words and words not in scenario.after
-        assert ended.code == tasks_are_missing, str(ended)
+        more_is_to_do = words[0] == "gather" and words in scenario.before
+        assert ended.code == 0 or more_is_to_do, str(ended)
 
     def tree(self) -> dict[str, bytes | None]:
         """Everything in the folder and in the bucket, and uploads that nobody ended."""
