@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -25,6 +26,7 @@ from .jobs.overwrite import set_aside
 from .jobs.processes.executors import RunOptions
 from .jobs.progress import Progress
 from .jobs.run_job import refuse_unmet, resume_job, run_job
+from .jobs.stored_inventories import new_inventories
 from .planning.plans import Plan
 from .recipe.options import Axes, Format, Link, VerifyLevel
 from .recipe.recipe import Recipe
@@ -202,14 +204,18 @@ def migrate(
                 return claim.end(resume_job(path, options, ends, progress))
         if not in_place:
             refuse_existing(ends.destination, overwrite=overwrite)
+        new_id = claim.new_id or os.urandom(4).hex()
         facts = {"link": link, "source_place": ends.lasting_place}
         if overwrite and not in_place:
             facts["overwrite"] = "yes"
         if digest:
             facts["digest"] = "yes"
         facts.update(ends.layers | ends.options)
-        with checks_for(ends.source, ends.destination, verify) as checks:
-            made, inventories = ends.plan(recipe, format, elsewhere=options.on_other_machines)
+        with (
+            checks_for(ends.source, ends.destination, verify) as checks,
+            closing(new_inventories(path, new_id, ends.source)) as inventories,
+        ):
+            made, _ = ends.plan(recipe, format, elsewhere=options.on_other_machines, inventories=inventories)
             refuse_unmet(made)
             if not made.arrays and not made.groups and not made.refusals:
                 raise UsageError(
@@ -217,7 +223,8 @@ def migrate(
                     key=ends.source.url,
                     advice="Check --include and --exclude.",
                 )
-            new = Job.create(path, made, id=claim.new_id, facts=facts, fsync=fsync)
+            new = Job.create(path, made, id=new_id, facts=facts, fsync=fsync)
+            inventories.complete()
             with new as created, noted_run(created):
                 set_aside(created, ends.destination)
                 return claim.end(run_job(created, made, ends, options, checks, inventories, progress))

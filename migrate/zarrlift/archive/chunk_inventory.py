@@ -7,7 +7,7 @@ searched by its grid.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, TypeAlias
 
@@ -129,23 +129,28 @@ def nothing_there() -> Inventory:
 
 def _inventory(found: ChunkScan) -> Inventory:
     indexes, sizes, versions = found.chunks.sorted()
-    digest = hashlib.blake2b(indexes.data, digest_size=16)
-    if found.sized:
-        digest.update(sizes.data)
-    if found.versioned:
-        digest.update(versions.data)
-    return Inventory(
+    listed = Inventory(
         indexes=indexes,
         sizes=sizes if found.sized else None,
         versions=versions if found.versioned else None,
         total_bytes=int(sizes.sum()) if found.sized else None,
         certain=True,
-        fingerprint=digest.hexdigest(),
+        fingerprint="",
         unclaimed=tuple(found.unclaimed),
         unclaimed_count=found.unclaimed_count,
         bad_links=tuple(found.bad_links),
         no_files=tuple(found.no_files),
     )
+    return replace(listed, fingerprint=fingerprint_of(listed))
+
+
+def fingerprint_of(inventory: Inventory) -> str:
+    """The digest of the chunks of an inventory, with their sizes and versions if known."""
+    digest = hashlib.blake2b(digest_size=16)
+    for column in (inventory.indexes, inventory.sizes, inventory.versions):
+        if column is not None:
+            digest.update(column.data)
+    return digest.hexdigest()
 
 
 def _found(

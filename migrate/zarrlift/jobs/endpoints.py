@@ -12,12 +12,12 @@ from zarrstack.core.errors import UsageError
 
 from ..archive.read_options import ReadOptions
 from ..formats.describe import describe
-from ..planning.planner import Inventories, free_space, make_plan
+from ..planning.inventories import Inventories
+from ..planning.planner import free_space, make_plan
 from ..planning.plans import Plan
 from ..recipe.options import Format
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
-from ..storage.listed_versions import Timestamp
 from ..storage.local.files import WRITTEN
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import Place, is_url, open_storage
@@ -102,13 +102,18 @@ class Endpoints:
         )
 
     def plan(
-        self, recipe: Recipe, format: Format | None, *, elsewhere: bool = False
+        self,
+        recipe: Recipe,
+        format: Format | None,
+        *,
+        elsewhere: bool = False,
+        inventories: Inventories | None = None,
     ) -> tuple[Plan, Inventories]:
         """The plan for the current content of the source, and the listings made for it.
 
-        `elsewhere`: for workers on other machines.
+        `elsewhere`: for workers on other machines. `inventories` as for `make_plan`.
         """
-        began = Timestamp()
+        inventories = Inventories() if inventories is None else inventories
         archive = describe(self.source, format=format, options=self.reading)
         if self.in_place:
             self.source.document_bound = WRITTEN
@@ -130,7 +135,7 @@ class Endpoints:
                 found="--axes reversed",
                 expected="--axes kept, or a destination",
             )
-        made, inventories = make_plan(
+        made, _ = make_plan(
             archive,
             self.source,
             recipe,
@@ -138,6 +143,7 @@ class Endpoints:
             free_bytes=free_space(self.destination) if self.named else None,
             reading=self.reading,
             elsewhere=elsewhere,
+            inventories=inventories,
         )
         if recipe.model is not None:
             from ..models.requirement import unmet
@@ -145,7 +151,6 @@ class Endpoints:
             made = replace(made, problems=(*made.problems, *unmet(recipe.model, made)))
         if self.named and not is_exclusive(self.place):
             made = replace(made, problems=(*made.problems, not_exclusive(self.place.url)))
-        inventories.began = began
         return made, inventories
 
     @property

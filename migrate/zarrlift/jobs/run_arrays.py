@@ -9,7 +9,7 @@ from typing import Final
 from zarrstack.core.errors import Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Indexes, Inventory
-from ..planning.planner import Inventories
+from ..planning.inventories import Inventories
 from ..planning.plans import ArrayPlan, Plan
 from ..planning.source_inventory import SourceInventory
 from ..storage.base import Storage
@@ -81,36 +81,38 @@ class RunTasks:
         for row, plan in pending:
             inventory = self.inventory(plan, keep=first_pass)
             array = RunArray(row, plan, inventory.indexes)
-            numbers: list[int] = []
             if inventory.fingerprint != plan.fingerprint:
                 array.fail((source_changed(plan.path),))
             else:
                 try:
-                    done = self._not_lost(row, plan, inventory)
-                    tasks = tasks_of(plan, inventory, self._source, self._destination, first_pass=first_pass)
-                    numbers = [number for number in tasks.numbers if number not in done]
+                    for task in self._of_array(row, plan, inventory, first_pass=first_pass):
+                        array.open_tasks += 1
+                        yield array, task
                 except ZarrstackError as error:
                     array.fail((error.at(node=plan.path).problem,))
-            if not numbers:
-                array.all_submitted = True
+            array.all_submitted = True
+            if not array.open_tasks:
                 ended.append(array)
-            for number in numbers:
-                array.open_tasks += 1
-                array.all_submitted = number == numbers[-1]
-                yield array, tasks.task(number)
 
-    def _not_lost(self, row: NodeRow, plan: ArrayPlan, inventory: Inventory) -> set[int]:
-        """The recorded tasks of an array whose results are still there; others are forgotten."""
+    def _of_array(
+        self, row: NodeRow, plan: ArrayPlan, inventory: Inventory, *, first_pass: bool
+    ) -> Iterator[Task]:
+        """The tasks that are not recorded, then the recorded ones whose results are lost.
+
+        The latter need a listing of the destination, which takes long in a store with many objects.
+        """
         done = self._job.recorded(row.id)
+        tasks = tasks_of(plan, inventory, self._source, self._destination, first_pass=first_pass)
+        yield from (tasks.task(number) for number in tasks.numbers if number not in done)
         if not done:
-            return set()
+            return
         from .resume.lost_tasks import lost_tasks  # not needed by a first run
 
         lost = lost_tasks(plan, inventory, self._source, self._destination, done)
         self._job.forget_tasks(row.id, lost)
-        return done.keys() - lost
+        yield from (tasks.task(number) for number in tasks.numbers if number in lost)
 
     def inventory(self, plan: ArrayPlan, *, keep: bool = False) -> Inventory:
         """The inventory of an array; with `keep`, it is needed again."""
-        known = self._inventories.get(plan.path) if keep else self._inventories.pop(plan.path, None)
+        known = self._inventories.get(plan.path) if keep else self._inventories.pop(plan.path)
         return self._listed_again(plan) if known is None else known

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from zarrstack.core.errors import JobError
 
-from ..planning.planner import Inventories
+from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from ..storage.writer_for import writer_for
 from . import log_messages
@@ -25,6 +26,7 @@ from .processes.executors import RunOptions
 from .progress import Progress
 from .resume.replan import merge
 from .run import Run
+from .stored_inventories import earlier_inventories
 
 
 def run_job(
@@ -95,14 +97,16 @@ def resume_job(path: Path, options: RunOptions, ends: Endpoints, progress: Progr
         with noted_run(job):
             job.note(**ends.options)
             set_aside(job, ends.destination)
-            fresh, inventories = replace(ends, reading=old.reading).plan(
-                old.recipe, old.format, elsewhere=options.on_other_machines
-            )
-            refuse_unmet(fresh)
-            merged = merge(job, old, fresh, inventories, ends.destination)
-            if crashed:
-                compare_unsynced(job, merged, ends.source, ends.destination, inventories)
-            return run_job(job, merged, ends, options, checks, inventories, progress)
+            with closing(earlier_inventories(job, old, ends.source)) as inventories:
+                fresh, _ = replace(ends, reading=old.reading).plan(
+                    old.recipe, old.format, elsewhere=options.on_other_machines, inventories=inventories
+                )
+                refuse_unmet(fresh)
+                merged = merge(job, old, fresh, inventories, ends.destination)
+                inventories.complete()
+                if crashed:
+                    compare_unsynced(job, merged, ends.source, ends.destination, inventories)
+                return run_job(job, merged, ends, options, checks, inventories, progress)
 
 
 def _still_there(job: Job, ends: Endpoints) -> None:

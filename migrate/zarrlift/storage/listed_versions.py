@@ -48,6 +48,14 @@ def source_object_changed() -> SourceChangedError:
     )
 
 
+def source_object_gone() -> SourceChangedError:
+    """The error for an object that was listed and is missing now."""
+    return SourceChangedError(
+        "a listed chunk is gone: the source changed",
+        advice="Stop all writers of the source, then resume: the node is planned again.",
+    )
+
+
 class Timestamp:
     """A time by two clocks: that of file timestamps, and one that is never set."""
 
