@@ -17,7 +17,7 @@ import numpy.typing as npt
 from zarrstack.core.errors import UnsupportedError
 
 from ..storage.base import Storage
-from ..storage.listed_versions import version_number
+from ..storage.listed_versions import version_numbers
 from ..storage.listing import ListedPage
 from ..storage.local.storage import LocalStorage
 from .chunk_columns import MAX_IN_MEMORY, ChunkColumns
@@ -195,28 +195,25 @@ class _Listed:
         self._passed_over = passed_over
 
     def take(self, page: ListedPage) -> None:
-        names = [key[self._start :] for key in page.keys]
-        passed_over = [name.partition("/")[0] in self._passed_over for name in names]
-        if any(passed_over):
-            page = page.only(not passed for passed in passed_over)
-            names = [key[self._start :] for key in page.keys]
+        page = page.relative(self._start)
+        page = page.only(name.partition("/")[0] not in self._passed_over for name in page.keys)
+        names = page.keys
         indexes = chunk_indexes(names, self._keys, self._grid)
         chunks = indexes != NO_CHUNK
         for place in np.flatnonzero(~chunks).tolist():
             self.found.unclaimed_name(names[place])
-        page, indexes = page.only(chunks.tolist()), indexes[chunks]
+        if not chunks.all():
+            page, indexes = page.only(chunks.tolist()), indexes[chunks]
         if not len(indexes):
             return  # a page of other keys says nothing about chunks
-        sizes, versions = page.sizes or (), page.versions or ()
-        self.found.sized &= page.sizes is not None and None not in sizes
-        self.found.versioned &= page.versions is not None and None not in versions
+        sizes, versions = page.sizes, [text for text in page.versions or () if text is not None]
+        self.found.sized &= sizes is not None and (isinstance(sizes, np.ndarray) or None not in sizes)
+        self.found.versioned &= len(versions) == len(indexes)
         nothing: Indexes = np.zeros(len(indexes), np.int64)
         self.found.chunks.extend(
             indexes,
             np.array(sizes, np.int64) if self.found.sized else nothing,
-            np.array([version_number(text or "") for text in versions], np.int64)
-            if self.found.versioned
-            else nothing,
+            version_numbers(versions) if self.found.versioned else nothing,
         )
 
 
