@@ -80,6 +80,7 @@ def plan(
     axes: Axes | None = None,
     allow_fallback: bool = False,
     max_document_size: int | None = None,
+    inventory: PathText | None = None,
 ) -> Plan:
     """Return the complete plan of `migrate` without writing anything.
 
@@ -102,7 +103,7 @@ def plan(
         source_through=source_through,
         destination_through=dest_through,
     )
-    return ends.plan(recipe or Recipe(), format)[0]
+    return ends.plan(recipe or Recipe(), format, inventory=None if inventory is None else Path(inventory))[0]
 
 
 def migrate(
@@ -127,6 +128,7 @@ def migrate(
     axes: Axes | None = None,
     allow_fallback: bool = False,
     max_document_size: int | None = None,
+    inventory: PathText | None = None,
     storage_options: Options = None,
     dest_storage_options: Options = None,
     source_through: str | None = None,
@@ -158,6 +160,7 @@ def migrate(
     - `axes`: the axis order of N5 arrays; by default "reversed" for copies, "kept" in place.
     - `allow_fallback`: read arrays of the 2022 draft by their `fallback` data type.
     - `max_document_size`: the maximum size of a metadata document in bytes, 64 MiB by default.
+    - `inventory`: an S3 Inventory (CSV, or its `manifest.json`), which replaces the listing of the source.
 
     Raises UsageError (no archive, destination exists), JobError (another job), Interrupted (Ctrl-C).
     """
@@ -215,7 +218,13 @@ def migrate(
             checks_for(ends.source, ends.destination, verify) as checks,
             closing(new_inventories(path, new_id, ends.source)) as inventories,
         ):
-            made, _ = ends.plan(recipe, format, elsewhere=options.on_other_machines, inventories=inventories)
+            made, _ = ends.plan(
+                recipe,
+                format,
+                elsewhere=options.on_other_machines,
+                inventories=inventories,
+                inventory=None if inventory is None else Path(inventory),
+            )
             refuse_unmet(made)
             if not made.arrays and not made.groups and not made.refusals:
                 raise UsageError(

@@ -20,7 +20,7 @@ from ..storage.base import Storage
 from ..storage.listed_versions import version_numbers
 from ..storage.listing import ListedPage
 from ..storage.local.storage import LocalStorage
-from .chunk_columns import MAX_IN_MEMORY, ChunkColumns
+from .chunk_columns import MAX_IN_MEMORY, ChunkColumns, Columns
 from .chunk_indexes import NO_CHUNK, chunk_indexes
 from .local_scan import METADATA, ChunkScan, scan
 from .nodes import Layout
@@ -102,7 +102,7 @@ def take_inventory(
     except UnsupportedError as error:
         raise error.at(node=path) from None
     if isinstance(storage, LocalStorage) or storage.can_list:
-        return _inventory(_found(storage, path, layout, children, follow_links=follow_links))
+        return inventory_of(_found(storage, path, layout, children, follow_links=follow_links))
     if layout.objects.total > _MAX_WALKED:
         raise UnsupportedError(
             "the store cannot be listed, and the chunk grid is too large to check every key",
@@ -124,11 +124,12 @@ def require_countable(layout: Layout) -> None:
 @cache
 def nothing_there() -> Inventory:
     """The inventory of a local array without chunks."""
-    return _inventory(ChunkScan())
+    return inventory_of(ChunkScan())
 
 
-def _inventory(found: ChunkScan) -> Inventory:
-    indexes, sizes, versions = found.chunks.sorted()
+def inventory_of(found: ChunkScan, columns: Columns | None = None) -> Inventory:
+    """The inventory of the chunks that were found; of `columns` if they are not in `found`."""
+    indexes, sizes, versions = found.chunks.sorted() if columns is None else columns
     listed = Inventory(
         indexes=indexes,
         sizes=sizes if found.sized else None,
@@ -159,7 +160,7 @@ def _found(
     if isinstance(storage, LocalStorage):
         return scan(storage, path, layout, children=children, follow_links=follow_links)
     prefix = layout.prefix(path)
-    found = storage.list_objects(prefix, lambda: _Listed(layout, prefix, METADATA | children)).found
+    found = storage.list_objects(prefix, lambda: ListedChunks(layout, prefix, METADATA | children)).found
     if not found.versioned and storage.beneath is not None:
         # The layers determine which chunks exist; the storage below provides the rest.
         below = _found(storage.beneath, path, layout, children, follow_links=follow_links)
@@ -184,7 +185,7 @@ def _complete(found: ChunkScan, below: ChunkScan) -> None:
         found.chunks.extend(wanted, np.zeros_like(wanted), np.zeros_like(wanted))
 
 
-class _Listed:
+class ListedChunks:
     """Collects the chunks of an array from the listing of a store."""
 
     def __init__(self, layout: Layout, prefix: str, passed_over: frozenset[str]) -> None:
@@ -195,6 +196,7 @@ class _Listed:
         self._passed_over = passed_over
 
     def take(self, page: ListedPage) -> None:
+        """Receive the next objects."""
         page = page.relative(self._start)
         page = page.only(name.partition("/")[0] not in self._passed_over for name in page.keys)
         names = page.keys

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 from zarrstack.core.errors import UsageError
 
 from ..archive.read_options import ReadOptions
+from ..archive.store_inventory import StoreInventory
 from ..formats.describe import describe
 from ..planning.inventories import Inventories
 from ..planning.planner import free_space, make_plan
@@ -108,11 +109,16 @@ class Endpoints:
         *,
         elsewhere: bool = False,
         inventories: Inventories | None = None,
+        inventory: Path | None = None,
     ) -> tuple[Plan, Inventories]:
         """The plan for the current content of the source, and the listings made for it.
 
-        `elsewhere`: for workers on other machines. `inventories` as for `make_plan`.
+        `elsewhere`: for workers on other machines. `inventories` as for `make_plan`;
+        `inventory` is a file of the store's own, for a source without layers.
         """
+        if inventory is not None and self.source_through:
+            raise UsageError("an inventory is for a source without layers", found=self.source_through)
+        store_inventory = None if inventory is None else StoreInventory.open(inventory)
         inventories = Inventories() if inventories is None else inventories
         archive = describe(self.source, format=format, options=self.reading)
         if self.in_place:
@@ -144,6 +150,7 @@ class Endpoints:
             reading=self.reading,
             elsewhere=elsewhere,
             inventories=inventories,
+            store_inventory=store_inventory,
         )
         if recipe.model is not None:
             from ..models.requirement import unmet

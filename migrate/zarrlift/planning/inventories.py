@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from zarrstack.core.errors import UsageError
+from zarrstack.core.paths import names_below
 
 from ..archive.chunk_inventory import Inventory
 from ..archive.inventory_file import InventoryFile
-from ..archive.nodes import ArrayNode
+from ..archive.nodes import ArrayNode, Node
+from ..archive.routed_listing import RoutedListing
+from ..archive.store_inventory import StoreInventory
 from ..storage.listed_versions import Timestamp
 from .array_planner import digests
 from .plans import ArrayPlan
@@ -23,13 +28,35 @@ class Inventories:
         """Before anything is read for the plan."""
         self._file = file
         self._earlier = earlier or {}
+        self._routed: RoutedListing | None = None
         self._held: dict[str, Inventory] = {}
         self._stored: set[str] = set()
         self.unnoticed = 0
         """Number of arrays of which a rewritten chunk is not noticed."""
 
+    def list_from(self, inventory: StoreInventory, url: str, nodes: Iterable[Node]) -> None:
+        """Take the objects of these nodes from a store's own inventory instead of listing; UsageError."""
+        nodes = list(nodes)
+        children = names_below(node.path for node in nodes)
+        routed = RoutedListing(
+            (node.path, node.layout, children.get(node.path, frozenset()))
+            for node in nodes
+            if isinstance(node, ArrayNode) and node.layout is not None
+        )
+        for page in inventory.pages(url):
+            routed.take(page)
+        if not routed.objects:
+            raise UsageError(
+                "the inventory has no object of the source",
+                key=str(inventory.files[0]),
+                expected=f"keys below {url}",
+            )
+        self._routed = routed
+
     def reuse(self, node: ArrayNode) -> Inventory | None:
         """The stored inventory of an array whose documents are unchanged since; None to list it."""
+        if self._routed is not None:
+            return self._routed.inventory(node.path)
         before = self._earlier.get(node.path)
         if before is None or before.source != node.layout or before.source_digests != digests(node.documents):
             return None

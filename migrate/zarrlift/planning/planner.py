@@ -18,6 +18,7 @@ from zarrstack.core.paths import names_below, parents
 
 from ..archive.nodes import Archive, GroupNode
 from ..archive.read_options import ReadOptions
+from ..archive.store_inventory import StoreInventory
 from ..conventions.apply import ConventionChanges, apply_conventions
 from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
@@ -41,13 +42,15 @@ def make_plan(
     listing: bool = True,
     elsewhere: bool = False,
     inventories: Inventories | None = None,
+    store_inventory: StoreInventory | None = None,
 ) -> tuple[Plan, Inventories]:
     """The plan for an archive, and the chunk listings made for it.
 
     `destination` is None in place. Without `listing`, chunks are not listed: the plan then contains layouts,
     but no amounts. `elsewhere`: workers are on other machines, and the memory is that of each. Listings are
-    put into `inventories`, which may hold earlier ones that are still valid. A node that cannot be migrated
-    becomes a `Refusal`; only a recipe that is invalid for every array raises (UsageError).
+    put into `inventories`, which may hold earlier ones that are still valid; `store_inventory` replaces them.
+    A node that cannot be migrated becomes a `Refusal`; only a recipe that is invalid for every array raises
+    (UsageError).
     """
     in_place = destination is None
     budget = worker_budget(recipe.memory) if elsewhere else memory_budget(recipe.memory)
@@ -70,6 +73,8 @@ def make_plan(
         sharing=1 if elsewhere else None,
         reuse=inventories.reuse,
     )
+    if store_inventory is not None:
+        inventories.list_from(store_inventory, storage.url, map(applied.described, archive.nodes))
     for node in map(applied.described, archive.nodes):
         if node.path not in needed:
             continue
