@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from zarrstack.core.errors import UsageError
@@ -24,6 +26,7 @@ from .jobs.overwrite import set_aside
 from .jobs.processes.executors import RunOptions
 from .jobs.progress import Progress
 from .jobs.run_job import refuse_unsuitable, resume_job, run_job
+from .jobs.stored_inventories import new_inventories
 from .planning.plans import Plan
 from .recipe.options import Axes, Format, Link, VerifyLevel
 from .recipe.recipe import Recipe
@@ -77,6 +80,7 @@ def plan(
     axes: Axes | None = None,
     allow_fallback: bool = False,
     max_document_size: int | None = None,
+    inventory: PathText | None = None,
 ) -> Plan:
     """Return the complete plan of `migrate` without writing anything.
 
@@ -99,7 +103,7 @@ def plan(
         source_through=source_through,
         destination_through=dest_through,
     )
-    return ends.plan(recipe or Recipe(), format)[0]
+    return ends.plan(recipe or Recipe(), format, inventory=None if inventory is None else Path(inventory))[0]
 
 
 def migrate(
@@ -125,6 +129,7 @@ def migrate(
     axes: Axes | None = None,
     allow_fallback: bool = False,
     max_document_size: int | None = None,
+    inventory: PathText | None = None,
     storage_options: Options = None,
     dest_storage_options: Options = None,
     source_through: str | None = None,
@@ -157,6 +162,7 @@ def migrate(
     - `axes`: the axis order of N5 arrays; by default "reversed" for copies, "kept" in place.
     - `allow_fallback`: read arrays of the 2022 draft by their `fallback` data type.
     - `max_document_size`: the maximum size of a metadata document in bytes, 64 MiB by default.
+    - `inventory`: an S3 Inventory (CSV, or its `manifest.json`), which replaces the listing of the source.
 
     Raises UsageError (no archive, destination exists), JobError (another job), Interrupted (Ctrl-C).
     """
@@ -203,16 +209,27 @@ def migrate(
                 return claim.end(resume_job(path, options, ends, progress, take_over=take_over))
         if not in_place:
             refuse_existing(ends.destination, overwrite=overwrite)
+        new_id = claim.new_id or os.urandom(4).hex()
         facts = {"link": link, "source_place": ends.lasting_place}
         if overwrite and not in_place:
             facts["overwrite"] = "yes"
         if digest:
             facts["digest"] = "yes"
         facts.update(ends.layers | ends.options)
-        with checks_for(ends.source, ends.destination, verify) as checks:
-            made, inventories = ends.plan(recipe, format, elsewhere=options.on_other_machines)
+        with (
+            checks_for(ends.source, ends.destination, verify) as checks,
+            closing(new_inventories(path, new_id, ends.source)) as inventories,
+        ):
+            made, _ = ends.plan(
+                recipe,
+                format,
+                elsewhere=options.on_other_machines,
+                inventories=inventories,
+                inventory=None if inventory is None else Path(inventory),
+            )
             refuse_unsuitable(made)
-            new = Job.create(path, made, id=claim.new_id, facts=facts, fsync=fsync)
+            new = Job.create(path, made, id=new_id, facts=facts, fsync=fsync)
+            inventories.complete()
             with new as created, noted_run(created):
                 set_aside(created, ends.destination)
                 return claim.end(run_job(created, made, ends, options, checks, inventories, progress))

@@ -7,7 +7,7 @@ searched by its grid.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, TypeAlias
 
@@ -17,10 +17,10 @@ import numpy.typing as npt
 from zarrstack.core.errors import UnsupportedError
 
 from ..storage.base import Storage
-from ..storage.listed_versions import version_number
+from ..storage.listed_versions import version_numbers
 from ..storage.listing import ListedPage
 from ..storage.local.storage import LocalStorage
-from .chunk_columns import MAX_IN_MEMORY, ChunkColumns
+from .chunk_columns import MAX_IN_MEMORY, ChunkColumns, Columns
 from .chunk_indexes import NO_CHUNK, chunk_indexes
 from .local_scan import METADATA, ChunkScan, scan
 from .nodes import Layout
@@ -102,7 +102,7 @@ def take_inventory(
     except UnsupportedError as error:
         raise error.at(node=path) from None
     if isinstance(storage, LocalStorage) or storage.can_list:
-        return _inventory(_found(storage, path, layout, children, follow_links=follow_links))
+        return inventory_of(_found(storage, path, layout, children, follow_links=follow_links))
     if layout.objects.total > _MAX_WALKED:
         raise UnsupportedError(
             "the store cannot be listed, and the chunk grid is too large to check every key",
@@ -124,28 +124,34 @@ def require_countable(layout: Layout) -> None:
 @cache
 def nothing_there() -> Inventory:
     """The inventory of a local array without chunks."""
-    return _inventory(ChunkScan())
+    return inventory_of(ChunkScan())
 
 
-def _inventory(found: ChunkScan) -> Inventory:
-    indexes, sizes, versions = found.chunks.sorted()
-    digest = hashlib.blake2b(indexes.data, digest_size=16)
-    if found.sized:
-        digest.update(sizes.data)
-    if found.versioned:
-        digest.update(versions.data)
-    return Inventory(
+def inventory_of(found: ChunkScan, columns: Columns | None = None) -> Inventory:
+    """The inventory of the chunks that were found; of `columns` if they are not in `found`."""
+    indexes, sizes, versions = found.chunks.sorted() if columns is None else columns
+    listed = Inventory(
         indexes=indexes,
         sizes=sizes if found.sized else None,
         versions=versions if found.versioned else None,
         total_bytes=int(sizes.sum()) if found.sized else None,
         certain=True,
-        fingerprint=digest.hexdigest(),
+        fingerprint="",
         unclaimed=tuple(found.unclaimed),
         unclaimed_count=found.unclaimed_count,
         bad_links=tuple(found.bad_links),
         no_files=tuple(found.no_files),
     )
+    return replace(listed, fingerprint=fingerprint_of(listed))
+
+
+def fingerprint_of(inventory: Inventory) -> str:
+    """The digest of the chunks of an inventory, with their sizes and versions if known."""
+    digest = hashlib.blake2b(digest_size=16)
+    for column in (inventory.indexes, inventory.sizes, inventory.versions):
+        if column is not None:
+            digest.update(column.data)
+    return digest.hexdigest()
 
 
 def _found(
@@ -154,7 +160,7 @@ def _found(
     if isinstance(storage, LocalStorage):
         return scan(storage, path, layout, children=children, follow_links=follow_links)
     prefix = layout.prefix(path)
-    found = storage.list_objects(prefix, lambda: _Listed(layout, prefix, METADATA | children)).found
+    found = storage.list_objects(prefix, lambda: ListedChunks(layout, prefix, METADATA | children)).found
     if not found.versioned and storage.beneath is not None:
         # The layers determine which chunks exist; the storage below provides the rest.
         below = _found(storage.beneath, path, layout, children, follow_links=follow_links)
@@ -179,7 +185,7 @@ def _complete(found: ChunkScan, below: ChunkScan) -> None:
         found.chunks.extend(wanted, np.zeros_like(wanted), np.zeros_like(wanted))
 
 
-class _Listed:
+class ListedChunks:
     """Collects the chunks of an array from the listing of a store."""
 
     def __init__(self, layout: Layout, prefix: str, passed_over: frozenset[str]) -> None:
@@ -190,28 +196,26 @@ class _Listed:
         self._passed_over = passed_over
 
     def take(self, page: ListedPage) -> None:
-        names = [key[self._start :] for key in page.keys]
-        passed_over = [name.partition("/")[0] in self._passed_over for name in names]
-        if any(passed_over):
-            page = page.only(not passed for passed in passed_over)
-            names = [key[self._start :] for key in page.keys]
+        """Receive the next objects."""
+        page = page.relative(self._start)
+        page = page.only(name.partition("/")[0] not in self._passed_over for name in page.keys)
+        names = page.keys
         indexes = chunk_indexes(names, self._keys, self._grid)
         chunks = indexes != NO_CHUNK
         for place in np.flatnonzero(~chunks).tolist():
             self.found.unclaimed_name(names[place])
-        page, indexes = page.only(chunks.tolist()), indexes[chunks]
+        if not chunks.all():
+            page, indexes = page.only(chunks.tolist()), indexes[chunks]
         if not len(indexes):
             return  # a page of other keys says nothing about chunks
-        sizes, versions = page.sizes or (), page.versions or ()
-        self.found.sized &= page.sizes is not None and None not in sizes
-        self.found.versioned &= page.versions is not None and None not in versions
+        sizes, versions = page.sizes, [text for text in page.versions or () if text is not None]
+        self.found.sized &= sizes is not None and (isinstance(sizes, np.ndarray) or None not in sizes)
+        self.found.versioned &= len(versions) == len(indexes)
         nothing: Indexes = np.zeros(len(indexes), np.int64)
         self.found.chunks.extend(
             indexes,
             np.array(sizes, np.int64) if self.found.sized else nothing,
-            np.array([version_number(text or "") for text in versions], np.int64)
-            if self.found.versioned
-            else nothing,
+            version_numbers(versions) if self.found.versioned else nothing,
         )
 
 

@@ -184,6 +184,14 @@ class Writing(DestinationStorage):
     in_place: Annotated[
         bool, option("--in-place", help="Add v3 metadata to the source; its chunks are unchanged.")
     ] = False
+    inventory: Annotated[
+        str | None,
+        option(
+            "--inventory",
+            help="An S3 Inventory of the source (CSV or its manifest.json), used instead of listing.",
+            metavar="FILE",
+        ),
+    ] = None
     source_through: Annotated[
         str | None,
         option(
@@ -201,6 +209,7 @@ class Writing(DestinationStorage):
         """Arguments of `plan` and `migrate`."""
         return {
             "in_place": self.in_place,
+            "inventory": self.inventory,
             "source_through": self.source_through,
             "dest_through": self.dest_through,
             **super().arguments(),

@@ -11,13 +11,14 @@ from typing import Any, Final, TypeAlias
 from zarrstack.core.errors import UsageError
 
 from ..archive.read_options import ReadOptions
+from ..archive.store_inventory import StoreInventory
 from ..formats.describe import describe
-from ..planning.planner import Inventories, free_space, make_plan
+from ..planning.inventories import Inventories
+from ..planning.planner import free_space, make_plan
 from ..planning.plans import Plan
 from ..recipe.options import Format
 from ..recipe.recipe import Recipe
 from ..storage.base import Storage
-from ..storage.listed_versions import Timestamp
 from ..storage.local.files import WRITTEN
 from ..storage.local.storage import LocalStorage
 from ..storage.open_storage import Place, is_url, open_storage
@@ -127,13 +128,23 @@ class Endpoints:
         )
 
     def plan(
-        self, recipe: Recipe, format: Format | None, *, elsewhere: bool = False
+        self,
+        recipe: Recipe,
+        format: Format | None,
+        *,
+        elsewhere: bool = False,
+        inventories: Inventories | None = None,
+        inventory: Path | None = None,
     ) -> tuple[Plan, Inventories]:
         """The plan for the current content of the source, and the listings made for it.
 
-        `elsewhere`: for workers on other machines.
+        `elsewhere`: for workers on other machines. `inventories` as for `make_plan`;
+        `inventory` is a file of the store's own, for a source without layers.
         """
-        began = Timestamp()
+        if inventory is not None and self.source_through:
+            raise UsageError("an inventory is for a source without layers", found=self.source_through)
+        store_inventory = None if inventory is None else StoreInventory.open(inventory)
+        inventories = Inventories() if inventories is None else inventories
         archive = describe(self.source, format=format, options=self.reading)
         if self.in_place:
             self.source.document_bound = WRITTEN
@@ -155,7 +166,7 @@ class Endpoints:
                 found="--axes reversed",
                 expected="--axes kept, or a destination",
             )
-        made, inventories = make_plan(
+        made, _ = make_plan(
             archive,
             self.source,
             recipe,
@@ -163,6 +174,8 @@ class Endpoints:
             free_bytes=free_space(self.destination) if self.named else None,
             reading=self.reading,
             elsewhere=elsewhere,
+            inventories=inventories,
+            store_inventory=store_inventory,
         )
         if recipe.model is not None:
             from ..models.requirement import unmet
@@ -170,7 +183,6 @@ class Endpoints:
             made = replace(made, problems=(*made.problems, *unmet(recipe.model, made)))
         if self.named and not is_exclusive(self.place):
             made = replace(made, problems=(*made.problems, not_exclusive(self.place.url)))
-        inventories.began = began
         return made, inventories
 
     @property

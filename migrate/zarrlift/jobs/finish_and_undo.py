@@ -40,6 +40,7 @@ from .parts.ledgers import refuse_running, scratch_directories, sweep_parts
 from .publisher import is_root_document
 from .resume.relocate import refuse_nothing_found, refuse_other_place
 from .source_check import ATTRIBUTES
+from .stored_inventories import changed_objects, inventory_path
 
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 """Errors that systems raise for a directory that is not empty."""
@@ -90,12 +91,14 @@ def finish(
             found, problems = _legacy_documents(plan, storage)
             if problems:
                 return claim.end(_outcome(opened, plan, "incomplete", started, problems))
+            # The chunks belong to the result and may be written by its users.
+            changed = [replace(note, severity="note") for note in changed_objects(opened, plan, storage)]
             opened.keep_legacy(found)
             for key, _ in found:
                 storage.delete(key)
             opened.note(state="finished")
             opened.commit()
-            return claim.end(_outcome(opened, plan, "finished", started, removed=len(found)))
+            return claim.end(_outcome(opened, plan, "finished", started, changed, removed=len(found)))
 
 
 def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, bytes]], list[Problem]]:
@@ -173,6 +176,7 @@ def undo(
                 sweep_parts(opened, place)
                 opened.note(state="undone", verified=None, undoing=None)
                 opened.commit()
+                inventory_path(opened.path).unlink(missing_ok=True)
             return claim.end(
                 _outcome(opened, plan, "undone", started, problems, removed=removed, restored=restored)
             )

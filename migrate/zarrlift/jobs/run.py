@@ -21,7 +21,7 @@ from zarrstack.core.errors import JobError, Problem, StorageError, WorkerError, 
 from ..errors import Interrupted
 from ..executors.dispatcher import Dispatcher, Ended, LostTaskError
 from ..planning.chunk_advice import with_advice
-from ..planning.planner import Inventories
+from ..planning.inventories import Inventories
 from ..planning.plans import ArrayPlan, Plan
 from ..storage.base import Storage
 from ..storage.writer import DestinationError, Writer
@@ -81,7 +81,7 @@ class Run:
         inventories = Inventories() if inventories is None else inventories
         self._share = share or Share()
         self._tasks = RunTasks(job, plan, source, destination, inventories, self._share)
-        self._source_check = SourceCheck(source, plan, inventories.began)
+        self._source_check = SourceCheck(source, plan, inventories)
         self._publisher = Publisher(job, plan, source, destination, self.writer, self._source_check.group)
         self._moved = MoveResult()
         self._lost: set[int] = set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,11 +11,11 @@ import numpy as np
 from zarrstack.core.errors import Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Indexes, Inventory
-from ..planning.planner import Inventories
+from ..planning.inventories import Inventories
 from ..planning.plans import ArrayPlan, Plan
 from ..planning.source_inventory import SourceInventory
 from ..storage.base import Storage
-from ..transfer.tasks import Task, pass_numbers, tasks_of
+from ..transfer.tasks import Task, Tasks, pass_numbers, tasks_of
 from . import log_messages
 from .checks.checks import Found
 from .ledger.ledger import Job
@@ -122,43 +122,50 @@ class RunTasks:
                     continue  # nothing is listed for an array that others are still working on
             inventory = self.inventory(plan, keep=first_pass)
             array = RunArray(row, plan, inventory.indexes)
-            numbers: list[int] = []
             if inventory.fingerprint != plan.fingerprint:
                 array.fail((source_changed(plan.path),))
             else:
                 try:
-                    done = self._not_lost(row, plan, inventory)
-                    left = [number for number in planned if number not in done]
-                    chosen = self._share.chosen(plan, left, first_pass=first_pass)
-                    if chosen:
-                        tasks = tasks_of(
-                            plan, inventory, self._source, self._destination, first_pass=first_pass
-                        )
-                    numbers = chosen
-                    if len(numbers) < len(left):
-                        array.left = sorted({*left}.difference(numbers))
+                    for task in self._of_array(array, inventory, planned, first_pass=first_pass):
+                        array.open_tasks += 1
+                        yield array, task
                 except ZarrstackError as error:
                     array.fail((error.at(node=plan.path).problem,))
-            if not numbers:
-                array.all_submitted = True
+            array.all_submitted = True
+            if not array.open_tasks:
                 ended.append(array)
-            for number in numbers:
-                array.open_tasks += 1
-                array.all_submitted = number == numbers[-1]
-                yield array, tasks.task(number)
 
-    def _not_lost(self, row: NodeRow, plan: ArrayPlan, inventory: Inventory) -> set[int]:
-        """The recorded tasks of an array whose results are still there; others are forgotten."""
+    def _of_array(
+        self, array: RunArray, inventory: Inventory, planned: Iterable[int], *, first_pass: bool
+    ) -> Iterator[Task]:
+        """Of the run's share: the tasks that are not recorded, then the recorded ones whose results are lost.
+
+        The latter need a listing of the destination, which takes long in a store with many objects.
+        """
+        plan, row = array.plan, array.row
         done = {**self._share.recorded(plan.path), **self._job.recorded(row.id)}
+        tasks: Tasks | None = None
+
+        def chosen(numbers: list[int]) -> Iterator[Task]:
+            nonlocal tasks
+            own = self._share.chosen(plan, numbers, first_pass=first_pass)
+            array.left += sorted({*numbers}.difference(own))
+            if own and tasks is None:
+                tasks = tasks_of(plan, inventory, self._source, self._destination, first_pass=first_pass)
+            return map(tasks.task, own) if tasks is not None else iter(())
+
+        yield from chosen([number for number in planned if number not in done])
         if not done:
-            return set()
+            return
         from .resume.lost_tasks import lost_tasks  # not needed by a first run
 
         lost = lost_tasks(plan, inventory, self._source, self._destination, done)
         self._job.forget_tasks(row.id, lost)
-        return done.keys() - lost
+        yield from chosen([number for number in planned if number in lost])
 
     def inventory(self, plan: ArrayPlan, *, keep: bool = False) -> Inventory:
         """The inventory of an array; with `keep`, it is needed again."""
-        known = self._inventories.get(plan.path) if keep else self._inventories.pop(plan.path, None)
+        known = self._inventories.get(plan.path) if keep else self._inventories.pop(plan.path)
+        if known is None:
+            known = self._inventories.stored(plan)
         return self._listed_again(plan) if known is None else known

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from zarrstack.core.errors import JobError, UsageError
 
-from ..planning.planner import Inventories
+from ..planning.inventories import Inventories
 from ..planning.plans import Plan
 from ..storage.writer_for import writer_for
 from . import log_messages
@@ -26,6 +27,7 @@ from .progress import Progress
 from .resume.replan import merge
 from .run import Run
 from .run_arrays import Share
+from .stored_inventories import earlier_inventories
 
 if TYPE_CHECKING:
     from .ledger.stored_file import JobPath
@@ -120,14 +122,16 @@ def resume_job(
         with noted_run(job):
             job.note(**ends.options)
             set_aside(job, ends.destination)
-            fresh, inventories = replace(ends, reading=old.reading).plan(
-                old.recipe, old.format, elsewhere=options.on_other_machines
-            )
-            refuse_unmet(fresh)
-            merged = merge(job, old, fresh, inventories, ends.destination)
-            if crashed:
-                compare_unsynced(job, merged, ends.source, ends.destination, inventories)
-            outcome = run_job(job, merged, ends, options, checks, inventories, progress)
+            with closing(earlier_inventories(job, old, ends.source)) as inventories:
+                fresh, _ = replace(ends, reading=old.reading).plan(
+                    old.recipe, old.format, elsewhere=options.on_other_machines, inventories=inventories
+                )
+                refuse_unmet(fresh)
+                merged = merge(job, old, fresh, inventories, ends.destination)
+                inventories.complete()
+                if crashed:
+                    compare_unsynced(job, merged, ends.source, ends.destination, inventories)
+                outcome = run_job(job, merged, ends, options, checks, inventories, progress)
             if outcome.state == "done":
                 sweep_parts(job, ends.place)
             return outcome

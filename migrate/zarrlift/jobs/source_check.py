@@ -19,10 +19,10 @@ from ..formats.describe import describe
 from ..formats.tree.documents import read_each
 from ..formats.tree.walk import passed_over
 from ..planning.array_planner import digest, digests
+from ..planning.inventories import Inventories
 from ..planning.plans import ArrayPlan, GroupPlan, Plan, Published
-from ..planning.source_inventory import SourceInventory
+from ..planning.source_inventory import SourceInventory, changed_keys
 from ..storage.base import Storage
-from ..storage.listed_versions import Timestamp
 from ..storage.local.storage import LocalStorage
 from .local_times import FileTimes
 
@@ -58,12 +58,13 @@ def source_changed(
 class SourceCheck:
     """Compares the source of a plan with its present state; thread-safe."""
 
-    def __init__(self, source: Storage, plan: Plan, since: Timestamp) -> None:
-        """`since`: a time before anything was read for the plan."""
+    def __init__(self, source: Storage, plan: Plan, inventories: Inventories) -> None:
+        """`inventories` were made for the plan, or before."""
         self._source = source
         self._plan = plan
+        self._inventories = inventories
         self._listed_again = SourceInventory(plan, source)
-        self._times = FileTimes(source, since) if isinstance(source, LocalStorage) else None
+        self._times = FileTimes(source, inventories.began) if isinstance(source, LocalStorage) else None
         self._inlined = False
 
     def begin(self, plans: Sequence[ArrayPlan]) -> Callable[[], list[Found]]:
@@ -163,10 +164,11 @@ class SourceCheck:
         now = self._listed_again(plan)
         if now.fingerprint == plan.fingerprint:
             return None
+        before = self._inventories.stored(plan)
         return source_changed(
             plan.path,
             "chunks of the source were written, added or deleted after they were listed",
-            found=f"{len(now.indexes)} chunks",
+            found=f"{len(now.indexes)} chunks" if before is None else changed_keys(plan, before, now),
             advice=_RESUME,
         )
 

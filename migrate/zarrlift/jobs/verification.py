@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from zarrstack.core.errors import JobError, UsageError, WorkerError
+from zarrstack.core.errors import JobError, Problem, UsageError, WorkerError
 
 from ..archive.read_options import ReadOptions
 from ..executors.choice import ExecutorChoice
 from ..recipe.options import Axes, Format
 from ..recipe.recipe import Recipe
+from ..storage.base import Storage
 from ..storage.local.files import WRITTEN
 from ..storage.transformer_stack import with_layers
 from ..transfer.worker import WorkerSpec
@@ -157,6 +158,8 @@ def verify(
         report = _on_engine(compare, options, spec, None if recipe is None else recipe.memory)
     else:
         report = compare()
+    if known is not None and not full and not in_place:
+        report = report.with_problems(_changed(known, first))
     if known is not None and report.ok:
         with Job.open(known.path) as opened:
             refuse_running(opened)
@@ -164,6 +167,19 @@ def verify(
             opened.note(verified="full" if full or opened.fact("verified") == "full" else "sample")
             opened.commit()
     return report
+
+
+def _changed(known: _KnownJob, source: Storage) -> list[Problem]:
+    """Objects of the source that changed since the job was planned, in arrays with a stored inventory.
+
+    A full comparison finds those with other values itself.
+    """
+    from .stored_inventories import changed_objects, inventory_path
+
+    if not inventory_path(known.path).exists():
+        return []
+    with Job.open(known.path, write=False) as opened:
+        return list(changed_objects(opened, opened.plan(), source))
 
 
 def _on_engine(

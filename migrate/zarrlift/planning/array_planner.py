@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
 from typing import TypeAlias
@@ -57,8 +57,12 @@ class ArrayPlanner:
         budget: int,
         buffers: int,
         sharing: int | None = None,
+        reuse: Callable[[ArrayNode], Inventory | None],
     ) -> None:
-        """`budget` and `buffers` are bytes: for `sharing` workers, and of each for pending requests."""
+        """`budget` and `buffers` are bytes: for `sharing` workers, and of each for pending requests.
+
+        `reuse` gives an earlier listing of an array that need not be repeated.
+        """
         self.storage = storage
         self.applied = applied
         self.in_place = in_place
@@ -67,6 +71,7 @@ class ArrayPlanner:
         self.budget = budget
         self.buffers = buffers
         self.sharing = sharing
+        self.reuse = reuse
         self._destination = IdentityCache(self._new_destination)
         self._way = IdentityCache(self._new_way)
         self._countable = IdentityCache(require_countable)
@@ -179,6 +184,9 @@ class ArrayPlanner:
         if node.bare:
             self._countable(source)
             return nothing_there()
+        earlier = self.reuse(node)
+        if earlier is not None:
+            return earlier
         return take_inventory(
             self.storage, node.path, source, children=children, follow_links=self.follow_links
         )

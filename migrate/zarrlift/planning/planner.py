@@ -16,28 +16,19 @@ from zarrstack.core.errors import (
 )
 from zarrstack.core.paths import names_below, parents
 
-from ..archive.chunk_inventory import Inventory
 from ..archive.nodes import Archive, GroupNode
 from ..archive.read_options import ReadOptions
+from ..archive.store_inventory import StoreInventory
 from ..conventions.apply import ConventionChanges, apply_conventions
 from ..recipe.recipe import ArrayRecipe, Recipe
 from ..storage.base import Storage
-from ..storage.listed_versions import Timestamp
 from ..storage.local.storage import LocalStorage
 from .array_planner import ArrayPlanner, digests
+from .inventories import Inventories
 from .plans import ArrayPlan, GroupPlan, Plan, Refusal
 from .reader_limits import reader_problems
 from .regrid.blocks import memory_budget, store_buffers, worker_budget
 from .zarr_json import group_document
-
-
-class Inventories(dict[str, Inventory]):
-    """Listings made during planning, by array path; a run that follows immediately reuses them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.began = Timestamp()
-        """Before anything is read for the plan."""
 
 
 def make_plan(
@@ -50,19 +41,23 @@ def make_plan(
     reading: ReadOptions = ReadOptions(),  # noqa: B008 - frozen
     listing: bool = True,
     elsewhere: bool = False,
+    inventories: Inventories | None = None,
+    store_inventory: StoreInventory | None = None,
 ) -> tuple[Plan, Inventories]:
     """The plan for an archive, and the chunk listings made for it.
 
     `destination` is None in place. Without `listing`, chunks are not listed: the plan then contains layouts,
-    but no amounts. `elsewhere`: workers are on other machines, and the memory is that of each. A node that
-    cannot be migrated becomes a `Refusal`; only a recipe that is invalid for every array raises (UsageError).
+    but no amounts. `elsewhere`: workers are on other machines, and the memory is that of each. Listings are
+    put into `inventories`, which may hold earlier ones that are still valid; `store_inventory` replaces them.
+    A node that cannot be migrated becomes a `Refusal`; only a recipe that is invalid for every array raises
+    (UsageError).
     """
     in_place = destination is None
     budget = worker_budget(recipe.memory) if elsewhere else memory_budget(recipe.memory)
     arrays: list[ArrayPlan] = []
     groups: list[GroupPlan] = []
     refusals: list[Refusal] = []
-    inventories = Inventories()
+    inventories = Inventories() if inventories is None else inventories
     chosen = {node.path for node in archive.nodes if recipe.selects(node.path)}
     needed = {parent for path in chosen for parent in parents(path)} | chosen
     children = names_below(node.path for node in archive.nodes)
@@ -76,7 +71,10 @@ def make_plan(
         budget=budget,
         buffers=store_buffers(storage, destination),
         sharing=1 if elsewhere else None,
+        reuse=inventories.reuse,
     )
+    if store_inventory is not None:
+        inventories.list_from(store_inventory, storage.url, map(applied.described, archive.nodes))
     for node in map(applied.described, archive.nodes):
         if node.path not in needed:
             continue
@@ -176,15 +174,14 @@ def _group_plan(
 
 def _unnoticed(inventories: Inventories) -> list[Problem]:
     """A note if the source's listing contains nothing that reveals a rewritten chunk."""
-    count = sum(not inventory.notices_rewriting for inventory in inventories.values())
-    if not count:
+    if not inventories.unnoticed:
         return []
     return [
         Problem(
             kind="no-versions",
             severity="note",
             message="chunks that are rewritten during the job cannot be detected",
-            found=f"no ETags or times in the listing of the source, for {count} arrays",
+            found=f"no ETags or times in the listing of the source, for {inventories.unnoticed} arrays",
             advice="Do not write to the source until the job is complete.",
         )
     ]

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Final
+
+import numpy as np
 
 from zarrstack.core.paths import names_below
 
-from ..archive.chunk_inventory import Inventory, take_inventory
+from ..archive.chunk_inventory import Indexes, Inventory, take_inventory
 from ..storage.base import Storage
 from .plans import ArrayPlan, Plan
+
+_BLOCK: Final = 1 << 20
+"""Rows compared at once."""
+_NAMED: Final = 3
+"""Keys named for each kind of change."""
 
 
 class SourceInventory:
@@ -31,3 +39,52 @@ class SourceInventory:
     @cached_property
     def _below(self) -> dict[str, frozenset[str]]:
         return names_below(node.path for node in self._plan.nodes)
+
+
+class _Changed:
+    """The number of objects with one kind of change, and the first of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first: list[int] = []
+
+    def add(self, indexes: Indexes) -> None:
+        self.count += len(indexes)
+        self.first += indexes[: _NAMED - len(self.first)].tolist()
+
+
+def changed_keys(array: ArrayPlan, before: Inventory, now: Inventory) -> str:
+    """The number of objects that were rewritten, added and deleted, with the first keys of each."""
+    layout = array.source
+    names = []
+    for kind, changed in zip(("rewritten", "added", "deleted"), _changes(before, now), strict=True):
+        if changed.count:
+            keys = [layout.key(array.path, layout.objects.coordinates(index)) for index in changed.first]
+            more = "" if changed.count == len(keys) else ", ..."
+            names.append(f"{changed.count} {kind} ({', '.join(keys)}{more})")
+    return "; ".join(names)
+
+
+def _changes(before: Inventory, now: Inventory) -> tuple[_Changed, _Changed, _Changed]:
+    """The objects that were rewritten, added and deleted, compared in blocks."""
+    rewritten, added, deleted = _Changed(), _Changed(), _Changed()
+    bounds = [*before.indexes[_BLOCK::_BLOCK].tolist(), None]
+    starts = [0, 0]
+    for bound in bounds:
+        ends = [
+            len(each.indexes) if bound is None else int(each.indexes.searchsorted(bound))
+            for each in (before, now)
+        ]
+        old, new = (slice(start, end) for start, end in zip(starts, ends, strict=True))
+        starts = ends
+        kept = np.isin(before.indexes[old], now.indexes[new], assume_unique=True)
+        there = np.isin(now.indexes[new], before.indexes[old], assume_unique=True)
+        deleted.add(before.indexes[old][~kept])
+        added.add(now.indexes[new][~there])
+        same = before.indexes[old][kept]
+        differ = np.zeros(len(same), bool)
+        for first, second in ((before.sizes, now.sizes), (before.versions, now.versions)):
+            if first is not None and second is not None:
+                differ |= first[old][kept] != second[new][there]
+        rewritten.add(same[differ])
+    return rewritten, added, deleted

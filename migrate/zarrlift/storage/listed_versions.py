@@ -36,14 +36,36 @@ for a file the modification time in nanoseconds.
 
 def version_number(text: str) -> int:
     """The number of a version that a store provides as text."""
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
+    return int.from_bytes(next(_digests([text])), "little", signed=True)
+
+
+def version_numbers(texts: Iterable[str]) -> Indexes:
+    """The number of each of many versions."""
+    import numpy as np
+
+    return np.frombuffer(b"".join(_digests(texts)), "<i8").astype(np.int64, copy=False)
+
+
+def _digests(texts: Iterable[str]) -> Iterator[bytes]:
+    new = hashlib.blake2b(digest_size=8).copy  # half the time of a constructor with arguments
+    for text in texts:
+        digest = new()
+        digest.update(text.encode("utf-8", "surrogatepass"))
+        yield digest.digest()
 
 
 def source_object_changed() -> SourceChangedError:
     """The error for an object that differs from the one in the plan."""
     return SourceChangedError(
         "the object was rewritten after it was listed",
+        advice="Stop all writers of the source, then resume: the node is planned again.",
+    )
+
+
+def source_object_gone() -> SourceChangedError:
+    """The error for an object that was listed and is missing now."""
+    return SourceChangedError(
+        "a listed chunk is gone: the source changed",
         advice="Stop all writers of the source, then resume: the node is planned again.",
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 from zarrstack.core.errors import ChunkError, Problem, ZarrstackError
 
 from ..archive.chunk_inventory import Indexes
+from ..storage.listed_versions import source_object_gone
 
 if TYPE_CHECKING:
     from zarrstack.core.digest.value_digest import BlockSums
@@ -115,11 +116,7 @@ class MoveCounts:
     def missing(self, key: str) -> None:
         """Count a missing chunk: a failure if it was listed and its read has not failed already."""
         if self._certain and key not in self._keys:
-            error = ChunkError(
-                "a listed chunk is gone: the source changed",
-                advice="Stop all writers of the source, then start a new job.",
-            )
-            self.failed(error, key)
+            self.failed(source_object_gone(), key)
 
     def moved(self) -> MoveResult:
         """The totals."""

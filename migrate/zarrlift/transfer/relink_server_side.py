@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from zarrstack.core.codecs.base import HEAD_BYTES, TAIL_BYTES, HeadAndTail
-from zarrstack.core.errors import ChunkError, StorageError, ZarrstackError
+from zarrstack.core.errors import StorageError, ZarrstackError
 
 from ..storage.base import Storage
+from ..storage.listed_versions import source_object_gone
 from ..storage.local.files import ReadLimit
 from ..storage.remote.event_loop import bounded, run
 from ..storage.remote.zarr_store import StoreStorage
@@ -103,7 +104,7 @@ class ServerCopy:
                 self._able = False
                 return False
             if isinstance(error.__cause__, FileNotFoundError):
-                raise ChunkError("a listed chunk is gone: the source changed") from error
+                raise source_object_gone() from error
             raise _failed(error) from error
         return True
 
@@ -121,7 +122,7 @@ class ServerCopy:
     async def _size(self, key: str) -> int:
         size = await self._source.fetch_size(key)
         if size is None:
-            raise ChunkError("a listed chunk is gone: the source changed")
+            raise source_object_gone()
         return size
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject
@@ -39,6 +39,13 @@ class VerificationReport:
     def counts(self) -> Mapping[str, int]:
         """The extent of the comparison, for people."""
         return {"arrays": self.arrays, "groups": self.groups, "chunks": self.chunks, "bytes": self.bytes}
+
+    def with_problems(self, problems: Sequence[Problem]) -> VerificationReport:
+        """The same report with further differences, one for each problem."""
+        counts = dict(self.differences)
+        for problem in problems:
+            counts[problem.node or ""] = counts.get(problem.node or "", 0) + 1
+        return replace(self, differences=tuple(sorted(counts.items())), problems=(*self.problems, *problems))
 
     def to_json(self) -> JSONObject:
         """JSON for machines; member names are stable."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import replace
 
 from zarrstack.core.errors import JobError
 
 from ...executors.choice import ExecutorChoice
-from ...planning.planner import Inventories
 from ...recipe.options import VerifyLevel
 from ...storage.listed_versions import Timestamp
 from ..checks.checks_for import checks_for
@@ -23,6 +23,7 @@ from ..progress import Progress
 from ..resume.relocate import refuse_other_place
 from ..resume.unsynced_files import compare_unsynced, find_torn_documents, may_be_lost
 from ..run_job import nothing_to_do, run_job, still_there
+from ..stored_inventories import planned_inventories
 from .ledgers import merge, sweep_parts
 from .migrate_part import divided, require_parts
 from .shares import GatherShare
@@ -80,11 +81,10 @@ def gather(
             return claim.end(nothing_to_do(current))
         options = replace(options, digest=current.fact("digest") is not None)
         first, division, made = divided(current)
-        # Nothing that is published was checked against the source since the plan was made.
-        inventories = Inventories()
-        inventories.began = Timestamp.of_no_time()
         crashed = ends.local_destination is not None and may_be_lost(current)
-        with noted_run(current):
+        with noted_run(current), closing(planned_inventories(current)) as inventories:
+            # Nothing that is published was checked against the source since the plan was made.
+            inventories.began = Timestamp.of_no_time()
             problems = merge(current, ends.place, forget=True)
             if crashed:
                 find_torn_documents(current, ends.destination)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +13,6 @@ from zarrstack.core.errors import JobError, UsageError
 
 from ...errors import Interrupted
 from ...executors.choice import ExecutorChoice
-from ...planning.planner import Inventories
 from ...planning.plans import ArrayPlan, Plan
 from ...recipe.options import VerifyLevel
 from ...storage.base import Storage
@@ -31,6 +31,7 @@ from ..outcome import Outcome
 from ..processes.executors import RunOptions
 from ..progress import Progress
 from ..run import Run
+from ..stored_inventories import planned_inventories
 from .division import Division
 from .ledgers import ledgers_of, own_ledger, readers
 from .part_index import part_index
@@ -91,6 +92,7 @@ def migrate_part(
     )
     with snapshot(path) as opened:
         known = _part(opened, index)
+        inventories = planned_inventories(opened)
         ends = Endpoints.of_job(
             opened, source_options=storage_options, destination_options=dest_storage_options
         )
@@ -110,8 +112,8 @@ def migrate_part(
     with own_ledger(path, known.job_id, index) as ledger:
         _take_up(ledger, known, ends)
         share = PartShare(known.division, known.place, _recorded_elsewhere(path, ledger, known, ends.place))
-        inventories = Inventories()
-        with noted_run(ledger), LocalChecks(ends.source, ends.destination) as checks:
+        checks = LocalChecks(ends.source, ends.destination)
+        with noted_run(ledger), closing(inventories), checks:
             try:
                 outcome = Run(
                     ledger,

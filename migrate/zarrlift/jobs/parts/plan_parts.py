@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, Literal
 
 from zarrstack.core.errors import JobError, UsageError
@@ -19,6 +21,7 @@ from ..ledger.find_job import job_of_parts
 from ..ledger.ledger import Job
 from ..processes.executors import RunOptions, out_of_reach
 from ..run_job import refuse_unsuitable
+from ..stored_inventories import new_inventories
 from .ledgers import ledgers_of
 
 _MEMORY: Final = 1_000_000_000
@@ -46,6 +49,7 @@ def plan_parts(
     axes: Axes | None = None,
     allow_fallback: bool = False,
     max_document_size: int | None = None,
+    inventory: str | os.PathLike[str] | None = None,
 ) -> Plan:
     """Create a job that `parts` processes do, each by `migrate_part`, and claim the destination for it.
 
@@ -92,12 +96,15 @@ def plan_parts(
             )
         if not in_place:
             refuse_existing(ends.destination)
-        made, _ = ends.plan(recipe, format)
-        refuse_unsuitable(made)
         facts = {"link": link, "source_place": ends.lasting_place, "parts": str(parts), "first": str(first)}
         if digest:
             facts["digest"] = "yes"
         facts |= ends.layers | ends.options
-        Job.create(path, made, id=claim.new_id, facts=facts, fsync=True).close()
+        with closing(new_inventories(path, claim.new_id, ends.source, shared=True)) as inventories:
+            given = None if inventory is None else Path(inventory)
+            made, _ = ends.plan(recipe, format, inventories=inventories, inventory=given)
+            refuse_unsuitable(made)
+            Job.create(path, made, id=claim.new_id, facts=facts, fsync=True).close()
+            inventories.complete()
         claim.lasting = True
     return made

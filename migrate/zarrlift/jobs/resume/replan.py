@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from zarrstack.core.errors import Problem
 
 from ...archive.chunk_inventory import take_inventory
-from ...planning.planner import Inventories
+from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Refusal
 from ...storage.base import Storage
 from ...transfer.tasks import sweep
@@ -33,7 +35,7 @@ def merge(job: Job, old: Plan, fresh: Plan, inventories: Inventories, destinatio
             chosen[row.path] = before
         elif row.state == "done" or now is None or (row.state == "pending" and row.id in totals):
             chosen[row.path] = before
-            inventories.pop(row.path, None)
+            inventories.pop(row.path)
             problems.append(source_changed(row.path))
         else:
             if isinstance(before, ArrayPlan):
@@ -103,7 +105,8 @@ def _drop_stale(now: ArrayPlan, inventories: Inventories, destination: Storage) 
         return
     layout = now.destination
     alike = now.move.block_shape is None and not now.move.drop_empty
-    wanted = set(inventories[now.path].indexes.tolist()) if alike else set()
-    for index in take_inventory(destination, now.path, layout).indexes.tolist():
-        if index not in wanted:
-            destination.delete(layout.key(now.path, layout.objects.coordinates(index)))
+    inventory = inventories.get(now.path)
+    there = take_inventory(destination, now.path, layout).indexes
+    stale = there[~np.isin(there, inventory.indexes)] if inventory is not None and alike else there
+    for index in stale.tolist():
+        destination.delete(layout.key(now.path, layout.objects.coordinates(index)))

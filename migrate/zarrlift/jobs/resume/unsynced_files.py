@@ -13,7 +13,7 @@ from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import Indexes, Inventory
-from ...planning.planner import Inventories
+from ...planning.inventories import Inventories
 from ...planning.plans import ArrayPlan, Plan
 from ...planning.regrid.blocks import available_cores
 from ...planning.source_inventory import SourceInventory

@@ -7,7 +7,7 @@ copy. If a store only wraps a library with these capabilities, the library is us
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..limits import PART
@@ -38,6 +38,16 @@ def version_text(value: object) -> str | None:
         return None
     text = str(value)
     return text.removeprefix("W/").strip('"') if text.endswith('"') else text
+
+
+def version_texts(values: Sequence[object]) -> Sequence[str | None]:
+    """The text of each of many versions; quotes are removed from all at once if all have them."""
+    if values and all(type(value) is str for value in values):
+        text = "\n".join(values)  # type: ignore[arg-type]
+        inside = text[1:-1].split('"\n"')
+        if text[:1] == text[-1:] == '"' and len(inside) == len(values) and text.count('"') == 2 * len(values):
+            return inside
+    return [version_text(value) for value in values]
 
 
 async def stored_bytes(store: Store, key: str, part: ByteRequest | None) -> bytes | None:

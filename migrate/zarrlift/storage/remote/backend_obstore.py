@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from ..limits import PARTS_AT_ONCE
 from ..listed_versions import Version, source_object_changed, version_number
 from ..listing import ListedPage
-from .backend import Backend, part_size, version_text
+from .backend import Backend, part_size, version_text, version_texts
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest, Store
@@ -36,6 +36,8 @@ _MAX_COPIED: Final = 5 << 30
 """
 _PAGE: Final = 1000
 """Objects per batch of a listing, the number in one request to S3."""
+_PAGES: Final = 10 * _PAGE
+"""Objects per batch of a long listing."""
 _RETRIES: Final = 3
 """Retries after a broken connection or a 5xx, 0.1 s to 0.4 s apart; `ConcurrencyLimiter` repeats longer
 failures.
@@ -123,7 +125,7 @@ class ObstoreBackend(Backend):
         if version_number(version_text(etag) or "") == version[1]:
             return
         # Some servers have other ETags in their listings, or only times: the listing is decisive.
-        async for page in self._pages(key.rpartition("/")[0], offset=key[:-1]):
+        async for page in self._pages(key.rpartition("/")[0], _PAGE, offset=key[:-1]):
             if key in page.keys:
                 assert page.versions is not None
                 now = page.versions[page.keys.index(key)]
@@ -146,20 +148,21 @@ class ObstoreBackend(Backend):
 
     def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
         """Objects as the store lists them; with ETags if available, else times."""
-        return self._pages(prefix.strip("/"))
+        return self._pages(prefix.strip("/"), _PAGES)
 
-    async def _pages(self, prefix: str, offset: str | None = None) -> AsyncIterator[ListedPage]:
+    async def _pages(self, prefix: str, size: int, offset: str | None = None) -> AsyncIterator[ListedPage]:
         import obstore
 
         found: Any = obstore.list(
-            self._below, prefix or None, offset=offset or None, chunk_size=_PAGE, return_arrow=has_arrow()
+            self._below, prefix or None, offset=offset or None, chunk_size=size, return_arrow=has_arrow()
         )
         async for part in found:
-            keys, sizes, tags = (_column(part, name) for name in ("path", "size", "e_tag"))
+            keys, tags = _column(part, "path"), _column(part, "e_tag")
+            sizes = _column(part, "size") if isinstance(part, list) else part.column("size").to_numpy()
             if None in tags:
                 times = _column(part, "last_modified")
                 tags = [tag or time for tag, time in zip(tags, times, strict=True)]
-            yield ListedPage(keys, sizes, list(map(version_text, tags)))
+            yield ListedPage(keys, sizes, version_texts(tags))
 
     async def put_file(self, key: str, name: str, size: int) -> None:
         """Send parts that take little memory, two at a time."""

@@ -190,14 +190,11 @@ class StoreStorage(Storage):
         full = self._prefix + prefix
         hidden = "/" if prefix else self._prefix + CLAIM  # no key begins with "/"
 
-        def shown(key: str) -> bool:
-            # Directories in zip files, and the empty objects that tools create for them in object stores.
-            return not (key.endswith("/") or key.startswith(hidden))
-
         async def find() -> L:
             taken = new()
             async for listed in self._pages(full):
-                taken.take(listed.only(map(shown, listed.keys)).relative(len(self._prefix)))
+                # Keys with "/" are directories in zip files, or empty objects that tools create for them.
+                taken.take(listed.shown(hidden).relative(len(self._prefix)))
             return taken
 
         return run(self.told("cannot list", prefix, find))

@@ -1,0 +1,188 @@
+"""The objects in a store's own inventory: S3 Inventory as CSV, one pass for all arrays.
+
+Source: https://docs.aws.amazon.com/AmazonS3/latest/userguide/storage-inventory-location.html.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, Final, cast
+from urllib.parse import unquote_plus, urlsplit
+
+from zarrstack.core.errors import UsageError
+
+from ..storage.base import CLAIM
+from ..storage.listing import ListedPage
+
+_PAGE: Final = 10_000
+"""Rows interpreted together."""
+_BUCKET, _KEY, _SIZE, _ETAG = "Bucket", "Key", "Size", "ETag"
+_NEEDED: Final = (_BUCKET, _KEY, _SIZE, _ETAG)
+_OF_VERSIONS: Final = {"IsLatest": "true", "IsDeleteMarker": "false"}
+"""Columns of an inventory of all versions, with their values for an object that exists."""
+_GZIP: Final = b"\x1f\x8b"
+_MD5: Final = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
+_DIGITS: Final = re.compile(r"[0-9]{1,19}")
+_ADVICE: Final = "Give the inventory's manifest.json, with the files that it names beside it."
+
+
+@dataclass(frozen=True, slots=True)
+class StoreInventory:
+    """An inventory in local files."""
+
+    files: tuple[Path, ...]
+    columns: tuple[str, ...] | None
+    """Names of the columns; None if they must be recognized by their values."""
+
+    @classmethod
+    def open(cls, path: Path) -> StoreInventory:
+        """The inventory in a CSV file, or in those that a `manifest.json` names; UsageError."""
+        if not path.is_file():
+            raise UsageError("there is no such inventory", key=str(path))
+        if path.suffix != ".json":
+            return cls((path,), None)
+        try:
+            manifest: Any = json.loads(path.read_bytes())
+            kind, schema = manifest["fileFormat"], str(manifest["fileSchema"])
+            keys = [str(file["key"]) for file in manifest["files"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(
+                "this is not the manifest of an S3 inventory", key=str(path), found=str(error)
+            ) from error
+        if kind != "CSV":
+            raise UsageError(
+                "only inventories in CSV can be read", key=str(path), found=str(kind), expected="CSV"
+            )
+        columns = tuple(name.strip() for name in schema.split(","))
+        missing = [name for name in _NEEDED if name not in columns]
+        if missing:
+            raise UsageError(
+                "a column is missing in the inventory",
+                key=str(path),
+                found=", ".join(columns),
+                expected=", ".join(missing),
+                advice="Add the fields to the inventory's configuration, or let zarrlift list the store.",
+            )
+        return cls(tuple(_beside(path, key) for key in keys), columns)
+
+    def pages(self, url: str) -> Iterator[ListedPage]:
+        """The objects below an `s3://` URL, with keys relative to it, in the order of the files."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("s3", "s3a") or not parts.netloc:
+            raise UsageError("an inventory is for a source in S3", found=url, expected="s3://bucket/path")
+        base = f"{parts.path.strip('/')}/".lstrip("/")
+        for file in self.files:
+            yield from self._pages_of(file, parts.netloc, base)
+
+    def _pages_of(self, file: Path, bucket: str, base: str) -> Iterator[ListedPage]:
+        try:
+            with _opened(file) as raw, io.TextIOWrapper(raw, "utf-8", newline="") as text:
+                reader = csv.reader(text, strict=True)
+                columns = self.columns
+                while rows := list(islice(reader, _PAGE)):
+                    if columns is None:
+                        columns = _recognized(rows[0], file)
+                        if rows[0] == list(columns):
+                            del rows[0]
+                    yield _page(rows, columns, bucket, base, (file, reader.line_num - len(rows) + 1))
+        except (OSError, EOFError, csv.Error, UnicodeDecodeError) as error:
+            raise UsageError("the inventory cannot be read", key=str(file), found=str(error)) from error
+
+
+def _page(
+    rows: Sequence[list[str]],
+    columns: Sequence[str],
+    bucket: str,
+    base: str,
+    place: tuple[Path, int],
+) -> ListedPage:
+    """The objects of some rows; `place` is the file and the line of the first one. UsageError."""
+    at_bucket, at_key, at_size, at_etag = map(columns.index, _NEEDED)
+    wanted = [(columns.index(name), value) for name, value in _OF_VERSIONS.items() if name in columns]
+    keys: list[str] = []
+    sizes: list[int] = []
+    tags: list[str] = []
+    for number, row in enumerate(rows):
+        if len(row) != len(columns):
+            raise _wrong(place, number, f"{len(row)} columns", f"{len(columns)}: {', '.join(columns)}")
+        if row[at_bucket] != bucket:
+            raise _wrong(place, number, f"the bucket {row[at_bucket]!r}", repr(bucket))
+        if wanted and any(row[at] != value for at, value in wanted):
+            continue
+        key = row[at_key]
+        if "%" in key or "+" in key:
+            key = unquote_plus(key)
+        if not key.startswith(base) or key.endswith("/") or key == base + CLAIM:
+            continue
+        if not _DIGITS.fullmatch(row[at_size]):
+            raise _wrong(place, number, f"the size {row[at_size]!r}", "a number of bytes")
+        if not row[at_etag]:
+            raise _wrong(place, number, "no ETag", "the ETag of the object")
+        keys.append(key[len(base) :])
+        sizes.append(int(row[at_size]))
+        tags.append(row[at_etag].strip('"'))
+    return ListedPage(keys, sizes, tags)
+
+
+def _wrong(place: tuple[Path, int], number: int, found: str, expected: str) -> UsageError:
+    file, line = place
+    return UsageError(
+        "a row of the inventory is wrong", key=f"{file}, line {line + number}", found=found, expected=expected
+    )
+
+
+def _recognized(row: Sequence[str], file: Path) -> tuple[str, ...]:
+    """The columns by the names or the values in the first row; UsageError if they may be others.
+
+    Bucket and Key are always the first ones. Size and ETag are recognized by their form.
+    """
+    if {_BUCKET, _KEY} <= set(row):
+        columns = tuple(row)
+    else:
+        sizes = [at for at, value in enumerate(row) if at > 1 and _DIGITS.fullmatch(value)]
+        tags = [at for at, value in enumerate(row) if at > 1 and _MD5.fullmatch(value.strip('"'))]
+        versions = [value for value in row[2:] if value in ("true", "false")]
+        known = {0: _BUCKET, 1: _KEY}
+        if len(sizes) == len(tags) == 1 and not versions:
+            known |= {sizes[0]: _SIZE, tags[0]: _ETAG}
+        columns = tuple(known.get(at, "") for at in range(len(row)))
+    if not set(_NEEDED) <= set(columns):
+        raise UsageError(
+            "the columns of the inventory cannot be recognized",
+            key=f"{file}, line 1",
+            found=", ".join(row),
+            expected="bucket, key, and one column each with the size and the ETag",
+            advice=_ADVICE,
+        )
+    return columns
+
+
+def _beside(manifest: Path, key: str) -> Path:
+    """The local copy of a file that the manifest names by its key."""
+    name = key.rpartition("/")[2]
+    folders = (manifest.parent, manifest.parent / "data", manifest.parent.parent / "data")
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    raise UsageError(
+        "a file of the inventory is missing",
+        key=name,
+        expected=" or ".join(str(folder / name) for folder in folders),
+        advice="Copy it from the bucket of the inventory.",
+    )
+
+
+def _opened(file: Path) -> IO[bytes]:
+    with file.open("rb") as start:
+        packed = start.read(len(_GZIP)) == _GZIP
+    if packed:
+        return cast("IO[bytes]", gzip.open(file, "rb"))
+    return file.open("rb")

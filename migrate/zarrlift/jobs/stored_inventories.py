@@ -1,0 +1,83 @@
+"""The file beside a job that holds the inventories of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from zarrstack.core.errors import Problem, ZarrstackError
+
+from ..archive.inventory_file import InventoryFile
+from ..planning.inventories import Inventories
+from ..planning.plans import Plan
+from ..planning.source_inventory import SourceInventory, changed_keys
+from ..storage.base import Storage
+from .ledger.ledger import Job
+from .source_check import source_changed
+
+if TYPE_CHECKING:
+    from .ledger.stored_file import JobPath
+
+_SUFFIX: Final = ".inventory"
+
+
+def inventory_path(job: JobPath) -> Path:
+    """The path of the inventory of the job in this file; for a job in a store, next to the local copy."""
+    path = Path(job)
+    return path.with_name(path.name + _SUFFIX)
+
+
+def new_inventories(job: JobPath, id: str, source: Storage, *, shared: bool = False) -> Inventories:
+    """Where the listings of a new job are put: in a file if the source is a store, where they take long.
+
+    `shared`: several processes use them.
+    """
+    lists_slowly = source.requests is not None and source.can_list and not source.in_process
+    return Inventories(InventoryFile.create(inventory_path(job), id) if lists_slowly or shared else None)
+
+
+def planned_inventories(job: Job) -> Inventories:
+    """The listings of which the plan of a job was made, to read."""
+    return Inventories(InventoryFile.open(inventory_path(job.path), job.id))
+
+
+def earlier_inventories(job: Job, plan: Plan, source: Storage) -> Inventories:
+    """The listings of an earlier run of a job.
+
+    An array whose source changed is listed again: another attempt would fail as the last one did.
+    """
+    path = inventory_path(job.path)
+    file = InventoryFile.open(path, job.id, write=True)
+    if file is None:
+        return new_inventories(job.path, job.id, source)
+    changed = {
+        row.path
+        for row in job.nodes("array")
+        if any(problem.kind == "source-changed" for problem in row.problems)
+    }
+    return Inventories(file, {array.path: array for array in plan.arrays if array.path not in changed})
+
+
+def changed_objects(job: Job, plan: Plan, source: Storage) -> Iterator[Problem]:
+    """A problem for each array of which objects changed since they were listed for the plan; StorageError.
+
+    The source is listed again; without a stored inventory, nothing is compared.
+    """
+    listed_now = SourceInventory(plan, source)
+    with closing(planned_inventories(job)) as inventories:
+        for array in plan.arrays:
+            before = inventories.stored(array)
+            if before is None:
+                continue
+            try:
+                now = listed_now(array)
+            except ZarrstackError as error:
+                raise error.at(node=array.path) from None
+            if now.fingerprint != array.fingerprint:
+                yield source_changed(
+                    array.path,
+                    "objects of the source were written, added or deleted since the plan was made",
+                    found=changed_keys(array, before, now),
+                )
