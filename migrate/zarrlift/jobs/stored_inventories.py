@@ -38,9 +38,9 @@ def new_inventories(job: JobPath, id: str, source: Storage, *, shared: bool = Fa
     return Inventories(InventoryFile.create(inventory_path(job), id) if lists_slowly or shared else None)
 
 
-def planned_inventories(job: Job) -> Inventories:
+def planned_inventories(job: JobPath, id: str) -> Inventories:
     """The listings of which the plan of a job was made, to read."""
-    return Inventories(InventoryFile.open(inventory_path(job.path), job.id))
+    return Inventories(InventoryFile.open(inventory_path(job), id))
 
 
 def earlier_inventories(job: Job, plan: Plan, source: Storage) -> Inventories:
@@ -66,7 +66,7 @@ def changed_objects(job: Job, plan: Plan, source: Storage) -> Iterator[Problem]:
     The source is listed again; without a stored inventory, nothing is compared.
     """
     listed_now = SourceInventory(plan, source)
-    with closing(planned_inventories(job)) as inventories:
+    with closing(planned_inventories(job.path, job.id)) as inventories:
         for array in plan.arrays:
             before = inventories.stored(array)
             if before is None:

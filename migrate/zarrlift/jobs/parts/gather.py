@@ -82,7 +82,7 @@ def gather(
         options = replace(options, digest=current.fact("digest") is not None)
         first, division, made = divided(current)
         crashed = ends.local_destination is not None and may_be_lost(current)
-        with noted_run(current), closing(planned_inventories(current)) as inventories:
+        with noted_run(current), closing(planned_inventories(path, current.id)) as inventories:
             # Nothing that is published was checked against the source since the plan was made.
             inventories.began = Timestamp.of_no_time()
             problems = merge(current, ends.place, forget=True)

@@ -92,7 +92,6 @@ def migrate_part(
     )
     with snapshot(path) as opened:
         known = _part(opened, index)
-        inventories = planned_inventories(opened)
         ends = Endpoints.of_job(
             opened, source_options=storage_options, destination_options=dest_storage_options
         )
@@ -113,7 +112,7 @@ def migrate_part(
         _take_up(ledger, known, ends)
         share = PartShare(known.division, known.place, _recorded_elsewhere(path, ledger, known, ends.place))
         checks = LocalChecks(ends.source, ends.destination)
-        with noted_run(ledger), closing(inventories), checks:
+        with noted_run(ledger), closing(planned_inventories(path, known.job_id)) as inventories, checks:
             try:
                 outcome = Run(
                     ledger,
