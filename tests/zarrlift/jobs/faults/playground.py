@@ -16,6 +16,7 @@ from tests.zarrlift.jobs.faults.control import Control, compiled
 from tests.zarrlift.jobs.faults.judging import (
     UPLOADS,
     Calm,
+    is_opaque,
     is_replaced,
     said_badly,
     tree,
@@ -126,7 +127,8 @@ class Playground:
 
     def tree(self) -> dict[str, bytes | None]:
         """Everything in the folder and in the bucket, and uploads that nobody ended."""
-        objects = {f"s3/{key}": data for key, data in self.bucket.store.objects["bucket"].items()}
+        stored = self.bucket.store.objects["bucket"].items()
+        objects = {f"s3/{key}": b"" if is_opaque(key) else data for key, data in stored}
         return tree(self.home) | objects | {f"{UPLOADS}{name}": b"" for name in self.bucket.store.parts}
 
     def calm(self, scenario: Scenario) -> Calm:
