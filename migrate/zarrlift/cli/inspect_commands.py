@@ -50,8 +50,8 @@ def plan(
 ) -> int:
     """Show what a migration would do and cost, array by array.
 
-    Writes nothing, except for --job with --parts: they create a job, whose parts `migrate --part` does in any
-    order and on any machine, and `gather` publishes.
+    Writes nothing, except for --job with --parts: they create a job, whose parts `migrate` does in any order
+    and on any machine, and `gather` publishes.
     """
 
     def work() -> Answer:

@@ -15,7 +15,12 @@ PlannedJob: TypeAlias = Annotated[
 ]
 Parts: TypeAlias = Annotated[
     int | None,
-    option("--parts", help="With --job: the number of parts that `migrate --part` does.", metavar="N", min=1),
+    option(
+        "--parts",
+        help="With --job: the number of parts, each done by `migrate`.",
+        metavar="N",
+        min=1,
+    ),
 ]
 First: TypeAlias = Annotated[
     int, option("--first", help="With --parts: the index of the first part, 0 or 1.", min=0, max=1)
@@ -24,8 +29,8 @@ Part: TypeAlias = Annotated[
     str | None,
     option(
         "--part",
-        help="Do one part of the job that `plan --job --parts` made: its index, or auto, which takes it from "
-        "the environment of a job array (Slurm, LSF, Kubernetes, AWS Batch).",
+        help="With --job: do one part of a job that `plan` has divided. Its index, or auto, which takes it "
+        "from the environment of a job array (Slurm, LSF, Kubernetes, AWS Batch).",
         metavar="INDEX",
     ),
 ]

@@ -27,7 +27,7 @@ from ..storage.base import Storage
 from ..storage.writer import DestinationError, Writer
 from ..storage.writer_for import writer_for
 from ..transfer.counts import MoveResult
-from ..transfer.tasks import Task, pass_numbers, sweep_known
+from ..transfer.tasks import Task, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker, WorkerSpec
 from . import log_messages
@@ -229,11 +229,6 @@ class Run:
         if array.left:
             self._share.left.append((array.plan, array.left))
 
-    def _leave_all(self, plan: ArrayPlan) -> None:
-        """Leave an array to others, from its first task."""
-        if numbers := [*pass_numbers(plan, first_pass=plan.between is not None)]:
-            self._share.left.append((plan, numbers))
-
     def _record(self, array: RunArray, task: Task, ended: Ended[tuple[RunArray, Task]]) -> None:
         try:
             moved: MoveResult = ended.result()
@@ -285,10 +280,8 @@ class Run:
                 if problems and told is None:  # the comparison may have read another version
                     changed = self._source_check.thoroughly(array.plan)
                 array.fail(problems if changed is None else (changed,))
-                if array.failures:  # what is written is wrong, so a resume must write it again
+                if array.failures and self._share.is_wrong(array):
                     self.job.forget_tasks(array.row.id)
-                    if not self._share.moves:
-                        self._leave_all(array.plan)
             self._publish(asked.arrays)
 
     def _publish(self, arrays: list[RunArray]) -> None:

@@ -81,6 +81,10 @@ class Share:
         """Those of the tasks that are not done that this run does."""
         return numbers
 
+    def is_wrong(self, array: RunArray) -> bool:
+        """Whether an array that could not be published must be written again."""
+        return True
+
     def recorded(self, path: str) -> Mapping[int, RecordedTask]:
         """Tasks of an array that are recorded elsewhere than in the run's own ledger."""
         return {}

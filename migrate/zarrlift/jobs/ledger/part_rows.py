@@ -80,13 +80,6 @@ class PartRows:
         """Record that a task's objects have reached the disk."""
         self._write("INSERT OR IGNORE INTO synced VALUES (?, ?)", (node, number))
 
-    def forget_unsynced(self) -> None:
-        """Mark tasks as not done whose objects may not have reached the disk."""
-        self._write(
-            "DELETE FROM task_digest WHERE (node, number) NOT IN (SELECT node, number FROM synced)", ()
-        )
-        self._write("DELETE FROM task WHERE (node, number) NOT IN (SELECT node, number FROM synced)", ())
-
 
 def _task_row(values: Sequence[Any]) -> TaskRow:
     node, number, chunks, bytes_in, bytes_out, dropped, sums, synced = values

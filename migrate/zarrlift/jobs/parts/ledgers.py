@@ -1,4 +1,4 @@
-"""The ledgers of parts: next to the job file, one for each part and machine.
+"""The ledgers of parts: next to the job file, one for each part and boot of a machine.
 
 No ledger is written by two machines, not even if a part is started again on another one while its first
 process is still running unnoticed: every machine has its own, and reads the others.
@@ -7,6 +7,7 @@ process is still running unnoticed: every machine has its own, and reads the oth
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import shutil
@@ -65,7 +66,7 @@ def remove_ledgers(path: JobPath) -> None:
 
 def own_ledger(path: Path, job_id: str, index: int) -> Job:
     """This machine's ledger of a part, open for writing; JobError if another process has it."""
-    place = OwnerProcess.of_this_process().place
+    place = _this_machine()
     ledger = path.with_name(f"{path.name}.part-{index:0{_DIGITS}}-{place}")
     own_id = f"{job_id}-{index:0{_DIGITS}}-{place}"
     if not os.path.lexists(ledger):
@@ -235,6 +236,12 @@ def _keep_last(
             by_part = failures.setdefault(row.id, {})
             if reader.index not in by_part or by_part[reader.index][0] < began:
                 by_part[reader.index] = began, row.problems
+
+
+def _this_machine() -> str:
+    """An identifier of this boot of this machine; the names of containers are the same on several."""
+    here = OwnerProcess.of_this_process()
+    return hashlib.blake2b(f"{here.place} {here.boot}".encode(), digest_size=4).hexdigest()
 
 
 def _beside(path: JobPath) -> list[Path]:

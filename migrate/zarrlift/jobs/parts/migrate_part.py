@@ -22,7 +22,7 @@ from ..checks.checks import LocalChecks
 from ..disk_sync import sync
 from ..endpoints import Endpoints, Options
 from ..ledger.find_job import job_of_parts, refuse_half_undone
-from ..ledger.last_run import last_run, noted_run
+from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow, RecordedTask
 from ..ledger.snapshot import snapshot
@@ -109,7 +109,8 @@ def migrate_part(
     if known.complete:
         return nothing
     with own_ledger(path, known.job_id, index) as ledger:
-        _take_up(ledger, known, ends)
+        ledger.parts.adopt(known.rows[array.path] for array in known.plan.arrays)
+        ledger.commit()
         share = PartShare(known.division, known.place, _recorded_elsewhere(path, ledger, known, ends.place))
         checks = LocalChecks(ends.source, ends.destination)
         with noted_run(ledger), closing(planned_inventories(path, known.job_id)) as inventories, checks:
@@ -207,15 +208,6 @@ def _share_of(array: ArrayPlan, numbers: list[int]) -> ArrayPlan:
         for name in ("chunks", "bytes_in", "bytes_out", "reads", "objects_out")
     }
     return replace(array, **amounts)
-
-
-def _take_up(ledger: Job, known: _Part, ends: Endpoints) -> None:
-    """Continue a ledger: with the job's arrays, and without tasks that a crash may have undone."""
-    last = last_run(ledger)
-    if last is not None and ends.local_destination is not None and not last.on_this_boot():
-        ledger.parts.forget_unsynced()
-    ledger.parts.adopt(known.rows[array.path] for array in known.plan.arrays)
-    ledger.commit()
 
 
 def _recorded_elsewhere(

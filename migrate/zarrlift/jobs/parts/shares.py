@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ...planning.plans import ArrayPlan
+from ...transfer.tasks import pass_numbers
 from ..ledger.rows import RecordedTask
-from ..run_arrays import Share
+from ..run_arrays import RunArray, Share
 from .division import Division
 
 
@@ -56,6 +57,13 @@ class GatherShare(Share):
     def chosen(self, plan: ArrayPlan, numbers: list[int], *, first_pass: bool) -> list[int]:
         """None."""
         return []
+
+    def is_wrong(self, array: RunArray) -> bool:
+        """Not if the comparison itself failed: all parts would have to repeat what may be right."""
+        plan, wrong = array.plan, any(problem.kind != "storage" for problem in array.problems)
+        if wrong and (numbers := [*pass_numbers(plan, first_pass=plan.between is not None)]):
+            self.left.append((plan, numbers))
+        return wrong
 
     def missing(self, division: Division) -> dict[int, int]:
         """How many tasks of each part can be done and are not, by part, counted from 0."""

@@ -18,6 +18,7 @@ from tests.zarrlift.jobs.faults.control import Control, compiled
 from tests.zarrlift.jobs.faults.judging import (
     UPLOADS,
     Calm,
+    is_opaque,
     is_replaced,
     said_badly,
     tree,
@@ -138,7 +139,7 @@ class Playground:
     def tree(self) -> dict[str, bytes | None]:
         """Everything in the folder and in the bucket, and uploads that nobody ended."""
         server = self.bucket.server
-        objects = {f"s3/{key}": data for key, data in server.objects().items()}
+        objects = {f"s3/{key}": b"" if is_opaque(key) else data for key, data in server.objects().items()}
         return tree(self.home) | objects | {f"{UPLOADS}{name}": b"" for name in server.uploads()}
 
     def calm(self, scenario: Scenario) -> Calm:

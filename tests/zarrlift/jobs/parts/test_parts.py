@@ -120,7 +120,8 @@ def test_one_process_ends_what_parts_began(
 ) -> None:
     job = planned(3)
     zarrlift.migrate_part(job, 1)
-    (tmp_path / "out.zarr" / f".zarrlift-{Job.open(job, write=False).id}-002-1a2b3c4d").mkdir()
+    with Job.open(job, write=False) as opened:
+        (tmp_path / "out.zarr" / f".zarrlift-{opened.id}-002-1a2b3c4d").mkdir()
     if after == "resume":
         outcome = zarrlift.resume(job)
         assert outcome.state == "done"
