@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
+from aiohttp import web
 from numcodecs import GZip
 from tests.support.bucket import Bucket
 from tests.zarrlift.storage.conftest import files
@@ -16,6 +17,7 @@ from tests.zarrlift.storage.conftest import files
 import zarrlift
 from zarrlift.jobs.publisher import Publisher
 from zarrlift.jobs.run import Run
+from zarrlift.transfer.relink_server_side import IN_ONE_READ
 from zarrlift.transfer.worker import Worker
 
 CHUNK, MISSING = "a/1", "a/3"
@@ -142,3 +144,27 @@ def test_verification_names_what_changed_since(
     case.change()
     report = zarrlift.verify(case.source, OUT, full=True, **case.options)
     assert {problem.node for problem in report.problems} == {"a"}
+
+
+@pytest.mark.parametrize("when", ["instead", "fault"])
+def test_what_is_replaced_while_the_store_copies_it_is_named(
+    when: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    """Before the copy is made, so that it is one of other bytes than were looked at; or just after."""
+    size = 2 * IN_ONE_READ
+    array = zarr.create_array(
+        tmp_path / "in", shape=(2 * size,), chunks=(size,), dtype="u1", compressors=None, zarr_format=2
+    )
+    array[:] = np.random.default_rng(1).integers(0, 256, 2 * size)
+    source = bucket.put("in", files(tmp_path / "in"))
+
+    def replace(request: web.Request) -> None:
+        if request.headers.get("x-amz-copy-source", "").endswith("/1"):
+            bucket.put("in", {"1": bytes(size)})
+
+    setattr(bucket, when, replace)
+    options: dict[str, Any] = dict.fromkeys(("storage_options", "dest_storage_options"), bucket.options)
+    outcome = zarrlift.migrate(source, OUT, job=tmp_path / "job.db", verify="none", **options)
+    assert bucket.asked["copy"] == 2
+    assert {(problem.kind, problem.key) for problem in outcome.problems} == {("source-changed", "1")}
+    assert "zarr.json" not in bucket.stored("out")
