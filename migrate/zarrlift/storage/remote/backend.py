@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..limits import PART
 from ..listed_versions import Version
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ..local.files import ReadLimit
 
 
+ObjectState: TypeAlias = "tuple[int | None, str]"
+"""Size of an object in bytes, None if not provided, and all that its store tells of its version."""
 HTTP: Final = frozenset({"http", "https"})
 _MAX_PARTS: Final = 10_000
 """Maximum number of parts of an object in S3
@@ -58,6 +60,13 @@ async def stored_bytes(store: Store, key: str, part: ByteRequest | None) -> byte
     return None if value is None else value.to_bytes()
 
 
+async def write_bytes(store: Store, key: str, data: bytes) -> None:
+    """Write a whole object to any store."""
+    from zarr.core.buffer import default_buffer_prototype
+
+    await store.set(key, default_buffer_prototype().buffer.from_bytes(data))
+
+
 async def bounded_bytes(store: Store, key: str, bound: ReadLimit) -> bytes | None:
     """A whole object, requested as its first bytes, so that a larger one does not fill the memory."""
     from zarr.abc.store import RangeByteRequest
@@ -84,6 +93,24 @@ class Backend(ABC):
     async def read_part(self, key: str, part: ByteRequest, version: Version | None = None) -> bytes | None:
         """Bytes of an object, None if missing; `version` as in `read`."""
         return await stored_bytes(self.store, key, part)
+
+    @abstractmethod
+    async def state(self, key: str) -> ObjectState | None:
+        """The state of an object, None if missing."""
+
+    async def read_start(
+        self, key: str, length: int, version: Version | None = None
+    ) -> tuple[bytes, ObjectState] | None:
+        """The first bytes of an object and its state, None if missing; `version` as in `read`."""
+        from zarr.abc.store import RangeByteRequest
+
+        state = await self.state(key)
+        data = None if state is None else await self.read_part(key, RangeByteRequest(0, length), version)
+        return None if data is None or state is None else (data, state)
+
+    async def write(self, key: str, data: bytes) -> None:
+        """Write a whole object."""
+        await write_bytes(self.store, key, data)
 
     @abstractmethod
     async def children(self, prefix: str) -> dict[str, bool]:

@@ -10,7 +10,7 @@ from ..limits import PARTS_AT_ONCE
 from ..listed_versions import Version
 from ..listing import ListedPage
 from .adaptive_concurrency import MAX_REQUESTS
-from .backend import Backend, bounded_bytes, part_size, stored_bytes, version_text
+from .backend import Backend, ObjectState, bounded_bytes, part_size, stored_bytes, version_text
 from .error_text import names_no_bucket
 
 if TYPE_CHECKING:
@@ -63,6 +63,15 @@ class FsspecBackend(Backend):
         if size is not None:
             bound.check(size)
         return await stored_bytes(self.store, key, None)
+
+    async def state(self, key: str) -> ObjectState | None:
+        """As the file system describes it, which must not be what it remembers of a listing."""
+        self.fs.invalidate_cache()
+        try:
+            facts = await self.fs._info(self.path(key))  # noqa: SLF001
+        except self.store.allowed_exceptions:
+            return None
+        return facts.get("size"), str(_version(facts))
 
     async def children(self, prefix: str) -> dict[str, bool]:
         """One listing by the file system, which provides the types of entries."""

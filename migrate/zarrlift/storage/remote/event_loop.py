@@ -106,20 +106,25 @@ async def bounded(works: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 
     The store's `ConcurrencyLimiter` limits the number of concurrent requests.
     """
-    gate = asyncio.Semaphore(MAX_REQUESTS)
+    results: dict[int, T] = {}
+    waiting = iter(enumerate(works))
 
-    async def one(work: Coroutine[Any, Any, T]) -> T:
-        async with gate:
-            return await work
+    async def take_turns() -> None:
+        for number, work in waiting:
+            results[number] = await work
 
-    tasks = [asyncio.ensure_future(one(work)) for work in works]
+    # A task and a turn at a semaphore for each work would take as long as the rest of a small request.
+    tasks = [asyncio.ensure_future(take_turns()) for _ in range(min(len(works), MAX_REQUESTS))]
     try:
-        return list(await asyncio.gather(*tasks))
+        await asyncio.gather(*tasks)
     except BaseException:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for work in works:
+            work.close()
         raise
+    return [results[number] for number in range(len(works))]
 
 
 async def collect(items: AsyncIterator[T]) -> list[T]:

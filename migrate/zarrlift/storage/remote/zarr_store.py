@@ -22,7 +22,7 @@ from ..listing import L, ListedPage
 from ..local.files import path_of
 from ..redact import redact
 from .adaptive_concurrency import ConcurrencyLimiter
-from .backend import HTTP, bounded_bytes, stored_bytes
+from .backend import HTTP, bounded_bytes, stored_bytes, write_bytes
 from .backend_fsspec import own, protocols
 from .backends import is_obstore, native
 from .error_text import plainly
@@ -226,9 +226,10 @@ class StoreStorage(Storage):
 
     def fetch(self, key: str, bound: ReadLimit | None = None) -> Coroutine[Any, Any, bytes | None]:
         """Like `get`, in the loop; compared with the version required in the calling thread."""
-        return self._fetch(key, bound or self.document_bound, held(self, key))
+        return self.fetch_version(key, bound or self.document_bound, held(self, key))
 
-    async def _fetch(self, key: str, bound: ReadLimit, version: Version | None) -> bytes | None:
+    async def fetch_version(self, key: str, bound: ReadLimit, version: Version | None) -> bytes | None:
+        """Like `fetch`; compared with this version."""
         place = self.key(key)
         return await self.told("cannot read", key, lambda: self._whole(place, bound, version), size=_bytes)
 
@@ -250,9 +251,10 @@ class StoreStorage(Storage):
 
     def fetch_part(self, key: str, start: int, length: int) -> Coroutine[Any, Any, bytes | None]:
         """Like `get_part`, in the loop; versions as in `fetch`."""
-        return self._range(key, start, length, held(self, key))
+        return self.fetch_range(key, start, length, held(self, key))
 
-    async def _range(self, key: str, start: int, length: int, version: Version | None) -> bytes | None:
+    async def fetch_range(self, key: str, start: int, length: int, version: Version | None) -> bytes | None:
+        """Like `fetch_part`; compared with this version."""
         from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 
         part = SuffixByteRequest(length) if start < 0 else RangeByteRequest(start, start + length)
@@ -276,16 +278,18 @@ class StoreStorage(Storage):
     async def _end(
         self, key: str, start: int, length: int, version: Version | None
     ) -> tuple[int, bytes] | None:
-        size, part = await asyncio.gather(self.fetch_size(key), self._range(key, start, length, version))
+        size, part = await asyncio.gather(self.fetch_size(key), self.fetch_range(key, start, length, version))
         return None if size is None or part is None else (size, part)
 
     async def store(self, key: str, data: bytes) -> None:
         """Like `put`, in the loop."""
-        from zarr.core.buffer import default_buffer_prototype
-
-        buffer = default_buffer_prototype().buffer.from_bytes(data)
         place = self.key(key)
-        await self.told("cannot write", key, lambda: self._store.set(place, buffer), size=lambda _: len(data))
+        await self.told("cannot write", key, lambda: self._write(place, data), size=lambda _: len(data))
+
+    def _write(self, place: str, data: bytes) -> Coroutine[Any, Any, None]:
+        if self.native is not None:
+            return self.native.write(place, data)
+        return write_bytes(self._store, place, data)
 
     async def _list(self, prefix: str) -> list[DirectoryEntry]:
         if prefix:

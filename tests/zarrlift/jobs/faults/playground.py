@@ -64,6 +64,7 @@ class Playground:
         """`faults` is the share of requests to the bucket that fail while a run is disturbed."""
         self.folder = folder
         self.faults = faults
+        self._hasty = False
         self.bucket = bucket
         self.home = folder / "home"
         environment = {
@@ -120,7 +121,7 @@ class Playground:
             control=self.control.path,
             folder=self.home,
             tight=scenario.tight,
-            hasty=self.faults > 0,
+            hasty=self._hasty,
         )
         while self.bucket.busy:  # a request of a killed client may still be answered
             time.sleep(0.001)
@@ -167,19 +168,27 @@ class Playground:
         """Kill the command, up to three times, at drawn moments or at those given; then finish.
 
         An order is "call 12" or "change 12", before which all processes of the command are killed; "alone"
-        behind it spares the others than the one that makes the call. "40%" counts from a calm run.
+        behind it spares the others than the one that makes the call. "40%" counts from a calm run. Before
+        them, "faults 0.05 7" lets that share of the bucket's answers go wrong, by this seed.
         """
         calm = self.calm(scenario)
         told = Told(scenario.id)
         self._ready(scenario)
-        if self.faults:
-            told.met = self.bucket.disturb(
-                str(orders) if isinstance(orders, list) else orders.random(), self.faults
-            )
+        if isinstance(orders, random.Random) and self.faults:
+            told.orders.append(f"faults {self.faults} {orders.randrange(1 << 32)}")
+        elif isinstance(orders, list) and orders[0].startswith("faults"):
+            told.orders.append(orders[0])
+            orders = orders[1:]
+        if told.orders:
+            _, share, seed = told.orders[0].split()
+            told.met = self.bucket.disturb(seed, float(share))
+            told.reached = 1
+        self._hasty = bool(told.orders)
         try:
             return self._killed(scenario, calm, told, orders)
         finally:
             self.bucket.calm()
+            self._hasty = False
 
     def _killed(self, scenario: Scenario, calm: Calm, told: Told, orders: random.Random | list[str]) -> Told:
         drawn = isinstance(orders, random.Random)

@@ -1,0 +1,170 @@
+"""An object of a bucket that changes under a job is named, and nothing wrong is published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+from aiohttp import web
+from numcodecs import GZip
+from tests.support.bucket import Bucket
+from tests.zarrlift.storage.conftest import files
+
+import zarrlift
+from zarrlift.jobs.publisher import Publisher
+from zarrlift.jobs.run import Run
+from zarrlift.transfer.relink_server_side import IN_ONE_READ
+from zarrlift.transfer.worker import Worker
+
+CHUNK, MISSING = "a/1", "a/3"
+OUT = "s3://bucket/out"
+OTHER = np.arange(900, 910, dtype="<i4")
+
+
+def same_length(bucket: Bucket) -> None:
+    before = bucket.stored("in")[CHUNK]
+    bucket.put("in", {CHUNK: GZip(0).encode(OTHER)})
+    assert len(bucket.stored("in")[CHUNK]) == len(before)
+
+
+def other_length(bucket: Bucket) -> None:
+    bucket.put("in", {CHUNK: GZip(9).encode(OTHER)})
+
+
+def deleted(bucket: Bucket) -> None:
+    bucket.server.remove(f"in/{CHUNK}")
+
+
+def added(bucket: Bucket) -> None:
+    bucket.put("in", {MISSING: GZip(0).encode(OTHER)})
+
+
+class Case:
+    """A copy from bucket to bucket, and what changes in its source."""
+
+    def __init__(self, bucket: Bucket, change: Callable[[Bucket], None], folder: Path) -> None:
+        root = zarr.open_group(folder / "in", mode="w", zarr_format=2)
+        for name in ("a", "b"):
+            array = root.create_array(name, shape=(40,), chunks=(10,), dtype="<i4", compressors=GZip(0))
+            array[:30] = np.arange(100, 130)
+        self.source = bucket.put("in", files(folder / "in"))
+        self.options: dict[str, Any] = {
+            "storage_options": bucket.options,
+            "dest_storage_options": bucket.options,
+        }
+        self.job = folder / "job.db"
+        self.change = lambda: change(bucket)
+
+    def migrate(self) -> zarrlift.Outcome:
+        return zarrlift.migrate(self.source, OUT, job=self.job, **self.options)
+
+    def resume(self) -> zarrlift.Outcome:
+        return zarrlift.resume(self.job, **self.options)
+
+
+def before_its_first_object(case: Case, patched: pytest.MonkeyPatch) -> zarrlift.Outcome:
+    run, done = Worker.run, []
+
+    def late(self: Worker, *arguments: Any) -> Any:
+        if not done:
+            done.append(case.change())
+        return run(self, *arguments)
+
+    patched.setattr(Worker, "run", late)
+    return case.migrate()
+
+
+def after_its_last_object(case: Case, patched: pytest.MonkeyPatch) -> zarrlift.Outcome:
+    finish, done = Run._finish, []
+
+    def late(self: Run, arrays: list[Any]) -> None:
+        if not done and any(array.plan.path == "a" for array in arrays):
+            done.append(case.change())
+        finish(self, arrays)
+
+    patched.setattr(Run, "_finish", late)
+    return case.migrate()
+
+
+def before_it_is_resumed(case: Case, patched: pytest.MonkeyPatch) -> zarrlift.Outcome:
+    publish = Publisher.publish
+
+    def stop(self: Publisher, path: str, content: Any) -> int | None:
+        if path == "a":
+            raise KeyboardInterrupt
+        return publish(self, path, content)
+
+    patched.setattr(Publisher, "publish", stop)
+    with pytest.raises(zarrlift.Interrupted):
+        case.migrate()
+    patched.undo()
+    case.change()
+    return case.resume()
+
+
+CHANGES = [same_length, other_length, deleted, added]
+MOMENTS = [before_its_first_object, after_its_last_object, before_it_is_resumed]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
+@pytest.mark.parametrize("moment", MOMENTS, ids=lambda each: each.__name__)
+def test_what_changes_is_named_and_nothing_of_it_is_published(
+    moment: Callable[[Case, pytest.MonkeyPatch], zarrlift.Outcome],
+    change: Callable[[Bucket], None],
+    bucket: Bucket,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case(bucket, change, tmp_path)
+    with monkeypatch.context() as patched:
+        outcome = moment(case, patched)
+    assert not outcome.ok
+    assert {problem.node for problem in outcome.problems} == {"a"}
+    for problem in outcome.problems:
+        assert problem.kind == "source-changed" or "the source changed" in problem.message
+    published = bucket.stored("out").keys()
+    assert "a/zarr.json" not in published
+    assert "b/zarr.json" in published or moment is before_it_is_resumed
+    again = case.resume()
+    assert again.ok, again.problems
+    report = zarrlift.verify(case.source, OUT, full=True, **case.options)
+    assert report.ok, report.problems
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
+def test_verification_names_what_changed_since(
+    change: Callable[[Bucket], None], bucket: Bucket, tmp_path: Path
+) -> None:
+    case = Case(bucket, change, tmp_path)
+    assert case.migrate().ok
+    case.change()
+    report = zarrlift.verify(case.source, OUT, full=True, **case.options)
+    assert {problem.node for problem in report.problems} == {"a"}
+
+
+@pytest.mark.parametrize("when", ["instead", "fault"])
+def test_what_is_replaced_while_the_store_copies_it_is_named(
+    when: str, bucket: Bucket, tmp_path: Path
+) -> None:
+    """Before the copy is made, so that it is one of other bytes than were looked at; or just after."""
+    size = 2 * IN_ONE_READ
+    array = zarr.create_array(
+        tmp_path / "in", shape=(2 * size,), chunks=(size,), dtype="u1", compressors=None, zarr_format=2
+    )
+    array[:] = np.random.default_rng(1).integers(0, 256, 2 * size)
+    source = bucket.put("in", files(tmp_path / "in"))
+
+    def replace(request: web.Request) -> None:
+        if request.headers.get("x-amz-copy-source", "").endswith("/1"):
+            bucket.put("in", {"1": bytes(size)})
+
+    setattr(bucket, when, replace)
+    options: dict[str, Any] = dict.fromkeys(("storage_options", "dest_storage_options"), bucket.options)
+    outcome = zarrlift.migrate(source, OUT, job=tmp_path / "job.db", verify="none", **options)
+    assert bucket.asked["copy"] == 2
+    assert {(problem.kind, problem.key) for problem in outcome.problems} == {("source-changed", "1")}
+    assert "zarr.json" not in bucket.stored("out")
