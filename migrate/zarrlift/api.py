@@ -24,7 +24,7 @@ from .jobs.ledger.ledger import Job
 from .jobs.outcome import Outcome
 from .jobs.overwrite import set_aside
 from .jobs.processes.executors import RunOptions
-from .jobs.progress import Progress
+from .jobs.progress import Progress, listing_shown
 from .jobs.run_job import refuse_unsuitable, resume_job, run_job
 from .jobs.stored_inventories import new_inventories
 from .planning.plans import Plan
@@ -220,13 +220,14 @@ def migrate(
             checks_for(ends.source, ends.destination, verify) as checks,
             closing(new_inventories(path, new_id, ends.source)) as inventories,
         ):
-            made, _ = ends.plan(
-                recipe,
-                format,
-                elsewhere=options.on_other_machines,
-                inventories=inventories,
-                inventory=None if inventory is None else Path(inventory),
-            )
+            with listing_shown(progress, lambda: inventories.listed):
+                made, _ = ends.plan(
+                    recipe,
+                    format,
+                    elsewhere=options.on_other_machines,
+                    inventories=inventories,
+                    inventory=None if inventory is None else Path(inventory),
+                )
             refuse_unsuitable(made)
             new = Job.create(path, made, id=new_id, facts=facts, fsync=fsync)
             inventories.complete()

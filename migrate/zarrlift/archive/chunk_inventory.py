@@ -7,6 +7,7 @@ searched by its grid.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, TypeAlias
@@ -91,18 +92,20 @@ def take_inventory(
     *,
     children: frozenset[str] = frozenset(),
     follow_links: bool = False,
+    count: Callable[[int], object] | None = None,
 ) -> Inventory:
     """The chunks of the array at `path` that exist in `storage`.
 
-    `children` are names below the array that belong to other nodes and are skipped. Raises UnsupportedError
-    for a grid of more than 2^63 chunks, StorageError.
+    `children` are names below the array that belong to other nodes and are skipped. `count` receives the
+    numbers of listed objects of a store, from another thread. Raises UnsupportedError for a grid of more than
+    2^63 chunks, StorageError.
     """
     try:
         require_countable(layout)
     except UnsupportedError as error:
         raise error.at(node=path) from None
     if isinstance(storage, LocalStorage) or storage.can_list:
-        return inventory_of(_found(storage, path, layout, children, follow_links=follow_links))
+        return inventory_of(_found(storage, path, layout, children, count, follow_links=follow_links))
     if layout.objects.total > _MAX_WALKED:
         raise UnsupportedError(
             "the store cannot be listed, and the chunk grid is too large to check every key",
@@ -155,15 +158,23 @@ def fingerprint_of(inventory: Inventory) -> str:
 
 
 def _found(
-    storage: Storage, path: str, layout: Layout, children: frozenset[str], *, follow_links: bool
+    storage: Storage,
+    path: str,
+    layout: Layout,
+    children: frozenset[str],
+    count: Callable[[int], object] | None,
+    *,
+    follow_links: bool,
 ) -> ChunkScan:
     if isinstance(storage, LocalStorage):
         return scan(storage, path, layout, children=children, follow_links=follow_links)
     prefix = layout.prefix(path)
-    found = storage.list_objects(prefix, lambda: ListedChunks(layout, prefix, METADATA | children)).found
+    found = storage.list_objects(
+        prefix, lambda: ListedChunks(layout, prefix, METADATA | children, count)
+    ).found
     if not found.versioned and storage.beneath is not None:
         # The layers determine which chunks exist; the storage below provides the rest.
-        below = _found(storage.beneath, path, layout, children, follow_links=follow_links)
+        below = _found(storage.beneath, path, layout, children, count, follow_links=follow_links)
         _complete(found, below)
         # Entries that are not regular files are not listed through layers and would appear as missing chunks.
         found.no_files, found.bad_links = below.no_files, below.bad_links
@@ -188,15 +199,24 @@ def _complete(found: ChunkScan, below: ChunkScan) -> None:
 class ListedChunks:
     """Collects the chunks of an array from the listing of a store."""
 
-    def __init__(self, layout: Layout, prefix: str, passed_over: frozenset[str]) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        prefix: str,
+        passed_over: frozenset[str],
+        count: Callable[[int], object] | None = None,
+    ) -> None:
         self.found = ChunkScan()
         self._keys = layout.keys
         self._grid = layout.objects
         self._start = len(prefix)
         self._passed_over = passed_over
+        self._count = count
 
     def take(self, page: ListedPage) -> None:
         """Receive the next objects."""
+        if self._count is not None:
+            self._count(len(page.keys))
         page = page.relative(self._start)
         page = page.only(name.partition("/")[0] not in self._passed_over for name in page.keys)
         names = page.keys

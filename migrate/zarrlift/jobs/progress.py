@@ -10,8 +10,8 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TextIO
 
@@ -64,6 +64,8 @@ class RunningProgress:
     bytes: int = 0
     total_bytes: int | None = None
     """None for the total of the last `start` or `expect`."""
+    listed: int | None = None
+    """Number of objects listed so far; None if tasks are running."""
 
 
 class RefreshingProgress(ABC):
@@ -114,12 +116,20 @@ class RefreshingProgress(ABC):
     def tick(self, present: RunningProgress) -> None:
         """Show the current progress, including what running tasks have read."""
         with self.lock:
-            if present.total_bytes is not None:
-                self.total_bytes = present.total_bytes
-            self.draw(*self.reached(present.chunks, present.bytes), now=True)
+            if present.listed is not None:
+                self._last_record = min(self._last_record, self.clock())
+                self.draw_listed(present.listed)
+            else:
+                if present.total_bytes is not None:
+                    self.total_bytes = present.total_bytes
+                self.draw(*self.reached(present.chunks, present.bytes), now=True)
             if self.clock() - self._last_record >= _RECORD_SECONDS:
                 self._last_record = self.clock()
-                log_messages.progress_log.info(self._record())
+                log_messages.progress_log.info(
+                    self._record()
+                    if present.listed is None
+                    else f"{count_text(present.listed)} objects listed"
+                )
 
     def reached(self, chunks: int = 0, nbytes: int = 0) -> tuple[int, int]:
         """(chunks, bytes) done; never decreases, though an ended task may be counted late."""
@@ -160,6 +170,9 @@ class RefreshingProgress(ABC):
 
     def draw(self, chunks: int, nbytes: int, *, now: bool) -> None:  # noqa: B027
         """Show the progress reached, at once if `now`."""
+
+    def draw_listed(self, objects: int) -> None:  # noqa: B027
+        """Show the number of objects that a listing has found, before the work starts."""
 
     def close(self) -> None:  # noqa: B027
         """Remove the display; may be called twice."""
@@ -205,6 +218,22 @@ class ProgressBar(RefreshingProgress):
             bar.update(reached - bar.n)
             if now:
                 bar.refresh()
+        except (OSError, ValueError):
+            self._bar = None
+
+    def draw_listed(self, objects: int) -> None:
+        """Show a number without a total."""
+        try:
+            if self._bar is None:
+                self._bar = _bar_type()(
+                    file=self.stream,
+                    unit_scale=True,
+                    dynamic_ncols=True,
+                    leave=False,
+                    bar_format="{n_fmt} objects listed [{elapsed}]",
+                )
+            self._bar.n = objects
+            self._bar.refresh()
         except (OSError, ValueError):
             self._bar = None
 
@@ -275,6 +304,15 @@ class Ticker:
     def _run(self, display: RefreshingProgress, present: Callable[[], RunningProgress]) -> None:
         while not self._ended.wait(_REFRESH_SECONDS):
             display.tick(present())
+
+
+@contextmanager
+def listing_shown(progress: Progress | None, listed: Callable[[], int]) -> Iterator[None]:
+    """Show how many objects are listed."""
+    with Ticker(progress, lambda: RunningProgress(listed=listed())):
+        yield
+    if progress is not None:
+        progress.close()
 
 
 def progress_for(stream: TextIO | None = None, *, quiet: bool = False) -> Progress:

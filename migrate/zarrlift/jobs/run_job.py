@@ -23,7 +23,7 @@ from .option_words import option_words
 from .outcome import Outcome
 from .overwrite import left_aside, remove_previous_tree, set_aside
 from .processes.executors import RunOptions
-from .progress import Progress
+from .progress import Progress, listing_shown
 from .resume.replan import merge
 from .run import Run
 from .run_arrays import Share
@@ -123,9 +123,10 @@ def resume_job(
             job.note(**ends.options)
             set_aside(job, ends.destination)
             with closing(earlier_inventories(job, old, ends.source)) as inventories:
-                fresh, _ = replace(ends, reading=old.reading).plan(
-                    old.recipe, old.format, elsewhere=options.on_other_machines, inventories=inventories
-                )
+                with listing_shown(progress, lambda: inventories.listed):
+                    fresh, _ = replace(ends, reading=old.reading).plan(
+                        old.recipe, old.format, elsewhere=options.on_other_machines, inventories=inventories
+                    )
                 refuse_unmet(fresh)
                 merged = merge(job, old, fresh, inventories, ends.destination)
                 inventories.complete()

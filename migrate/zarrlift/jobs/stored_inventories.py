@@ -46,7 +46,8 @@ def planned_inventories(job: JobPath, id: str) -> Inventories:
 def earlier_inventories(job: Job, plan: Plan, source: Storage) -> Inventories:
     """The listings of an earlier run of a job.
 
-    An array whose source changed is listed again: another attempt would fail as the last one did.
+    They replace listings if an object is compared with its listed version when it is read. An array whose
+    source changed is listed again: another attempt would fail as the last one did.
     """
     path = inventory_path(job.path)
     file = InventoryFile.open(path, job.id, write=True)
@@ -57,7 +58,8 @@ def earlier_inventories(job: Job, plan: Plan, source: Storage) -> Inventories:
         for row in job.nodes("array")
         if any(problem.kind == "source-changed" for problem in row.problems)
     }
-    return Inventories(file, {array.path: array for array in plan.arrays if array.path not in changed})
+    usable = plan.arrays if source.tells_versions else ()
+    return Inventories(file, {array.path: array for array in usable if array.path not in changed})
 
 
 def changed_objects(job: Job, plan: Plan, source: Storage) -> Iterator[Problem]:

@@ -58,10 +58,12 @@ class ArrayPlanner:
         buffers: int,
         sharing: int | None = None,
         reuse: Callable[[ArrayNode], Inventory | None],
+        count: Callable[[int], object],
     ) -> None:
         """`budget` and `buffers` are bytes: for `sharing` workers, and of each for pending requests.
 
-        `reuse` gives an earlier listing of an array that need not be repeated.
+        `reuse` gives an earlier listing of an array that need not be repeated; `count` receives numbers of
+        listed objects.
         """
         self.storage = storage
         self.applied = applied
@@ -72,6 +74,7 @@ class ArrayPlanner:
         self.buffers = buffers
         self.sharing = sharing
         self.reuse = reuse
+        self.count = count
         self._destination = IdentityCache(self._new_destination)
         self._way = IdentityCache(self._new_way)
         self._countable = IdentityCache(require_countable)
@@ -188,7 +191,12 @@ class ArrayPlanner:
         if earlier is not None:
             return earlier
         return take_inventory(
-            self.storage, node.path, source, children=children, follow_links=self.follow_links
+            self.storage,
+            node.path,
+            source,
+            children=children,
+            follow_links=self.follow_links,
+            count=self.count,
         )
 
     def _destined(

@@ -31,8 +31,14 @@ class Inventories:
         self._routed: RoutedListing | None = None
         self._held: dict[str, Inventory] = {}
         self._stored: set[str] = set()
+        self.listed = 0
+        """Number of objects listed so far, for a progress display."""
         self.unnoticed = 0
         """Number of arrays of which a rewritten chunk is not noticed."""
+
+    def count(self, objects: int) -> None:
+        """Add to the number of listed objects."""
+        self.listed += objects
 
     def list_from(self, inventory: StoreInventory, url: str, nodes: Iterable[Node]) -> None:
         """Take the objects of these nodes from a store's own inventory instead of listing; UsageError."""
@@ -45,6 +51,7 @@ class Inventories:
         )
         for page in inventory.pages(url):
             routed.take(page)
+            self.count(len(page.keys))
         if not routed.objects:
             raise UsageError(
                 "the inventory has no object of the source",

@@ -72,6 +72,7 @@ def make_plan(
         buffers=store_buffers(storage, destination),
         sharing=1 if elsewhere else None,
         reuse=inventories.reuse,
+        count=inventories.count,
     )
     if store_inventory is not None:
         inventories.list_from(store_inventory, storage.url, map(applied.described, archive.nodes))

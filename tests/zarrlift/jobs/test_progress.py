@@ -42,6 +42,20 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines():
     lines.note("x")
 
 
+def test_a_listing_shows_the_number_of_objects(caplog):
+    caplog.set_level("INFO", "zarrlift")
+    now, screen = [1000.0], Terminal()
+    bar, lines = (display(screen, clock=lambda: now[0]) for display in (ProgressBar, LogProgress))
+    for shown in (bar, lines):
+        shown.tick(RunningProgress(listed=12_345))
+        now[0] += 60
+        shown.tick(RunningProgress(listed=12_345_678))
+        shown.close()
+    assert "12.3k objects listed" in screen.getvalue()
+    assert "12.3M objects listed" in screen.getvalue()
+    assert caplog.messages == ["12,345,678 objects listed"] * 2
+
+
 @pytest.mark.parametrize("display", [ProgressBar, LogProgress])
 def test_the_log_gets_a_line_a_minute(display, caplog):
     caplog.set_level("INFO", "zarrlift")

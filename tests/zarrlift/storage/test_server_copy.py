@@ -105,7 +105,7 @@ def test_a_payload_is_looked_at_before_it_is_copied(name, damage, source, place,
         writer = writer_for(open_storage(f"{place}/out.zarr", mode="w"), "job", fsync=False)
         worker = Worker(open_storage(source), writer)
         problems = worker.run(Task(move=array.move, number=0, indexes=np.arange(3))).problems
-        assert [(problem.kind, problem.key) for problem in problems] == [("chunk", f"{name}/1")]
+        assert [(problem.kind, problem.key) for problem in problems] == [("source-changed", f"{name}/1")]
         return
     memory.pipe_file(path, {"short": data[:-1], "long": data + b"x", "empty": b""}[damage])
     outcome = zarrlift.migrate(source, f"{place}/out.zarr", verify="none", job=tmp_path / "x.db")
