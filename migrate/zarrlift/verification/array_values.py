@@ -279,7 +279,7 @@ class ArrayValues:
         problems: list[Problem] = []
         for place in overlapping(region, self.layout.object_shape):
             try:
-                for whole, values in self._inner_chunks.source_is_destination(place, region):
+                for whole, values in self._inner_chunks.overlapping(place, region):
                     part = intersection(whole, region)
                     if values is not None:
                         pieces.append(_Piece(part=part, values=_cut(values, within(part, whole))))
