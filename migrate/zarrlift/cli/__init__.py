@@ -47,4 +47,7 @@ def entry() -> NoReturn:
         from .session import PARTLY
 
         code = code or PARTLY
+    stored = sys.modules.get("zarrlift.jobs.ledger.stored_file")
+    if stored is not None:
+        stored.remove_copies()
     os._exit(code)

@@ -113,12 +113,13 @@ class Session:
     def _failed(self, error: Exception) -> int:
         from zarrstack.core.errors import Problem, ZarrstackError
 
+        from ..storage.redact import redact_foreign
         from ..transfer.unexpected_errors import broken_package
 
         if os.environ.get(DEBUG):
             import traceback
 
-            traceback.print_exception(error)
+            write(redact_foreign("".join(traceback.format_exception(error))), sys.stderr)
         if isinstance(error, ZarrstackError):
             problem = error.problem
         elif isinstance(error, OSError):
@@ -134,7 +135,7 @@ class Session:
         elif (broken := broken_package(error)) is not None:
             problem = broken
         else:
-            text = " ".join(f"{type(error).__name__}: {error}".split())
+            text = " ".join(redact_foreign(f"{type(error).__name__}: {error}").split())
             advice = f"This is a bug in zarrlift; {DEBUG}=1 shows the traceback to report."
             problem = Problem(kind="internal", message=f"unexpected {text}", advice=advice)
         code = USAGE if problem.kind == "usage" else PARTLY

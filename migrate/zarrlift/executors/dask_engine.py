@@ -8,6 +8,7 @@ fails with `KilledWorker` after `distributed.scheduler.allowed-failures` workers
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from concurrent.futures import Executor
 from typing import Any, Final
@@ -88,7 +89,8 @@ def dask_engine_at(address: str | None, *, workers: int | None) -> Engine:
         try:
             client = Client(address, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
-            raise WorkerError("the Dask scheduler does not answer", found=address) from error
+            shown = re.sub(r"(?<=://)[^/]*@", "", address)  # without a user and password
+            raise WorkerError("the Dask scheduler does not answer", found=shown) from error
         return DaskEngine(client, own=(client,), workers=workers)
     with dask.config.set({_ALLOWED_FAILURES: 2}):  # so that a task may kill three workers
         cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")

@@ -16,7 +16,7 @@ from zarrstack.core.errors import StorageError, UsageError
 from .base import Storage
 from .local.files import kind_of
 from .local.storage import LocalStorage
-from .redact import redact, secrets_of
+from .redact import redact, redact_foreign, secrets_of
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -172,7 +172,7 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
         try:
             bucket = s3_store(url, options or {}, read_only=mode == "r")
         except Exception as error:
-            found = redact(f"{shown} ({type(error).__name__}: {error})", secrets)
+            found = redact_foreign(f"{shown} ({type(error).__name__}: {error})")
             raise StorageError("cannot open the location", found=found) from error
         if bucket is not None:
             return StoreStorage(*bucket, url=shown, secrets=secrets)
@@ -183,14 +183,14 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
     except ImportError as error:
         from .open_errors import no_package
 
-        raise no_package(protocol, redact(str(error), secrets)) from error
+        raise no_package(protocol, redact_foreign(str(error))) from error
     except ValueError as error:
-        found = redact(f"{shown} ({error})", secrets)
+        found = redact_foreign(f"{shown} ({error})")
         raise UsageError("not a place", found=found, expected="a path or a URL that fsspec knows") from error
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(f"no such file or directory: {shown}") from error
     except Exception as error:
-        found = redact(f"{shown} ({type(error).__name__}: {error})", secrets)
+        found = redact_foreign(f"{shown} ({type(error).__name__}: {error})")
         raise StorageError("cannot open the location", found=found) from error
     return StoreStorage(store, url=shown, secrets=secrets)
 

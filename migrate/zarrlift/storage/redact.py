@@ -6,6 +6,7 @@ from `storage_options` are never shown.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -15,6 +16,9 @@ _QUERY: Final = re.compile(r"(\w://[^\s?'\"]*)\?[^\s'\")>]+")
 _SHORTEST: Final = 6
 """Shorter texts in `storage_options` are words such as "us" or "anon", not secrets."""
 _HIDDEN: Final = "..."
+_VARIABLE: Final = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(KEY|SECRET|TOKEN|STRING|PASSWORD)\w*")
+_given: Final[set[str]] = set()
+"""What `secrets_of` has found in this process."""
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
@@ -30,7 +34,19 @@ def secrets_of(options: Mapping[str, Any] | None) -> tuple[str, ...]:
     Addresses (`endpoint_url`) are not secrets and help in messages; credentials in them are still hidden by
     `redact`.
     """
-    return tuple(sorted(set(_texts(options or {})), key=len, reverse=True))
+    found = set(_texts(options or {}))
+    _given.update(found)
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def redact_foreign(text: str) -> str:
+    """A text of another library, such as a traceback, without any secret that this process knows.
+
+    These are the options of all places that it has opened, and those of the environment. A place itself is
+    not treated in this way: its name may be equal to one of many variables.
+    """
+    variables = _texts([value for name, value in os.environ.items() if _VARIABLE.fullmatch(name)])
+    return redact(text, sorted(_given.union(variables), key=len, reverse=True))
 
 
 def _texts(value: Any) -> Iterator[str]:

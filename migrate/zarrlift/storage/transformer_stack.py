@@ -8,6 +8,7 @@ from zarrstack.core.errors import UsageError
 
 from .base import Storage
 from .local.storage import LocalStorage
+from .redact import redact
 
 if TYPE_CHECKING:
     from zarr.abc.store import Store
@@ -56,6 +57,12 @@ def with_layers(storage: Storage, text: str | None, *, written: bool = False) ->
     from .local.layered_store import LayeredLocalStore, RegularLocalStore
     from .remote.zarr_store import StoreStorage
 
+    if redact(text) != text:
+        # The job stores the text.
+        raise UsageError(
+            "a URL of a layer has a user, a password or a query, which a job file must not contain",
+            advice="Use Python: pass zarrlift.migrate a store that contains the layers.",
+        )
     layers = parse_stack(text)
     for layer in layers:
         if layer.secrets & layer.options.keys():

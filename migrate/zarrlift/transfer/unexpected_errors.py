@@ -7,6 +7,7 @@ from traceback import walk_tb
 from zarrstack.core.errors import Problem
 
 from ..storage.local.system_errors import system_refused
+from ..storage.redact import redact_foreign
 
 
 def unexpected_error(path: str, error: Exception) -> Problem:
@@ -24,7 +25,7 @@ def unexpected_error(path: str, error: Exception) -> Problem:
         kind="unforeseen",
         node=path,
         message="an error that zarrlift did not foresee",
-        found=f"{type(error).__name__}: {error}",
+        found=redact_foreign(f"{type(error).__name__}: {error}"),
         advice="Please report it, with the array's metadata.",
     )
 

@@ -6,7 +6,7 @@ import functools
 import json
 import pickle
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from zarrstack.core.errors import WorkerError, ZarrstackError
@@ -41,10 +41,10 @@ class WorkerSpec:
     job_id: str
     run: str
     """Unique for each run: a worker's knowledge of the destination is valid for one run only."""
-    source: str
-    destination: str
-    source_options: str = "{}"
-    destination_options: str = "{}"
+    source: str = field(repr=False)  # Dask logs the arguments of a call that fails
+    destination: str = field(repr=False)
+    source_options: str = field(default="{}", repr=False)
+    destination_options: str = field(default="{}", repr=False)
     source_through: str | None = None
     destination_through: str | None = None
     fsync: bool = False

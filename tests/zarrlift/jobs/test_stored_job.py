@@ -7,17 +7,18 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zarr
 from aiohttp import web
 from tests.support.bucket import Bucket, serving
 from tests.support.job_archives import tree
 
 import zarrlift
-from zarrlift.cli import main
 from zarrlift.jobs import run
 from zarrlift.jobs.ledger import stored_file
 from zarrlift.jobs.ledger.ledger import Job
@@ -107,13 +108,17 @@ def test_every_command_takes_it(
     assert zarrlift.migrate(source, OUT, job=JOB, **options).state == "done"  # in place of the undone job
 
 
-def test_the_command_line_takes_it(source: Path, bucket: Bucket, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_takes_it(source: Path, bucket: Bucket, tmp_path: Path) -> None:
+    """And leaves no copy behind, although it ends without Python's shutdown."""
     given = json.dumps(bucket.options)
-    words = ["--job", JOB, "--job-storage-options", given, "--dest-storage-options", given]
-    assert main(["migrate", str(source), OUT, *words]) == 0
-    capsys.readouterr()
-    assert main(["status", JOB, "--job-storage-options", given, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["result"]["state"] == "done"
+    migrate = ["migrate", str(source), OUT, "--job", JOB, "--dest-storage-options", given]
+    for words in (migrate, ["status", JOB, "--json"]):
+        command = [sys.executable, "-m", "zarrlift", *words, "--job-storage-options", given]
+        env = os.environ | {"TMPDIR": str(tmp_path)}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+        assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"]["state"] == "done"
+    assert not list(tmp_path.glob("zarrlift-job-*"))
 
 
 @pytest.mark.parametrize("uploaded", ["yes", "no"])
@@ -163,6 +168,36 @@ print(zarrlift.resume(sys.argv[1], take_over=True, **more).state)
     return seen
 
 
+def test_arrays_without_a_record_follow_a_changed_source(
+    source: Path, bucket: Bucket, options: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The first machine had uploaded nothing but the plan: what it has published is hidden, then replaced."""
+    publish, held, hidden = Publisher.publish, [], []
+
+    def publish_and_hold(self: Publisher, path: str, content: Any) -> int | None:
+        held.append(stored(bucket))
+        return publish(self, path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Publisher, "publish", publish_and_hold)
+        assert zarrlift.migrate(source, OUT, job=JOB, **options).ok
+    bucket.put("jobs", {NAME: held[0] or b""})
+    changed = zarr.open_array(str(source / "g" / "recode"), zarr_format=2)
+    changed[50:250] = 0  # which removes chunks
+
+    def watch(request: web.Request) -> None:
+        if request.method == "PUT" and "/out/g/recode/c/" in request.path:
+            hidden.append("g/recode/zarr.json" not in bucket.stored("out"))
+
+    bucket.instead = watch
+    outcome = zarrlift.resume(JOB, **options)
+    assert outcome.ok, outcome.problems
+    assert hidden
+    assert all(hidden)
+    assert zarrlift.migrate(source, tmp_path / "calm").ok
+    assert bucket.stored("out") == tree(tmp_path / "calm")
+
+
 def test_of_two_coordinators_the_earlier_one_stops(
     source: Path, bucket: Bucket, options: Any, calm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +238,7 @@ def test_a_run_that_cannot_upload_its_end_fails_and_keeps_the_copy(
     source: Path, bucket: Bucket, options: Any, calm: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     publish = Publisher.publish
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def publish_closed(self: Publisher, path: str, content: Any) -> int | None:
         bucket.instead = lambda request: 403 if puts_of_the_job(request) and path else None
@@ -220,6 +256,22 @@ def test_a_run_that_cannot_upload_its_end_fails_and_keeps_the_copy(
     bucket.instead = lambda _: None
     assert zarrlift.resume(JOB, **options).ok
     assert bucket.stored("out") == calm
+
+
+def test_ctrl_c_uploads_what_is_recorded(
+    source: Path, bucket: Bucket, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Publisher, "groups", interrupted)
+        with pytest.raises(zarrlift.Interrupted) as caught:
+            zarrlift.migrate(source, OUT, job=JOB, **options)
+    assert caught.value.job == JOB
+    status = zarrlift.status(JOB, job_storage_options=bucket.options)
+    assert status.activity == "stopped"
+    assert {node.state for node in status.nodes if node.kind == "array"} == {"done"}
 
 
 def test_a_lost_answer_to_an_upload_is_recognised(

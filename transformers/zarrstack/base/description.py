@@ -112,7 +112,7 @@ class LayerOptions:
             if not option:
                 raise UsageError(
                     f"layer {cls.name!r} takes no value without the name of an option",
-                    found=part,
+                    found=None if cls.secrets else part,
                     expected=":".join(f"{name}=..." for name in cls.option_names()) or "no options",
                 )
             options[option] = _value(value)

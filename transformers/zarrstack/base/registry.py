@@ -157,7 +157,7 @@ def parse_stack(text: str) -> list[StorageTransformer]:
             entries = json.loads(text)
         except ValueError as error:
             raise UsageError(
-                "this stack is not valid JSON", found=text, expected="a list of layers"
+                "this stack is not valid JSON", found=str(error), expected="a list of layers"
             ) from error
         return layers_from_json(entries)
     layers = []

@@ -32,6 +32,9 @@ _ATTEMPTS: Final = 5
 _ADVICE: Final = "Nothing is lost: what is not recorded in it is repeated by zarrlift resume."
 _CHECK: Final = "Check the permission to write there, and --job-storage-options. Nothing was written."
 
+_folders: Final[set[str]] = set()
+"""Directories of copies that are removed."""
+
 log: Final = logging.getLogger("zarrlift")
 
 
@@ -57,7 +60,8 @@ class StoredFile(os.PathLike[str]):
         self.options: Final = dict(options or {})
         folder = tempfile.mkdtemp(prefix="zarrlift-job-")
         self._path = os.path.join(folder, url.rpartition("/")[2])
-        self._removal = weakref.finalize(self, _remove, folder, os.getpid())
+        _folders.add(folder)
+        weakref.finalize(self, _remove, folder, os.getpid())
         self.owned = False
         """Whether this process has written the object last."""
         self.lost: JobError | None = None
@@ -154,7 +158,7 @@ class StoredFile(os.PathLike[str]):
             self.save()
         except JobError as error:
             if self.lost is None:
-                self._removal.detach()
+                _folders.discard(os.path.dirname(self._path))
                 advice = f"{_ADVICE} The copy is kept: {self._path}"
                 raise JobError.of(replace(error.problem, advice=advice)) from error
             raise
@@ -208,8 +212,15 @@ def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
+def remove_copies() -> None:
+    """Remove the copies of this process, for one that ends without running finalizers."""
+    while _folders:
+        shutil.rmtree(_folders.pop(), ignore_errors=True)
+
+
 def _remove(folder: str, process: int) -> None:
-    if os.getpid() == process:  # a fork has the same finalizers
+    if os.getpid() == process and folder in _folders:  # a fork has the same finalizers
+        _folders.discard(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from zarrstack.core.errors import Problem
+from zarrstack.core.paths import join
 
 from ...archive.chunk_inventory import take_inventory
 from ...planning.inventories import Inventories
@@ -100,9 +101,11 @@ def _drop_stale(now: ArrayPlan, inventories: Inventories, destination: Storage) 
     """Delete destination objects of earlier work that would not be written again.
 
     They are known in advance only if each object is made from the source object at the same grid position.
+    The document goes first: a run whose last records were lost with its machine may have published the array.
     """
     if now.route.name == "stay":
         return
+    destination.delete(join(now.path, "zarr.json"))
     layout = now.destination
     alike = now.move.block_shape is None and not now.move.drop_empty
     inventory = inventories.get(now.path)

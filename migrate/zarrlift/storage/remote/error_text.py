@@ -11,7 +11,7 @@ from typing import Final
 
 from zarrstack.core.errors import StorageError, UsageError, ZarrstackError
 
-from ..redact import redact
+from ..redact import redact, redact_foreign
 
 _NO_BUCKET: Final = re.compile(
     r"NoSuchBucket|ContainerNotFound|specified (?:bucket|container) does not exist"
@@ -32,7 +32,7 @@ _MOST: Final = 500
 def plainly(error: Exception, what: str, key: str, url: str, secrets: Sequence[str] = ()) -> ZarrstackError:
     """The error to raise for a store's `error` in the operation `what` on `key` of the place `url`."""
     # obstore's messages continue with pages of debug output.
-    text = redact(str(error).partition("\n\nDebug source")[0], secrets)
+    text = redact_foreign(redact(str(error).partition("\n\nDebug source")[0], secrets))
     place = key or None
     if names_no_bucket(error):
         return UsageError(
