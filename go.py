@@ -28,7 +28,7 @@ BIN = os.path.join(VENV, "Scripts" if os.name == "nt" else "bin")
 PYTHON = os.path.join(BIN, "python.exe" if os.name == "nt" else "python")
 STACK = os.path.join(ROOT, "transformers")
 OCEAN = os.path.join(ROOT, "fixtures", "zarr_v2", "zarr-2.18", "people", "ocean.zarr")
-PYRAMIDS = os.path.join(ROOT, "fixtures", "n5", "java-3.5.1", "multiscale.n5")
+PYRAMIDS = os.path.join(ROOT, "fixtures", "n5", "java-3.5.1", "multiscale.n5.zip")
 DEMO = os.path.join(ROOT, "demo")
 
 
@@ -153,6 +153,7 @@ def demo():
     """Migrate an xarray dataset of the Zarr v2 days and images in N5, and show the results."""
     install("")
     import shutil
+    import zipfile
 
     shutil.rmtree(DEMO, ignore_errors=True)
     ocean, ocean_v3 = os.path.join(DEMO, "ocean.zarr"), os.path.join(DEMO, "ocean-v3.zarr")
@@ -161,7 +162,8 @@ def demo():
     zarrlift("migrate", ocean, ocean_v3)
     zarrlift("verify", ocean, ocean_v3, "--full")
     images, images_v3 = os.path.join(DEMO, "images.n5"), os.path.join(DEMO, "images-v3.zarr")
-    shutil.copytree(PYRAMIDS, images)
+    with zipfile.ZipFile(PYRAMIDS) as packed:
+        packed.extractall(images)
     zarrlift("migrate", images, images_v3, "--include", "viewer", "--multiscale", "ome")
     zarrlift("verify", images, images_v3, "--full")
     run(PYTHON, "-c", SHOW, *[os.path.relpath(path, ROOT) for path in (ocean_v3, images, images_v3)])

@@ -19,21 +19,16 @@ NO_CHUNK: Final = -1
 _ZERO, _NINE, _NEWLINE, _C = b"09\nc"
 _MAX_DIGITS: Final = 18
 """Decimal digits that always fit an int64."""
+_FEW: Final = 16
+"""Number of keys up to which one at a time is faster."""
 
 
 def chunk_indexes(names: Sequence[str], keys: ChunkKeys, grid: Grid) -> Indexes:
     """The linear index of each key's chunk, or NO_CHUNK; keys are relative to the array."""
-    if isinstance(keys, KeyEncoding | N5Keys) and grid.shape and names:
+    if isinstance(keys, KeyEncoding | N5Keys) and grid.shape and len(names) > _FEW:
         found = _all_regular(names, keys, grid)
         if found is not None:
             return found
-        # Names of metadata are among the first keys of a listing.
-        regular = [name[-1:].isdigit() for name in names]
-        found = _all_regular([name for name, good in zip(names, regular, strict=True) if good], keys, grid)
-        if found is not None:
-            indexes: Indexes = np.full(len(names), NO_CHUNK, np.int64)
-            indexes[regular] = found
-            return indexes
     ndim = len(grid.shape)
     places = (keys.coordinates(name, ndim) for name in names)
     each = (None if place is None else grid.index(place) for place in places)

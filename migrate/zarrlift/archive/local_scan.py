@@ -97,14 +97,15 @@ class _Scan:
 
     def _flat(self, directory: str, layout: Layout) -> None:
         """Scan keys without a slash, which are all in one directory."""
-        with os.scandir(directory) as entries:
+        with os.scandir(directory) as every:
+            entries = (entry for entry in every if entry.name not in self.passed_over)
             while batch := list(islice(entries, _BATCH)):
                 indexes = chunk_indexes([entry.name for entry in batch], layout.keys, layout.objects)
                 for entry, index in zip(batch, indexes.tolist(), strict=True):
-                    if index != NO_CHUNK:
-                        self._accept(entry, index, entry.name)
-                    elif entry.name not in self.passed_over:
+                    if index == NO_CHUNK:
                         self.found.unclaimed_name(entry.name)
+                    else:
+                        self._accept(entry, index, entry.name)
 
     def _deep(self, directory: str, level: int, base: int, prefix: str) -> None:
         """Scan keys with slashes: one directory level per axis, files at the last level.

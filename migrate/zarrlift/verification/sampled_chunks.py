@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -34,13 +37,17 @@ from .sampling import object_bytes, read_bytes
 from .zarr_python_reader import open_array, parse, read_regions, reading_store, words
 
 if TYPE_CHECKING:
+    from zarr import Array
+
     from zarrstack.core.data_types.cast import Casting
 
     from ..archive.chunk_inventory import Indexes
     from ..planning.plans import ArrayPlan
 
 _BATCH_BYTES: Final = 8 << 20
-"""Decoded bytes of the destination in memory at a time, unless one object is larger."""
+"""Decoded bytes of the destination in one batch, unless one object is larger."""
+_AT_ONCE: Final = 2
+"""Number of batches that are compared together: the workers have nothing left to do meanwhile."""
 _WHOLE_BYTES: Final = 32 << 20
 """Maximum of decoded bytes for a shard to be compared as a whole."""
 KeyOf: TypeAlias = Callable[[tuple[int, ...]], str]
@@ -93,7 +100,7 @@ class SourceObjects:
         inner_chunks = self._inner_chunks(coordinates, wanted)
         return [(grid.region(grid.coordinates(number)), values) for number, values in inner_chunks]
 
-    def source_is_destination(
+    def overlapping(
         self, coordinates: tuple[int, ...], region: Region
     ) -> Iterator[tuple[Region, Values | None]]:
         """Regions of one object that overlap `region`, with their values: None for a missing part.
@@ -157,48 +164,65 @@ def compare_chunks(
         casting=plan.move.casting,
         objects=plan.move.objects,
     )
-    one_to_one = plan.source.object_shape == plan.destination.object_shape
-
-    def key_of(place: tuple[int, ...]) -> str:
-        return plan.destination.key(plan.path, _object_at(plan.destination, place))
-
-    problems: list[Problem] = []
     places = [plan.source.objects.coordinates(index) for index in indexes]
-    for batch in _batches(places, read_bytes(plan)):
-        sources: list[tuple[tuple[int, ...], tuple[slice, ...], Values | None]] = []
-        for place in batch:
+    batches = _batches(places, read_bytes(plan))
+    comparison = _Comparison(plan, inner_chunks, destination, array, expect)
+    if len(batches) == 1:
+        return tuple(comparison(batches[0]))
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="zarrlift-sample") as threads:
+        return tuple(chain.from_iterable(threads.map(comparison, batches)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """Compares batches of objects of one array; thread-safe."""
+
+    plan: ArrayPlan
+    source: SourceObjects
+    destination: Storage
+    array: Array[Any]
+    expect: Expectation
+
+    def __call__(self, places: Sequence[tuple[int, ...]]) -> list[Problem]:
+        """Differences in the objects at these positions of the source's grid."""
+        problems: list[Problem] = []
+        sources: list[tuple[tuple[int, ...], Region, Values | None]] = []
+        for place in places:
             # Our decoder comes first: it is bounded, and a payload that it refuses is not passed to
             # zarr-python.
             try:
-                sources += [(place, region, values) for region, values in inner_chunks.pieces(place)]
+                sources += [(place, region, values) for region, values in self.source.pieces(place)]
             except ZarrstackError as error:
-                problems.append(error.at(node=plan.path, key=inner_chunks.key(place)).problem)
-        read = read_regions(array, [region for _, region, _ in sources])
+                problems.append(self._problem(error, place))
+        read = read_regions(self.array, [region for _, region, _ in sources])
         for (place, region, values), found in zip(sources, read, strict=True):
-            key = key_of(first_coordinates(region))
             try:
-                if values is None and plan.fill_is_null:
-                    continue
-                if values is None and one_to_one and destination.size(key) is not None:
-                    problems.append(
-                        value_problem(plan.path, key, region, "a stored chunk", "none, as in the source")
-                    )
-                    continue
-                if values is None:
-                    shape = tuple(axis.stop - axis.start for axis in region)
-                    expected = expect.missing(inner_chunks.fill(shape))
-                else:
-                    expected = values
+                problems += self._piece(region, values, found)
             except ZarrstackError as error:
-                problems.append(error.at(node=plan.path, key=inner_chunks.key(place)).problem)
-                continue
-            problems += expect.compare(found, expected, plan.path, key_of, region)
-    return tuple(problems)
+                problems.append(self._problem(error, place))
+        return problems
 
+    def _piece(self, region: Region, values: Values | None, found: Values | Exception) -> list[Problem]:
+        plan = self.plan
+        if values is None:
+            if plan.fill_is_null:
+                return []
+            key = self._key(first_coordinates(region))
+            one_to_one = plan.source.object_shape == plan.destination.object_shape
+            if one_to_one and self.destination.size(key) is not None:
+                return [value_problem(plan.path, key, region, "a stored chunk", "none, as in the source")]
+            shape = tuple(axis.stop - axis.start for axis in region)
+            values = self.expect.missing(self.source.fill(shape))
+        return self.expect.compare(found, values, plan.path, self._key, region)
 
-def _object_at(layout: Layout, place: tuple[int, ...]) -> tuple[int, ...]:
-    """Grid position of the object that contains an element."""
-    return tuple(at // length for at, length in zip(place, layout.object_shape, strict=True))
+    def _problem(self, error: ZarrstackError, place: tuple[int, ...]) -> Problem:
+        return error.at(node=self.plan.path, key=self.source.key(place)).problem
+
+    def _key(self, element: tuple[int, ...]) -> str:
+        """The key of the destination's object that contains an element."""
+        layout = self.plan.destination
+        place = tuple(at // length for at, length in zip(element, layout.object_shape, strict=True))
+        return layout.key(self.plan.path, place)
 
 
 def _batches(places: list[tuple[int, ...]], each: int) -> list[list[tuple[int, ...]]]:

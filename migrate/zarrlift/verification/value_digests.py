@@ -150,7 +150,7 @@ class _Reader:
             place = self._grid.coordinates(index)
             key = self._objects.key(place)
             try:
-                for region, values in self._objects.source_is_destination(place, self._grid.region(place)):
+                for region, values in self._objects.overlapping(place, self._grid.region(place)):
                     if values is not None:
                         self._adder.add(sums, region, values)
                         nbytes += values.nbytes
