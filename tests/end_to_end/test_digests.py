@@ -21,7 +21,9 @@ from zarrlift.archive import chunk_inventory
 from zarrlift.cli import main
 from zarrlift.errors import JobError, StorageError, UsageError
 from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.transfer.recode import InnerChunkConversion
 from zarrlift.transfer.worker import Worker
+from zarrlift.verification import value_digests
 from zarrstack.core.digest.value_digest import BlockSums, ValueSums
 
 SHAPE, CHUNKS = (50, 40), (16, 16)
@@ -121,6 +123,21 @@ def test_results_of_a_migration_and_what_the_job_stores(
     assert zarrlift.digest(outcome.job).arrays == expected
 
 
+@pytest.mark.parametrize("form", RECIPES)
+def test_a_full_verification_adds_up_the_values_that_it_reads(
+    form: str, values: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = v2(tmp_path / "source", values)
+    expected = zarrlift.digest(source).arrays
+    monkeypatch.delattr(value_digests, "digest_array")  # the result is not read once more
+    monkeypatch.delattr(InnerChunkConversion, "_add")  # nor decoded by the tasks
+    outcome = zarrlift.migrate(
+        source, tmp_path / "new", recipe=Recipe(base=RECIPES[form]), digest=True, verify="full"
+    )
+    assert outcome.ok, outcome.problems
+    assert zarrlift.digest(outcome.job).arrays == expected
+
+
 def test_in_place_the_result_is_read(values: np.ndarray, tmp_path: Path) -> None:
     source = v2(tmp_path / "source", values, dtype="<u2", order="C")
     expected = zarrlift.digest(source).arrays
@@ -129,11 +146,12 @@ def test_in_place_the_result_is_read(values: np.ndarray, tmp_path: Path) -> None
     assert zarrlift.digest(source, format="zarr3").arrays == expected
 
 
-def test_by_processes(values: np.ndarray, tmp_path: Path) -> None:
+@pytest.mark.parametrize("verify", ["sample", "full"])
+def test_by_processes(verify: str, values: np.ndarray, tmp_path: Path) -> None:
     source = v2(tmp_path / "source", values)
     recipe = Recipe(base=RECIPES["rechunked shards"])
     outcome = zarrlift.migrate(
-        source, tmp_path / "new", recipe=recipe, digest=True, processes=True, workers=2
+        source, tmp_path / "new", recipe=recipe, digest=True, processes=True, workers=2, verify=verify
     )
     assert zarrlift.digest(outcome.job).arrays == zarrlift.digest(source).arrays
 
@@ -304,6 +322,10 @@ def test_archives_of_the_old_writers(name: str, tmp_path: Path) -> None:
     outcome = zarrlift.migrate(
         old.path, tmp_path / "new", digest=True, verify="none", recipe=recipe, axes=axes
     )
+    checked = zarrlift.migrate(
+        old.path, tmp_path / "checked", digest=True, verify="full", recipe=recipe, axes=axes
+    )
     result = zarrlift.digest(tmp_path / "new")
     assert result.arrays == zarrlift.digest(outcome.job).arrays
+    assert result.arrays == zarrlift.digest(checked.job).arrays
     assert result.arrays == {path: found.arrays[path] for path in result.arrays}

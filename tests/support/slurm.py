@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import getpass
 import os
+import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +33,7 @@ JobAcctGatherType=jobacct_gather/none
 JobCompType=jobcomp/none
 JobRequeue=1
 KillWait=1
+MinJobAge=3600
 MpiDefault=none
 ProctrackType=proctrack/linuxproc
 ReturnToService=2
@@ -40,47 +43,49 @@ SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 SwitchType=switch/none
 TaskPlugin=task/none
-NodeName=localhost NodeAddr=127.0.0.1 CPUs={slots}
+NodeName=localhost NodeAddr=127.0.0.1 CPUs={cpus} RealMemory=100000
 PartitionName=tests Nodes=ALL Default=YES MaxTime=INFINITE
 """
-_SECONDS = 60.0
+_SECONDS = 300.0
 """How long anything may take until a test fails."""
 
 
 class Slurm:
-    """Runs the commands of a Slurm that is up."""
+    """Runs programs for which a Slurm is up, its own among them."""
 
     def __init__(self, programs: Path, configuration: Path) -> None:
-        self._programs = programs
         self.plugins = next(programs.glob("usr/lib/*/slurm-wlm"))
+        commands = (Path(sys.executable).parent, programs / "usr/bin", os.environ["PATH"])
         self.environment = {
             **os.environ,
             "SLURM_CONF": str(configuration),
             "LD_LIBRARY_PATH": f"{self.plugins}:{self.plugins.parent}",
+            "PATH": os.pathsep.join(map(str, commands)),
         }
+        """Of programs that use this Slurm, and this Python."""
 
     def __call__(self, command: str, *words: str | os.PathLike[str]) -> str:
-        """What a command writes; AssertionError if it fails."""
-        program = self._programs / "usr/bin" / command
+        """What a program writes; AssertionError if it fails."""
+        path = shutil.which(command, path=self.environment["PATH"])
         done = subprocess.run(
-            [program, *words], env=self.environment, capture_output=True, text=True, check=False
+            [path, *words], env=self.environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    def states(self, job: str) -> dict[int, str]:
-        """The state of each task of an array, by its index."""
+    def states(self, job: str) -> dict[str, str]:
+        """The state of each task of an array by its index, or of a job by "N/A"."""
         lines = self("squeue", "--noheader", "--array", "--states=all", f"--jobs={job}", "--format=%K %T")
-        return {int(index): state for index, state in map(str.split, lines.splitlines())}
+        return dict(line.split() for line in lines.splitlines())
 
-    def requeue(self, job: str, index: int) -> None:
+    def requeue(self, job: str, index: str) -> None:
         """Queue a task of an array again, at once: Slurm by itself waits two minutes."""
         self("scontrol", "requeue", f"{job}_{index}")
         wait_until(lambda: self.states(job)[index] == "PENDING")
         self("scontrol", "update", f"JobId={job}_{index}", "StartTime=now")
 
-    def ended(self, job: str) -> dict[int, str]:
-        """Wait until no task of an array is pending or running, and return their states."""
+    def ended(self, job: str) -> dict[str, str]:
+        """Wait until no task of a job is pending or running, and return their states."""
         going = {"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD"}
         wait_until(lambda: not going & set(self.states(job).values()))
         return self.states(job)
@@ -95,8 +100,8 @@ def wait_until(holds: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def slurm(programs: Path, slots: int) -> Iterator[Slurm]:
-    """Slurm's two daemons, in the foreground, with a node that runs this number of tasks at once."""
+def slurm(programs: Path, cpus: int) -> Iterator[Slurm]:
+    """Slurm's two daemons, in the foreground, with a node that counts as having this number of processors."""
     with ExitStack() as stack:
         # Slurm's sockets are in its folder, and the name of a socket has at most 107 bytes.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-")))
@@ -110,7 +115,7 @@ def slurm(programs: Path, slots: int) -> Iterator[Slurm]:
                 user=getpass.getuser(),
                 plugins=client.plugins,
                 folder=folder,
-                slots=slots,
+                cpus=cpus,
             )
         )
         daemons = programs / "usr/sbin"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zarrstack.core.digest.value_digest import ValueSums
+from zarrstack.core.digest.value_digest import BlockSums, ValueSums
 
 from ..archive.chunk_inventory import take_inventory
 
@@ -17,13 +17,16 @@ if TYPE_CHECKING:
     from .ledger.rows import NodeRow
 
 
-def array_digest(job: Job, row: NodeRow, plan: ArrayPlan, destination: Storage) -> ArrayDigest:
+def array_digest(
+    job: Job, row: NodeRow, plan: ArrayPlan, destination: Storage, checked: bytes | None = None
+) -> ArrayDigest:
     """The digest of an array whose chunks are all written; ZarrstackError if they cannot be read.
 
+    `checked` are the sums of a check that has read all values. Without them, those of the tasks are added up.
     Tasks that pass on whole objects (`relink`), and none (`stay`), see no values. The result is then read.
     """
     layout = plan.destination
-    sums = job.digests.sums(row.id, plan.tasks)
+    sums = job.digests.sums(row.id, plan.tasks) if checked is None else BlockSums.from_bytes(checked)
     if sums is not None:
         return ValueSums(layout.shape, layout.data_type, layout.fill_value).digest(sums)
     from ..verification.value_digests import digest_array

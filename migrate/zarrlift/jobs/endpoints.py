@@ -226,7 +226,7 @@ class Endpoints:
             fsync=options.fsync,
             hard_links=options.hard_links,
             recheck=options.verify != "none",
-            digest=options.digest,
+            digest=options.digest_of_tasks,
         )
 
 

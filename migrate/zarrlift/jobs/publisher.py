@@ -43,16 +43,17 @@ class Publisher:
     changed: Callable[[GroupPlan], Problem | None]
     """Reports what has changed in the source of a group."""
 
-    def publish_array(self, row: NodeRow, plan: ArrayPlan) -> int | None:
+    def publish_array(self, row: NodeRow, plan: ArrayPlan, sums: bytes | None) -> int | None:
         """Publish an array whose chunks are all written, and store its digest if the job has digests.
 
-        JobError if another document is there, or if the values of its digest cannot be read.
+        `sums` are those of all its values, if a check has added them up. JobError if another document is
+        there, or if the values of its digest cannot be read.
         """
         if self.job.fact("digest"):
             from .array_digest import array_digest
 
             try:
-                self.job.digests.record(row.id, array_digest(self.job, row, plan, self.destination))
+                self.job.digests.record(row.id, array_digest(self.job, row, plan, self.destination, sums))
             except ZarrstackError as error:
                 raise JobError.of(error.problem) from error
         return self.publish(plan.path, plan.document)

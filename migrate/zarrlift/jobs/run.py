@@ -31,7 +31,7 @@ from ..transfer.tasks import Task, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker, WorkerSpec
 from . import log_messages
-from .checks.checks import Checks, Found
+from .checks.checks import Checked, Checks, Found
 from .disk_sync import DiskSync
 from .ledger.last_run import note_moving
 from .ledger.ledger import Job
@@ -211,7 +211,7 @@ class Run:
             self.writer,
             hard_links=self.options.hard_links,
             recheck=self.options.verify != "none",
-            digest=self.options.digest,
+            digest=self.options.digest_of_tasks,
         )
 
     def _passed(self, arrays: list[RunArray]) -> None:
@@ -275,7 +275,8 @@ class Run:
         """Publish verified arrays or record their failures, except for the last `all_but` started."""
         while len(self._verified) > all_but:
             asked = self._verified.popleft()
-            for array, problems, told in zip(asked.whole, asked.found(), asked.changed(), strict=True):
+            for array, checked, told in zip(asked.whole, asked.found(), asked.changed(), strict=True):
+                problems, array.sums = checked
                 changed = told
                 if problems and told is None:  # the comparison may have read another version
                     changed = self._source_check.thoroughly(array.plan)
@@ -294,7 +295,7 @@ class Run:
                     array.fail((left[array.plan.path],))
                 if not array.failures:
                     try:
-                        written = self._publisher.publish_array(array.row, array.plan)
+                        written = self._publisher.publish_array(array.row, array.plan, array.sums)
                     except JobError as error:
                         array.fail((error.at(node=array.plan.path).problem,))
                     else:
@@ -313,10 +314,10 @@ class Run:
         self.job.record_node(array.row.id, "failed", problems=told)
 
     def _verifying(self, arrays: list[RunArray]) -> Callable[[], Found]:
-        """Start to verify; the returned function gives the problems of each array."""
+        """Start to verify; the returned function gives the result for each array."""
         level = self.options.verify
         if level == "none" or not arrays:
-            return lambda: [()] * len(arrays)
+            return lambda: [Checked()] * len(arrays)
         items = []
         for array in arrays:
             # Nothing was moved and therefore nothing was listed.
@@ -324,7 +325,7 @@ class Run:
                 array.present = self._tasks.inventory(array.plan).indexes
             items.append((array.plan, array.present))
         checks = self._engine.checks(level, self.checks)
-        return checks.submit(self.job.id, level, items, self._engine.budget)
+        return checks.submit(self.job.id, level, items, self._engine.budget, digest=self.options.digest)
 
     # The end
 

@@ -40,6 +40,8 @@ class RunArray:
     all_submitted: bool = False
     problems: list[Problem] = field(default_factory=list)
     failures: int = 0
+    sums: bytes | None = None
+    """The digest of its values (`BlockSums`), if the checks have added them up."""
 
     def fail(self, problems: tuple[Problem, ...]) -> None:
         """Record problems of the array."""
@@ -58,7 +60,7 @@ class PendingChecks:
     whole: list[RunArray]
     """Arrays without failures."""
     found: Callable[[], Found]
-    """Problems in the output of each array in `whole`."""
+    """What the checks found in the output of each array in `whole`."""
     changed: Callable[[], list[Problem | None]]
     """Changes in the source of each array."""
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import numpy as np
 
 from zarrstack.core.data_types.compare import Values, part_of
+from zarrstack.core.digest.value_digest import BlockSums
 from zarrstack.core.errors import Problem, ZarrstackError
 from zarrstack.core.grid.chunk_keys_v3 import KeyEncoding
 from zarrstack.core.grid.frames import Shards
@@ -29,6 +30,7 @@ from ..planning.regrid.boxes import Box, Candidates
 from ..storage.base import Storage
 from .documents import VARIABLE
 from .regions import (
+    Compared,
     Division,
     Region,
     first_coordinates,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from zarr.core.metadata.v3 import ArrayV3Metadata
 
     from zarrstack.core.data_types.cast import Casting
+    from zarrstack.core.digest.value_digest import ValueSums
 
     from ..archive.chunk_inventory import Indexes
 
@@ -61,15 +64,6 @@ zarr-python from a shard or used in the comparison.
 """
 _BATCH_BLOCKS: Final = 64
 """Blocks read together; this halves zarr-python's cost per block."""
-
-
-class Compared(NamedTuple):
-    """The result of comparing some regions."""
-
-    problems: list[Problem]
-    regions: int
-    bytes: int
-    """Decoded bytes of the result."""
 
 
 class Stored(NamedTuple):
@@ -104,7 +98,7 @@ class ArrayValues:
     `document` is the result's `zarr.json`, which need not be stored, and `metadata` its parsed form by
     zarr-python. With `stays_missing`, equal values are not sufficient: an object that is missing in the
     source must be missing in the result; this is checked if both have the same objects and the source cannot
-    list.
+    list. `digest` adds up the values of the result.
     """
 
     def __init__(
@@ -121,10 +115,12 @@ class ArrayValues:
         allow_pickle: bool,
         fill_is_null: bool,
         stays_missing: bool = False,
+        digest: ValueSums | None = None,
     ) -> None:
         self.described = {
             "layout": layout, "document": document, "path": path, "casting": casting, "objects": objects,
             "allow_pickle": allow_pickle, "fill_is_null": fill_is_null, "stays_missing": stays_missing,
+            "digest": digest,
         }  # fmt: skip
         """What another process needs to compare the same array."""
         self.path = path
@@ -136,6 +132,7 @@ class ArrayValues:
         self._inner_chunk = inner_chunk_shape(document, self.grid)
         self._item = _item_bytes(metadata)
         self._fill_is_null = fill_is_null
+        self._digest = digest
         self._asks_for_missing = stays_missing and not self.listed and self.aligned and layout.frame is None
         self._inner_chunks = SourceObjects(source, path, layout, allow_pickle=allow_pickle)
         self._array = open_array(metadata, reading_store(destination), path)
@@ -261,7 +258,7 @@ class ArrayValues:
             pieces, refused = self._pieces(region)
             problems += refused
             wanted += [(piece.part, [piece]) for piece in pieces] if refused else [(region, pieces)]
-        read = 0
+        read, sums = 0, None if self._digest is None else BlockSums()
         for (region, pieces), found in zip(
             wanted, read_regions(self._array, [region for region, _ in wanted]), strict=True
         ):
@@ -271,7 +268,9 @@ class ArrayValues:
             read += found.nbytes
             for piece in pieces:
                 problems += self._judge(piece, part_of(found, within(piece.part, region)))
-        return Compared(problems, len(batch), read)
+            if self._digest is not None and sums is not None and not problems:
+                self._digest.add(sums, region, found)
+        return Compared(problems, len(batch), read, sums)
 
     def _pieces(self, region: Region) -> tuple[list[_Piece], list[Problem]]:
         """The pieces of the source in a region, and their problems."""

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from zarrstack.core.digest.value_digest import BlockSums
 from zarrstack.core.errors import ZarrstackError
 
 from ..executors.dispatcher import Dispatcher, LostTaskError
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import WorkerSpec, both_ends, received, sent
-from .array_values import ArrayValues, Compared
-from .regions import Division
+from .array_values import ArrayValues
+from .regions import Compared, Division
 from .zarr_python_reader import parse
 
 if TYPE_CHECKING:
@@ -93,17 +94,20 @@ def compare_portion(version: str, described: bytes, portion: bytes) -> Compared:
     (division,) = received(version, portion)
     problems: list[Problem] = []
     regions = nbytes = 0
+    sums = None if values.described["digest"] is None else BlockSums()
     try:
         with ThreadPoolExecutor(1) as pool:
             for compared in values.regions(division, pool):
                 problems += compared.problems
                 regions += compared.regions
                 nbytes += compared.bytes
+                if sums is not None and compared.sums is not None:
+                    sums.update(compared.sums)
     except ZarrstackError:
         raise
     except Exception as error:  # noqa: BLE001 - see `unexpected_error`
         problems.append(unexpected_error(path, error))
-    return Compared(problems, regions, nbytes)
+    return Compared(problems, regions, nbytes, sums)
 
 
 @functools.lru_cache(maxsize=8)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from zarrstack.core.digest.value_digest import BlockSums, ValueSums
 from zarrstack.core.errors import Problem, WorkerError, ZarrstackError
 
 from .array_values import ArrayValues
+from .regions import Compared
 from .zarr_python_reader import parse
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ def compare_all(
     *,
     budget: int,
     elsewhere: Elsewhere | None = None,
+    sums: BlockSums | None = None,
 ) -> tuple[Problem, ...]:
     """Differences between an array's source and everything written for it; empty if none.
 
@@ -38,13 +41,16 @@ def compare_all(
     object without any counterpart in the source is a difference, whatever its content. A missing chunk reads
     as the source's fill value, if that is defined. `budget` is the process's memory limit in bytes. An
     unreadable chunk on either side is a problem, not an exception. `elsewhere`: where values are compared, if
-    not in threads; WorkerError if its workers are gone.
+    not in threads; WorkerError if its workers are gone. The written values are added to `sums`, all of them
+    if there are no problems.
     """
     try:
-        values = both_sides(plan, source, destination)
+        values = both_sides(plan, source, destination, digest=sums is not None)
         problems: list[Problem] = []
-        for more in _problems(values, budget, elsewhere):
-            problems += more
+        for compared in _compared(values, budget, elsewhere):
+            problems += compared.problems
+            if sums is not None and compared.sums is not None:
+                sums.update(compared.sums)
             if len(problems) >= _MAX_PROBLEMS:
                 return (*problems[:_MAX_PROBLEMS], _enough(plan.path))
     except WorkerError:
@@ -54,8 +60,11 @@ def compare_all(
     return tuple(problems)
 
 
-def both_sides(plan: ArrayPlan, source: Storage, destination: Storage) -> ArrayValues:
+def both_sides(
+    plan: ArrayPlan, source: Storage, destination: Storage, *, digest: bool = False
+) -> ArrayValues:
     """An array's source and its written result, ready for comparison; ZarrstackError."""
+    layout = plan.destination
     return ArrayValues(
         source,
         plan.source,
@@ -68,28 +77,29 @@ def both_sides(plan: ArrayPlan, source: Storage, destination: Storage) -> ArrayV
         allow_pickle=plan.move.allow_pickle,
         fill_is_null=plan.fill_is_null,
         stays_missing=True,
+        digest=ValueSums(layout.shape, layout.data_type, layout.fill_value) if digest else None,
     )
 
 
-def _problems(values: ArrayValues, budget: int, elsewhere: Elsewhere | None) -> Iterator[list[Problem]]:
+def _compared(values: ArrayValues, budget: int, elsewhere: Elsewhere | None) -> Iterator[Compared]:
     grid = values.grid
     wanted = np.arange(0, dtype=np.int64)
     if values.listed:
         there, wanted = values.stored()
         surplus = np.setdiff1d(there, wanted, assume_unique=True)[:_MAX_PROBLEMS]
-        yield [values.surplus(grid.region(grid.coordinates(index))) for index in map(int, surplus)]
+        places = (grid.coordinates(index) for index in map(int, surplus))
+        yield Compared([values.surplus(grid.region(place)) for place in places], 0, 0)
     elif grid.total:
         wanted = np.arange(grid.total, dtype=np.int64)
     if not len(wanted):
         return
     if elsewhere is not None:
-        yield from (compared.problems for compared in elsewhere.whole(values, wanted))
+        yield from elsewhere.whole(values, wanted)
         return
     with ThreadPoolExecutor(
         min(os.cpu_count() or 1, _MAX_THREADS), thread_name_prefix="zarrlift-check"
     ) as pool:
-        for compared in values.whole(wanted, budget=budget, pool=pool):
-            yield compared.problems
+        yield from values.whole(wanted, budget=budget, pool=pool)
 
 
 def _enough(path: str) -> Problem:

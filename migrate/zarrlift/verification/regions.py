@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,10 @@ from zarrstack.core.grid.grid import Grid
 from zarrstack.core.json_text import JSONObject
 
 from ..storage.base import Storage
+
+if TYPE_CHECKING:
+    from zarrstack.core.digest.value_digest import BlockSums
+    from zarrstack.core.errors import Problem
 
 Region: TypeAlias = tuple[slice, ...]
 """One slice with start and stop per axis, in array coordinates."""
@@ -33,6 +37,17 @@ class Division(NamedTuple):
     """Bytes of regions that one thread holds at a time."""
     cut: bool
     """Whether a larger region is divided further."""
+
+
+class Compared(NamedTuple):
+    """The result of comparing some regions."""
+
+    problems: list[Problem]
+    regions: int
+    bytes: int
+    """Decoded bytes of the result."""
+    sums: BlockSums | None = None
+    """The digest of the result's values, if requested."""
 
 
 def first_coordinates(region: Region) -> tuple[int, ...]:

@@ -1,30 +1,97 @@
-"""A job array on a real Slurm."""
+"""A job array on a real Slurm: elements are killed and requeued, and the bytes are those of a calm run."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import zarr
 from tests.support.slurm import slurm, wait_until
+from tests.zarrlift.storage.conftest import files
+
+import zarrlift
+from zarrlift.jobs.ledger.ledger import Job
+from zarrlift.jobs.ledger.rows import TaskTotals
+
+PAGE = Path(__file__).parents[3] / "docs" / "howto" / "job-arrays.md"
+PARTS = 8
+KILLED = """\
+import os, signal, time
+from pathlib import Path
+from zarrlift.jobs.ledger.ledger import Job
+
+index = os.environ.get("SLURM_ARRAY_TASK_ID")
+mark = Path(__file__).with_name(f"killed-{index}")
+record, count = Job.record_task, 0
+
+def killed(self, *arguments):
+    global count
+    record(self, *arguments)
+    count += 1
+    if count == 2:
+        self.commit()
+    if count == 3:
+        mark.touch()
+        if index == "6":
+            time.sleep(1000)  # until Slurm kills it
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if index in ("1", "4", "6") and not mark.exists():
+    Job.record_task = killed
+"""
+"""`sitecustomize.py`: three elements record two tasks and forget a third."""
 
 
 @pytest.mark.needs_reader("slurm")
-def test_a_task_of_an_array_is_requeued(tmp_path: Path) -> None:
-    script = tmp_path / "array.sh"
-    script.write_text(
-        "#!/bin/sh\n"
-        "case $SLURM_ARRAY_TASK_ID$SLURM_RESTART_COUNT in\n"
-        "2) touch started; exec sleep 1000;;\n"
-        "3) kill -9 $$;;\n"
-        "esac\n"
-        "echo $SLURM_RESTART_COUNT >> $SLURM_ARRAY_TASK_ID\n"
-    )
-    with slurm(Path(os.environ["ZARRLIFT_SLURM"]), 4) as system:
-        job = system("sbatch", "--parsable", "--array=0-3", f"--chdir={tmp_path}", script)
-        wait_until((tmp_path / "started").exists)
-        system.requeue(job, 2)
-        assert system.ended(job) == {0: "COMPLETED", 1: "COMPLETED", 2: "COMPLETED", 3: "FAILED"}
-        system.requeue(job, 3)
-        assert set(system.ended(job).values()) == {"COMPLETED"}
-    assert [(tmp_path / f"{index}").read_text() for index in range(4)] == ["\n", "\n", "1\n", "1\n"]
+def test_parts_that_are_killed_and_requeued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make(tmp_path / "ocean.zarr")
+    calm = zarrlift.migrate(source, tmp_path / "calm.zarr", verify="none")
+    scripts(tmp_path)
+    (tmp_path / "customized").mkdir()
+    (tmp_path / "customized/sitecustomize.py").write_text(KILLED)
+    paths = (str(tmp_path / "customized"), os.environ.get("PYTHONPATH", ""))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, paths)))
+    with slurm(Path(os.environ["ZARRLIFT_SLURM"]), 4 * PARTS) as system:
+        gathering = system("bash", "-c", f"cd {tmp_path} && bash submit.sh").split()[-1]
+        array = system("squeue", "--noheader", "--name=migrate", "--format=%F").split()[0]
+        wait_until((tmp_path / "customized/killed-6").exists)
+        system.requeue(array, "6")
+        states = system.ended(array)
+        assert [index for index, state in sorted(states.items()) if state != "COMPLETED"] == ["1", "4"]
+        assert system.ended(gathering) == {"N/A": "FAILED"}
+        assert "--array=1,4" in (tmp_path / f"slurm-{gathering}.out").read_text()
+        system.requeue(array, "1")
+        again = system("sbatch", "--parsable", "--array=4", f"--chdir={tmp_path}", tmp_path / "migrate.sh")
+        assert system.ended(again) == {"4": "COMPLETED"}
+        assert [index for index, state in system.ended(array).items() if state != "COMPLETED"] == ["4"]
+    assert zarrlift.gather(tmp_path / "ocean.db").ok
+    assert files(tmp_path / "ocean-v3.zarr") == files(tmp_path / "calm.zarr")
+    assert totals(tmp_path / "ocean.db") == totals(Path(calm.job))
+    assert [path.name for path in tmp_path.iterdir() if ".part-" in path.name] == []
+
+
+def make(path: Path) -> Path:
+    """Two arrays of some fifty tasks each."""
+    root = zarr.open_group(path, mode="w", zarr_format=2)
+    for name in ("sst", "ssh"):
+        array = root.create_array(name, shape=(4096,), chunks=(4,), dtype=">i4", compressors=None)
+        array[:] = np.arange(4096)
+    return path
+
+
+def scripts(folder: Path) -> None:
+    """The page's scripts for Slurm, with these places and this number of parts."""
+    page = PAGE.read_text()
+    for name in ("migrate.sh", "submit.sh"):
+        text = re.search(rf'```text title="{name}"\n(.*?)```', page, re.DOTALL)[1]
+        text = text.replace("/shared/", f"{folder}/").replace("--parts 64", f"--parts {PARTS}")
+        (folder / name).write_text(text.replace("--array=0-63", f"--array=0-{PARTS - 1}"))
+
+
+def totals(path: Path) -> dict[int, TaskTotals]:
+    """The number of tasks, chunks and bytes that a job has recorded, by node."""
+    with Job.open(path, write=False) as job:
+        return job.totals()

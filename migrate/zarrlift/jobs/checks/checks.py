@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
 from zarrstack.core.errors import Problem, WorkerError, ZarrstackError
 
@@ -24,26 +24,40 @@ if TYPE_CHECKING:
 
 Items: TypeAlias = Sequence[tuple[ArrayPlan, Indexes]]
 """Plans, each with the linear indexes of the source's chunks; a full check lists the chunks itself."""
-Found: TypeAlias = list[tuple[Problem, ...]]
-"""Problems of each item, in the same order."""
+
+
+class Checked(NamedTuple):
+    """The result of checking one array."""
+
+    problems: tuple[Problem, ...] = ()
+    sums: bytes | None = None
+    """The digest of its values (`BlockSums`), if requested of a full check."""
+
+
+Found: TypeAlias = list[Checked]
+"""The result of each item, in the same order."""
 
 
 class Checks(ABC):
     """Compares what a job wrote with its source."""
 
     @abstractmethod
-    def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
-        """Problems of each array; raises nothing.
+    def __call__(
+        self, job_id: str, level: VerifyLevel, items: Items, budget: int, *, digest: bool = False
+    ) -> Found:
+        """Check each array; raises nothing.
 
-        `budget`: memory in bytes that a full comparison may use.
+        `budget`: memory in bytes that a full comparison may use. `digest`: a full one adds up the values.
         """
 
-    def submit(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Callable[[], Found]:
+    def submit(
+        self, job_id: str, level: VerifyLevel, items: Items, budget: int, *, digest: bool = False
+    ) -> Callable[[], Found]:
         """Start the checks, in the background if possible.
 
-        The returned function gives the problems; results come in the order of the calls.
+        The returned function gives the results; they come in the order of the calls.
         """
-        return lambda: self(job_id, level, items, budget)
+        return lambda: self(job_id, level, items, budget, digest=digest)
 
     def prepare_workers(self) -> None:
         """Load the modules that workers and checks share, before any worker starts.
@@ -75,17 +89,19 @@ class LocalChecks(Checks):
         self.elsewhere = elsewhere
         self._sampler: Sampler | None = None
 
-    def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
+    def __call__(
+        self, job_id: str, level: VerifyLevel, items: Items, budget: int, *, digest: bool = False
+    ) -> Found:
         """Compare the documents, then the chunks of the arrays whose documents are correct."""
-        return [self._check(job_id, level, plan, present, budget) for plan, present in items]
+        return [self._check(job_id, level, plan, present, budget, digest) for plan, present in items]
 
     def prepare(self) -> None:
         """Load zarr."""
         import zarr  # noqa: F401
 
     def _check(
-        self, job_id: str, level: VerifyLevel, plan: ArrayPlan, present: Indexes, budget: int
-    ) -> tuple[Problem, ...]:
+        self, job_id: str, level: VerifyLevel, plan: ArrayPlan, present: Indexes, budget: int, digest: bool
+    ) -> Checked:
         from ...verification.documents import document_problems
         from ...verification.sampled_chunks import compare_chunks
         from ...verification.sampling import Sampler
@@ -93,20 +109,27 @@ class LocalChecks(Checks):
         try:
             problems = document_problems(plan)
             if not problems and level == "full":
-                from ...verification.every_chunk import compare_all
-
-                return compare_all(
-                    plan, self.source, self.destination, budget=budget, elsewhere=self.elsewhere
-                )
+                return self._compare_all(plan, budget, digest=digest)
             if problems or not len(present):
-                return problems
+                return Checked(problems)
             if self._sampler is None:
                 self._sampler = Sampler(job_id)
             chosen = self._sampler.choose(plan, present)
-            return compare_chunks(plan, self.source, self.destination, chosen) if chosen else ()
+            return Checked(compare_chunks(plan, self.source, self.destination, chosen) if chosen else ())
         except (WorkerError, BrokenExecutor):
             raise
         except ZarrstackError as error:
-            return (error.at(node=plan.path).problem,)
+            return Checked((error.at(node=plan.path).problem,))
         except Exception as error:  # noqa: BLE001 - see `unexpected_error`
-            return (unexpected_error(plan.path, error),)
+            return Checked((unexpected_error(plan.path, error),))
+
+    def _compare_all(self, plan: ArrayPlan, budget: int, *, digest: bool) -> Checked:
+        from zarrstack.core.digest.value_digest import BlockSums
+
+        from ...verification.every_chunk import compare_all
+
+        sums = BlockSums() if digest else None
+        problems = compare_all(
+            plan, self.source, self.destination, budget=budget, elsewhere=self.elsewhere, sums=sums
+        )
+        return Checked(problems, None if problems or sums is None else sums.to_bytes())

@@ -34,18 +34,22 @@ class ForkedChecks(Checks):
         self._here: LocalChecks | None = None
         self._apart = apart
 
-    def __call__(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Found:
+    def __call__(
+        self, job_id: str, level: VerifyLevel, items: Items, budget: int, *, digest: bool = False
+    ) -> Found:
         """Ask the separate process; if it has died, run the checks here."""
-        return self.submit(job_id, level, items, budget)()
+        return self.submit(job_id, level, items, budget, digest=digest)()
 
-    def submit(self, job_id: str, level: VerifyLevel, items: Items, budget: int) -> Callable[[], Found]:
+    def submit(
+        self, job_id: str, level: VerifyLevel, items: Items, budget: int, *, digest: bool = False
+    ) -> Callable[[], Found]:
         """Send the question now and wait for the answer only when it is needed."""
         question = (job_id, level, list(items), budget)
 
         def here() -> Found:
             if self._here is None:
                 self._here = LocalChecks(self.source, self.destination)
-            return self._here(*question)
+            return self._here(*question, digest=digest)
 
         def answer() -> Found:
             try:
@@ -54,7 +58,7 @@ class ForkedChecks(Checks):
                 return here()
 
         try:
-            self._apart.ask((self.source, self.destination, *question))
+            self._apart.ask((self.source, self.destination, question, digest))
         except BrokenExecutor:
             return here
         return answer

@@ -88,9 +88,9 @@ class _Answers:
         self._checks: LocalChecks | None = None
 
     def __call__(self, asked: Any) -> Any:
-        source, destination, *question = asked
+        source, destination, question, digest = asked
         if self._checks is None:
             from .checks import LocalChecks
 
             self._checks = LocalChecks(source, destination)
-        return self._checks(*question)
+        return self._checks(*question, digest=digest)

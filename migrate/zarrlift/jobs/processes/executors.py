@@ -58,6 +58,11 @@ class RunOptions:
         check_choice(self.executor, dask_address=self.dask_address)
 
     @property
+    def digest_of_tasks(self) -> bool:
+        """Whether tasks add up the values that they write; a full check does so for all routes."""
+        return self.digest and self.verify != "full"
+
+    @property
     def processes(self) -> bool:
         """Whether processes of our own run the tasks."""
         return isinstance(self.executor, str) and self.executor == "processes"
