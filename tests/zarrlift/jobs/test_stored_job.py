@@ -361,6 +361,8 @@ def test_other_stores_and_names_are_refused(source: Path, tmp_path: Path) -> Non
         assert caught.value.problem.found == place.rpartition("/")[0]
     with pytest.raises(UsageError, match="usual suffix"):
         zarrlift.migrate(source, tmp_path / "out", job="s3://bucket/job.db")
+    with pytest.raises(UsageError, match="job storage options are for a job file in a store"):
+        zarrlift.migrate(source, tmp_path / "out", job_storage_options={"key": "x"})
     assert zarrlift.migrate(source, tmp_path / "out", job=f"file://{tmp_path}/here.db").ok
     assert zarrlift.status(tmp_path / "out", job=f"file://{tmp_path}/here.db").state == "done"
 

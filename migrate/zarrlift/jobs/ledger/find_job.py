@@ -38,12 +38,13 @@ def job_path(
     a file in the working directory contains a digest of the URL. A file of an earlier version, whose name has
     no digest, is used if it belongs to this destination.
     """
-    if explicit is not None:
-        local = _given(explicit)
-        if local is None:
-            stored = _stored(os.fspath(explicit), options)
-            stored.fetch()
-            return stored
+    local = None if explicit is None else _given(explicit)
+    if explicit is not None and local is None:
+        stored = _stored(os.fspath(explicit), options)
+        stored.fetch()
+        return stored
+    _refuse(options)
+    if local is not None:
         return local
     if destination is not None:
         return destination.with_name(destination.name + SUFFIX)
@@ -88,6 +89,11 @@ def _stored(url: str, options: Mapping[str, Any] | None) -> StoredFile:
     return StoredFile(url, options)
 
 
+def _refuse(options: Mapping[str, Any] | None) -> None:
+    if options:
+        raise UsageError("job storage options are for a job file in a store", expected="--job with a URL")
+
+
 def fetch_job(url: str, options: Mapping[str, Any] | None = None) -> StoredFile:
     """The existing job file at a URL; JobError if there is none."""
     stored = _stored(url, options)
@@ -117,12 +123,14 @@ def find_job(
         given = _given(explicit)
         if given is None:
             return fetch_job(os.fspath(explicit), options)
+        _refuse(options)
         if not given.is_file():
             raise JobError("there is no such job file", key=os.fspath(explicit))
         return given
     text = os.fspath(target)
     if is_stored(text):
         return fetch_job(text, options)
+    _refuse(options)
     path = Path(text)
     if (of_part := re.fullmatch(r"(.+)\.part-[0-9]+-[0-9a-f]+", text)) and path.is_file():
         raise JobError("this is the ledger of a part, not a job file", key=text, advice=f"Name {of_part[1]}.")
