@@ -68,7 +68,7 @@ class Job:
         rows = connection.execute("SELECT name, value FROM meta")
         self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
         require_job(self._meta, path)
-        self.parts = PartRows(self._write, self._rows, self.note, self.fact)
+        self.parts = PartRows(self._write, self._write_many, self._rows, self.note, self.fact)
 
     @classmethod
     def create(
@@ -250,8 +250,7 @@ class Job:
 
     def record_synced(self) -> None:
         """Record that the recorded work has reached the disk. Durable at the next commit."""
-        self._begin()
-        self._do("INSERT OR IGNORE INTO synced SELECT node, number FROM task")
+        self._write("INSERT OR IGNORE INTO synced SELECT node, number FROM task", ())
 
     def unsynced(self) -> dict[int, set[int]]:
         """Numbers of the recorded tasks that may not have reached the disk, by node."""
@@ -297,8 +296,7 @@ class Job:
 
     def record_published(self, nodes: Iterable[tuple[int, int | None]]) -> None:
         """Record published nodes: (node, modification time of its document in nanoseconds)."""
-        self._begin()
-        self._do_many(
+        self._write_many(
             "UPDATE node SET state = 'done', published_ns = ?, problems = NULL WHERE id = ?",
             ((published, node) for node, published in nodes),
         )
@@ -338,6 +336,10 @@ class Job:
     def _write(self, statement: str, values: Sequence[Any]) -> None:
         self._begin()
         self._do(statement, values)
+
+    def _write_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._begin()
+        self._do_many(statement, rows)
 
     def _do_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         try:

@@ -97,15 +97,14 @@ class PartReader:
         crashes = isinstance(destination, LocalStorage)
         self._whole = not crashes or (self.run is not None and self.run.on_this_boot())
 
-    def tasks(self, rounds: Mapping[int, str | None]) -> Iterator[TaskRow]:
+    def tasks(self, rounds: Mapping[int, str | None]) -> list[TaskRow]:
         """The recorded tasks of some nodes, given with their rounds, that a crash cannot undo any more.
 
         Those are tasks of this boot of this machine, and others once their objects have reached the disk.
         """
-        for row in self.job.parts.tasks():
-            same = row.node in rounds and rounds[row.node] == self.job.parts.round(row.node)
-            if same and (row.synced or self._whole):
-                yield row
+        nodes = {node for node, number in rounds.items() if number == self.job.parts.round(node)}
+        rows = self.job.parts.tasks()
+        return [row for row in rows if row.node in nodes and (self._whole or row.synced)]
 
 
 @contextlib.contextmanager
@@ -146,18 +145,16 @@ def merge(job: Job, destination: Storage | None, *, forget: bool) -> list[Proble
     with readers(ledgers_of(job.path), job.id, destination, problems) as found:
         for reader in found:
             try:
-                rows = list(reader.tasks(rounds))
+                rows = reader.tasks(rounds)
             except JobError as error:
                 problems.append(error.problem)
                 continue
-            for row in rows:
-                before = job.parts.task(row.node, row.number)
-                if before is None:
-                    job.record_task(row.node, row.number, row.moved)
-                elif _differs(before, row):
-                    disagreeing.add(row.node)
-                if row.synced and not (before is not None and before.synced):
-                    job.parts.mark_synced(row.node, row.number)
+            known = {row[:2]: row for row in job.parts.tasks(rows)} if rows else {}
+            new = [
+                row for row in rows if (before := known.get(row[:2])) is None or row.synced > before.synced
+            ]
+            disagreeing |= {row.node for row in rows if row[:2] in known and _differs(known[row[:2]], row)}
+            job.parts.record(new)
             _keep_last(failures, reader, rounds)
     if forget:
         for array in nodes.values():
@@ -258,10 +255,9 @@ def _beside(path: JobPath) -> list[Path]:
 
 def _differs(one: TaskRow, other: TaskRow) -> bool:
     """Whether two records of a task say that different values were written."""
-    mine, theirs = one.moved, other.moved
-    if mine.sums is not None and theirs.sums is not None and mine.sums != theirs.sums:
+    if one.sums is not None and other.sums is not None and one.sums != other.sums:
         return True
-    return (mine.chunks, mine.dropped) != (theirs.chunks, theirs.dropped)
+    return (one.chunks, one.dropped) != (other.chunks, other.dropped)
 
 
 def _disagreement(path: str) -> Problem:
