@@ -13,7 +13,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +24,7 @@ from ...storage.local.owner_process import OwnerProcess
 from ...storage.local.scratch import LAYERED, directory_of
 from ...storage.local.storage import LocalStorage
 from ..current_status import activity
-from ..ledger.database import create_database
+from ..ledger.database import BROKEN, create_database
 from ..ledger.last_run import LastRun, last_run
 from ..ledger.ledger import Job
 from ..ledger.part_rows import TaskRow
@@ -80,7 +80,10 @@ def own_ledger(path: Path, job_id: str, index: int) -> Job:
             os.rename(new, ledger)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(new)
-    opened = Job.open(ledger, fsync=True)  # other machines read it, and this one may fail
+    try:
+        opened = Job.open(ledger, fsync=True)  # other machines read it, and this one may fail
+    except JobError as error:
+        raise JobError.of(_advised(error)) from error
     if opened.id != own_id:
         opened.close()
         raise _of_another_job(ledger)
@@ -125,7 +128,7 @@ def readers(
                     raise _of_another_job(ledger.path)
                 yield PartReader(ledger, opened, destination)
             except JobError as error:
-                problems.append(error.problem)
+                problems.append(_advised(error))
 
     with ExitStack() as stack:
         yield each(stack)
@@ -147,7 +150,7 @@ def merge(job: Job, destination: Storage | None, *, forget: bool) -> list[Proble
             try:
                 rows = reader.tasks(rounds)
             except JobError as error:
-                problems.append(error.problem)
+                problems.append(_advised(error))
                 continue
             known = {row[:2]: row for row in job.parts.tasks(rows)} if rows else {}
             new = [
@@ -267,6 +270,14 @@ def _disagreement(path: str) -> Problem:
         message="two ledgers disagree about a task, so all tasks of the array are forgotten",
         advice="Run the parts again. If this is repeated, the source is changing.",
     )
+
+
+def _advised(error: JobError) -> Problem:
+    """The problem of a ledger, whose loss is not that of a job."""
+    problem = error.problem
+    if problem.advice != BROKEN:
+        return problem
+    return replace(problem, advice="Delete it and run the part again: what only it has recorded is repeated.")
 
 
 def _of_another_job(path: Path) -> JobError:

@@ -270,6 +270,23 @@ def test_a_ledger_that_was_killed_while_it_was_written_is_only_read(planned: Pla
     assert {path: path.read_bytes() for path in files} == files
 
 
+def test_a_damaged_ledger_is_named_and_its_part_repeated(
+    planned: Planned, calm: dict[str, bytes], tmp_path: Path
+) -> None:
+    job = planned(2)
+    zarrlift.migrate_part(job, 0)
+    (ledger,) = tmp_path.glob("job.db.part-000-*")
+    ledger.write_bytes(ledger.read_bytes()[:4096] + b"x" * 9000)
+    (told,) = zarrlift.gather(job).problems
+    assert told.key == str(ledger)
+    assert "Delete it" in (told.advice or "")
+    with pytest.raises(JobError, match="Delete it"):
+        zarrlift.migrate_part(job, 0)
+    ledger.unlink()
+    assert ended(job, 0, 1)
+    assert tree(tmp_path / "out.zarr") == calm
+
+
 def test_what_is_refused(planned: Planned, source: Path, tmp_path: Path) -> None:
     job = planned(2, first=1)
     for index in (0, 3):
