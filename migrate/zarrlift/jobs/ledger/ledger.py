@@ -41,7 +41,7 @@ from .database import (
 from .digest_rows import DigestRows
 from .part_rows import PartRows
 from .plan_rows import PlanReader, as_stored, as_text
-from .progress_rows import PROGRESS, NodeProgress, progress_of
+from .progress_rows import NODES, PROGRESS, NodeProgress, node_row, progress_of
 from .rows import Kind, NodeRow, NodeState, RecordedTask, State, TaskTotals
 from .upgrade import upgraded
 
@@ -216,22 +216,7 @@ class Job:
 
     def nodes(self, kind: Kind | None = None, *, done: bool = True) -> list[NodeRow]:
         """All nodes, of one kind if given, sorted by path; with `done=False`, only those not done."""
-        rows = self._rows(
-            "SELECT id, path, kind, state, published_ns, problems FROM node"
-            " WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path",
-            (kind, done),
-        )
-        return [
-            NodeRow(
-                id=number,
-                path=as_text(path),
-                kind=kind,
-                state=state,
-                published_ns=published,
-                problems=tuple(map(Problem.from_json, json.loads(problems))) if problems else (),
-            )
-            for number, path, kind, state, published, problems in rows
-        ]
+        return list(map(node_row, self._rows(NODES, (kind, done))))
 
     def progress(self) -> list[NodeProgress]:
         """The work of each node, planned and recorded, in any order."""
