@@ -41,7 +41,7 @@ from .database import (
 from .digest_rows import DigestRows
 from .part_rows import PartRows
 from .plan_rows import PlanReader, as_stored, as_text
-from .progress_rows import PROGRESS, NodeProgress, progress_of
+from .progress_rows import NODES, PROGRESS, NodeProgress, node_row, progress_of
 from .rows import Kind, NodeRow, NodeState, RecordedTask, State, TaskTotals
 from .upgrade import upgraded
 
@@ -68,7 +68,7 @@ class Job:
         rows = connection.execute("SELECT name, value FROM meta")
         self._meta: dict[str, Any] = {name: as_text(value) for name, value in rows}
         require_job(self._meta, path)
-        self.parts = PartRows(self._write, self._rows, self.note, self.fact)
+        self.parts = PartRows(self._write, self._write_many, self._rows, self.note, self.fact)
 
     @classmethod
     def create(
@@ -216,22 +216,7 @@ class Job:
 
     def nodes(self, kind: Kind | None = None, *, done: bool = True) -> list[NodeRow]:
         """All nodes, of one kind if given, sorted by path; with `done=False`, only those not done."""
-        rows = self._rows(
-            "SELECT id, path, kind, state, published_ns, problems FROM node"
-            " WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path",
-            (kind, done),
-        )
-        return [
-            NodeRow(
-                id=number,
-                path=as_text(path),
-                kind=kind,
-                state=state,
-                published_ns=published,
-                problems=tuple(map(Problem.from_json, json.loads(problems))) if problems else (),
-            )
-            for number, path, kind, state, published, problems in rows
-        ]
+        return list(map(node_row, self._rows(NODES, (kind, done))))
 
     def progress(self) -> list[NodeProgress]:
         """The work of each node, planned and recorded, in any order."""
@@ -250,8 +235,7 @@ class Job:
 
     def record_synced(self) -> None:
         """Record that the recorded work has reached the disk. Durable at the next commit."""
-        self._begin()
-        self._do("INSERT OR IGNORE INTO synced SELECT node, number FROM task")
+        self._write("INSERT OR IGNORE INTO synced SELECT node, number FROM task", ())
 
     def unsynced(self) -> dict[int, set[int]]:
         """Numbers of the recorded tasks that may not have reached the disk, by node."""
@@ -297,8 +281,7 @@ class Job:
 
     def record_published(self, nodes: Iterable[tuple[int, int | None]]) -> None:
         """Record published nodes: (node, modification time of its document in nanoseconds)."""
-        self._begin()
-        self._do_many(
+        self._write_many(
             "UPDATE node SET state = 'done', published_ns = ?, problems = NULL WHERE id = ?",
             ((published, node) for node, published in nodes),
         )
@@ -338,6 +321,10 @@ class Job:
     def _write(self, statement: str, values: Sequence[Any]) -> None:
         self._begin()
         self._do(statement, values)
+
+    def _write_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._begin()
+        self._do_many(statement, rows)
 
     def _do_many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
         try:

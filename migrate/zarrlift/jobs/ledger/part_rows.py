@@ -7,16 +7,17 @@ a new round, so that what parts have recorded before is not taken again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from ...transfer.counts import MoveResult
 from .rows import NodeRow
 
 _TASKS: Final = """
 SELECT node, number, chunks, bytes_in, bytes_out, dropped, sums, synced.number IS NOT NULL
-FROM task LEFT JOIN synced USING (node, number) LEFT JOIN task_digest USING (node, number)"""
-_TASK: Final = f"{_TASKS} WHERE node = ? AND number = ?"
+FROM task LEFT JOIN synced USING (node, number) LEFT JOIN task_digest USING (node, number)
+WHERE (node, number) BETWEEN (?, ?) AND (?, ?) ORDER BY node, number"""
+_ALL: Final = (0, 0, 1 << 62, 0)
+"""Ids of nodes are positive."""
 
 
 class TaskRow(NamedTuple):
@@ -24,8 +25,13 @@ class TaskRow(NamedTuple):
 
     node: int
     number: int
-    moved: MoveResult
-    synced: bool
+    chunks: int
+    bytes_in: int
+    bytes_out: int
+    dropped: int
+    sums: bytes | None
+    """The digest of the values moved, if known."""
+    synced: int
     """Whether its objects have reached the disk."""
 
 
@@ -35,12 +41,14 @@ class PartRows:
     def __init__(
         self,
         write: Callable[[str, Sequence[Any]], object],
+        write_many: Callable[[str, Iterable[Sequence[Any]]], object],
         rows: Callable[[str, Sequence[Any]], list[Any]],
         facts: Callable[..., None],
         fact: Callable[[str], str | None],
     ) -> None:
         """`write` executes a statement in the job's transaction, `rows` a query; `facts` stores notes."""
         self._write = write
+        self._write_many = write_many
         self._rows = rows
         self._facts = facts
         self._fact = fact
@@ -68,20 +76,16 @@ class PartRows:
                 self._write("DELETE FROM task_digest WHERE node = ?", (row.id,))
                 self._facts(**{f"round_{row.id}": number})
 
-    def tasks(self) -> Iterator[TaskRow]:
-        """All recorded tasks."""
-        return map(_task_row, self._rows(_TASKS, ()))
+    def tasks(self, like: Sequence[TaskRow] = ()) -> list[TaskRow]:
+        """All recorded tasks, sorted; with `like`, those from the first to the last of these."""
+        bounds = (*like[0][:2], *like[-1][:2]) if like else _ALL
+        return list(map(TaskRow._make, self._rows(_TASKS, bounds)))
 
-    def task(self, node: int, number: int) -> TaskRow | None:
-        """A recorded task."""
-        return next(map(_task_row, self._rows(_TASK, (node, number))), None)
-
-    def mark_synced(self, node: int, number: int) -> None:
-        """Record that a task's objects have reached the disk."""
-        self._write("INSERT OR IGNORE INTO synced VALUES (?, ?)", (node, number))
-
-
-def _task_row(values: Sequence[Any]) -> TaskRow:
-    node, number, chunks, bytes_in, bytes_out, dropped, sums, synced = values
-    moved = MoveResult(chunks=chunks, bytes_in=bytes_in, bytes_out=bytes_out, dropped=dropped, sums=sums)
-    return TaskRow(node, number, moved, bool(synced))
+    def record(self, rows: Sequence[TaskRow]) -> None:
+        """Record tasks as another ledger has them."""
+        self._write_many("INSERT OR REPLACE INTO task VALUES (?, ?, ?, ?, ?, ?)", [row[:6] for row in rows])
+        self._write_many(
+            "INSERT OR IGNORE INTO synced VALUES (?, ?)", [row[:2] for row in rows if row.synced]
+        )
+        sums = [(row.node, row.number, row.sums) for row in rows if row.sums is not None]
+        self._write_many("INSERT OR REPLACE INTO task_digest VALUES (?, ?, ?)", sums)

@@ -1,16 +1,19 @@
-"""The progress of each node as one query, which reads no plan: 100,000 arrays take half a second."""
+"""The nodes of a job and their progress, without their plans: those of 100,000 arrays take half a second."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from zarrstack.core.errors import Problem
 
 from .plan_rows import as_text
-from .rows import Kind, NodeState, PlannedWork, TaskTotals
+from .rows import Kind, NodeRow, NodeState, PlannedWork, TaskTotals
 
+NODES: Final = """
+SELECT id, path, kind, state, published_ns, problems FROM node
+WHERE kind = coalesce(?, kind) AND (? OR state != 'done') ORDER BY path"""
 PROGRESS: Final = """
 SELECT id, path, kind, state, coalesce(problems, CASE kind WHEN 'refusal' THEN plan END), route,
     tasks, moves, bytes_in, bytes_known, reads, by_tasks FROM node"""
@@ -28,6 +31,19 @@ class NodeProgress(NamedTuple):
     """Name of the route of an array's chunks."""
     work: PlannedWork
     done: TaskTotals
+
+
+def node_row(values: Sequence[Any]) -> NodeRow:
+    """A row that `NODES` selects."""
+    number, path, kind, state, published, problems = values
+    return NodeRow(
+        id=number,
+        path=as_text(path),
+        kind=kind,
+        state=state,
+        published_ns=published,
+        problems=_problems(problems) if problems else (),
+    )
 
 
 def progress_of(rows: Iterable[Any], totals: Mapping[int, TaskTotals]) -> Iterator[NodeProgress]:

@@ -13,7 +13,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,7 +24,7 @@ from ...storage.local.owner_process import OwnerProcess
 from ...storage.local.scratch import LAYERED, directory_of
 from ...storage.local.storage import LocalStorage
 from ..current_status import activity
-from ..ledger.database import create_database
+from ..ledger.database import BROKEN, create_database
 from ..ledger.last_run import LastRun, last_run
 from ..ledger.ledger import Job
 from ..ledger.part_rows import TaskRow
@@ -80,7 +80,10 @@ def own_ledger(path: Path, job_id: str, index: int) -> Job:
             os.rename(new, ledger)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(new)
-    opened = Job.open(ledger, fsync=True)  # other machines read it, and this one may fail
+    try:
+        opened = Job.open(ledger, fsync=True)  # other machines read it, and this one may fail
+    except JobError as error:
+        raise JobError.of(_advised(error)) from error
     if opened.id != own_id:
         opened.close()
         raise _of_another_job(ledger)
@@ -97,15 +100,14 @@ class PartReader:
         crashes = isinstance(destination, LocalStorage)
         self._whole = not crashes or (self.run is not None and self.run.on_this_boot())
 
-    def tasks(self, rounds: Mapping[int, str | None]) -> Iterator[TaskRow]:
+    def tasks(self, rounds: Mapping[int, str | None]) -> list[TaskRow]:
         """The recorded tasks of some nodes, given with their rounds, that a crash cannot undo any more.
 
         Those are tasks of this boot of this machine, and others once their objects have reached the disk.
         """
-        for row in self.job.parts.tasks():
-            same = row.node in rounds and rounds[row.node] == self.job.parts.round(row.node)
-            if same and (row.synced or self._whole):
-                yield row
+        nodes = {node for node, number in rounds.items() if number == self.job.parts.round(node)}
+        rows = self.job.parts.tasks()
+        return [row for row in rows if row.node in nodes and (self._whole or row.synced)]
 
 
 @contextlib.contextmanager
@@ -126,7 +128,7 @@ def readers(
                     raise _of_another_job(ledger.path)
                 yield PartReader(ledger, opened, destination)
             except JobError as error:
-                problems.append(error.problem)
+                problems.append(_advised(error))
 
     with ExitStack() as stack:
         yield each(stack)
@@ -146,18 +148,16 @@ def merge(job: Job, destination: Storage | None, *, forget: bool) -> list[Proble
     with readers(ledgers_of(job.path), job.id, destination, problems) as found:
         for reader in found:
             try:
-                rows = list(reader.tasks(rounds))
+                rows = reader.tasks(rounds)
             except JobError as error:
-                problems.append(error.problem)
+                problems.append(_advised(error))
                 continue
-            for row in rows:
-                before = job.parts.task(row.node, row.number)
-                if before is None:
-                    job.record_task(row.node, row.number, row.moved)
-                elif _differs(before, row):
-                    disagreeing.add(row.node)
-                if row.synced and not (before is not None and before.synced):
-                    job.parts.mark_synced(row.node, row.number)
+            known = {row[:2]: row for row in job.parts.tasks(rows)} if rows else {}
+            new = [
+                row for row in rows if (before := known.get(row[:2])) is None or row.synced > before.synced
+            ]
+            disagreeing |= {row.node for row in rows if row[:2] in known and _differs(known[row[:2]], row)}
+            job.parts.record(new)
             _keep_last(failures, reader, rounds)
     if forget:
         for array in nodes.values():
@@ -258,10 +258,9 @@ def _beside(path: JobPath) -> list[Path]:
 
 def _differs(one: TaskRow, other: TaskRow) -> bool:
     """Whether two records of a task say that different values were written."""
-    mine, theirs = one.moved, other.moved
-    if mine.sums is not None and theirs.sums is not None and mine.sums != theirs.sums:
+    if one.sums is not None and other.sums is not None and one.sums != other.sums:
         return True
-    return (mine.chunks, mine.dropped) != (theirs.chunks, theirs.dropped)
+    return (one.chunks, one.dropped) != (other.chunks, other.dropped)
 
 
 def _disagreement(path: str) -> Problem:
@@ -271,6 +270,14 @@ def _disagreement(path: str) -> Problem:
         message="two ledgers disagree about a task, so all tasks of the array are forgotten",
         advice="Run the parts again. If this is repeated, the source is changing.",
     )
+
+
+def _advised(error: JobError) -> Problem:
+    """The problem of a ledger, whose loss is not that of a job."""
+    problem = error.problem
+    if problem.advice != BROKEN:
+        return problem
+    return replace(problem, advice="Delete it and run the part again: what only it has recorded is repeated.")
 
 
 def _of_another_job(path: Path) -> JobError:

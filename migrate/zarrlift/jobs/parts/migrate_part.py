@@ -222,7 +222,7 @@ def _recorded_elsewhere(
         for reader in each:
             for row in reader.tasks(rounds):
                 recorded = found.setdefault(paths[row.node], {})
-                recorded[row.number] = RecordedTask(row.moved.chunks, row.moved.dropped)
+                recorded[row.number] = RecordedTask(row.chunks, row.dropped)
     return found
 
 

@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from tests.support.bucket import serving
 from tests.support.job_archives import tree
 from tests.support.processes import running
+from tests.support.s3_servers import server
 from tests.zarrlift.jobs.faults.test_kill import run_and_kill
 
 import zarrlift
@@ -270,6 +272,23 @@ def test_a_ledger_that_was_killed_while_it_was_written_is_only_read(planned: Pla
     assert {path: path.read_bytes() for path in files} == files
 
 
+def test_a_damaged_ledger_is_named_and_its_part_repeated(
+    planned: Planned, calm: dict[str, bytes], tmp_path: Path
+) -> None:
+    job = planned(2)
+    zarrlift.migrate_part(job, 0)
+    (ledger,) = tmp_path.glob("job.db.part-000-*")
+    ledger.write_bytes(ledger.read_bytes()[:4096] + b"x" * 9000)
+    (told,) = zarrlift.gather(job).problems
+    assert told.key == str(ledger)
+    assert "Delete it" in (told.advice or "")
+    with pytest.raises(JobError, match="Delete it"):
+        zarrlift.migrate_part(job, 0)
+    ledger.unlink()
+    assert ended(job, 0, 1)
+    assert tree(tmp_path / "out.zarr") == calm
+
+
 def test_what_is_refused(planned: Planned, source: Path, tmp_path: Path) -> None:
     job = planned(2, first=1)
     for index in (0, 3):
@@ -338,16 +357,18 @@ def test_in_place_gather_publishes(source: Path, tmp_path: Path) -> None:
     assert zarrlift.undo(job).ok
 
 
-def test_from_and_to_a_store(source: Path, tmp_path: Path) -> None:
-    with serving() as bucket:
+@pytest.mark.parametrize("name", ["ours", pytest.param("moto", marks=pytest.mark.needs_reader("moto"))])
+def test_from_and_to_a_store(name: str, source: Path, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        bucket = stack.enter_context(serving(None if name == "ours" else stack.enter_context(server(name))))
+        bucket.put("source.zarr", tree(source))
         job = tmp_path / "job.db"
-        options = {"dest_storage_options": bucket.options}
-        zarrlift.plan_parts(source, "s3://bucket/out.zarr", job=job, parts=2, **options)
-        assert b"hidden-word" not in job.read_bytes()
+        options = {"storage_options": bucket.options, "dest_storage_options": bucket.options}
+        zarrlift.plan_parts("s3://bucket/source.zarr", "s3://bucket/out.zarr", job=job, parts=2, **options)
         for part in (0, 1):
             assert zarrlift.migrate_part(job, part, **options).state == "done"
-        for ledger in tmp_path.glob("job.db.part-*"):
-            assert b"hidden-word" not in ledger.read_bytes()
+        secret = bucket.options["secret"].encode()
+        assert not [path for path in tmp_path.glob("job.db*") if secret in path.read_bytes()]
         assert zarrlift.gather(job, **options).state == "done"
         assert not left(tmp_path)
         stored = bucket.stored("out.zarr")
