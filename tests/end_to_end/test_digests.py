@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import zarr
 from tests.support.fixtures_index import archive
+from tests.zarrlift.storage.test_processes import Cluster
 
 import zarrlift
 from zarrlift import ArrayRecipe, Recipe
@@ -154,6 +155,40 @@ def test_by_processes(verify: str, values: np.ndarray, tmp_path: Path) -> None:
         source, tmp_path / "new", recipe=recipe, digest=True, processes=True, workers=2, verify=verify
     )
     assert zarrlift.digest(outcome.job).arrays == zarrlift.digest(source).arrays
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_workers_read_what_no_task_has_decoded(
+    in_place: bool, values: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value_digests, "_SMALL", 0)
+    source = v2(tmp_path / "source", values, dtype="<u2", order="C")
+    expected = zarrlift.digest(source).arrays
+    cluster = Cluster()
+    destination = None if in_place else tmp_path / "new"
+    recipe = Recipe(base=RECIPES["copied"])
+    outcome = zarrlift.migrate(
+        source, destination, in_place=in_place, recipe=recipe, digest=True, executor=cluster
+    )
+    assert outcome.ok, outcome.problems
+    assert "add_portion" in {function.__name__ for function in cluster.functions}
+    assert zarrlift.digest(outcome.job).arrays == expected
+    assert zarrlift.resume(outcome.job, executor=cluster).state == "nothing to do"
+
+
+def test_a_chunk_that_workers_cannot_read_fails_its_array(
+    values: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value_digests, "_SMALL", 0)
+    source = v2(tmp_path / "source", values, dtype="<u2", order="C")
+    data = zlib.compress(bytes(1024))
+    (source / "a/1.1").write_bytes(data[:-5] + b"?" + data[-4:])
+    recipe = Recipe(base=RECIPES["copied"])
+    outcome = zarrlift.migrate(
+        source, tmp_path / "new", recipe=recipe, digest=True, verify="none", executor=Cluster()
+    )
+    assert [(problem.node, problem.key) for problem in outcome.problems] == [("a", "a/c/1/1")]
+    assert not (tmp_path / "new/a/zarr.json").exists()
 
 
 def test_a_task_that_runs_twice_counts_once(

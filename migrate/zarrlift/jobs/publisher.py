@@ -10,11 +10,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from zarrstack.core.errors import JobError, Problem, StorageError, ZarrstackError, any_refusal
+from zarrstack.core.errors import (
+    JobError,
+    Problem,
+    StorageError,
+    WorkerError,
+    ZarrstackError,
+    any_refusal,
+)
 from zarrstack.core.json_text import JSONObject, document
 from zarrstack.core.paths import join
 
+from ..executors.dispatcher import LostTaskError
 from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, GroupPlan, Plan
 from ..planning.zarr_json import consolidate
@@ -24,6 +33,9 @@ from ..storage.writer import DestinationError, Writer
 from ..transfer.extra_files import copy_file
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
+
+if TYPE_CHECKING:
+    from ..verification.elsewhere import Elsewhere
 
 
 def is_root_document(job: Job, content: bytes) -> bool:
@@ -42,6 +54,8 @@ class Publisher:
     writer: Writer
     changed: Callable[[GroupPlan], Problem | None]
     """Reports what has changed in the source of a group."""
+    elsewhere: Callable[[], Elsewhere | None]
+    """What reads all values of an array on workers elsewhere, if there are any."""
 
     def publish_array(self, row: NodeRow, plan: ArrayPlan, sums: bytes | None) -> int | None:
         """Publish an array whose chunks are all written, and store its digest if the job has digests.
@@ -53,7 +67,12 @@ class Publisher:
             from .array_digest import array_digest
 
             try:
-                self.job.digests.record(row.id, array_digest(self.job, row, plan, self.destination, sums))
+                found = array_digest(self.job, row, plan, self.destination, sums, self.elsewhere)
+                self.job.digests.record(row.id, found)
+            except LostTaskError as error:
+                raise JobError.of(error.problem) from error
+            except WorkerError:
+                raise
             except ZarrstackError as error:
                 raise JobError.of(error.problem) from error
         return self.publish(plan.path, plan.document)

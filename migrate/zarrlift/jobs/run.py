@@ -82,12 +82,14 @@ class Run:
         self._share = share or Share()
         self._tasks = RunTasks(job, plan, source, destination, inventories, self._share)
         self._source_check = SourceCheck(source, plan, inventories)
-        self._publisher = Publisher(job, plan, source, destination, self.writer, self._source_check.group)
+        self._engine = RunEngine(plan, source, destination, options, spec)
+        self._publisher = Publisher(
+            job, plan, source, destination, self.writer, self._source_check.group, self._engine.elsewhere
+        )
         self._moved = MoveResult()
         self._lost: set[int] = set()
         self._verified: deque[PendingChecks] = deque()
         self.checks = checks
-        self._engine = RunEngine(plan, source, destination, options, spec)
         self._committed = time.monotonic()
         self._syncs = DiskSync(job, destination, fsync=options.fsync)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ..executors.engine import Engine
 from ..planning.plans import ArrayPlan, Plan
 from ..recipe.options import VerifyLevel
@@ -19,6 +21,9 @@ from .processes.executors import (
     own_pool,
     workers_for,
 )
+
+if TYPE_CHECKING:
+    from ..verification.elsewhere import Elsewhere
 
 
 class RunEngine:
@@ -52,14 +57,19 @@ class RunEngine:
 
     def checks(self, level: VerifyLevel, here: Checks) -> Checks:
         """The checks of a level: `here`, unless workers elsewhere compare every value."""
-        if level != "full" or not self._options.elsewhere or self._spec is None:
-            return here
+        there = self.elsewhere() if level == "full" else None
+        return here if there is None else LocalChecks(*self._ends, elsewhere=there)
+
+    def elsewhere(self) -> Elsewhere | None:
+        """What reads all values of an array on workers elsewhere; None if there are none."""
+        if not self._options.elsewhere or self._spec is None:
+            return None
         from ..verification.elsewhere import Elsewhere
 
         engine = self._opened(list(self._plan.arrays))
         assert engine is not None
         budget = self._options.budget_of_one(self._plan.recipe.memory, engine)
-        return LocalChecks(*self._ends, elsewhere=Elsewhere(engine, self._spec, budget))
+        return Elsewhere(engine, self._spec, budget)
 
     def close(self) -> None:
         """Release what was created for this run."""

@@ -1,16 +1,16 @@
-"""Compares every value of an array on an engine, whose workers open both sides themselves."""
+"""Compares or adds up every value of an array on an engine, whose workers open both sides themselves."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from zarrstack.core.digest.value_digest import BlockSums
 from zarrstack.core.errors import ZarrstackError
 
-from ..executors.dispatcher import Dispatcher, LostTaskError
+from ..executors.dispatcher import Dispatcher, Ended, LostTaskError
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import WorkerSpec, both_ends, received, sent
 from .array_values import ArrayValues
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from ..storage.base import Storage
 
 _PORTION: Final = 256 << 20
-"""Decoded bytes that one call compares, in regions that may be larger."""
+"""Decoded bytes of one call, in units that may be larger: regions to compare, or objects to add up."""
 _SHARES: Final = 4
 """Calls per slot for a small array, so that workers end together."""
-_MOST_REGIONS: Final = 4096
+_MOST_UNITS: Final = 4096
 
 
 class Elsewhere(NamedTuple):
@@ -45,37 +45,47 @@ class Elsewhere(NamedTuple):
         WorkerError if the workers are gone; a task that is lost with its workers is a problem.
         """
         division = values.divided(wanted, budget=self.budget, threads=1)
-        step = self._regions(values, division)
-        starts = iter(range(0, len(division.indexes), step))
-        described = sent(self.spec, values.described)
-        calls: Dispatcher[int] = Dispatcher(self.engine)
+        step = self.portion(len(division.indexes), values.region_bytes(division))
+        starts = range(0, len(division.indexes), step)
+        parts = (_compact(division, start, step) for start in starts)
         done: dict[int, Compared] = {}
         following = 0
+        for ended in self.ended(compare_portion, values.described, parts):
+            try:
+                done[ended.item] = ended.result()
+            except LostTaskError as error:
+                done[ended.item] = Compared([error.at(node=values.path).problem], 0, 0)
+            while following in done:
+                yield done.pop(following)
+                following += 1
+
+    def ended(
+        self, function: Callable[..., Any], described: Any, portions: Iterator[Any]
+    ) -> Iterator[Ended[int]]:
+        """Call a function on a worker for each portion; yields the calls as they end, by their numbers.
+
+        It receives what `sent` gives: the version, then `(spec, described)` and the portion as data.
+        """
+        calls: Dispatcher[int] = Dispatcher(self.engine)
+        common, numbered = sent(self.spec, described), enumerate(portions)
         left = True
         try:
             while left or calls:
                 while left and calls.has_room():
-                    start = next(starts, None)
-                    if start is None:
+                    following = next(numbered, None)
+                    if following is None:
                         left = False
                     else:
-                        part = _compact(division, start, step)
-                        calls.submit(start, compare_portion, *described, *sent(part)[1:])
-                for ended in calls.ended() if calls else ():
-                    try:
-                        done[ended.item] = ended.result()
-                    except LostTaskError as error:
-                        done[ended.item] = Compared([error.at(node=values.path).problem], 0, 0)
-                while following in done:
-                    yield done.pop(following)
-                    following += step
+                        calls.submit(following[0], function, *common, *sent(following[1])[1:])
+                if calls:
+                    yield from calls.ended()
         finally:
             calls.stop()
 
-    def _regions(self, values: ArrayValues, division: Division) -> int:
-        """The number of regions for one call."""
-        fitting = min(max(_PORTION // max(values.region_bytes(division), 1), 1), _MOST_REGIONS)
-        share = -(-len(division.indexes) // (_SHARES * max(self.engine.slots(), 1)))
+    def portion(self, count: int, nbytes: int) -> int:
+        """How many of `count` units of `nbytes` decoded bytes one call has."""
+        fitting = min(max(_PORTION // max(nbytes, 1), 1), _MOST_UNITS)
+        share = -(-count // (_SHARES * max(self.engine.slots(), 1)))
         return int(max(min(fitting, share), 1))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,6 +20,7 @@ from ..archive.chunk_inventory import Inventory, take_inventory
 from ..archive.nodes import Archive, ArrayNode, Layout
 from ..planning.regrid.blocks import available_cores, memory_budget, workers_within
 from ..storage.base import Storage
+from ..transfer.worker import both_ends, received
 from .digest_report import ArchiveDigest
 from .sampled_chunks import SourceObjects
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..archive.chunk_inventory import Indexes
     from .archives import Watcher
+    from .elsewhere import Elsewhere
 
 _MAX_THREADS: Final = 8
 _BATCH: Final = 64
@@ -86,11 +89,13 @@ def digest_array(
     *,
     allow_pickle: bool = False,
     count: Count | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> ArrayDigest:
     """The digest of one array; ZarrstackError if any of its chunks cannot be read.
 
     Each thread holds one object in memory, or one inner chunk of a shard. `count` receives (objects, decoded
-    bytes) after each piece of work.
+    bytes) after each piece of work. `elsewhere`: whose workers read the array as their destination, if not
+    threads do.
     """
     adder = ValueSums(layout.shape, layout.data_type, layout.fill_value)
     total = BlockSums()
@@ -103,6 +108,13 @@ def digest_array(
         if count is not None:
             count(chunks, nbytes)
         return adder.digest(sums)
+    if elsewhere is not None:
+        step = elsewhere.portion(len(indexes), _object_bytes(layout))
+        portions = (indexes[start : start + step] for start in range(0, len(indexes), step))
+        about = {"path": path, "layout": layout, "certain": inventory.certain, "allow_pickle": allow_pickle}
+        for ended in elsewhere.ended(add_portion, about, portions):
+            total.update(ended.result())
+        return adder.digest(total)
     threads = _threads(layout)
     step = max(min(len(indexes) // (4 * threads), _BATCH), 1)
     with ThreadPoolExecutor(threads, thread_name_prefix="zarrlift-digest") as pool:
@@ -124,6 +136,22 @@ def digest_array(
         finally:
             pool.shutdown(cancel_futures=True)
     return adder.digest(total)
+
+
+def add_portion(version: str, described: bytes, portion: bytes) -> BlockSums:
+    """The sums of some objects of a destination, in any process; ZarrstackError if one cannot be read."""
+    (indexes,) = received(version, portion)
+    sums, _, _ = _reader(version, described)(indexes)
+    return sums
+
+
+@functools.lru_cache(maxsize=8)
+def _reader(version: str, described: bytes) -> _Reader:
+    spec, about = received(version, described)
+    _, destination = both_ends(spec, write=False)
+    layout = about["layout"]
+    adder = ValueSums(layout.shape, layout.data_type, layout.fill_value)
+    return _Reader(destination, adder=adder, **about)
 
 
 class _Reader:
