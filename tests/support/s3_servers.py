@@ -205,7 +205,7 @@ def server(name: str) -> Iterator[Server]:
             words = [installed, "--port", f"127.0.0.1:{port}", "--quiet", "posix", str(folder / "objects")]
             made = Versitygw(port, folder / "objects")
         keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
-        with running(words, port, folder, keys):
+        with listening(words, port, folder, keys):
             yield made
 
 
@@ -217,7 +217,7 @@ def azurite() -> Iterator[str]:
         folder, port = Path(text), free_port()
         options = ["--blobPort", str(port), "--inMemoryPersistence", "--disableTelemetry"]
         words = ["node", str(program), "--silent", "--skipApiVersionCheck", *options]
-        with running(words, port, folder, {}):
+        with listening(words, port, folder, {}):
             account = f"AccountName=devstoreaccount1;AccountKey={AZURITE_KEY}"
             yield f"BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1;{account}"
 
@@ -231,7 +231,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(words: list[str], port: int, folder: Path, environment: dict[str, str]) -> Iterator[None]:
+def listening(words: list[str], port: int, folder: Path, environment: dict[str, str]) -> Iterator[None]:
     """A program that answers at a port."""
     log = folder / "log"
     with log.open("wb") as out:
