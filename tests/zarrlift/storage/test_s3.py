@@ -86,7 +86,7 @@ def test_of_sixteen_jobs_into_one_bucket_that_start_together_one_wins(bucket, tm
 
 def test_a_server_that_passes_over_the_condition_is_named(our_bucket, archive, tmp_path, monkeypatch) -> None:
     """The second request for the same object must fail; where it does not, a job may have company."""
-    answer = our_bucket.server.store.object
+    answer = our_bucket.store.object
 
     def careless(request: web.Request, objects: dict[str, bytes], key: str, body: bytes) -> Any:
         if "If-None-Match" in request.headers:
@@ -97,7 +97,7 @@ def test_a_server_that_passes_over_the_condition_is_named(our_bucket, archive, t
     assert "claim" not in {
         problem.kind for problem in zarrlift.migrate(archive, "s3://bucket/one", **options).problems
     }
-    monkeypatch.setattr(our_bucket.server.store, "object", careless)
+    monkeypatch.setattr(our_bucket.store, "object", careless)
     options["job"] = tmp_path / "two.db"
     (noted,) = zarrlift.migrate(archive, "s3://bucket/two", **options).problems
     assert (noted.kind, noted.severity, noted.found) == ("claim", "note", "s3://bucket/two")
@@ -146,7 +146,7 @@ def test_names_arrive_as_they_are(bucket, tmp_path) -> None:
 
 def test_an_empty_object_that_stands_for_a_directory_is_none_of_its_files(our_bucket, archive) -> None:
     source = our_bucket.put("in", files(archive))
-    our_bucket.server.store.objects["bucket"] |= {"in/": b"", "in/group/": b""}
+    our_bucket.store.objects["bucket"] |= {"in/": b"", "in/group/": b""}
     shown = zarrlift.inspect(source, storage_options=our_bucket.options)
     assert paths(shown) == paths(zarrlift.inspect(archive))
 
@@ -402,7 +402,7 @@ def test_etags_that_listings_write_otherwise_are_no_change(
 ) -> None:
     """Some servers put other ETags into listings than into answers; what the listing says counts."""
     url = our_bucket.put("old.zarr", files(archive))
-    read = our_bucket.server.store.read
+    read = our_bucket.store.read
 
     def other(*arguments: Any) -> web.StreamResponse:
         answer: web.StreamResponse = read(*arguments)
@@ -410,6 +410,6 @@ def test_etags_that_listings_write_otherwise_are_no_change(
             answer.headers["ETag"] = '"other"'
         return answer
 
-    monkeypatch.setattr(our_bucket.server.store, "read", other)
+    monkeypatch.setattr(our_bucket.store, "read", other)
     outcome = zarrlift.migrate(url, tmp_path / "new.zarr", storage_options=our_bucket.options)
     assert outcome.ok, outcome.problems
