@@ -90,6 +90,12 @@ class Bucket:
         self.instead = self.fault = lambda _: None
 
     @property
+    def store(self) -> Any:
+        """What our own server holds, which a test may look into and change."""
+        assert isinstance(self.server, Ours)
+        return self.server.store
+
+    @property
     def endpoint(self) -> str:
         """The URL of the proxy."""
         return f"http://127.0.0.1:{self.port}"

@@ -23,6 +23,8 @@ from aiohttp import web
 from yarl import URL
 
 SERVER = Path(__file__).parents[2] / "benchmarks" / "object_server.py"
+AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""That of every Azurite (https://learn.microsoft.com/azure/storage/common/storage-use-azurite)."""
 KEY, SECRET = "user", "hidden-word"
 _OF_A_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length"})
 
@@ -203,8 +205,21 @@ def server(name: str) -> Iterator[Server]:
             words = [installed, "--port", f"127.0.0.1:{port}", "--quiet", "posix", str(folder / "objects")]
             made = Versitygw(port, folder / "objects")
         keys = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
-        with running(words, port, folder, keys):
+        with listening(words, port, folder, keys):
             yield made
+
+
+@contextmanager
+def azurite() -> Iterator[str]:
+    """The connection string of Azurite, with its fixed account, until the end."""
+    program = Path(os.environ["ZARRLIFT_AZURITE"]) / "node_modules/azurite/dist/src/blob/main.js"
+    with tempfile.TemporaryDirectory() as text:
+        folder, port = Path(text), free_port()
+        options = ["--blobPort", str(port), "--inMemoryPersistence", "--disableTelemetry"]
+        words = ["node", str(program), "--silent", "--skipApiVersionCheck", *options]
+        with listening(words, port, folder, {}):
+            account = f"AccountName=devstoreaccount1;AccountKey={AZURITE_KEY}"
+            yield f"BlobEndpoint=http://127.0.0.1:{port}/devstoreaccount1;{account}"
 
 
 def free_port() -> int:
@@ -216,7 +231,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(words: list[str], port: int, folder: Path, environment: dict[str, str]) -> Iterator[None]:
+def listening(words: list[str], port: int, folder: Path, environment: dict[str, str]) -> Iterator[None]:
     """A program that answers at a port."""
     log = folder / "log"
     with log.open("wb") as out:

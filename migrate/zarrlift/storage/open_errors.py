@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -119,10 +120,9 @@ def no_package(scheme: str, error: str) -> UsageError:
     package = _PACKAGES.get(scheme)
     if package is None:
         return UsageError(message, found=error)
-    advice = f"Install it: pip install {package}"
-    if package == "s3fs":
-        advice += ", or, for faster requests, pip install obstore"
-    return UsageError(message, expected=package, advice=f"{advice}.")
+    if scheme not in ("http", "https") and find_spec("obstore") is None:
+        package = "obstore"
+    return UsageError(message, expected=package, advice=f"Install it: pip install {package}.")
 
 
 def no_place(given: object) -> UsageError:

@@ -165,12 +165,12 @@ def _from_url(url: str, options: Mapping[str, Any] | None, mode: Mode) -> Storag
 
     from zarr.storage import FsspecStore
 
-    from .remote.backend_obstore import s3_store
+    from .remote.obstore_urls import obstore_store
     from .remote.zarr_store import StoreStorage
 
     if "::" not in url:
         try:
-            bucket = s3_store(url, options or {}, read_only=mode == "r")
+            bucket = obstore_store(url, options or {}, read_only=mode == "r")
         except Exception as error:
             found = redact_foreign(f"{shown} ({type(error).__name__}: {error})")
             raise StorageError("cannot open the location", found=found) from error

@@ -15,6 +15,8 @@ _USER: Final = re.compile(r"(?<=://)[^/\s@'\"]+@")
 _QUERY: Final = re.compile(r"(\w://[^\s?'\"]*)\?[^\s'\")>]+")
 _SHORTEST: Final = 6
 """Shorter texts in `storage_options` are words such as "us" or "anon", not secrets."""
+_CONNECTION: Final = re.compile(r"(?:AccountKey|SharedAccessSignature)=([^;]+)")
+"""Secrets in a connection string of Azure, which also has addresses."""
 _HIDDEN: Final = "..."
 _VARIABLE: Final = re.compile(r"(AWS|AZURE|GOOGLE)_\w*(KEY|SECRET|TOKEN|STRING|PASSWORD)\w*")
 _given: Final[set[str]] = set()
@@ -53,6 +55,7 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         if len(value) >= _SHORTEST and "://" not in value:
             yield value
+        yield from _CONNECTION.findall(value)
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from _texts(item)

@@ -12,6 +12,7 @@ import pytest
 from tests.zarrlift.storage.conftest import files, fill
 
 import zarrlift
+from zarrlift.storage.redact import secrets_of
 from zarrstack.core.errors import ZarrstackError
 
 SECRET, TOKEN = "AKIAEXAMPLEKEY", "hunter22-of-mine"
@@ -81,3 +82,8 @@ def test_resuming_takes_the_options_again(archive, tmp_path: Path, monkeypatch) 
         outcome = zarrlift.resume(target, storage_options=OPTIONS, dest_storage_options=OPTIONS)
         assert outcome.state == "nothing to do"
     assert zarrlift.verify(place, storage_options=OPTIONS, dest_storage_options=OPTIONS).ok
+
+
+def test_of_a_connection_string_the_keys_are_secret() -> None:
+    text = f"BlobEndpoint=https://me.example.org;AccountName=me;AccountKey={SECRET};SharedAccessSignature=sig={TOKEN}"
+    assert set(secrets_of({"connection_string": text})) == {SECRET, f"sig={TOKEN}"}

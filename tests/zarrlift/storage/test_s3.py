@@ -23,15 +23,16 @@ from zarrlift import ArrayRecipe, Recipe
 from zarrlift.storage.base import CLAIM
 from zarrlift.storage.limits import PART, SPOOLED
 from zarrlift.storage.open_storage import open_storage
-from zarrlift.storage.remote import adaptive_concurrency, backend_obstore
-from zarrlift.storage.remote.backend_obstore import ObstoreBackend, s3_store
+from zarrlift.storage.remote import adaptive_concurrency, obstore_s3
+from zarrlift.storage.remote.backend_obstore import ObstoreBackend
+from zarrlift.storage.remote.obstore_s3 import s3_store
 from zarrlift.storage.remote.zarr_store import StoreStorage
 from zarrlift.transfer.relink_server_side import IN_ONE_READ
 from zarrstack.core.errors import StorageError
 from zarrstack.system.transient_errors import is_not_found, is_throttled, may_pass
 
-NAMES = ["AWS_PROFILE", *backend_obstore._ELSEWHERE]
-NAMES += [name for names in (backend_obstore._PLACE | backend_obstore._WHO).values() for name in names]
+NAMES = ["AWS_PROFILE", *obstore_s3._ELSEWHERE]
+NAMES += [name for names in (obstore_s3._PLACE | obstore_s3._WHO).values() for name in names]
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +86,7 @@ def test_of_sixteen_jobs_into_one_bucket_that_start_together_one_wins(bucket, tm
 
 def test_a_server_that_passes_over_the_condition_is_named(our_bucket, archive, tmp_path, monkeypatch) -> None:
     """The second request for the same object must fail; where it does not, a job may have company."""
-    answer = our_bucket.server.store.object
+    answer = our_bucket.store.object
 
     def careless(request: web.Request, objects: dict[str, bytes], key: str, body: bytes) -> Any:
         if "If-None-Match" in request.headers:
@@ -96,7 +97,7 @@ def test_a_server_that_passes_over_the_condition_is_named(our_bucket, archive, t
     assert "claim" not in {
         problem.kind for problem in zarrlift.migrate(archive, "s3://bucket/one", **options).problems
     }
-    monkeypatch.setattr(our_bucket.server.store, "object", careless)
+    monkeypatch.setattr(our_bucket.store, "object", careless)
     options["job"] = tmp_path / "two.db"
     (noted,) = zarrlift.migrate(archive, "s3://bucket/two", **options).problems
     assert (noted.kind, noted.severity, noted.found) == ("claim", "note", "s3://bucket/two")
@@ -145,7 +146,7 @@ def test_names_arrive_as_they_are(bucket, tmp_path) -> None:
 
 def test_an_empty_object_that_stands_for_a_directory_is_none_of_its_files(our_bucket, archive) -> None:
     source = our_bucket.put("in", files(archive))
-    our_bucket.server.store.objects["bucket"] |= {"in/": b"", "in/group/": b""}
+    our_bucket.store.objects["bucket"] |= {"in/": b"", "in/group/": b""}
     shown = zarrlift.inspect(source, storage_options=our_bucket.options)
     assert paths(shown) == paths(zarrlift.inspect(archive))
 
@@ -191,7 +192,7 @@ def test_a_large_shard_goes_in_parts(bucket, tmp_path) -> None:
 def test_a_store_that_is_asked_too_much_is_asked_less(
     bucket, archive, retries, monkeypatch, tmp_path
 ) -> None:
-    monkeypatch.setattr(backend_obstore, "_RETRIES", retries)
+    monkeypatch.setattr(obstore_s3, "_RETRIES", retries)
     source = bucket.put("in", files(archive))
     turned_away: Counter[str] = Counter()
 
@@ -211,7 +212,7 @@ def test_a_store_that_is_asked_too_much_is_asked_less(
 
 @pytest.mark.parametrize("status", [403, 400, 301, 500])
 def test_what_is_refused_is_not_taken_for_absent(bucket, status, monkeypatch) -> None:
-    monkeypatch.setattr(backend_obstore, "_RETRIES", 0)
+    monkeypatch.setattr(obstore_s3, "_RETRIES", 0)
     monkeypatch.setattr(adaptive_concurrency, "_DELAYS", ())
     storage = open_storage(bucket.put("in", {"there": b"1"}), storage_options=bucket.options)
     assert storage.get("there") == b"1"
@@ -229,7 +230,7 @@ def test_what_is_refused_is_not_taken_for_absent(bucket, status, monkeypatch) ->
 
 
 def test_a_server_that_is_gone_is_one_line(monkeypatch) -> None:
-    monkeypatch.setattr(backend_obstore, "_RETRIES", 0)
+    monkeypatch.setattr(obstore_s3, "_RETRIES", 0)
     monkeypatch.setattr(adaptive_concurrency, "_DELAYS", ())
     options = {"key": "k", "secret": "s", "endpoint_url": "http://127.0.0.1:9"}
     with pytest.raises(StorageError) as caught:
@@ -370,7 +371,7 @@ class Credentials:
 @pytest.mark.parametrize("profile", [None, "mine"])
 def test_profiles_are_botocores_business(profile, our_bucket, archive, monkeypatch) -> None:
     botocore = Botocore(Credentials())
-    monkeypatch.setattr(backend_obstore, "import_module", lambda _: botocore)
+    monkeypatch.setattr(obstore_s3, "import_module", lambda _: botocore)
     authorized: list[str] = []
 
     def instead(request: web.Request) -> None:
@@ -392,7 +393,7 @@ def test_without_credentials_s3fs_says_so(found, monkeypatch) -> None:
             raise ImportError
         return Botocore(None)
 
-    monkeypatch.setattr(backend_obstore, "import_module", load)
+    monkeypatch.setattr(obstore_s3, "import_module", load)
     assert s3_store("s3://bucket/a", HERE, read_only=True) is None
 
 
@@ -401,7 +402,7 @@ def test_etags_that_listings_write_otherwise_are_no_change(
 ) -> None:
     """Some servers put other ETags into listings than into answers; what the listing says counts."""
     url = our_bucket.put("old.zarr", files(archive))
-    read = our_bucket.server.store.read
+    read = our_bucket.store.read
 
     def other(*arguments: Any) -> web.StreamResponse:
         answer: web.StreamResponse = read(*arguments)
@@ -409,6 +410,6 @@ def test_etags_that_listings_write_otherwise_are_no_change(
             answer.headers["ETag"] = '"other"'
         return answer
 
-    monkeypatch.setattr(our_bucket.server.store, "read", other)
+    monkeypatch.setattr(our_bucket.store, "read", other)
     outcome = zarrlift.migrate(url, tmp_path / "new.zarr", storage_options=our_bucket.options)
     assert outcome.ok, outcome.problems

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 from tests.support.bucket import serving
+from tests.support.s3_servers import SERVERS, server
 from tests.zarrlift.jobs.faults.judging import Calm, wrong_at_the_end, wrong_now
 from tests.zarrlift.jobs.faults.playground import Playground
 from tests.zarrlift.jobs.faults.scenarios import BY_ID, SCENARIOS
@@ -79,6 +80,28 @@ def test_a_killed_command_goes_on_as_if_nothing_had_been(id: str, place: Playgro
 def test_a_command_with_calls_that_fail_says_so_or_does_right(id: str, place: Playground) -> None:
     told = place.failing(BY_ID[id], FAILURES[id])
     assert told.failed
+    assert not told.wrong, told
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=pytest.mark.needs_reader(name)) for name in SERVERS]
+)
+def failing_place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Playground]:
+    """Buckets of others' servers, a twentieth of whose answers goes wrong."""
+    with server(request.param) as others, serving(others) as bucket:
+        made = Playground(tmp_path_factory.mktemp("kills"), bucket, faults=0.05)
+        yield made
+        made.close()
+
+
+@shimmed
+@pytest.mark.slow(one_in=3)
+@pytest.mark.parametrize("id", ["from S3 to S3", "from S3 to S3, processes", "to S3, a shard in parts"])
+def test_a_killed_command_goes_on_where_the_bucket_fails_too(id: str, failing_place: Playground) -> None:
+    told = failing_place.killed(BY_ID[id], random.Random(id))
+    assert told.met, "no request failed"
     assert not told.wrong, told
 
 
