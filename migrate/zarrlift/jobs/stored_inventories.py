@@ -25,10 +25,13 @@ def inventory_path(job: Path) -> Path:
     return job.with_name(job.name + _SUFFIX)
 
 
-def new_inventories(job: Path, id: str, source: Storage) -> Inventories:
-    """Where the listings of a new job are put: in a file if the source is a store, where they take long."""
+def new_inventories(job: Path, id: str, source: Storage, *, stored: bool = False) -> Inventories:
+    """Where the listings of a new job are put: in a file if the source is a store, where they take long.
+
+    With `stored`, also for other sources.
+    """
     lists_slowly = source.requests is not None and source.can_list and not source.in_process
-    return Inventories(InventoryFile.create(inventory_path(job), id) if lists_slowly else None)
+    return Inventories(InventoryFile.create(inventory_path(job), id) if lists_slowly or stored else None)
 
 
 def earlier_inventories(job: Job, plan: Plan, source: Storage) -> Inventories:
