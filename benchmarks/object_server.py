@@ -74,7 +74,7 @@ class Store:
             return web.Response(headers={"x-amz-bucket-region": "us-east-1"})
         query = request.query
         prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
-        after = query.get("continuation-token", "")
+        after = query.get("continuation-token") or query.get("start-after", "")
         found: dict[str, bytes | None] = {}
         for key, data in sorted(self.objects.get(bucket, {}).items()):
             if key.startswith(prefix):

@@ -126,15 +126,15 @@ def _told() -> Iterator[None]:
 
 
 def _merged(runs: list[Indexes]) -> Iterator[Indexes]:
-    """Rows of sorted runs in ascending order, in parts of at most twice the length of a run.
+    """Rows of sorted runs in ascending order, in parts of at most half the length of a run.
 
-    A part ends after as many samples as a run has. Each run has at least as many samples as there are runs,
-    so that the rows between two samples of all runs are no more than a run.
+    A part ends after a quarter of as many samples as a run has. Each run has four times as many samples as
+    there are runs, so that the rows between two samples of all runs are no more than a quarter of a run.
     """
-    count = max(len(runs), _SAMPLES)
+    count = 4 * max(len(runs), _SAMPLES)
     samples = np.sort(np.concatenate([run[0, :: max(run.shape[1] // count, 1)] for run in runs]))
     starts = [0] * len(runs)
-    for division in [*samples[count::count].tolist(), None]:
+    for division in [*samples[count // 4 :: count // 4].tolist(), None]:
         ends = [run.shape[1] if division is None else int(run[0].searchsorted(division)) for run in runs]
         parts = [run[:, start:end] for run, start, end in zip(runs, starts, ends, strict=True)]
         rows = np.concatenate(parts, axis=1)

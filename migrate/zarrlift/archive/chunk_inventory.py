@@ -7,9 +7,10 @@ searched by its grid.
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -40,6 +41,8 @@ _MIN_TASK: Final = 4 << 20
 _SHORT_TASK: Final = 64 << 20
 TASK_LIMIT: Final = 1_000_000_000
 """Maximum number of bytes that a task reads or writes, unless a single object or block is larger."""
+_SAMPLES: Final = 2048
+"""Keys by which a long listing is divided."""
 _LAST: Final = 8
 """Number of tasks at the end of an array that are split further, if it has at least twice as many."""
 _PARTS: Final = 4
@@ -170,7 +173,9 @@ def _found(
         return scan(storage, path, layout, children=children, follow_links=follow_links)
     prefix = layout.prefix(path)
     found = storage.list_objects(
-        prefix, lambda: ListedChunks(layout, prefix, METADATA | children, count)
+        prefix,
+        lambda: ListedChunks(layout, prefix, METADATA | children, count),
+        partial(_some_keys, layout, path),
     ).found
     if not found.versioned and storage.beneath is not None:
         # The layers determine which chunks exist; the storage below provides the rest.
@@ -194,6 +199,14 @@ def _complete(found: ChunkScan, below: ChunkScan) -> None:
         found.sized = found.versioned = True
     else:
         found.chunks.extend(wanted, np.zeros_like(wanted), np.zeros_like(wanted))
+
+
+def _some_keys(layout: Layout, path: str) -> list[str]:
+    """Keys of some chunks, spread over the grid in any order of its axes."""
+    total = layout.objects.total
+    chosen = random.Random(0)  # regular steps would all be in one row
+    indexes = (chosen.randrange(total) for _ in range(min(total, _SAMPLES)))
+    return [layout.key(path, layout.objects.coordinates(index)) for index in indexes]
 
 
 class ListedChunks:

@@ -46,10 +46,10 @@ class ChunkScan:
         self.no_files: list[tuple[str, str]] = []
 
     def unclaimed_name(self, name: str) -> None:
-        """Add a name that belongs to no chunk; only the first ones are kept."""
+        """Add a name that belongs to no chunk; only the first ones in sorted order are kept."""
         self.unclaimed_count += 1
-        if len(self.unclaimed) < _MAX_NAMED_UNCLAIMED:
-            self.unclaimed.append(name)
+        if len(self.unclaimed) < _MAX_NAMED_UNCLAIMED or name < self.unclaimed[-1]:
+            self.unclaimed = sorted([*self.unclaimed, name])[:_MAX_NAMED_UNCLAIMED]
 
 
 def scan(

@@ -29,13 +29,13 @@ def inventory_path(job: JobPath) -> Path:
     return path.with_name(path.name + _SUFFIX)
 
 
-def new_inventories(job: JobPath, id: str, source: Storage, *, shared: bool = False) -> Inventories:
+def new_inventories(job: JobPath, id: str, source: Storage, *, stored: bool = False) -> Inventories:
     """Where the listings of a new job are put: in a file if the source is a store, where they take long.
 
-    `shared`: several processes use them.
+    With `stored`, also for other sources.
     """
     lists_slowly = source.requests is not None and source.can_list and not source.in_process
-    return Inventories(InventoryFile.create(inventory_path(job), id) if lists_slowly or shared else None)
+    return Inventories(InventoryFile.create(inventory_path(job), id) if lists_slowly or stored else None)
 
 
 def planned_inventories(job: JobPath, id: str) -> Inventories:

@@ -162,11 +162,14 @@ class Storage(ABC):
                 else:
                     yield key
 
-    def list_objects(self, prefix: str, new: Callable[[], L]) -> L:
+    def list_objects(
+        self, prefix: str, new: Callable[[], L], keys: Callable[[], Sequence[str]] | None = None
+    ) -> L:
         """Like `list_prefix`, with the properties that a listing provides without further requests.
 
         `new` creates the receiver of the objects, again if a listing must be restarted; the last one is
-        returned.
+        returned. `keys` gives keys that may exist, spread evenly: a store may list the ranges between them
+        concurrently.
         """
         taken = new()
         taken.take(ListedPage(list(self.list_prefix(prefix))))

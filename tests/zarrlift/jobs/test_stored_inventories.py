@@ -126,6 +126,18 @@ def test_an_object_that_changes_after_the_job_is_named_by_verify(how: str, place
     assert key in str(named[0].found)
 
 
+def test_finish_names_objects_that_changed_since_and_goes_on(place: Place, tmp_path: Path) -> None:
+    """In place they are chunks of the result, which its users may write."""
+    options, job = place.bucket.options, tmp_path / "job.db"
+    assert zarrlift.migrate(place.url, in_place=True, job=job, storage_options=options).ok
+    assert zarrlift.verify(place.url, job=job, storage_options=options).ok
+    key = place.change("same length")
+    outcome = zarrlift.finish(place.url, job=job, storage_options=options)
+    assert (outcome.ok, outcome.state) == (True, "finished")
+    assert [(problem.node, problem.severity) for problem in outcome.problems] == [(ARRAY, "note")]
+    assert key in str(outcome.problems[0].found)
+
+
 def damaged(file: Path) -> None:
     content = bytearray(file.read_bytes())
     content[40] ^= 1  # in the first column

@@ -7,7 +7,7 @@ copy. If a store only wraps a library with these capabilities, the library is us
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..limits import PART
@@ -117,8 +117,13 @@ class Backend(ABC):
         """Name -> whether it is a directory, for entries directly below a prefix ("" is the root)."""
 
     @abstractmethod
-    def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
-        """All objects below a prefix, page by page."""
+    def pages(
+        self, prefix: str, keys: Callable[[], Sequence[str]] | None = None
+    ) -> AsyncIterator[ListedPage]:
+        """All objects below a prefix, page by page; `keys` as for `Storage.list_objects`.
+
+        With `keys`, UnorderedListingError if the ranges between them cannot be listed.
+        """
 
     @abstractmethod
     async def put_file(self, key: str, name: str, size: int) -> None:

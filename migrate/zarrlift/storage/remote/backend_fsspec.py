@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ..limits import PARTS_AT_ONCE
@@ -92,7 +92,9 @@ class FsspecBackend(Backend):
                 entries[name.rsplit("/", 1)[-1]] = item["type"] == "directory"
         return entries
 
-    async def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
+    async def pages(
+        self, prefix: str, keys: Callable[[], Sequence[str]] | None = None
+    ) -> AsyncIterator[ListedPage]:
         """All objects in one listing; zarr 3.1.6 gives wrong names if the store is a whole bucket."""
         root = self._root.strip("/")
         self.fs.invalidate_cache()

@@ -6,7 +6,7 @@ further capabilities. Source: obstore 0.12 (https://developmentseed.org/obstore)
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +16,7 @@ from ..limits import PARTS_AT_ONCE
 from ..listed_versions import Version, source_object_changed, version_number
 from ..listing import ListedPage
 from .backend import Backend, ObjectState, part_size, version_text, version_texts
+from .parallel_listing import Pages, lists_ranges, pages_in_ranges
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -126,11 +127,16 @@ class ObstoreBackend(Backend):
         names = {path.rsplit("/", 1)[-1]: False for path in objects if path != own}
         return names | {path.strip("/").rsplit("/", 1)[-1]: True for path in found["common_prefixes"]}
 
-    def pages(self, prefix: str) -> AsyncIterator[ListedPage]:
+    def pages(
+        self, prefix: str, keys: Callable[[], Sequence[str]] | None = None
+    ) -> AsyncIterator[ListedPage]:
         """Objects as the store lists them; with ETags if available, else times."""
-        return self._pages(prefix.strip("/"), _PAGES)
+        place = prefix.strip("/")
+        if keys is None or not lists_ranges(self._below):
+            return self._pages(place, _PAGES)
+        return pages_in_ranges(lambda start: self._pages(place, 2 * _PAGE, start), keys)
 
-    async def _pages(self, prefix: str, size: int, offset: str | None = None) -> AsyncIterator[ListedPage]:
+    async def _pages(self, prefix: str, size: int, offset: str | None = None) -> Pages:
         import obstore
 
         found: Any = obstore.list(

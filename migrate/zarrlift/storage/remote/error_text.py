@@ -21,6 +21,14 @@ _NO_ANSWER: Final = re.compile(
     r"error sending request|Could not connect to the endpoint|Cannot connect to host|Connection refused"
 )
 """Messages of obstore 0.12, botocore 1.43, aiohttp 3, and the system."""
+CONFLICT: Final = re.compile(r"\b(409|Conflict|ConditionalRequestConflict)\b")
+"""Messages of S3 while another request for the same key is in progress
+(https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html).
+"""
+UNKNOWN_REQUEST: Final = re.compile(
+    r"\b(501|NotImplemented|NotImplementedError|NotSupportedError|TypeError|ParamValidationError)\b"
+)
+"""Messages of libraries and stores for an unsupported request; s3fs converts it to ENOSYS."""
 _ADDRESS: Final = re.compile(r"\bhttps?://[^/\s\"'?]+|(?<=\bhost )\S+")
 _STATUS: Final = re.compile(r"status code: (\d{3}[^:<]*)")
 _CODE: Final = re.compile(r"<Code>([^<]*)</Code>")

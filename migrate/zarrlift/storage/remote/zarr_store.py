@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import re
 import weakref
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
@@ -25,8 +24,9 @@ from .adaptive_concurrency import ConcurrencyLimiter
 from .backend import HTTP, bounded_bytes, stored_bytes, write_bytes
 from .backend_fsspec import own, protocols
 from .backends import is_obstore, native
-from .error_text import plainly
+from .error_text import CONFLICT, UNKNOWN_REQUEST, plainly
 from .event_loop import begin, bounded, close_soon, collect, run
+from .parallel_listing import UnorderedListingError
 from .store_listing import ListedKeys, any_names, tree_of, zip_members
 from .store_names import is_zip, url_of
 
@@ -70,15 +70,6 @@ class StoreRequests:
 
 
 T = TypeVar("T")
-
-_CONFLICT: Final = re.compile(r"\b(409|Conflict|ConditionalRequestConflict)\b")
-"""Messages of S3 while another request for the same key is in progress
-(https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html).
-"""
-_UNKNOWN: Final = re.compile(
-    r"\b(501|NotImplemented|NotImplementedError|NotSupportedError|TypeError|ParamValidationError)\b"
-)
-"""Messages of libraries and stores for an unsupported request; s3fs converts it to ENOSYS."""
 
 
 class StoreStorage(Storage):
@@ -141,9 +132,9 @@ class StoreStorage(Storage):
             run(self.told("cannot write", key, lambda: below.create(self.key(key), data)))
         except StorageError as error:
             said = str(error.problem.found)
-            if self.get(key) is not None or _CONFLICT.search(said):
+            if self.get(key) is not None or CONFLICT.search(said):
                 return False
-            if not _UNKNOWN.search(said) and getattr(error.__cause__, "errno", None) != errno.ENOSYS:
+            if not UNKNOWN_REQUEST.search(said) and getattr(error.__cause__, "errno", None) != errno.ENOSYS:
                 raise
             self.exclusive = False
             return super().create(key, data)
@@ -185,24 +176,35 @@ class StoreStorage(Storage):
         """All keys below a prefix, in one listing."""
         yield from self.list_objects(prefix, ListedKeys).keys
 
-    def list_objects(self, prefix: str, new: Callable[[], L]) -> L:
+    def list_objects(
+        self, prefix: str, new: Callable[[], L], keys: Callable[[], Sequence[str]] | None = None
+    ) -> L:
         """One listing, processed as it arrives; restarted if it fails midway."""
         full = self._prefix + prefix
         hidden = "/" if prefix else self._prefix + CLAIM  # no key begins with "/"
 
+        def spread() -> list[str]:
+            return [] if keys is None else [self._prefix + key for key in keys()]
+
         async def find() -> L:
+            try:
+                return await receive(self._pages(full, None if keys is None else spread))
+            except UnorderedListingError:
+                return await receive(self._pages(full))
+
+        async def receive(pages: AsyncIterator[ListedPage]) -> L:
             taken = new()
-            async for listed in self._pages(full):
+            async for listed in pages:
                 # Keys with "/" are directories in zip files, or empty objects that tools create for them.
                 taken.take(listed.shown(hidden).relative(len(self._prefix)))
             return taken
 
         return run(self.told("cannot list", prefix, find))
 
-    def _pages(self, full: str) -> AsyncIterator[ListedPage]:
+    def _pages(self, full: str, keys: Callable[[], Sequence[str]] | None = None) -> AsyncIterator[ListedPage]:
         store: Any = self._store
         if self.native is not None:
-            return self.native.pages(full)
+            return self.native.pages(full, keys)
         return zip_members(store.path, full) if is_zip(store) else any_names(store, full)
 
     def zarr_store(self) -> Store:

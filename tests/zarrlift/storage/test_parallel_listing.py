@@ -1,0 +1,102 @@
+"""A long listing is divided into ranges of keys; the result is that of one listing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zarrlift
+from zarrlift.storage.listing import ListedPage
+from zarrlift.storage.remote import parallel_listing
+from zarrlift.storage.remote.parallel_listing import UnorderedListingError, pages_in_ranges
+
+NAMES = {
+    "dots": [f"a/{i}.{j}" for i, j in product(range(120), range(110))],
+    "nested": [f"a/c/{i}/{j}" for i, j in product(range(120), range(110))],
+    "few rows": [f"a/{i}/{j}" for i, j in product(range(2), range(6000))],
+}
+
+
+class Listing:
+    """A store's keys in pages of 100, and how many listings were under way at once."""
+
+    def __init__(self, names: Sequence[str], *, starts: bool = True) -> None:
+        self.names, self.starts = names, starts
+        self.now = self.most = self.pages = 0
+
+    async def after(self, start: str) -> AsyncGenerator[ListedPage, None]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            first = bisect_right(self.names, start) if self.starts else 0
+            for at in range(first, len(self.names), 100):
+                await asyncio.sleep(0)
+                self.pages += 1
+                yield ListedPage(self.names[at : at + 100])
+        finally:
+            self.now -= 1
+
+    async def all(self, sample: Sequence[str]) -> list[str]:
+        return [key async for page in pages_in_ranges(self.after, lambda: sample) for key in page.keys]
+
+
+@pytest.fixture(autouse=True)
+def _early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel_listing, "_ALONE", 300)
+
+
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
+@pytest.mark.parametrize("stored", [1, 7])
+def test_every_key_is_listed_once(names: list[str], stored: int) -> None:
+    there = sorted([*names[::stored], "a/.zarray", "a/zz"])
+    listing = Listing(there)
+    found = asyncio.run(listing.all(names[::37]))
+    assert sorted(found) == there
+    assert 4 < listing.most <= 8
+    assert listing.pages <= len(there) // 100 + 2 * 32 + 3
+
+
+def test_a_short_listing_is_not_divided() -> None:
+    listing = Listing(sorted(NAMES["dots"])[:290])
+    assert len(asyncio.run(listing.all(NAMES["dots"]))) == 290
+    assert (listing.most, listing.pages) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [Listing(NAMES["dots"]), Listing(sorted(NAMES["dots"]), starts=False)],
+    ids=["another order", "always from the first"],
+)
+def test_a_store_that_cannot_list_ranges_is_noticed(listing: Listing) -> None:
+    with pytest.raises(UnorderedListingError):
+        asyncio.run(listing.all(NAMES["dots"]))
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_the_plan_does_not_depend_on_it(bucket: Any, monkeypatch: pytest.MonkeyPatch, starts: bool) -> None:
+    document = {"zarr_format": 2, "shape": [60, 70], "chunks": [1, 1], "dtype": "|u1", "order": "C"}
+    document |= {"compressor": None, "filters": None, "fill_value": 0}
+    content = {f"{i}.{j}": bytes([i]) for i, j in product(range(60), range(70))}
+    content |= {f"stray-{name}": b"" for name in range(9)}
+    url = bucket.put("a.zarr", {".zarray": json.dumps(document).encode(), **content})
+    if not starts:
+        answer = bucket.store.bucket
+
+        def deaf(request: Any, *rest: Any) -> Any:
+            return answer(request.clone(rel_url=request.rel_url.without_query_params("start-after")), *rest)
+
+        monkeypatch.setattr(bucket.store, "bucket", deaf)
+    options = {"storage_options": bucket.options}
+    divided = zarrlift.plan(url, **options)
+    asked = bucket.store.requests["list"]
+    monkeypatch.setattr(parallel_listing, "_ALONE", 1 << 40)
+    assert zarrlift.plan(url, **options).to_json() == divided.to_json()
+    assert divided.arrays[0].chunks == np.prod([60, 70])
+    assert asked > bucket.store.requests["list"] - asked
