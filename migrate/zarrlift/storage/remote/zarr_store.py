@@ -183,12 +183,9 @@ class StoreStorage(Storage):
         full = self._prefix + prefix
         hidden = "/" if prefix else self._prefix + CLAIM  # no key begins with "/"
 
-        def spread() -> list[str]:
-            return [] if keys is None else [self._prefix + key for key in keys()]
-
         async def find() -> L:
             try:
-                return await receive(self._pages(full, None if keys is None else spread))
+                return await receive(self._pages(full, keys))
             except UnorderedListingError:
                 return await receive(self._pages(full))
 
@@ -202,9 +199,9 @@ class StoreStorage(Storage):
         return run(self.told("cannot list", prefix, find))
 
     def _pages(self, full: str, keys: Callable[[], Sequence[str]] | None = None) -> AsyncIterator[ListedPage]:
-        store: Any = self._store
         if self.native is not None:
-            return self.native.pages(full, keys)
+            return self.native.pages(full, keys and (lambda: [self._prefix + key for key in keys()]))
+        store: Any = self._store
         return zip_members(store.path, full) if is_zip(store) else any_names(store, full)
 
     def zarr_store(self) -> Store:
