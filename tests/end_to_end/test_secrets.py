@@ -77,7 +77,7 @@ class Run:
         self.said += len(texts["output"])
         found: dict[str, bytes] = {name: text.encode() for name, text in texts.items()}
         found |= tree(self.place)
-        found |= self.bucket.store.objects.get("bucket", {})
+        found |= self.bucket.server.objects()
         for name, content in found.items():
             start = content.find(WORD.encode())
             assert start < 0, (what, name, content[max(start - 200, 0) : start + 100])

@@ -47,16 +47,16 @@ class Place:
 
     def change(self, how: str) -> str:
         """Change one object; gives its key."""
-        objects: dict[str, bytes] = self.bucket.store.objects["bucket"]
-        before = objects[f"in/{CHUNK}"]
+        server = self.bucket.server
+        before = server.objects()[f"in/{CHUNK}"]
         key = "h/rewrite/0.1" if how == "added" else CHUNK
         if how == "deleted":
-            del objects[f"in/{key}"]
+            server.remove(f"in/{key}")
             (self.source / key).unlink()
             return key
-        data = bytes(255 - byte for byte in before)
-        objects[f"in/{key}"] = data + b"\0" * (how == "other length")
-        (self.source / key).write_bytes(objects[f"in/{key}"])
+        data = bytes(255 - byte for byte in before) + b"\0" * (how == "other length")
+        server.put({f"in/{key}": data})
+        (self.source / key).write_bytes(data)
         return key
 
 

@@ -17,6 +17,7 @@ import zarr
 from aiohttp import web
 from tests.support.bucket import Bucket, serving
 from tests.support.job_archives import tree
+from tests.support.s3_servers import Ours
 
 import zarrlift
 from zarrlift.jobs import run
@@ -298,7 +299,8 @@ def test_a_job_file_that_is_deleted_meanwhile_is_named(
     publish = Publisher.publish
 
     def publish_and_delete(self: Publisher, path: str, content: Any) -> int | None:
-        bucket.store.objects["bucket"].pop(f"jobs/{NAME}", None)
+        if stored(bucket) is not None:
+            bucket.server.remove(f"jobs/{NAME}")
         return publish(self, path, content)
 
     monkeypatch.setattr(Publisher, "publish", publish_and_delete)
@@ -337,7 +339,8 @@ def test_without_permission_nothing_is_written(source: Path, bucket: Bucket, opt
 def test_a_server_that_ignores_the_condition_is_refused(
     source: Path, bucket: Bucket, options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = bucket.store.object
+    assert isinstance(bucket.server, Ours)
+    answer = bucket.server.store.object
 
     def careless(request: web.Request, objects: dict[str, bytes], key: str, body: bytes) -> Any:
         if "If-Match" in request.headers:
@@ -345,7 +348,7 @@ def test_a_server_that_ignores_the_condition_is_refused(
             return web.Response(headers={"ETag": '"1"'})
         return answer(request, objects, key, body)
 
-    monkeypatch.setattr(bucket.store, "object", careless)
+    monkeypatch.setattr(bucket.server.store, "object", careless)
     with pytest.raises(JobError, match="without comparing its version"):
         zarrlift.migrate(source, OUT, job=JOB, **options)
     assert (stored(bucket), bucket.stored("out")) == (None, {})

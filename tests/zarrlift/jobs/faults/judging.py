@@ -14,7 +14,7 @@ from tests.zarrlift.jobs.faults.scenarios import Scenario
 Tree: TypeAlias = Mapping[str, bytes | None]
 """Content of every file and object by its path; None for a directory."""
 
-_OPAQUE = (".db", ".jsonl", ".zarrlift.claim", ".zarrlift-claim")
+_OPAQUE = (".db", ".db.inventory", ".jsonl", ".zarrlift.claim", ".zarrlift-claim")
 """Files that differ from run to run: only their names are compared."""
 UPLOADS = "s3 uploads/"
 """Parts that a killed upload left: only a rule of the bucket removes them (docs/howto/object-stores.md)."""

@@ -60,6 +60,7 @@ def left(folder: Path) -> set[str]:
     """What is in the folder of a job that is done, besides the places and the job."""
     return {path.name for path in folder.iterdir()} - {
         "source.zarr", "out.zarr", "calm.zarr", "calm.zarr.zarrlift.db", "job.db",
+        "job.db.inventory",
     }  # fmt: skip
 
 
