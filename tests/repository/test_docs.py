@@ -41,7 +41,17 @@ SETUP = re.compile(r"^python3 go\.py \w+( --\w+)*$|^\.ci/run$|^make \w+$")
 OTHER_KINDS = {"argsort", "sort", "Refusal", "NodeStatus", "NodeRow", "Requirement"}
 """Calls whose `kind` is not that of a problem."""
 
-OTHERS_OPTIONS = {"--help", "--write", "--random", "--durations", "--at", "--failing", "--runs"}
+OTHERS_OPTIONS = {
+    "--help",
+    "--write",
+    "--random",
+    "--durations",
+    "--at",
+    "--failing",
+    "--faults",
+    "--runs",
+    "--server",
+}
 """Options on the pages that are not in the tables of commands: `--help`, and of benchmarks and of tests."""
 SCHEDULERS_OPTIONS = {
     *("--array", "--cpus-per-task", "--dependency", "--job-name", "--mem", "--open-mode", "--parsable"),

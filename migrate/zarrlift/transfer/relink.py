@@ -13,7 +13,7 @@ from zarrstack.core.codecs.pipeline import Pipeline
 from zarrstack.core.errors import ZarrstackError
 from zarrstack.core.grid.frames import Shards
 
-from ..storage.listed_versions import Version
+from ..storage.listed_versions import Version, holding
 from ..storage.local.file_copy import IN_ONE_READ, read_small
 from ..storage.local.new_directories import writing
 from ..storage.local.storage import LocalStorage
@@ -107,9 +107,12 @@ def _within_store(
 ) -> None:
     """Have a store copy its objects."""
     pairs = list(keys(task))
+    versions = task.held(lambda: [key for key, _ in pairs])
     for start in range(0, len(pairs), _BATCH):
         part = pairs[start : start + _BATCH]
-        for (key, _), carried in zip(part, copy(part, payload_check), strict=True):
+        with holding(copy.source, versions):
+            results = copy(part, payload_check)
+        for (key, _), carried in zip(part, results, strict=True):
             if isinstance(carried, int):
                 counts.add(carried, carried)
             elif carried is not None:

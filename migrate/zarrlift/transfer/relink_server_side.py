@@ -45,7 +45,7 @@ class ServerCopy:
 
     def __init__(self, source: StoreStorage, destination: StoreStorage, start: Backend, end: Backend) -> None:
         """`start` and `end` are the backends of source and destination."""
-        self._source = source
+        self.source = source
         self._destination = destination
         self._from = start
         self._to = end
@@ -57,7 +57,7 @@ class ServerCopy:
 
         Raises DestinationError; the error of a single object is its result.
         """
-        versions = [held(self._source, before) for before, _ in pairs]
+        versions = [held(self.source, before) for before, _ in pairs]
         works = [
             self._one(before, after, version, payload_check)
             for (before, after), version in zip(pairs, versions, strict=True)
@@ -77,7 +77,7 @@ class ServerCopy:
                 return await self._by_hand(before, after, first, version, payload_check)
             if size is None or not self._able:
                 return await self._by_hand(before, after, None, version, payload_check)
-            tail = await self._source.fetch_range(before, size - TAIL_BYTES, TAIL_BYTES, version) or b""
+            tail = await self.source.fetch_range(before, size - TAIL_BYTES, TAIL_BYTES, version) or b""
             if not payload_check.check(HeadAndTail(first[:HEAD_BYTES], tail, size)):
                 return await self._by_hand(before, after, None, version, payload_check)
             if not await self._copied(before, after, size):
@@ -100,7 +100,7 @@ class ServerCopy:
     ) -> int | None:
         """Copy through this machine: small objects, and those that can only be checked by decoding."""
         if data is None:
-            data = await self._source.fetch_version(before, ReadLimit(payload_check.most_stored), version)
+            data = await self.source.fetch_version(before, ReadLimit(payload_check.most_stored), version)
             if data is None:
                 return None
         payload_check.check_whole(data)
@@ -124,22 +124,22 @@ class ServerCopy:
         return True
 
     async def _cp(self, before: str, after: str, size: int) -> None:
-        await self._to.copy(self._from, self._source.key(before), self._destination.key(after), size)
+        await self._to.copy(self._from, self.source.key(before), self._destination.key(after), size)
 
     async def _start(
         self, key: str, version: Version | None, payload_check: PayloadCheck
     ) -> tuple[bytes, ObjectState] | None:
         """The first bytes of an object and its state; None if it is missing."""
-        place = self._source.key(key)
+        place = self.source.key(key)
         try:
             if version is not None and 0 < version[0] < IN_ONE_READ:
                 # Without the ETag it takes half the processor time; before an array is published, all of its
                 # objects are listed again.
-                data = await self._source.fetch_range(key, 0, IN_ONE_READ, None)
+                data = await self.source.fetch_range(key, 0, IN_ONE_READ, None)
                 if data is not None and len(data) != version[0]:
                     raise source_object_changed()
                 return None if data is None else (data, (len(data), ""))
-            return await self._source.told(
+            return await self.source.told(
                 "cannot read",
                 key,
                 lambda: self._from.read_start(place, IN_ONE_READ, version),
@@ -149,12 +149,12 @@ class ServerCopy:
             raise
         except StorageError:
             # An empty object has no first byte, for which some stores return an error.
-            data = await self._source.fetch_version(key, ReadLimit(payload_check.most_stored), version)
+            data = await self.source.fetch_version(key, ReadLimit(payload_check.most_stored), version)
             return None if data is None else (data, (len(data), ""))
 
     async def _state(self, key: str) -> ObjectState | None:
-        place = self._source.key(key)
-        return await self._source.told("cannot read", key, lambda: self._from.state(place))
+        place = self.source.key(key)
+        return await self.source.told("cannot read", key, lambda: self._from.state(place))
 
 
 def _failed(error: StorageError) -> DestinationError:
