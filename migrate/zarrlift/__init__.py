@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from .archive.nodes import Archive, ArrayNode, GroupNode, Layout
     from .errors import Interrupted
     from .jobs.digests import digest
-    from .jobs.finish_and_undo import finish, undo
+    from .jobs.finish import finish
     from .jobs.outcome import Outcome
     from .jobs.parts.gather import gather
     from .jobs.parts.migrate_part import migrate_part
     from .jobs.parts.plan_parts import plan_parts
     from .jobs.status import NodeStatus, PartStatus, Status
+    from .jobs.undo import undo
     from .jobs.verification import verify
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
@@ -47,7 +48,7 @@ _HOMES = {
     "Status": "jobs.status",
     "VerificationReport": "verification.report",
     "digest": "jobs.digests",
-    "finish": "jobs.finish_and_undo",
+    "finish": "jobs.finish",
     "gather": "jobs.parts.gather",
     "inspect": "api",
     "migrate": "api",
@@ -58,7 +59,7 @@ _HOMES = {
     "present": "views.reverse",
     "resume": "api",
     "status": "api",
-    "undo": "jobs.finish_and_undo",
+    "undo": "jobs.undo",
     "verify": "jobs.verification",
 }
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from . import options as o
+from .job_options import First, JobFile, Parts, PlannedJob
 from .option_groups import option
-from .part_options import First, Parts, PlannedJob
 from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
 from .session import DONE, PARTLY, Answer, refused_briefly
 
@@ -85,7 +85,7 @@ def plan(
     return output.session("plan").run(work)
 
 
-def status(target: o.Target, *, job: o.JobFile, output: o.Output) -> int:
+def status(target: o.Target, *, job: JobFile, output: o.Output) -> int:
     """Show the progress of a job."""
 
     def work() -> Answer:
@@ -107,7 +107,7 @@ def verify(
     *,
     full: o.Full = False,
     digest: o.DigestFile = None,
-    job: o.JobFile,
+    job: JobFile,
     recipe_file: VerifyRecipe = None,
     reading: o.Reading,
     storage: o.DestinationStorage,

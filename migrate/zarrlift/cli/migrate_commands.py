@@ -8,7 +8,7 @@ from typing import Any
 
 from ..recipe.options import VerifyLevel
 from . import options as o
-from .part_options import OptionalSource, Part
+from .job_options import JobFile, OptionalSource, Part
 from .recipe_options import RecipeOptions
 from .session import DONE, PARTLY, Answer
 
@@ -18,7 +18,7 @@ def migrate(
     destination: o.Destination = None,
     *,
     writing: o.Writing,
-    job: o.JobFile,
+    job: JobFile,
     overwrite: o.Overwrite = False,
     take_over: o.TakeOver = False,
     reading: o.Reading,
@@ -71,7 +71,7 @@ def migrate(
 
 def _migrate_part(
     part: str,
-    job: o.JobFile,
+    job: JobFile,
     others: bool,
     *,
     verify: VerifyLevel,
@@ -101,7 +101,7 @@ def _migrate_part(
 def gather(
     target: o.Target,
     *,
-    job: o.JobFile,
+    job: JobFile,
     take_over: o.TakeOver = False,
     running: o.Running,
     verify: o.Verify = "sample",
@@ -132,7 +132,7 @@ def gather(
 def resume(
     target: o.Target,
     *,
-    job: o.JobFile,
+    job: JobFile,
     source: o.MovedSource = None,
     destination: o.MovedDestination = None,
     take_over: o.TakeOver = False,
@@ -164,7 +164,7 @@ def resume(
 def undo(
     target: o.Target,
     *,
-    job: o.JobFile,
+    job: JobFile,
     take_over: o.TakeOver = False,
     storage: o.JobStorage,
     output: o.QuietOutput,
@@ -182,7 +182,7 @@ def undo(
 def finish(
     target: o.Target,
     *,
-    job: o.JobFile,
+    job: JobFile,
     take_over: o.TakeOver = False,
     storage_options: o.StorageOptions = None,
     output: o.QuietOutput,
@@ -217,7 +217,7 @@ def _moving(
     work: Callable[[Any], Any],
     *,
     target: str,
-    job: o.JobFile,
+    job: JobFile,
     job_array: bool = False,
 ) -> int:
     """Run work that returns an Outcome, with progress, and with advice if it is interrupted."""

@@ -48,9 +48,9 @@ TakeOver: TypeAlias = Annotated[
         "process has certainly ended.",
     ),
 ]
-_FSSPEC = "fsspec options: KEY=VALUE (repeatable) or one JSON object."
+FSSPEC = "fsspec options: KEY=VALUE (repeatable) or one JSON object."
 StorageOptions: TypeAlias = Annotated[
-    list[str] | None, option("--storage-options", help=f"{_FSSPEC} For the source.", metavar="OPTIONS")
+    list[str] | None, option("--storage-options", help=f"{FSSPEC} For the source.", metavar="OPTIONS")
 ]
 Verify: TypeAlias = Annotated[
     VerifyLevel, option("--verify", help="How much is compared before an array is published.")
@@ -105,7 +105,7 @@ class ReadingBoth(Group):
     ] = None
     storage_options: Annotated[
         list[str] | None,
-        option("--storage-options", help=f"{_FSSPEC} For both archives.", metavar="OPTIONS"),
+        option("--storage-options", help=f"{FSSPEC} For both archives.", metavar="OPTIONS"),
     ] = None
 
     def arguments(self) -> dict[str, Any]:
@@ -117,28 +117,6 @@ class ReadingBoth(Group):
             "max_document_size": size(self.max_document_size, "--max-document-size"),
             "storage_options": storage_options(self.storage_options),
         }
-
-
-class JobFile(Group):
-    """Where the job file is."""
-
-    job: Annotated[
-        str | None,
-        option(
-            "--job",
-            help="The job file, a path or a URL of a store; by default beside the result.",
-            metavar="PATH",
-        ),
-    ] = None
-    job_storage_options: Annotated[
-        list[str] | None,
-        option("--job-storage-options", help=f"{_FSSPEC} For a job file in a store.", metavar="OPTIONS"),
-    ] = None
-
-    def arguments(self) -> dict[str, Any]:
-        """Arguments of the public functions that use a job."""
-        name = "--job-storage-options"
-        return {"job": self.job, "job_storage_options": storage_options(self.job_storage_options, name)}
 
 
 class Reading(ReadingBoth):
@@ -159,7 +137,7 @@ class DestinationStorage(Group):
 
     dest_storage_options: Annotated[
         list[str] | None,
-        option("--dest-storage-options", help=f"{_FSSPEC} For the destination.", metavar="OPTIONS"),
+        option("--dest-storage-options", help=f"{FSSPEC} For the destination.", metavar="OPTIONS"),
     ] = None
 
     def arguments(self) -> dict[str, Any]:

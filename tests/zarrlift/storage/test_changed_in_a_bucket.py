@@ -135,15 +135,31 @@ def test_what_changes_is_named_and_nothing_of_it_is_published(
     assert report.ok, report.problems
 
 
+@pytest.mark.parametrize("full", [False, True], ids=["a sample", "all values"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
 def test_verification_names_what_changed_since(
-    change: Callable[[Bucket], None], bucket: Bucket, tmp_path: Path
+    change: Callable[[Bucket], None], full: bool, bucket: Bucket, tmp_path: Path
 ) -> None:
     case = Case(bucket, change, tmp_path)
     assert case.migrate().ok
     case.change()
-    report = zarrlift.verify(case.source, OUT, full=True, **case.options)
+    report = zarrlift.verify(case.source, OUT, full=full, job=case.job, **case.options)
+    assert not report.ok
     assert {problem.node for problem in report.problems} == {"a"}
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda each: each.__name__)
+def test_finish_names_what_changed_since(
+    change: Callable[[Bucket], None], bucket: Bucket, tmp_path: Path
+) -> None:
+    """As a note: after a migration in place, the chunks are those of the result."""
+    case = Case(bucket, change, tmp_path)
+    options = {"storage_options": bucket.options}
+    assert zarrlift.migrate(case.source, in_place=True, job=case.job, **options).ok
+    assert zarrlift.verify(case.source, job=case.job, **options).ok
+    case.change()
+    outcome = zarrlift.finish(case.job, **options)
+    assert [(note.node, note.severity) for note in outcome.problems] == [("a", "note")]
 
 
 @pytest.mark.parametrize("when", ["instead", "fault"])

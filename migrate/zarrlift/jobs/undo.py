@@ -1,7 +1,6 @@
-"""`finish` removes legacy metadata; `undo` reverts a job.
+"""`undo`: reverts a job.
 
-Both change only objects that are provably written by the job or unchanged. All other objects are kept and
-reported.
+Only objects that are provably written by the job are removed. All others are kept and reported.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
-from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import JSONObject, document
 from zarrstack.core.paths import join
 
 from ..archive.chunk_inventory import take_inventory
-from ..planning.array_planner import digest
 from ..planning.plans import ArrayPlan, GroupPlan, Plan
 from ..storage.base import CLAIM, Storage
 from ..storage.local.files import WRITTEN
@@ -31,99 +29,18 @@ from ..storage.transformer_stack import with_layers
 from ..storage.writer_for import writer_for
 from ..transfer.tasks import sweep
 from .claim import claimed, sweep_claim
-from .ledger.find_job import find_job, refuse_half_undone
+from .ended import ended, kept
+from .ledger.find_job import find_job
 from .ledger.ledger import Job
-from .option_words import option_words
 from .outcome import Outcome
 from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_previous_tree
 from .parts.ledgers import refuse_running, scratch_directories, sweep_parts
 from .publisher import is_root_document
 from .resume.relocate import refuse_nothing_found, refuse_other_place
-from .source_check import ATTRIBUTES
-from .stored_inventories import changed_objects, inventory_path
+from .stored_inventories import inventory_path
 
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 """Errors that systems raise for a directory that is not empty."""
-_AGAIN: Final = "Undo the job and migrate again."
-
-
-def finish(
-    target: str | os.PathLike[str],
-    *,
-    job: str | os.PathLike[str] | None = None,
-    job_storage_options: JSONObject | None = None,
-    take_over: bool = False,
-    storage_options: JSONObject | None = None,
-) -> Outcome:
-    """Remove the legacy metadata of an archive that was migrated in place.
-
-    Requires that every node is migrated and that a verification has passed since. Each document is kept in
-    the job file before it is deleted, so `undo` can restore it. Raises JobError if these conditions are not
-    met, or if another host has claimed the archive and `take_over` is not set.
-    """
-    started = time.monotonic()
-    with Job.open(find_job(target, job, job_storage_options)) as opened:
-        refuse_other_place(target, opened)
-        plan = opened.plan()
-        if not plan.in_place:
-            raise JobError("there is nothing to finish: a copy keeps its source", key=str(opened.path))
-        if opened.state == "finished":
-            sweep_claim(open_storage(plan.source, storage_options=storage_options, mode="w"), opened.path)
-            return _outcome(opened, plan, "nothing to do", started)
-        waiting = [row.path for row in opened.nodes() if row.state != "done"]
-        if opened.state != "done" or waiting:
-            raise JobError(
-                "some nodes are not migrated",
-                key=str(opened.path),
-                found=", ".join("/" + path for path in waiting[:5]) or opened.state,
-                advice="Resume the job first.",
-            )
-        refuse_half_undone(opened)
-        if opened.fact("verified") is None:
-            raise JobError(
-                "the result has not been verified since it was written",
-                key=str(opened.path),
-                advice=f"Run: zarrlift verify {plan.source}",
-            )
-        storage = open_storage(plan.source, storage_options=storage_options, mode="w")
-        storage.document_bound = WRITTEN
-        with claimed(storage, opened.path, take_over=take_over) as claim:
-            found, problems = _legacy_documents(plan, storage)
-            if problems:
-                return claim.end(_outcome(opened, plan, "incomplete", started, problems))
-            # The chunks belong to the result and may be written by its users.
-            changed = [replace(note, severity="note") for note in changed_objects(opened, plan, storage)]
-            opened.keep_legacy(found)
-            for key, _ in found:
-                storage.delete(key)
-            opened.note(state="finished")
-            opened.commit()
-            return claim.end(_outcome(opened, plan, "finished", started, changed, removed=len(found)))
-
-
-def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, bytes]], list[Problem]]:
-    """The documents to remove, with their contents, and the problems that prevent their removal."""
-    found: list[tuple[str, bytes]] = []
-    problems: list[Problem] = []
-    pairs = [*plan.source_digests, *(pair for node in plan.published for pair in node.source_digests)]
-    for node in plan.published:
-        key = join(node.path, "zarr.json")
-        if storage.get(key) is None:
-            problems.append(_stays("its zarr.json is gone", node.path, key, _AGAIN))
-    for key, expected in pairs:
-        content = storage.get(key)
-        if content is None:  # deleted and kept by an earlier finish that was killed
-            continue
-        if digest(content) != expected:
-            problems.append(_stays("the document changed since it was migrated", None, key, _AGAIN))
-        found.append((key, content))
-    name = ATTRIBUTES.get(plan.format)
-    known = {key for key, _ in pairs}
-    later = [key for node in plan.published if name and (key := join(node.path, name)) not in known]
-    for key, content in zip(later, storage.get_many(later), strict=True):
-        if content is not None:
-            problems.append(_stays("the document was written after the migration", None, key, _AGAIN))
-    return found, problems
 
 
 def undo(
@@ -151,7 +68,7 @@ def undo(
             refuse_running(opened.path, opened.id, take_over=take_over)
         if opened.state == "undone":
             sweep_claim(place, opened.path)
-            return _outcome(opened, plan, "nothing to do", started)
+            return ended(opened, plan, "nothing to do", started)
         storage = with_layers(place, opened.fact("dest_through"))
         with claimed(place, opened.path, take_over=take_over) as claim:
             kept_aside = not_yet_aside(opened, place)
@@ -178,7 +95,7 @@ def undo(
                 opened.commit()
                 inventory_path(opened.path).unlink(missing_ok=True)
             return claim.end(
-                _outcome(opened, plan, "undone", started, problems, removed=removed, restored=restored)
+                ended(opened, plan, "undone", started, problems, removed=removed, restored=restored)
             )
 
 
@@ -234,7 +151,7 @@ def _documents(job: Job, plan: Plan, storage: Storage, problems: list[Problem]) 
             storage.delete(key)
             removed += 1
         else:
-            problems.append(_stays("changed after the job wrote it, so it is kept", node.path, key))
+            problems.append(kept("changed after the job wrote it, so it is kept", node.path, key))
     return removed
 
 
@@ -259,7 +176,7 @@ def _delete(
     removed = 0
     for key in keys:
         if _newer(storage, key, published_ns):
-            problems.append(_stays("changed after the job wrote it, so it is kept", node, key))
+            problems.append(kept("changed after the job wrote it, so it is kept", node, key))
             continue
         storage.delete(key)
         removed += 1
@@ -311,7 +228,7 @@ def _sweep(storage: LocalStorage, told: AbstractSet[str | None]) -> Iterator[Pro
                 {join("" if key == "." else key, name) for name in files if name != CLAIM} - told
             ):
                 message = "files that the job did not write are kept, with their directory"
-                yield replace(_stays(message, None, others[0]), severity="note")
+                yield replace(kept(message, None, others[0]), severity="note")
     yield from unlisted
 
 
@@ -322,34 +239,4 @@ def _kept_directory(key: str, why: str) -> Problem:
         key=key,
         found=why,
         advice="Check why, then run undo again.",
-    )
-
-
-def _stays(message: str, node: str | None, key: str, advice: str | None = None) -> Problem:
-    return Problem(kind="changed", message=message, node=node, key=key, advice=advice)
-
-
-def _outcome(
-    job: Job,
-    plan: Plan,
-    state: str,
-    started: float,
-    problems: Iterable[Problem] = (),
-    *,
-    removed: int = 0,
-    restored: int = 0,
-) -> Outcome:
-    rows = job.nodes()
-    return Outcome(
-        job=str(job.path),
-        state=state,  # type: ignore[arg-type]
-        options=option_words(job),
-        arrays_done=sum(row.kind == "array" and row.state == "done" for row in rows),
-        arrays_total=len(plan.arrays),
-        groups_done=sum(row.kind == "group" and row.state == "done" for row in rows),
-        removed=removed,
-        restored=restored,
-        seconds=time.monotonic() - started,
-        problems=tuple(problems),
-        plan=plan,
     )

@@ -1,10 +1,11 @@
-"""The options for jobs in parts."""
+"""The options for job files, and for jobs in parts."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
-from .option_groups import option
+from .option_groups import Group, option
+from .options import FSSPEC, storage_options
 
 OptionalSource: TypeAlias = Annotated[
     str | None, typer.Argument(help="The archive: a path or URL; none with --part.", metavar="SRC")
@@ -34,3 +35,25 @@ Part: TypeAlias = Annotated[
         metavar="INDEX",
     ),
 ]
+
+
+class JobFile(Group):
+    """Where the job file is."""
+
+    job: Annotated[
+        str | None,
+        option(
+            "--job",
+            help="The job file, a path or a URL of a store; by default beside the result.",
+            metavar="PATH",
+        ),
+    ] = None
+    job_storage_options: Annotated[
+        list[str] | None,
+        option("--job-storage-options", help=f"{FSSPEC} For a job file in a store.", metavar="OPTIONS"),
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the public functions that use a job."""
+        name = "--job-storage-options"
+        return {"job": self.job, "job_storage_options": storage_options(self.job_storage_options, name)}

@@ -1,0 +1,110 @@
+"""`finish`: removes the legacy metadata of an archive that was migrated in place.
+
+Only documents that are unchanged since the migration are removed. All others are kept and reported.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import Final
+
+from zarrstack.core.errors import JobError, Problem
+from zarrstack.core.json_text import JSONObject
+from zarrstack.core.paths import join
+
+from ..planning.array_planner import digest
+from ..planning.plans import Plan
+from ..storage.base import Storage
+from ..storage.local.files import WRITTEN
+from ..storage.open_storage import open_storage
+from .claim import claimed, sweep_claim
+from .ended import ended, kept
+from .ledger.find_job import find_job, refuse_half_undone
+from .ledger.ledger import Job
+from .outcome import Outcome
+from .resume.relocate import refuse_other_place
+from .source_check import ATTRIBUTES
+from .stored_inventories import changed_objects
+
+_AGAIN: Final = "Undo the job and migrate again."
+
+
+def finish(
+    target: str | os.PathLike[str],
+    *,
+    job: str | os.PathLike[str] | None = None,
+    job_storage_options: JSONObject | None = None,
+    take_over: bool = False,
+    storage_options: JSONObject | None = None,
+) -> Outcome:
+    """Remove the legacy metadata of an archive that was migrated in place.
+
+    Requires that every node is migrated and that a verification has passed since. Each document is kept in
+    the job file before it is deleted, so `undo` can restore it. Raises JobError if these conditions are not
+    met, or if another host has claimed the archive and `take_over` is not set.
+    """
+    started = time.monotonic()
+    with Job.open(find_job(target, job, job_storage_options)) as opened:
+        refuse_other_place(target, opened)
+        plan = opened.plan()
+        if not plan.in_place:
+            raise JobError("there is nothing to finish: a copy keeps its source", key=str(opened.path))
+        if opened.state == "finished":
+            sweep_claim(open_storage(plan.source, storage_options=storage_options, mode="w"), opened.path)
+            return ended(opened, plan, "nothing to do", started)
+        waiting = [row.path for row in opened.nodes() if row.state != "done"]
+        if opened.state != "done" or waiting:
+            raise JobError(
+                "some nodes are not migrated",
+                key=str(opened.path),
+                found=", ".join("/" + path for path in waiting[:5]) or opened.state,
+                advice="Resume the job first.",
+            )
+        refuse_half_undone(opened)
+        if opened.fact("verified") is None:
+            raise JobError(
+                "the result has not been verified since it was written",
+                key=str(opened.path),
+                advice=f"Run: zarrlift verify {plan.source}",
+            )
+        storage = open_storage(plan.source, storage_options=storage_options, mode="w")
+        storage.document_bound = WRITTEN
+        with claimed(storage, opened.path, take_over=take_over) as claim:
+            found, problems = _legacy_documents(plan, storage)
+            if problems:
+                return claim.end(ended(opened, plan, "incomplete", started, problems))
+            # The chunks belong to the result and may be written by its users.
+            changed = [replace(note, severity="note") for note in changed_objects(opened, plan, storage)]
+            opened.keep_legacy(found)
+            for key, _ in found:
+                storage.delete(key)
+            opened.note(state="finished")
+            opened.commit()
+            return claim.end(ended(opened, plan, "finished", started, changed, removed=len(found)))
+
+
+def _legacy_documents(plan: Plan, storage: Storage) -> tuple[list[tuple[str, bytes]], list[Problem]]:
+    """The documents to remove, with their contents, and the problems that prevent their removal."""
+    found: list[tuple[str, bytes]] = []
+    problems: list[Problem] = []
+    pairs = [*plan.source_digests, *(pair for node in plan.published for pair in node.source_digests)]
+    for node in plan.published:
+        key = join(node.path, "zarr.json")
+        if storage.get(key) is None:
+            problems.append(kept("its zarr.json is gone", node.path, key, _AGAIN))
+    for key, expected in pairs:
+        content = storage.get(key)
+        if content is None:  # deleted and kept by an earlier finish that was killed
+            continue
+        if digest(content) != expected:
+            problems.append(kept("the document changed since it was migrated", None, key, _AGAIN))
+        found.append((key, content))
+    name = ATTRIBUTES.get(plan.format)
+    known = {key for key, _ in pairs}
+    later = [key for node in plan.published if name and (key := join(node.path, name)) not in known]
+    for key, content in zip(later, storage.get_many(later), strict=True):
+        if content is not None:
+            problems.append(kept("the document was written after the migration", None, key, _AGAIN))
+    return found, problems
