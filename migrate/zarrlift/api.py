@@ -26,7 +26,7 @@ from .jobs.overwrite import set_aside
 from .jobs.processes.executors import RunOptions
 from .jobs.progress import Progress, listing_shown
 from .jobs.run_job import refuse_unsuitable, resume_job, run_job
-from .jobs.stored_inventories import new_inventories
+from .jobs.stored_inventories import keep_inventory, new_inventories
 from .planning.plans import Plan
 from .recipe.options import Axes, Format, Link, VerifyLevel
 from .recipe.recipe import Recipe
@@ -230,7 +230,7 @@ def migrate(
                 )
             refuse_unsuitable(made)
             new = Job.create(path, made, id=new_id, facts=facts, fsync=fsync)
-            inventories.complete()
+            keep_inventory(path, inventories)
             with new as created, noted_run(created):
                 set_aside(created, ends.destination)
                 return claim.end(run_job(created, made, ends, options, checks, inventories, progress))

@@ -148,10 +148,10 @@ class InventoryFile:
         self._complete = False
         return True
 
-    def complete(self) -> None:
-        """Make what was added visible to other processes, all at once."""
+    def complete(self) -> bool:
+        """Make what was added visible to other processes, all at once; False if there was nothing."""
         if self._complete or self._failed:
-            return
+            return False
         table = json.dumps({"job": self._job, "arrays": self._arrays}).encode("utf-8", "surrogatepass")
         try:
             offset = self._file.seek(0, 2)
@@ -162,8 +162,9 @@ class InventoryFile:
             self._file.flush()
         except OSError as error:
             self._fail(error)
-            return
+            return False
         self._complete = True
+        return True
 
     def close(self) -> None:
         """Close the file, and delete it if it was never complete; inventories remain valid."""

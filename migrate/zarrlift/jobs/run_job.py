@@ -27,7 +27,7 @@ from .progress import Progress, listing_shown
 from .resume.replan import merge
 from .run import Run
 from .run_arrays import Share
-from .stored_inventories import earlier_inventories
+from .stored_inventories import earlier_inventories, keep_inventory
 
 if TYPE_CHECKING:
     from .ledger.stored_file import JobPath
@@ -129,7 +129,7 @@ def resume_job(
                     )
                 refuse_unmet(fresh)
                 merged = merge(job, old, fresh, inventories, ends.destination)
-                inventories.complete()
+                keep_inventory(job.path, inventories)
                 if crashed:
                     compare_unsynced(job, merged, ends.source, ends.destination, inventories)
                 outcome = run_job(job, merged, ends, options, checks, inventories, progress)

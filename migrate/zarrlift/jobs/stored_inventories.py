@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from zarrstack.core.errors import Problem, ZarrstackError
+from zarrstack.core.errors import Problem, StorageError, ZarrstackError
 
 from ..archive.inventory_file import InventoryFile
 from ..planning.inventories import Inventories
@@ -22,11 +23,50 @@ if TYPE_CHECKING:
 
 _SUFFIX: Final = ".inventory"
 
+log: Final = logging.getLogger("zarrlift")
+
 
 def inventory_path(job: JobPath) -> Path:
     """The path of the inventory of the job in this file; for a job in a store, next to the local copy."""
     path = Path(job)
     return path.with_name(path.name + _SUFFIX)
+
+
+def _fetched(job: JobPath) -> Path:
+    """The same, where it is if it exists anywhere."""
+    path = inventory_path(job)
+    if not isinstance(job, Path) and not path.exists():
+        try:
+            job.fetch_beside(path)
+        except (StorageError, OSError) as error:
+            log.warning("%s: the stored listing cannot be read, so the source is listed: %s", job, error)
+    return path
+
+
+def has_inventory(job: JobPath) -> bool:
+    """Whether the listings of a job are stored."""
+    return _fetched(job).exists()
+
+
+def keep_inventory(job: JobPath, inventories: Inventories) -> None:
+    """Make the listings of a job visible to later runs of it, which exists; a failure is only logged."""
+    path = inventory_path(job)
+    if inventories.complete() and not isinstance(job, Path) and path.exists():
+        try:
+            job.send_beside(path)
+        except (StorageError, OSError) as error:
+            log.warning("%s: cannot store the listing of the source: %s", job, error)
+
+
+def remove_inventory(job: JobPath) -> None:
+    """Delete the stored listings of a job; a failure is only logged."""
+    path = inventory_path(job)
+    try:
+        path.unlink(missing_ok=True)
+        if not isinstance(job, Path):
+            job.delete_beside(path)
+    except (StorageError, OSError) as error:
+        log.warning("%s: cannot delete the stored listing of the source: %s", job, error)
 
 
 def new_inventories(job: JobPath, id: str, source: Storage, *, stored: bool = False) -> Inventories:
@@ -40,7 +80,7 @@ def new_inventories(job: JobPath, id: str, source: Storage, *, stored: bool = Fa
 
 def planned_inventories(job: JobPath, id: str) -> Inventories:
     """The listings of which the plan of a job was made, to read."""
-    return Inventories(InventoryFile.open(inventory_path(job), id))
+    return Inventories(InventoryFile.open(_fetched(job), id))
 
 
 def earlier_inventories(job: Job, plan: Plan, source: Storage) -> Inventories:
@@ -49,8 +89,7 @@ def earlier_inventories(job: Job, plan: Plan, source: Storage) -> Inventories:
     They replace listings if an object is compared with its listed version when it is read. An array whose
     source changed is listed again: another attempt would fail as the last one did.
     """
-    path = inventory_path(job.path)
-    file = InventoryFile.open(path, job.id, write=True)
+    file = InventoryFile.open(_fetched(job.path), job.id, write=True)
     if file is None:
         return new_inventories(job.path, job.id, source)
     changed = {

@@ -37,7 +37,7 @@ from .overwrite import left_aside, not_yet_aside, remove_deleted_tree, restore_p
 from .parts.ledgers import refuse_running, scratch_directories, sweep_parts
 from .publisher import is_root_document
 from .resume.relocate import refuse_nothing_found, refuse_other_place
-from .stored_inventories import inventory_path
+from .stored_inventories import remove_inventory
 
 _NOT_EMPTY: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 """Errors that systems raise for a directory that is not empty."""
@@ -93,7 +93,7 @@ def undo(
                 sweep_parts(opened, place)
                 opened.note(state="undone", verified=None, undoing=None)
                 opened.commit()
-                inventory_path(opened.path).unlink(missing_ok=True)
+                remove_inventory(opened.path)
             return claim.end(
                 ended(opened, plan, "undone", started, problems, removed=removed, restored=restored)
             )

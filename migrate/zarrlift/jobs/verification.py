@@ -174,9 +174,9 @@ def _changed(known: _KnownJob, source: Storage) -> list[Problem]:
 
     A full comparison finds those with other values itself.
     """
-    from .stored_inventories import changed_objects, inventory_path
+    from .stored_inventories import changed_objects, has_inventory
 
-    if not inventory_path(known.path).exists():
+    if not has_inventory(known.path):
         return []
     with Job.open(known.path, write=False) as opened:
         return list(changed_objects(opened, opened.plan(), source))

@@ -94,10 +94,9 @@ class Inventories:
         self._held.pop(path, None)
         return inventory
 
-    def complete(self) -> None:
-        """Make the file visible: the job that it belongs to exists."""
-        if self._file is not None:
-            self._file.complete()
+    def complete(self) -> bool:
+        """Make the file visible, whose job exists; False if there is none or if it is as it was."""
+        return self._file is not None and self._file.complete()
 
     def close(self) -> None:
         """Close the file; inventories in use remain valid."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import zarrlift
 from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.jobs.stored_inventories import inventory_path
 
+STORED = "in a store"
+"""Where the job is."""
 ARRAY = "h/rewrite"
 CHUNK = "h/rewrite/1.1"
 """One of a chunk's bytes may be any: no codec would notice."""
@@ -23,27 +25,49 @@ CHUNK = "h/rewrite/1.1"
 class Place:
     """An archive in a bucket, and a job that was interrupted before it recorded anything."""
 
-    def __init__(self, bucket: Bucket, source: Path, out: Path) -> None:
+    def __init__(self, bucket: Bucket, source: Path, out: Path, job: str) -> None:
         self.bucket, self.source, self.out = bucket, source, out
+        self.job: dict[str, Any] = {}
+        if job == STORED:
+            self.job = {"job": "s3://bucket/jobs/out.zarr.zarrlift.db", "job_storage_options": bucket.options}
         self.url = bucket.put("in", tree(source))
         self.file = inventory_path(Path(f"{out}.zarrlift.db"))
         self.seen: list[tuple[str, str]] = []
 
     def migrate(self) -> zarrlift.Outcome:
-        return zarrlift.migrate(self.url, self.out, storage_options=self.bucket.options)
+        return zarrlift.migrate(self.url, self.out, storage_options=self.bucket.options, **self.job)
 
     def resume(self) -> zarrlift.Outcome:
         """Resume, and note what is asked of the source: keys that are read, prefixes that are listed."""
         self.seen.clear()
 
         def note(request: web.Request) -> None:
+            if request.path.startswith("/bucket/jobs"):
+                return
             if "list-type" not in request.query:
                 self.seen.append(("read", request.path.removeprefix("/bucket/in/")))
             elif "delimiter" not in request.query:
                 self.seen.append(("list", request.query["prefix"].removeprefix("in/").rstrip("/")))
 
         self.bucket.instead = note
-        return zarrlift.resume(self.out, storage_options=self.bucket.options)
+        return zarrlift.resume(self.out, storage_options=self.bucket.options, **self.job)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the inventory is next to the job."""
+        return any(key.endswith(".inventory") for key in self.bucket.stored("jobs")) or self.file.exists()
+
+    def damage(self, way: Callable[[Path], object]) -> None:
+        """Damage the inventory."""
+        key = f"jobs/{self.file.name}"
+        if self.job:
+            self.file.write_bytes(self.bucket.server.objects()[key])
+        way(self.file)
+        if self.job and self.file.exists():
+            self.bucket.server.put({key: self.file.read_bytes()})
+            self.file.unlink()
+        elif self.job:
+            self.bucket.server.remove(key)
 
     def change(self, how: str) -> str:
         """Change one object; gives its key."""
@@ -60,12 +84,12 @@ class Place:
         return key
 
 
-@pytest.fixture
-def place(source: Path, tmp_path: Path) -> Iterator[Place]:
+@pytest.fixture(params=["beside the result", STORED])
+def place(request: pytest.FixtureRequest, source: Path, tmp_path: Path) -> Iterator[Place]:
     (source / ".zmetadata").unlink()
     (source / "h/rewrite/0.1").unlink()
     with serving() as bucket:
-        yield Place(bucket, source, tmp_path / "out.zarr")
+        yield Place(bucket, source, tmp_path / "out.zarr", request.param)
 
 
 @pytest.fixture
@@ -77,7 +101,7 @@ def stopped(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
         patched.setattr(Job, "record_task", stop)
         with pytest.raises(zarrlift.Interrupted):
             place.migrate()
-    assert place.file.exists()
+    assert place.is_kept
     return place
 
 
@@ -117,9 +141,9 @@ def test_an_object_that_changes_before_a_resume_is_named_and_the_next_resume_end
 def test_an_object_that_changes_after_the_job_is_named_by_verify(how: str, place: Place) -> None:
     assert place.migrate().ok
     options = place.bucket.options
-    assert zarrlift.verify(place.url, place.out, storage_options=options).ok
+    assert zarrlift.verify(place.url, place.out, storage_options=options, **place.job).ok
     key = place.change(how)
-    report = zarrlift.verify(place.url, place.out, storage_options=options)
+    report = zarrlift.verify(place.url, place.out, storage_options=options, **place.job)
     assert not report.ok
     named = [problem for problem in report.problems if problem.kind == "source-changed"]
     assert [problem.node for problem in named] == [ARRAY]
@@ -154,12 +178,13 @@ def foreign(file: Path) -> None:
 
 @pytest.mark.parametrize("damage", [damaged, cut, foreign, Path.unlink], ids=lambda way: way.__name__)
 def test_without_a_sound_file_the_source_is_listed(damage: Any, stopped: Place) -> None:
-    damage(stopped.file)
+    stopped.damage(damage)
     assert stopped.resume().ok
     assert values(stopped.out, 3) == values(stopped.source, 2)
 
 
 def test_the_file_goes_with_the_job(place: Place) -> None:
     assert place.migrate().ok
-    assert zarrlift.undo(place.out).ok
-    assert not place.file.exists()
+    assert place.is_kept
+    assert zarrlift.undo(place.out, **place.job).ok
+    assert not place.is_kept

@@ -163,6 +163,24 @@ class StoredFile(os.PathLike[str]):
                 raise JobError.of(replace(error.problem, advice=advice)) from error
             raise
 
+    def send_beside(self, path: Path) -> None:
+        """Upload a file next to the copy, whose name has a suffix; another process may replace it.
+
+        Its content must therefore say to what it belongs. StorageError.
+        """
+        self._object.send_beside(self._suffix(path), path)
+
+    def fetch_beside(self, path: Path) -> None:
+        """Copy such a file from the store, if it exists; StorageError."""
+        self._object.fetch_beside(self._suffix(path), path)
+
+    def delete_beside(self, path: Path) -> None:
+        """Delete such a file in the store, which may be absent; StorageError."""
+        self._object.delete_beside(self._suffix(path))
+
+    def _suffix(self, path: Path) -> str:
+        return path.name.removeprefix(os.path.basename(self._path))
+
     def _begin(self, data: bytes) -> None:
         if self.lost is not None:
             raise self.lost

@@ -21,7 +21,7 @@ from ..ledger.find_job import job_of_parts
 from ..ledger.ledger import Job
 from ..processes.executors import RunOptions, out_of_reach
 from ..run_job import refuse_unsuitable
-from ..stored_inventories import new_inventories
+from ..stored_inventories import keep_inventory, new_inventories
 from .ledgers import ledgers_of
 
 _MEMORY: Final = 1_000_000_000
@@ -105,6 +105,6 @@ def plan_parts(
             made, _ = ends.plan(recipe, format, inventories=inventories, inventory=given)
             refuse_unsuitable(made)
             Job.create(path, made, id=claim.new_id, facts=facts, fsync=True).close()
-            inventories.complete()
+            keep_inventory(path, inventories)
         claim.lasting = True
     return made

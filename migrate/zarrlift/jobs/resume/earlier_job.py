@@ -12,7 +12,7 @@ from ...recipe.recipe import Recipe
 from ..endpoints import Endpoints
 from ..ledger.ledger import Job
 from ..overwrite import resolve_previous_tree
-from ..stored_inventories import inventory_path
+from ..stored_inventories import remove_inventory
 from .relocate import follow, has_moved
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def continues_earlier(path: JobPath, ends: Endpoints, recipe: Recipe, *, overwri
             resolve_previous_tree(job, ends.destination)
     if state == "undone" or (overwrite and (state != "incomplete" or not same)):
         path.unlink()
-        inventory_path(path).unlink(missing_ok=True)
+        remove_inventory(path)
         return False
     if not same:
         raise JobError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from zarrstack.core.errors import UsageError
@@ -24,6 +25,8 @@ _MOST: Final = 5 << 30
 """Maximum number of bytes that S3 takes in one request, which conditional writes need
 (https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html).
 """
+_PART: Final = 64 << 20
+"""Bytes of a larger file that are in memory at a time."""
 _OTHER: Final = {"e_tag": '"00000000000000000000000000000000"', "version": "1"}
 """Parts of a version that no object has."""
 
@@ -73,6 +76,26 @@ class StoredObject:
     def delete(self) -> None:
         """Delete the object, whatever its version is; StorageError."""
         self._place.delete(self._key)
+
+    def send_beside(self, suffix: str, path: Path) -> None:
+        """Write a file as another object, whose name has a suffix, whatever is there; StorageError."""
+        with path.open("rb") as file:
+            self._place.put_file(self._key + suffix, file, path.stat().st_size)
+
+    def fetch_beside(self, suffix: str, path: Path) -> bool:
+        """Copy such an object to a file; False if there is none. StorageError."""
+        size = self._place.size(self._key + suffix)
+        if size is None:
+            return False
+        with path.open("wb") as file:
+            for start in range(0, size, _PART):
+                part = self._place.get_part(self._key + suffix, start, min(_PART, size - start))
+                file.write(part or b"")
+        return True
+
+    def delete_beside(self, suffix: str) -> None:
+        """Delete such an object, which may be absent; StorageError."""
+        self._place.delete(self._key + suffix)
 
     async def _read(self) -> tuple[bytes, ObjectVersion] | None:
         import obstore
