@@ -79,10 +79,13 @@ class Slurm:
         return dict(line.split() for line in lines.splitlines())
 
     def requeue(self, job: str, index: str) -> None:
-        """Queue a task of an array again, at once: Slurm by itself waits two minutes."""
+        """Queue a task of an array again, soon: Slurm by itself waits two minutes.
+
+        A node refuses a task in the second in which it has killed it ("already killed, do not launch").
+        """
         self("scontrol", "requeue", f"{job}_{index}")
         wait_until(lambda: self.states(job)[index] == "PENDING")
-        self("scontrol", "update", f"JobId={job}_{index}", "StartTime=now")
+        self("scontrol", "update", f"JobId={job}_{index}", "StartTime=now+3")
 
     def ended(self, job: str) -> dict[str, str]:
         """Wait until no task of a job is pending or running, and return their states."""

@@ -60,7 +60,9 @@ def test_parts_that_are_killed_and_requeued(tmp_path: Path, monkeypatch: pytest.
         wait_until((tmp_path / "customized/killed-6").exists)
         system.requeue(array, "6")
         states = system.ended(array)
-        assert [index for index, state in sorted(states.items()) if state != "COMPLETED"] == ["1", "4"]
+        assert [index for index, state in sorted(states.items()) if state != "COMPLETED"] == ["1", "4"], (
+            states
+        )
         assert system.ended(gathering) == {"N/A": "FAILED"}
         assert "--array=1,4" in (tmp_path / f"slurm-{gathering}.out").read_text()
         system.requeue(array, "1")

@@ -9,8 +9,9 @@ from collections.abc import AsyncGenerator, Sequence
 from itertools import product
 from typing import Any
 
-import numpy as np
 import pytest
+from aiohttp import web
+from tests.support.bucket import Bucket
 
 import zarrlift
 from zarrlift.storage.listing import ListedPage
@@ -79,24 +80,44 @@ def test_a_store_that_cannot_list_ranges_is_noticed(listing: Listing) -> None:
         asyncio.run(listing.all(NAMES["dots"]))
 
 
-@pytest.mark.parametrize("starts", [True, False])
-def test_the_plan_does_not_depend_on_it(bucket: Any, monkeypatch: pytest.MonkeyPatch, starts: bool) -> None:
-    document = {"zarr_format": 2, "shape": [60, 70], "chunks": [1, 1], "dtype": "|u1", "order": "C"}
+def grid(bucket: Bucket) -> str:
+    """The URL of an array of 30 x 40 chunks."""
+    document = {"zarr_format": 2, "shape": [30, 40], "chunks": [1, 1], "dtype": "|u1", "order": "C"}
     document |= {"compressor": None, "filters": None, "fill_value": 0}
-    content = {f"{i}.{j}": bytes([i]) for i, j in product(range(60), range(70))}
+    content = {f"{i}.{j}": bytes([i]) for i, j in product(range(30), range(40))}
     content |= {f"stray-{name}": b"" for name in range(9)}
-    url = bucket.put("a.zarr", {".zarray": json.dumps(document).encode(), **content})
-    if not starts:
-        answer = bucket.store.bucket
+    return bucket.put("a.zarr", {".zarray": json.dumps(document).encode(), **content})
 
-        def deaf(request: Any, *rest: Any) -> Any:
-            return answer(request.clone(rel_url=request.rel_url.without_query_params("start-after")), *rest)
 
-        monkeypatch.setattr(bucket.store, "bucket", deaf)
-    options = {"storage_options": bucket.options}
-    divided = zarrlift.plan(url, **options)
-    asked = bucket.store.requests["list"]
+def plans(url: str, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """How often the bucket is listed for a plan, in ranges and without; the plans are equal."""
+    listed = [0]
+
+    def note(request: web.Request) -> None:
+        listed[0] += "list-type" in request.query
+
+    bucket.instead = note
+    divided = zarrlift.plan(url, storage_options=bucket.options)
+    in_ranges, listed[0] = listed[0], 0
     monkeypatch.setattr(parallel_listing, "_ALONE", 1 << 40)
-    assert zarrlift.plan(url, **options).to_json() == divided.to_json()
-    assert divided.arrays[0].chunks == np.prod([60, 70])
-    assert asked > bucket.store.requests["list"] - asked
+    assert zarrlift.plan(url, storage_options=bucket.options).to_json() == divided.to_json()
+    assert divided.arrays[0].chunks == 30 * 40
+    return in_ranges, listed[0]
+
+
+def test_the_plan_does_not_depend_on_it(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_ranges, at_once = plans(grid(bucket), bucket, monkeypatch)
+    assert in_ranges > at_once
+
+
+def test_a_server_that_passes_over_the_start_is_listed_at_once(
+    our_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = our_bucket.store.bucket
+
+    def deaf(request: Any, *rest: Any) -> Any:
+        return answer(request.clone(rel_url=request.rel_url.without_query_params("start-after")), *rest)
+
+    monkeypatch.setattr(our_bucket.store, "bucket", deaf)
+    in_ranges, at_once = plans(grid(our_bucket), our_bucket, monkeypatch)
+    assert in_ranges > at_once, "the ranges are tried first"
