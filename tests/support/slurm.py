@@ -85,7 +85,9 @@ class Slurm:
         """
         self("scontrol", "requeue", f"{job}_{index}")
         wait_until(lambda: self.states(job)[index] == "PENDING")
-        self("scontrol", "update", f"JobId={job}_{index}", "StartTime=now+3")
+        killed = int(time.time())
+        wait_until(lambda: int(time.time()) > killed + 1)
+        self("scontrol", "update", f"JobId={job}_{index}", "StartTime=now")
 
     def ended(self, job: str) -> dict[str, str]:
         """Wait until no task of a job is pending or running, and return their states."""
