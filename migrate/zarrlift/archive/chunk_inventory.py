@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Final, TypeAlias
 
@@ -136,25 +136,25 @@ def nothing_there() -> Inventory:
 def inventory_of(found: ChunkScan, columns: Columns | None = None) -> Inventory:
     """The inventory of the chunks that were found; of `columns` if they are not in `found`."""
     indexes, sizes, versions = found.chunks.sorted() if columns is None else columns
-    listed = Inventory(
+    known = indexes, sizes if found.sized else None, versions if found.versioned else None
+    return Inventory(
         indexes=indexes,
-        sizes=sizes if found.sized else None,
-        versions=versions if found.versioned else None,
+        sizes=known[1],
+        versions=known[2],
         total_bytes=int(sizes.sum()) if found.sized else None,
         certain=True,
-        fingerprint="",
+        fingerprint=fingerprint_of(*known),
         unclaimed=tuple(found.unclaimed),
         unclaimed_count=found.unclaimed_count,
         bad_links=tuple(found.bad_links),
         no_files=tuple(found.no_files),
     )
-    return replace(listed, fingerprint=fingerprint_of(listed))
 
 
-def fingerprint_of(inventory: Inventory) -> str:
-    """The digest of the chunks of an inventory, with their sizes and versions if known."""
+def fingerprint_of(indexes: Indexes, sizes: Indexes | None, versions: Indexes | None) -> str:
+    """The digest of chunks, with their sizes and versions if known."""
     digest = hashlib.blake2b(digest_size=16)
-    for column in (inventory.indexes, inventory.sizes, inventory.versions):
+    for column in (indexes, sizes, versions):
         if column is not None:
             digest.update(column.data)
     return digest.hexdigest()

@@ -103,7 +103,7 @@ class InventoryFile:
         except (OSError, ValueError):
             inventory = None
         if path not in self._checked:
-            if inventory is None or fingerprint_of(inventory) != inventory.fingerprint:
+            if inventory is None or _fingerprint(inventory) != inventory.fingerprint:
                 _log.warning("the stored listing of /%s is damaged, so it is listed: %s", path, self.path)
                 del self._arrays[path]
                 return None
@@ -206,6 +206,10 @@ def _table(file: IO[bytes]) -> dict[str, Any]:
 def _is_complete(path: Path) -> bool:
     with path.open("rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
+
+
+def _fingerprint(inventory: Inventory) -> str:
+    return fingerprint_of(inventory.indexes, inventory.sizes, inventory.versions)
 
 
 def _digest(text: bytes) -> bytes:
