@@ -13,7 +13,7 @@ from zarrstack.core.errors import UsageError
 from .archive.nodes import Archive
 from .archive.read_options import ReadOptions
 from .conventions.apply import look_for
-from .executors.choice import ExecutorChoice
+from .executors.choice import ExecutorChoice, asked_executor
 from .formats.describe import describe
 from .jobs.checks.checks_for import checks_for
 from .jobs.claim import claimed
@@ -173,7 +173,7 @@ def migrate(
         raise UsageError("in place there is nothing to overwrite", advice="Undo the earlier job first.")
     options = RunOptions(
         workers=workers,
-        executor="processes" if processes and executor is None else executor,
+        executor=asked_executor(executor, processes=processes),
         dask_address=dask_address,
         verify=verify,
         digest=digest,
@@ -264,7 +264,7 @@ def resume(
     path = find_job(target, job, job_storage_options)
     options = RunOptions(
         workers=workers,
-        executor="processes" if processes and executor is None else executor,
+        executor=asked_executor(executor, processes=processes),
         dask_address=dask_address,
         verify=verify or "sample",
         fsync=fsync,

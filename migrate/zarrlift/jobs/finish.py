@@ -21,7 +21,7 @@ from ..storage.local.files import WRITTEN
 from ..storage.open_storage import open_storage
 from .claim import claimed, sweep_claim
 from .ended import ended, kept
-from .ledger.find_job import find_job, refuse_half_undone
+from .ledger.find_job import find_job, refuse_undone
 from .ledger.ledger import Job
 from .outcome import Outcome
 from .resume.relocate import refuse_other_place
@@ -62,7 +62,7 @@ def finish(
                 found=", ".join("/" + path for path in waiting[:5]) or opened.state,
                 advice="Resume the job first.",
             )
-        refuse_half_undone(opened)
+        refuse_undone(opened)
         if opened.fact("verified") is None:
             raise JobError(
                 "the result has not been verified since it was written",

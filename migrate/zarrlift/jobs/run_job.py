@@ -16,7 +16,7 @@ from . import log_messages
 from .checks.checks import Checks
 from .checks.checks_for import checks_for
 from .endpoints import Endpoints
-from .ledger.find_job import refuse_half_undone
+from .ledger.find_job import refuse_undone
 from .ledger.last_run import noted_run
 from .ledger.ledger import Job
 from .option_words import option_words
@@ -101,9 +101,7 @@ def resume_job(
         checks_for(ends.source, ends.destination, options.verify) as checks,
         Job.open(path, fsync=options.fsync) as job,
     ):
-        if job.state == "undone":
-            raise JobError("this job was undone", key=str(path), advice="Start a new one with migrate.")
-        refuse_half_undone(job)
+        refuse_undone(job)
         follow(job, ends)
         if job.fact("parts") is not None:
             merge_ended(job, ends.place, take_over=take_over)

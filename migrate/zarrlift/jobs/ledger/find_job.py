@@ -173,8 +173,13 @@ def find_job(
     )
 
 
-def refuse_half_undone(job: Job) -> None:
-    """Raise JobError if an undo was interrupted: objects recorded as written may be deleted."""
+def refuse_undone(job: Job) -> None:
+    """Raise JobError if a job was undone, or in part: objects recorded as written may be deleted."""
+    if job.state == "undone":
+        again = "Start a new one with migrate."
+        if job.fact("parts") is not None:
+            again = "Make a new one with plan."
+        raise JobError("this job was undone", key=str(job.path), advice=again)
     if job.fact("undoing") is not None:
         raise JobError(
             "an undo of this job was interrupted, and some of its output may be deleted",

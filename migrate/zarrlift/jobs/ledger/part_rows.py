@@ -1,6 +1,6 @@
 """The rows of a ledger that matter for jobs in parts.
 
-A part records its work in a ledger of its own, a job file without a plan, whose nodes have the ids of those
+A part records its work in its own ledger, a job file without a plan, whose nodes have the ids of those
 in the job. When the job forgets all work of a node, because it is planned again or is wrong, the node begins
 a new round, so that what parts have recorded before is not taken again.
 """

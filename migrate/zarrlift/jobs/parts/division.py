@@ -2,7 +2,7 @@
 
 Tasks are put in a row, array by array, each as long as its bytes. The row is cut into pieces of equal length,
 and a part has the tasks whose middle is in its piece: at most one task more or less than its share. Second
-passes are a row of their own, because they run after all first passes.
+passes have their own row, because they run after all first passes.
 """
 
 from __future__ import annotations

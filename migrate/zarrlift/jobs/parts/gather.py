@@ -6,15 +6,13 @@ import os
 from contextlib import closing
 from dataclasses import replace
 
-from zarrstack.core.errors import JobError
-
-from ...executors.choice import ExecutorChoice
+from ...executors.choice import ExecutorChoice, asked_executor
 from ...recipe.options import VerifyLevel
 from ...storage.listed_versions import Timestamp
 from ..checks.checks_for import checks_for
 from ..claim import claimed
 from ..endpoints import Endpoints, Options
-from ..ledger.find_job import find_job, refuse_half_undone
+from ..ledger.find_job import find_job, refuse_undone
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..outcome import Outcome
@@ -55,7 +53,7 @@ def gather(
     path = find_job(target, job, job_storage_options)
     options = RunOptions(
         workers=workers,
-        executor="processes" if processes and executor is None else executor,
+        executor=asked_executor(executor, processes=processes),
         dask_address=dask_address,
         verify=verify,
         fsync=fsync,
@@ -72,9 +70,7 @@ def gather(
         checks_for(ends.source, ends.destination, options.verify) as checks,
         Job.open(path, fsync=options.fsync) as current,
     ):
-        if current.state == "undone":
-            raise JobError("this job was undone", key=str(path), advice="Make a new one with plan.")
-        refuse_half_undone(current)
+        refuse_undone(current)
         still_there(current, ends)
         if current.state != "incomplete":
             sweep_parts(current, ends.place)

@@ -9,10 +9,10 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from zarrstack.core.errors import JobError, UsageError
+from zarrstack.core.errors import UsageError
 
 from ...errors import Interrupted
-from ...executors.choice import ExecutorChoice
+from ...executors.choice import ExecutorChoice, asked_executor
 from ...planning.plans import ArrayPlan, Plan
 from ...recipe.options import VerifyLevel
 from ...storage.base import Storage
@@ -21,7 +21,7 @@ from .. import log_messages
 from ..checks.checks import LocalChecks
 from ..disk_sync import sync
 from ..endpoints import Endpoints, Options
-from ..ledger.find_job import job_of_parts, refuse_half_undone
+from ..ledger.find_job import job_of_parts, refuse_undone
 from ..ledger.last_run import noted_run
 from ..ledger.ledger import Job
 from ..ledger.rows import NodeRow, RecordedTask
@@ -86,7 +86,7 @@ def migrate_part(
     index = part_index(part)
     options = RunOptions(
         workers=workers,
-        executor="processes" if processes and executor is None else executor,
+        executor=asked_executor(executor, processes=processes),
         dask_address=dask_address,
         verify=verify,
     )
@@ -149,9 +149,7 @@ def _part(job: Job, index: int) -> _Part:
     """What one part has to know; UsageError if there is no such part."""
     first, division, plan = divided(job)
     parts = int(job.fact("parts") or 0)
-    if job.state == "undone":
-        raise JobError("this job was undone", key=str(job.path), advice="Make a new one with plan.")
-    refuse_half_undone(job)
+    refuse_undone(job)
     place = index - first
     if not 0 <= place < parts:
         raise UsageError(
