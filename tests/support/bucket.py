@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import cycle
 from typing import Any, Literal, get_args
 
 from aiohttp import web
@@ -64,21 +65,25 @@ class Bucket:
         return answered if fault is None else await spoiled(fault, request, answered)
 
     def disturb(self, seed: object, share: float) -> Counter[str]:
-        """From now on, let a share of the answers go wrong, in any way that a client can see; counts them."""
+        """From now on, let a share of the answers go wrong, in any way that a client can see; counts them.
+
+        The ways take turns, so that a dozen failures meet each of them.
+        """
         chance, met = random.Random(str(seed)), Counter[str]()
-        faults = [kind for kind in get_args(Fault) if kind != "short"]
+        statuses = cycle(_REFUSALS)
+        faults: Iterator[Fault] = cycle(kind for kind in get_args(Fault) if kind != "short")
 
         def instead(_: web.Request) -> int | None:
             if chance.random() >= share / 2:
                 return None
-            status = chance.choice(list(_REFUSALS))
+            status = next(statuses)
             met[str(status)] += 1
             return status
 
         def fault(_: web.Request) -> Fault | None:
             if chance.random() >= share / 2:
                 return None
-            kind: Fault = chance.choice(faults)
+            kind = next(faults)
             met[kind] += 1
             return kind
 
