@@ -36,6 +36,7 @@ from .disk_sync import DiskSync
 from .ledger.last_run import note_moving
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
+from .ledger.throughput import Throughput
 from .option_words import option_words
 from .outcome import Outcome
 from .processes import process_tuning
@@ -87,6 +88,7 @@ class Run:
             job, plan, source, destination, self.writer, self._source_check.group, self._engine.elsewhere
         )
         self._moved = MoveResult()
+        self._throughput = Throughput(job)
         self._lost: set[int] = set()
         self._verified: deque[PendingChecks] = deque()
         self.checks = checks
@@ -130,6 +132,7 @@ class Run:
         try:
             if self.job.nodes(done=False):
                 self._syncs.sometimes()
+            self._throughput.note(last=True)
             self.job.commit()
         except JobError as error:  # unrecorded work is repeated
             return error.problem
@@ -143,7 +146,7 @@ class Run:
             (rows[array.path], array) for array in self.plan.arrays if rows[array.path].state != "done"
         ]
         totals = self.job.totals()
-        note_moving(self.job, totals)
+        note_moving(self.job, totals, self.options.verify)
         self._work = WorkTotal(self.progress, [(array, totals.get(row.id)) for row, array in pending])
         still = [
             RunArray(row, array, np.empty(0, dtype=np.int64), all_submitted=True)
@@ -251,12 +254,14 @@ class Run:
             array.fail(moved.problems)
             return
         self.job.record_task(array.row.id, task.number, moved)
+        self._throughput.moved(moved)
         self._commit_sometimes()
 
     def _commit_sometimes(self) -> None:
         now = time.monotonic()
         if now - self._committed > _COMMIT_SECONDS:
             self._syncs.sometimes()
+            self._throughput.note()
             self.job.commit()
             self._committed = now
 
