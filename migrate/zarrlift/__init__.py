@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .jobs.verification import verify
     from .planning.plans import Plan
     from .recipe.recipe import ArrayRecipe, Recipe
+    from .survey.assess import census
+    from .survey.census import Census
     from .verification.digest_report import ArchiveDigest
     from .verification.report import VerificationReport
     from .views.legacy import LegacyView, open  # noqa: A004 - a name like zarr's own
@@ -35,6 +37,7 @@ _HOMES = {
     "ArchiveDigest": "verification.digest_report",
     "ArrayNode": "archive.nodes",
     "ArrayRecipe": "recipe.recipe",
+    "Census": "survey.census",
     "GroupNode": "archive.nodes",
     "Interrupted": "errors",
     "Layout": "archive.nodes",
@@ -47,6 +50,7 @@ _HOMES = {
     "ReverseView": "views.reverse",
     "Status": "jobs.status",
     "VerificationReport": "verification.report",
+    "census": "survey.assess",
     "digest": "jobs.digests",
     "finish": "jobs.finish",
     "gather": "jobs.parts.gather",
@@ -68,6 +72,7 @@ __all__ = [
     "ArchiveDigest",
     "ArrayNode",
     "ArrayRecipe",
+    "Census",
     "GroupNode",
     "Interrupted",
     "Layout",
@@ -80,6 +85,7 @@ __all__ = [
     "ReverseView",
     "Status",
     "VerificationReport",
+    "census",
     "digest",
     "finish",
     "gather",
