@@ -7,14 +7,19 @@ from typing import Annotated, Any
 import typer
 
 from . import options as o
+from .assess_options import Assessing, SearchedSource
 from .job_options import First, JobFile, Parts, PlannedJob
 from .option_groups import option
 from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
 from .session import DONE, PARTLY, Answer, refused_briefly
 
 
-def inspect(source: o.Source, reading: o.Reading, output: o.Output) -> int:
-    """Show the content of an archive in Zarr v3 terms, and every problem found in it."""
+def inspect(source: SearchedSource, reading: o.Reading, assessing: Assessing, output: o.Output) -> int:
+    """Show the content of an archive in Zarr v3 terms, and every problem found in it.
+
+    For a folder, a store prefix or a glob with many archives: a census of what they contain, and of what a
+    migration of all would do and cost.
+    """
 
     def work() -> Answer:
         import zarrlift
@@ -22,6 +27,8 @@ def inspect(source: o.Source, reading: o.Reading, output: o.Output) -> int:
         from ..report import archive as report_archive
         from ..report import json as report_json
 
+        if assessing.wanted(source, reading):
+            return _census(source, reading, assessing)
         archive = zarrlift.inspect(source, **reading.arguments())
         refused = sum(node.refused for node in archive.nodes)
         return Answer(
@@ -32,6 +39,22 @@ def inspect(source: o.Source, reading: o.Reading, output: o.Output) -> int:
         )
 
     return output.session("inspect").run(work)
+
+
+def _census(source: str, reading: o.Reading, assessing: Assessing) -> Answer:
+    import zarrlift
+
+    from ..report import census as report_census
+
+    arguments = reading.arguments()
+    arguments.pop("format")
+    found = zarrlift.census(source, **arguments, **assessing.arguments())
+    return Answer(
+        code=DONE if found.complete else PARTLY,
+        text=lambda page: report_census.lines(found, page),
+        data=found.to_json,
+        brief=lambda: report_census.brief_lines(found),
+    )
 
 
 def plan(

@@ -79,14 +79,16 @@ def search(
     ).results()
 
 
-def is_archive(
+def is_tree(
     place: str | os.PathLike[str], storage: Storage, *, storage_options: Mapping[str, Any] | None = None
 ) -> bool:
-    """Whether a place, whose storage is open, is one archive by the rules of `search`."""
-    text = os.fspath(place)
-    return _Search(
-        base=text, glob=None, storage=storage, options=storage_options, follow_links=False
-    ).is_archive()
+    """Whether a place, whose storage is open, is to be searched, because it is not an archive itself."""
+    if not storage.can_list:
+        return False
+    tree = _Search(
+        base=os.fspath(place), glob=None, storage=storage, options=storage_options, follow_links=False
+    )
+    return tree.is_tree()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -141,11 +143,12 @@ class _Search:
         found: list[FoundArchive | Problem] = [self._found(root) for root in self._unique()]
         yield from sorted([*found, *self.problems], key=_path_of)
 
-    def is_archive(self) -> bool:
-        """Whether the place itself is an archive."""
+    def is_tree(self) -> bool:
+        """Whether the place itself is not an archive, nor an invalid one."""
         for place in self._start():
             self._below([place])
-        return any(not root.place.path for root in self.roots)
+            return place.root is None
+        return False
 
     def _start(self) -> list[_Place]:
         """The place itself, unless there is nothing to search below it."""

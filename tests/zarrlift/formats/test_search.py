@@ -14,7 +14,7 @@ from tests.support.bucket import Bucket, serving
 from tests.support.v2_trees import ARRAY, GROUP, tree
 
 from zarrlift.formats.detect import detect
-from zarrlift.formats.search import FoundArchive, is_archive, search
+from zarrlift.formats.search import FoundArchive, is_tree, search
 from zarrlift.storage.local.storage import LocalStorage
 from zarrlift.storage.open_storage import open_storage, place_below
 from zarrstack.core.errors import MetadataError, Problem, StorageError, UsageError
@@ -117,7 +117,7 @@ def test_archives_are_found_by_their_documents(tmp_path: Path, name: str) -> Non
     for each in archives:
         assert isinstance(each, FoundArchive)
         assert describes(each.url) == each.format
-    assert is_archive(tmp_path / "t", storage) == ("" in expected)
+    assert is_tree(tmp_path / "t", storage) == ("" not in expected)
 
 
 @pytest.fixture(scope="module")
