@@ -51,6 +51,8 @@ LAZY = {
     "pydantic",
     "pydantic_zarr",
     "jsonschema_rs",
+    "jinja2",
+    "markupsafe",
     "tensorstore",
     "obstore",
     "xarray",

@@ -72,6 +72,9 @@ DigestFile: TypeAlias = Annotated[
         metavar="FILE",
     ),
 ]
+HtmlFile: TypeAlias = Annotated[
+    str | None, option("--html", help="Write one self-contained HTML page to a file.", metavar="FILE")
+]
 Full: TypeAlias = Annotated[bool, option("--full", help="Compare every value, not samples.")]
 
 

@@ -41,6 +41,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "resume": ("migrate_commands", "Continue a migration."),
     "gather": ("migrate_commands", "Collect and publish what the parts of a job array have done."),
     "status": ("inspect_commands", "Show the progress of a migration."),
+    "report": ("report_command", "Report what a migration did, also as an HTML page."),
     "verify": ("inspect_commands", "Compare source and result."),
     "digest": ("inspect_commands", "Compute a digest of the values of each array."),
     "finish": ("migrate_commands", "In place: delete the legacy metadata."),

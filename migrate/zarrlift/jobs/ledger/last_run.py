@@ -79,7 +79,7 @@ def seconds_spent(job: Job) -> float:
 
 def _versions() -> dict[str, str]:
     """Versions of Python and of the packages, so far as they are loaded."""
-    from ... import __version__
+    from zarrstack.version import __version__
 
     loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in _PACKAGES}
     found = {name: version for name, version in loaded.items() if isinstance(version, str)}

@@ -1,0 +1,207 @@
+"""Which arrays of an archive are shown as pictures, and which part of each is read.
+
+An image has two spatial axes of at least 64 elements: those that its dimension names or OME's axes call so,
+else its last two, or the two before three or four channels of uint8. Of a multiscale, the coarsest level that
+is large enough stands for all of them.
+
+Labels are integers below a group `labels` or with OME's `image-label`, or with a name such as `segmentation`.
+Other integers of 32 or 64 bits are taken for labels if most neighbouring pixels are equal (`pictures`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from zarrstack.core.paths import join, parents
+
+if TYPE_CHECKING:
+    from ...planning.plans import ArrayPlan, Plan
+
+MIN_SIDE: Final = 64
+MAX_READ: Final = 32_000_000
+"""Maximum number of decoded bytes that are read on each side of an image."""
+_ROWS: Final = frozenset({"y", "lat", "latitude", "row", "rows", "height", "northing"})
+_COLUMNS: Final = frozenset({"x", "lon", "longitude", "col", "cols", "column", "columns", "width", "easting"})
+_CHANNELS: Final = frozenset(
+    {None, "c", "ch", "channel", "channels", "rgb", "rgba", "band", "bands", "s", "samples"}
+)
+_LABELS: Final = re.compile(
+    r"label|segment|(^|[^a-z])(seg|mask|instance|annotation|supervoxel)s?([^a-z]|$)", re.IGNORECASE
+)
+_LEVEL: Final = re.compile(r"s?\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """An array that is shown."""
+
+    path: str
+    shape: tuple[int, ...]
+    rows: int
+    """The axis of the rows of the picture."""
+    columns: int
+    channels: int | None
+    """The axis of the colours, if there is one."""
+    labels: bool | None
+    """Whether the values are labels; None if the values decide."""
+    levels: int = 1
+    """Number of levels of its multiscale."""
+
+    def selection(self, chunks: Sequence[int], itemsize: int, side: int) -> tuple[int | slice, ...] | None:
+        """The middle plane in at most `side` rows and columns, from chunks that are small enough to be read.
+
+        If that takes too many chunks, the chunks in the middle of the plane. None if one chunk is too large.
+        """
+        unit = math.prod(chunks) * max(itemsize, 1)
+        if self.channels is not None:
+            unit *= -(-self.shape[self.channels] // chunks[self.channels])
+        allowed = MAX_READ // unit
+        if not allowed:
+            return None
+        chosen: list[int | slice] = [length // 2 for length in self.shape]
+        if self.channels is not None:
+            chosen[self.channels] = slice(0, 3)
+        spatial = (self.rows, self.columns)
+        whole = {axis: slice(0, self.shape[axis], -(-self.shape[axis] // side)) for axis in spatial}
+        if math.prod(_touched(whole[axis], chunks[axis]) for axis in spatial) > allowed:
+            few = math.isqrt(allowed)
+            whole = {axis: _middle(self.shape[axis], chunks[axis], few, side) for axis in spatial}
+        for axis in spatial:
+            chosen[axis] = whole[axis]
+        return tuple(chosen)
+
+
+def cost(selection: Sequence[int | slice], shape: Sequence[int], chunks: Sequence[int], itemsize: int) -> int:
+    """Decoded bytes of the chunks that a selection touches."""
+    touched = (
+        1 if isinstance(part, int) else _touched(slice(*part.indices(length)), chunk)
+        for part, length, chunk in zip(selection, shape, chunks, strict=True)
+    )
+    return math.prod(touched) * math.prod(chunks) * max(itemsize, 1)
+
+
+def images_of(plan: Plan) -> Iterator[Image]:
+    """The images of an archive, by path."""
+    arrays = {array.path: array for array in plan.arrays}
+    attributes: dict[str, Mapping[str, Any]] = {
+        group.path: group.document.get("attributes") or {} for group in plan.groups
+    }
+    levels: dict[str, tuple[Image | None, int]] = {}
+    passed: set[str] = set()
+    for path, members, axes in _multiscales(arrays, attributes):
+        found = [_image(arrays[member], attributes, axes) for member in members]
+        enough = [image for image in found if image is not None]
+        passed.update(members)
+        if enough:
+            levels[path] = (min(enough, key=lambda image: math.prod(image.shape)), len(members))
+    chosen = {image.path: (image, count) for image, count in levels.values() if image is not None}
+    for path, array in arrays.items():
+        if path in chosen:
+            image, count = chosen[path]
+            yield Image(
+                **{name: getattr(image, name) for name in Image.__slots__ if name != "levels"}, levels=count
+            )
+        elif path not in passed and (single := _image(array, attributes, None)) is not None:
+            yield single
+
+
+def _multiscales(
+    arrays: Mapping[str, ArrayPlan], attributes: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[str, list[str], Sequence[str | None] | None]]:
+    """Place, paths and names of the axes of each multiscale; those of N5 are siblings `s0`, `s1`."""
+    below: dict[str, list[str]] = {}
+    for path in arrays:
+        parent, _, name = path.rpartition("/")
+        if re.fullmatch(r"s\d+", name):
+            below.setdefault(parent, []).append(path)
+    for path, found in attributes.items():
+        ome = found.get("ome")
+        entries = (ome if isinstance(ome, dict) else found).get("multiscales")
+        for entry in entries if isinstance(entries, list) else ():
+            datasets = entry.get("datasets") if isinstance(entry, dict) else None
+            names = (
+                [item.get("path") for item in datasets or () if isinstance(item, dict)]
+                if isinstance(datasets, list)
+                else []
+            )
+            members = [
+                join(path, name) for name in names if isinstance(name, str) and join(path, name) in arrays
+            ]
+            if members:
+                below.pop(path, None)
+                yield path, members, _axis_names(entry.get("axes"))
+    for path, members in below.items():
+        if len(members) > 1:
+            yield path, members, None
+
+
+def _axis_names(axes: Any) -> list[str | None] | None:
+    if not isinstance(axes, list):
+        return None
+    return [
+        axis.get("name") if isinstance(axis, dict) else axis if isinstance(axis, str) else None
+        for axis in axes
+    ]
+
+
+def _image(
+    array: ArrayPlan, attributes: Mapping[str, Mapping[str, Any]], axes: Sequence[str | None] | None
+) -> Image | None:
+    """The array as an image, if it is one."""
+    shape, kind = array.source.shape, array.source.data_type
+    numpy = kind.numpy if kind.itemsize else None
+    if len(shape) < 2 or numpy is None or numpy.kind not in "biuf" or not all(shape):
+        return None
+    given = axes if axes is not None and len(axes) == len(shape) else array.source.dimension_names
+    names = [name.lower() if isinstance(name, str) else None for name in given or [None] * len(shape)]
+    rows = next((axis for axis, name in enumerate(names) if name in _ROWS), None)
+    columns = next((axis for axis, name in enumerate(names) if name in _COLUMNS), None)
+    channels = None
+    colours = shape[-1] in (3, 4) and str(numpy) == "uint8" and len(shape) > 2 and names[-1] in _CHANNELS
+    if rows is None or columns is None:
+        rows, columns = (len(shape) - 3, len(shape) - 2) if colours else (len(shape) - 2, len(shape) - 1)
+    if colours and len(shape) - 1 not in (rows, columns):
+        channels = len(shape) - 1
+    if shape[rows] < MIN_SIDE or shape[columns] < MIN_SIDE:
+        return None
+    return Image(
+        path=array.path,
+        shape=shape,
+        rows=rows,
+        columns=columns,
+        channels=channels,
+        labels=_labels(array, attributes, numpy),
+    )
+
+
+def _labels(array: ArrayPlan, attributes: Mapping[str, Mapping[str, Any]], kind: Any) -> bool | None:
+    if kind.kind not in "iu":
+        return False
+    for place in parents(array.path):
+        found = attributes.get(place, {})
+        ome = found.get("ome")
+        if "image-label" in found or (isinstance(ome, dict) and "image-label" in ome):
+            return True
+    names = [name for name in array.path.split("/") if not _LEVEL.fullmatch(name)]
+    if any(_LABELS.search(name) for name in names):
+        return True
+    return None if kind.itemsize >= 4 else False
+
+
+def _touched(part: slice, chunk: int) -> int:
+    """Number of chunks along an axis in which a slice has an element."""
+    start, stop, step = int(part.start), int(part.stop), int(part.step or 1)
+    if stop <= start:
+        return 0
+    return -(-(stop - start) // step) if step >= chunk else (stop - 1) // chunk - start // chunk + 1
+
+
+def _middle(length: int, chunk: int, count: int, side: int) -> slice:
+    """The middle `count` chunks of an axis."""
+    first = max((-(-length // chunk) - count) // 2, 0) * chunk
+    last = min(first + count * chunk, length)
+    return slice(first, last, max(-(-(last - first) // side), 1))

@@ -1,0 +1,250 @@
+"""Pictures of the middle planes of images, before and after a migration.
+
+The source is read by our view of it, the result by zarr-python alone. A picture is for orientation: it may be
+a sample of the pixels, and shows 8 bits of them.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from ...jobs.units import bytes_text, count_text, shape_text
+from ...storage.redact import redact_foreign
+from .images import MAX_READ, Image, cost, images_of
+from .png import png
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ...planning.plans import Plan
+
+    Pixels = npt.NDArray[np.uint8]
+    Values = npt.NDArray[Any]
+
+OpenArray = Any
+"""Gives the array at a path, for a side of a picture; raises if it cannot be read."""
+_SIDE: Final = 256
+_SMALL: Final = 128
+_MAX_BYTES: Final = 10_000_000
+_MAX_IMAGES: Final = 200
+"""Maximum number of images that are read for a page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """One image, before and after."""
+
+    path: str
+    about: str
+    width: int
+    height: int
+    sides: tuple[tuple[str, str], ...]
+    """(what it shows, the picture as a `data:` URL)"""
+    archive: str | None = None
+    anchor: str = ""
+    """Id of the element with the array's details."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pictures:
+    """The pictures of a page, and what is to be said of those that are not there."""
+
+    shown: tuple[Picture, ...] = ()
+    left_out: int = 0
+    """Images for which there was no room."""
+    too_large: int = 0
+    """Images of which one chunk is larger than what is read."""
+    unread: tuple[str, ...] = ()
+    """Why images could not be read, one text each."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not shown, and why."""
+        found = []
+        if self.left_out:
+            most = bytes_text(_MAX_BYTES)
+            found.append(
+                f"{count_text(self.left_out, 'further image')} not shown: a page has {most} of them."
+            )
+        if self.too_large:
+            most = bytes_text(MAX_READ)
+            found.append(f"{count_text(self.too_large, 'image')} not shown: a chunk is larger than {most}.")
+        if self.unread:
+            found.append(f"{count_text(len(self.unread), 'picture')} could not be made: {self.unread[0]}")
+        return tuple(found)
+
+    def linked(self, anchor: Callable[[str], str], *, archive: str | None = None) -> Pictures:
+        """The same with the id of the details of each path, and the name of the archive."""
+        shown = (replace(picture, anchor=anchor(picture.path), archive=archive) for picture in self.shown)
+        return replace(self, shown=tuple(shown))
+
+    def plus(self, other: Pictures) -> Pictures:
+        """Both together."""
+        return Pictures(
+            shown=(*self.shown, *other.shown),
+            left_out=self.left_out + other.left_out,
+            too_large=self.too_large + other.too_large,
+            unread=(*self.unread, *other.unread),
+        )
+
+
+NO_PICTURES: Final = Pictures()
+
+
+class PictureMaker:
+    """Makes the pictures of a page, as many as it has room for."""
+
+    def __init__(self, *, small: bool = False) -> None:
+        """`small`: for a page with many archives."""
+        self._side = _SMALL if small else _SIDE
+        self._room = _MAX_BYTES
+        self._images = _MAX_IMAGES
+
+    def pictures(self, plan: Plan, sides: Mapping[str, Callable[[str], OpenArray]]) -> Pictures:
+        """Pictures of the images of a plan; each side opens the array at a path, as zarr-python has it."""
+        made = NO_PICTURES
+        for image in images_of(plan):
+            if self._room <= 0 or self._images <= 0:
+                made = replace(made, left_out=made.left_out + 1)
+                continue
+            self._images -= 1
+            made = made.plus(self._picture(image, sides))
+        return made
+
+    def _picture(self, image: Image, sides: Mapping[str, Callable[[str], OpenArray]]) -> Pictures:
+        arrays: dict[str, OpenArray] = {}
+        unread: list[str] = []
+        for side, opened in sides.items():
+            try:
+                arrays[side] = opened(image.path)
+            except Exception as error:  # noqa: BLE001 - a page is made whatever an archive holds
+                unread.append(_why(error))
+        selection = _selection(image, list(arrays.values()), self._side)
+        if arrays and selection is None:
+            return Pictures(too_large=1)
+        values: dict[str, Values] = {}
+        for side, array in arrays.items():
+            try:
+                values[side] = _plane(image, array, selection)
+            except Exception as error:  # noqa: BLE001
+                unread.append(_why(error))
+        if not values:
+            return Pictures(unread=tuple(unread[:1]))
+        first = next(iter(values.values()))
+        labels = image.labels if image.labels is not None else _in_patches(first)
+        limits = None if labels or image.channels is not None else _limits(first)
+        urls = {side: _url(_pixels(found, labels=labels, limits=limits)) for side, found in values.items()}
+        size = sum(map(len, urls.values()))
+        if size > self._room:
+            self._room = 0
+            return Pictures(left_out=1)
+        self._room -= size
+        height, width = first.shape[:2]
+        picture = Picture(
+            path=image.path,
+            about=_about(image, selection, labels=labels),
+            width=width,
+            height=height,
+            sides=tuple(urls.items()),
+        )
+        return Pictures(shown=(picture,), unread=tuple(unread))
+
+
+def _selection(image: Image, arrays: Sequence[OpenArray], side: int) -> tuple[int | slice, ...] | None:
+    """One selection for all sides that is small enough for each of them."""
+    forms = [(_unit(array), array.dtype.itemsize) for array in arrays if array.shape == image.shape]
+    for unit, itemsize in forms:
+        found = image.selection(unit, itemsize, side)
+        if found is not None and all(cost(found, image.shape, *form) <= MAX_READ for form in forms):
+            return found
+    return None
+
+
+def _unit(array: OpenArray) -> tuple[int, ...]:
+    """Shape of what zarr-python decodes together: an inner chunk, unless a shard is compressed as a whole."""
+    whole = array.shards is not None and len(array.metadata.codecs) > 1
+    return tuple(array.shards if whole else array.chunks)
+
+
+def _plane(image: Image, array: OpenArray, selection: Any) -> Values:
+    """Values of shape (rows, columns), or (rows, columns, 3)."""
+    import numpy as np
+
+    found = np.asarray(array[selection])
+    # Axes with one index are gone.
+    left = [axis for axis, part in enumerate(selection) if isinstance(part, slice)]
+    order = [left.index(axis) for axis in (image.rows, image.columns)]
+    order += [place for place in range(len(left)) if place not in order]
+    return found.transpose(order)
+
+
+def _limits(values: Values) -> tuple[float, float]:
+    """The 1st and the 99th percentile, or the least and the largest if these are equal."""
+    import numpy as np
+
+    finite = values[np.isfinite(values)].astype(np.float64)
+    if not finite.size:
+        return 0.0, 1.0
+    low, high = map(float, np.percentile(finite, (1, 99)))
+    return (low, high) if high > low else (float(finite.min()), float(finite.max()))
+
+
+def _pixels(values: Values, *, labels: bool, limits: tuple[float, float] | None) -> Pixels:
+    import numpy as np
+
+    if labels:
+        return _coloured(values)
+    if limits is None:
+        return np.ascontiguousarray(values, dtype=np.uint8)
+    low, high = limits
+    scaled = (values.astype(np.float64) - low) / ((high - low) or 1.0)
+    return (np.clip(np.nan_to_num(scaled, nan=0.0, posinf=1.0, neginf=0.0), 0, 1) * 255).astype(np.uint8)
+
+
+def _coloured(values: Values) -> Pixels:
+    """A colour for each label, the same in every picture; 0 is black."""
+    import numpy as np
+
+    mixed = values.astype(np.int64).view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)  # golden ratio
+    channels = [
+        ((mixed >> np.uint64(shift)) & np.uint64(0x7F)).astype(np.uint8) + np.uint8(96)
+        for shift in (57, 47, 37)
+    ]
+    colours = np.stack(channels, axis=-1)
+    colours[values == 0] = 0
+    return colours
+
+
+def _in_patches(values: Values) -> bool:
+    """Whether most neighbouring pixels are equal although there are several values, as in labels."""
+    if values.ndim != 2 or (values == values.flat[0]).all():
+        return False
+    equal = [(values[1:] == values[:-1]).mean(), (values[:, 1:] == values[:, :-1]).mean()]
+    return bool(min(equal) > 0.6)
+
+
+def _about(image: Image, selection: Any, *, labels: bool) -> str:
+    parts = [shape_text(image.shape)]
+    if labels:
+        parts.append("labels")
+    if image.levels > 1:
+        parts.append(f"the coarsest of {count_text(image.levels, 'level')} that is large enough")
+    spatial = [(selection[axis], image.shape[axis]) for axis in (image.rows, image.columns)]
+    if any(part.start > 0 or part.stop < length for part, length in spatial):
+        parts.append("the middle of the plane")
+    step = max(part.step for part, _ in spatial)
+    if step > 1:
+        parts.append(f"one pixel of {step} on each axis")
+    return ", ".join(parts)
+
+
+def _url(pixels: Pixels) -> str:
+    return "data:image/png;base64," + base64.b64encode(png(pixels)).decode()
+
+
+def _why(error: Exception) -> str:
+    return redact_foreign(f"{type(error).__name__}: {error}")[:300]

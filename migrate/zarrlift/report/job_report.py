@@ -1,0 +1,77 @@
+"""The output of `zarrlift report` as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from ..jobs.units import bytes_text, count_text, duration_text, node_text, safe
+from . import problems as report_problems
+from .table import Column
+
+if TYPE_CHECKING:
+    from ..jobs.job_report import ArrayReport, JobReport
+    from .page import Page
+
+_ARRAYS: Final = 20
+"""Maximum number of rows; the rest is counted."""
+_COLUMNS: Final = (
+    Column(title="array"),
+    Column(title="state"),
+    Column(title="route"),
+    Column(title="objects", right=True),
+    Column(title="before", right=True),
+    Column(title="after", right=True),
+)
+
+
+def lines(report: JobReport, page: Page, *, html: str | None = None) -> Iterator[str]:
+    """The report on a job, and where its page is."""
+    where = "in place" if report.in_place else f"-> {safe(report.destination)}"
+    yield from page.paragraph(f"{safe(report.source)} {where}", hang=2, tone="title")
+    yield from page.pairs(
+        (
+            ("state", report.state),
+            ("arrays", f"{count_text(report.arrays_done)} of {count_text(len(report.arrays))} done"),
+            ("size", _change(report.total("bytes_before"), report.total("bytes_after"))),
+            ("objects", _numbers(report.total("objects_before"), report.total("objects_after"))),
+            (
+                "routes",
+                ", ".join(f"{name} {count_text(sums.tasks)}" for name, sums in report.routes().items()),
+            ),
+            ("time", duration_text(report.seconds)),
+            ("compared", report.checked or ""),
+            ("verified", report.verified or "no"),
+        )
+    )
+    yield ""
+    shown = report.arrays if page.everything else report.arrays[:_ARRAYS]
+    yield from page.table(_COLUMNS, map(_row, shown))
+    if len(shown) < len(report.arrays):
+        yield f"  and {count_text(len(report.arrays) - len(shown), 'more array')} (--all shows them)"
+    if report.problems:
+        yield ""
+        yield from report_problems.lines(report.problems, page, refusal="refused or failed")
+    if html is not None:
+        yield ""
+        yield from page.paragraph(f"Page: {safe(html)}", hang=2)
+
+
+def _row(array: ArrayReport) -> tuple[str, ...]:
+    return (
+        node_text(array.path),
+        array.state,
+        array.route or "",
+        count_text(array.objects_before) if array.route else "",
+        "" if array.bytes_before is None or not array.route else bytes_text(array.bytes_before),
+        "" if array.bytes_after is None else bytes_text(array.bytes_after),
+    )
+
+
+def _change(before: int | None, after: int | None) -> str:
+    texts = ("unknown" if size is None else bytes_text(size) for size in (before, after))
+    return " -> ".join(texts)
+
+
+def _numbers(before: int | None, after: int | None) -> str:
+    return " -> ".join("unknown" if number is None else count_text(number) for number in (before, after))
