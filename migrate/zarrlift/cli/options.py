@@ -290,6 +290,27 @@ class WatchedOutput(QuietOutput):
         return watched(quiet=self.quiet, verbose=self.verbose, log_file=self.log_file)
 
 
+class ObservedOutput(WatchedOutput):
+    """What is shown of a run, and written for those who watch it."""
+
+    log: Annotated[
+        str | None,
+        option("--log", help="Append what happens to a file, as JSON lines.", metavar="FILE"),
+    ] = None
+    metrics: Annotated[
+        str | None,
+        option(
+            "--metrics",
+            help="Write figures to a file at intervals, in Prometheus' text format.",
+            metavar="FILE",
+        ),
+    ] = None
+
+    def observers(self) -> dict[str, Any]:
+        """Arguments of the public functions that run a job."""
+        return {"log": self.log, "metrics": self.metrics}
+
+
 def storage_options(texts: Iterable[str] | None, name: str = "--storage-options") -> "JSONObject | None":
     """Options for fsspec from `key=value` words and JSON objects; later ones win. UsageError for others.
 

@@ -6,7 +6,7 @@ import gc
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -29,8 +29,10 @@ from ..storage.transformer_stack import with_layers, without_layers
 from ..transfer.worker import WorkerSpec
 from .claim import is_exclusive, not_exclusive
 from .ledger.ledger import Job
+from .observed import FileName, Observed, observed
 from .option_words import remembered
 from .processes.executors import RunOptions, out_of_reach
+from .progress import Progress
 
 Options: TypeAlias = dict[str, Any] | None
 
@@ -221,6 +223,13 @@ class Endpoints:
         """Raise JobError if worker processes are requested but cannot reach both ends."""
         if options.elsewhere and self.spec("", options) is None:
             raise out_of_reach()
+
+    def observed(
+        self, progress: Progress | None, *, log: FileName | None, metrics: FileName | None
+    ) -> AbstractContextManager[Observed]:
+        """Write a log and metrics of a run, if requested."""
+        places = self.source.url, self.destination.url
+        return observed(progress, *places, log=log, metrics=metrics)
 
     def spec(self, job_id: str, options: RunOptions) -> WorkerSpec | None:
         """The specification for workers elsewhere; None for a store that exists only in this process."""
