@@ -13,7 +13,7 @@ from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
 from .session import DONE, PARTLY, Answer, refused_briefly
 
 
-def inspect(source: o.Source, reading: o.Reading, output: o.Output) -> int:
+def inspect(source: o.Source, html: o.HtmlFile = None, *, reading: o.Reading, output: o.Output) -> int:
     """Show the content of an archive in Zarr v3 terms, and every problem found in it."""
 
     def work() -> Answer:
@@ -23,6 +23,11 @@ def inspect(source: o.Source, reading: o.Reading, output: o.Output) -> int:
         from ..report import json as report_json
 
         archive = zarrlift.inspect(source, **reading.arguments())
+        if html is not None:
+            from ..report.html.archive_page import page_of
+            from ..report.html.rendering import write_page
+
+            write_page(html, page_of(source, **reading.arguments()))
         refused = sum(node.refused for node in archive.nodes)
         return Answer(
             code=PARTLY if refused else DONE,
