@@ -175,8 +175,9 @@ def _facts(node: Node, plan: ArrayPlan | None) -> Iterator[tuple[str, str]]:
     if layout is None:
         return
     yield "Shape", shape_text(layout.shape)
-    if layout.dimension_names and any(layout.dimension_names):
-        yield "Dimensions", ", ".join(name or "-" for name in layout.dimension_names)
+    names = (None if plan is None else plan.destination.dimension_names) or layout.dimension_names
+    if names and any(names):
+        yield "Dimensions", ", ".join(name or "-" for name in names)
     fill = "null" if node.fill_is_null else canonical(layout.fill_value)  # type: ignore[union-attr]
     yield "Fill value", short(fill, 60)
     yield "Chunk keys", str(layout.keys)

@@ -155,7 +155,8 @@ def _image(
     numpy = kind.numpy if kind.itemsize else None
     if len(shape) < 2 or numpy is None or numpy.kind not in "biuf" or not all(shape):
         return None
-    given = axes if axes is not None and len(axes) == len(shape) else array.source.dimension_names
+    stored = array.destination.dimension_names or array.source.dimension_names
+    given = axes if axes is not None and len(axes) == len(shape) else stored
     names = [name.lower() if isinstance(name, str) else None for name in given or [None] * len(shape)]
     rows = next((axis for axis, name in enumerate(names) if name in _ROWS), None)
     columns = next((axis for axis, name in enumerate(names) if name in _COLUMNS), None)
