@@ -119,6 +119,9 @@ def test_the_whole_life_of_a_job(executor: str, run: Run, bucket: Bucket, place:
     run("resume", JOB, *both, *how, "--json")
     run("migrate", source, target, *sides, *job, *layers, *how, "--digest")
     run("status", JOB, *job[2:])
+    for words in (("--html", "report.html"), ("--json",)):
+        run("report", JOB, *both, *words)
+    run("inspect", source, *sides[:2], "--html", "inspect.html")
     run("verify", source, target, *both, "--job", JOB, *how[:4], "--full")
     run("digest", source, *sides[:2], "--json")
     run("undo", JOB, *both, "--json")

@@ -14,7 +14,14 @@ from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
 from .session import DONE, PARTLY, Answer, refused_briefly
 
 
-def inspect(source: SearchedSource, reading: o.Reading, assessing: Assessing, output: o.Output) -> int:
+def inspect(
+    source: SearchedSource,
+    html: o.HtmlFile = None,
+    *,
+    reading: o.Reading,
+    assessing: Assessing,
+    output: o.Output,
+) -> int:
     """Show the content of an archive in Zarr v3 terms, and every problem found in it.
 
     For a folder, a store prefix or a glob with many archives: a census of what they contain, and of what a
@@ -30,6 +37,11 @@ def inspect(source: SearchedSource, reading: o.Reading, assessing: Assessing, ou
         if assessing.wanted(source, reading):
             return _census(source, reading, assessing)
         archive = zarrlift.inspect(source, **reading.arguments())
+        if html is not None:
+            from ..report.html.archive_page import page_of
+            from ..report.html.rendering import write_page
+
+            write_page(html, page_of(source, **reading.arguments()))
         refused = sum(node.refused for node in archive.nodes)
         return Answer(
             code=PARTLY if refused else DONE,

@@ -48,6 +48,7 @@ def serve(
 
     def work() -> Answer:
         import sys
+        from dataclasses import replace
 
         from zarrstack.core.errors import UsageError
 
@@ -94,6 +95,11 @@ def serve(
         for problem in problems:
             if problem.severity == "refusal":
                 say(f"zarrlift: not served: {problem}")
+
+        from ..report.html.served_page import served_page
+
+        page = served_page(storage, format=format, reading=options, shown_as=as_, origins=origins)
+        served = replace(served, page=page)
 
         def ready(address: str) -> None:
             write(f"{storage.url} as {served.shown_as}: {address} (Ctrl-C stops)\n", sys.stdout)

@@ -37,6 +37,15 @@ _CORS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A page for a browser."""
+
+    text: str
+    policy: str
+    """Its Content-Security-Policy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServedView:
     """A view and how it is presented to clients."""
 
@@ -49,6 +58,8 @@ class ServedView:
 
     origins: frozenset[str] = frozenset()
     """Origins whose pages may read the view in a browser; "*" for all."""
+    page: Callable[[str], Page] | None = None
+    """The page at the root for a browser, given the server's address; called in a thread. ZarrstackError."""
 
     def __post_init__(self) -> None:
         for origin in self.origins:
@@ -79,6 +90,8 @@ def application(served: ServedView, *, host: str = "", middlewares: tuple[Any, .
             return web.Response(status=421, text=text)
         response = await _answered(served, request)
         response.headers.update(_cors(served, request))
+        if request.path == "/":
+            response.headers.add("Vary", "Accept")
         return response
 
     app = web.Application(middlewares=middlewares)
@@ -94,6 +107,8 @@ async def _answered(served: ServedView, request: web.Request) -> web.Response:
     if request.method not in ("GET", "HEAD"):
         return web.Response(status=405, headers={"Allow": "GET, HEAD, OPTIONS"})
     key = request.match_info["key"].strip("/")
+    if not key and served.page is not None and _asks_for_html(request.headers.get("Accept", "")):
+        return await _page(served.page, request)
     if not key:
         names = " and ".join(sorted(served.documents))
         return web.Response(text=f"{served.url} as {served.shown_as}, by zarrlift: see {names}\n")
@@ -103,6 +118,30 @@ async def _answered(served: ServedView, request: web.Request) -> web.Response:
         # A refused node does not exist for clients; a damaged chunk must not appear as a missing one.
         status = 404 if served.is_document(key) else 500
         return web.Response(status=status, text=f"{error}\n")
+
+
+def _asks_for_html(accept: str) -> bool:
+    """Whether an `Accept` header (RFC 9110, section 12.5.1) names HTML, as that of a browser does."""
+    for item in accept.split(","):
+        kind, *parameters = (part.strip().lower() for part in item.split(";"))
+        if kind == "text/html":
+            return not any(re.fullmatch(r"q=0(\.0*)?", parameter) for parameter in parameters)
+    return False
+
+
+async def _page(page: Callable[[str], Page], request: web.Request) -> web.Response:
+    from aiohttp import web
+
+    try:
+        made = await asyncio.to_thread(page, f"{request.scheme}://{request.host}/")
+    except ZarrstackError as error:
+        return web.Response(status=500, text=f"{error}\n")
+    headers = {
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": f"{made.policy}; frame-ancestors 'none'",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return web.Response(text=made.text, content_type="text/html", headers=headers)
 
 
 def _cors(served: ServedView, request: web.Request) -> dict[str, str]:

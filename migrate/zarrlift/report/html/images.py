@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from zarrstack.core.paths import join, parents
@@ -40,6 +40,8 @@ class Image:
     """An array that is shown."""
 
     path: str
+    place: str
+    """Path of its multiscale, if it is a level of one."""
     shape: tuple[int, ...]
     rows: int
     """The axis of the rows of the picture."""
@@ -90,21 +92,18 @@ def images_of(plan: Plan) -> Iterator[Image]:
     attributes: dict[str, Mapping[str, Any]] = {
         group.path: group.document.get("attributes") or {} for group in plan.groups
     }
-    levels: dict[str, tuple[Image | None, int]] = {}
+    chosen: dict[str, Image] = {}
     passed: set[str] = set()
     for path, members, axes in _multiscales(arrays, attributes):
         found = [_image(arrays[member], attributes, axes) for member in members]
         enough = [image for image in found if image is not None]
         passed.update(members)
         if enough:
-            levels[path] = (min(enough, key=lambda image: math.prod(image.shape)), len(members))
-    chosen = {image.path: (image, count) for image, count in levels.values() if image is not None}
+            coarsest = min(enough, key=lambda image: math.prod(image.shape))
+            chosen[coarsest.path] = replace(coarsest, place=path, levels=len(members))
     for path, array in arrays.items():
         if path in chosen:
-            image, count = chosen[path]
-            yield Image(
-                **{name: getattr(image, name) for name in Image.__slots__ if name != "levels"}, levels=count
-            )
+            yield chosen[path]
         elif path not in passed and (single := _image(array, attributes, None)) is not None:
             yield single
 
@@ -156,7 +155,8 @@ def _image(
     numpy = kind.numpy if kind.itemsize else None
     if len(shape) < 2 or numpy is None or numpy.kind not in "biuf" or not all(shape):
         return None
-    given = axes if axes is not None and len(axes) == len(shape) else array.source.dimension_names
+    stored = array.destination.dimension_names or array.source.dimension_names
+    given = axes if axes is not None and len(axes) == len(shape) else stored
     names = [name.lower() if isinstance(name, str) else None for name in given or [None] * len(shape)]
     rows = next((axis for axis, name in enumerate(names) if name in _ROWS), None)
     columns = next((axis for axis, name in enumerate(names) if name in _COLUMNS), None)
@@ -170,6 +170,7 @@ def _image(
         return None
     return Image(
         path=array.path,
+        place=array.path,
         shape=shape,
         rows=rows,
         columns=columns,

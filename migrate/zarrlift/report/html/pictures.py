@@ -39,6 +39,8 @@ class Picture:
     """One image, before and after."""
 
     path: str
+    place: str
+    """Path of its multiscale, if it is a level of one."""
     about: str
     width: int
     height: int
@@ -68,7 +70,7 @@ class Pictures:
         if self.left_out:
             most = bytes_text(_MAX_BYTES)
             found.append(
-                f"{count_text(self.left_out, 'further image')} not shown: a page has {most} of them."
+                f"{count_text(self.left_out, 'further image')} not shown: a page has at most {most}."
             )
         if self.too_large:
             most = bytes_text(MAX_READ)
@@ -98,11 +100,11 @@ NO_PICTURES: Final = Pictures()
 class PictureMaker:
     """Makes the pictures of a page, as many as it has room for."""
 
-    def __init__(self, *, small: bool = False) -> None:
-        """`small`: for a page with many archives."""
+    def __init__(self, *, small: bool = False, images: int = _MAX_IMAGES) -> None:
+        """`small`: for a page with many archives; `images`: how many are read."""
         self._side = _SMALL if small else _SIDE
         self._room = _MAX_BYTES
-        self._images = _MAX_IMAGES
+        self._images = images
 
     def pictures(self, plan: Plan, sides: Mapping[str, Callable[[str], OpenArray]]) -> Pictures:
         """Pictures of the images of a plan; each side opens the array at a path, as zarr-python has it."""
@@ -146,6 +148,7 @@ class PictureMaker:
         height, width = first.shape[:2]
         picture = Picture(
             path=image.path,
+            place=image.place,
             about=_about(image, selection, labels=labels),
             width=width,
             height=height,

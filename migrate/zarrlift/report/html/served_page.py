@@ -1,0 +1,86 @@
+"""The page that `zarrlift serve` shows at its root, with lines to copy for readers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from ...conventions.apply import look_for
+from ...formats.describe import describe
+from ...views.http_server import Page
+from .archive_page import Reader, archive_page, pictures
+from .pictures import PictureMaker, Pictures
+from .rendering import policy
+
+if TYPE_CHECKING:
+    from ...archive.nodes import Archive
+    from ...archive.read_options import ReadOptions
+    from ...recipe.options import Format
+    from ...storage.base import Storage
+
+_MAX_IMAGES: Final = 24
+_NEUROGLANCER: Final = "https://neuroglancer-demo.appspot.com"
+_VIZARR: Final = "https://hms-dbmi.github.io"
+
+
+def served_page(
+    storage: Storage,
+    *,
+    format: Format | None,
+    reading: ReadOptions,
+    shown_as: str,
+    origins: frozenset[str],
+) -> Callable[[str], Page]:
+    """The page, given the server's address; the archive is read when it is first asked for, once."""
+    lock = threading.Lock()
+    known: list[tuple[Archive, Pictures]] = []
+
+    def page(address: str) -> Page:
+        with lock:
+            if not known:
+                archive = look_for(describe(storage, format=format, options=reading), storage)
+                known.append((archive, pictures(storage, format, reading, PictureMaker(images=_MAX_IMAGES))))
+        archive, shown = known[0]
+        first = shown.shown[0].place if shown.shown else None
+        lines = tuple(_readers(address, shown_as, first, origins))
+        return Page(text=archive_page(archive, pictures=shown, readers=lines), policy=policy())
+
+    return page
+
+
+def _readers(address: str, shown_as: str, image: str | None, origins: frozenset[str]) -> Iterator[Reader]:
+    if shown_as == "n5":
+        yield Reader(
+            name="tensorstore",
+            lines=(
+                "import tensorstore",
+                f'spec = {{"driver": "n5", "kvstore": {address + quote(image or "PATH")!r}}}',
+                "array = tensorstore.open(spec).result()",
+            ),
+        )
+    else:
+        yield Reader(
+            name="zarr-python",
+            lines=(
+                "import zarr  # with fsspec and aiohttp",
+                f'data = zarr.open({address!r}, mode="r", zarr_format={shown_as[-1]})',
+            ),
+        )
+    place = address + quote(image or "")
+    state = {"layers": [{"name": "data", "source": f"{shown_as}://{place}"}]}
+    yield Reader(
+        name="neuroglancer",
+        lines=(f"{_NEUROGLANCER}/#!{quote(json.dumps(state), safe='/:,')}",),
+        origin=_NEUROGLANCER,
+        allowed=bool(origins & {"*", _NEUROGLANCER}),
+    )
+    if shown_as != "n5":
+        yield Reader(
+            name="vizarr",
+            lines=(f"{_VIZARR}/vizarr/?source={quote(place, safe='/:')}",),
+            origin=_VIZARR,
+            allowed=bool(origins & {"*", _VIZARR}),
+        )

@@ -1,0 +1,50 @@
+"""The pages in a browser: nothing scrolls sideways, nothing is requested, nothing of an archive runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.environments import ENVIRONMENTS
+from tests.support.image_archives import write_hostile, write_images
+from tests.zarrlift.report.html.test_pages import many
+from tests.zarrlift.views.test_http_server import serving
+
+import zarrlift
+from zarrlift.cli import main
+from zarrlift.report.html.report_page import report_page
+
+pytestmark = pytest.mark.needs_reader("chromium")
+
+
+def look(*pages: str) -> list[dict]:
+    """What happened on each page, at each width, light and dark."""
+    command = ["node", str(ENVIRONMENTS / "chromium/look.mjs"), os.environ["ZARRLIFT_CHROMIUM"], *pages]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def url(path: Path) -> str:
+    return path.absolute().as_uri()
+
+
+def test_pages_of_images_and_of_a_hostile_archive(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for write, name in ((write_images, "images"), (write_hostile, "hostile")):
+        write(tmp_path / name)
+        zarrlift.migrate(name, f"{name}.v3")
+        main(["report", f"{name}.v3", "--html", f"{name}.html"])
+        main(["inspect", name, "--html", f"{name}-inspect.html"])
+    (tmp_path / "many.html").write_text(report_page(many(250)))
+    pages = [url(path) for path in sorted(tmp_path.glob("*.html"))]
+    assert len(pages) == 5
+    with serving(tmp_path / "hostile") as address:
+        found = look(*pages, address)
+    assert len(found) == 4 * 6
+    for page in found:
+        assert (page["told"], page["wider"], page["hacked"], page["faults"]) == ([], 0, False, []), page
+        assert page["details"] > 0

@@ -1,0 +1,152 @@
+"""What the pages say, and what they never hold."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from tests.support.image_archives import HOSTILE, write_hostile, write_images
+from tests.support.job_archives import write_archive
+
+import zarrlift
+from zarrlift.cli import main
+from zarrlift.errors import Problem
+from zarrlift.jobs.job_report import ArrayReport, JobReport, StoredForm
+from zarrlift.jobs.ledger.throughput import Reached
+from zarrlift.jobs.units import safe
+from zarrlift.report.html.report_page import ReportedArchive, report_page
+
+
+class Page(HTMLParser):
+    """The elements and the text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_data(self, data):
+        if self._inside not in ("style", "script"):
+            self.text += data
+
+
+def report_of(arrays: int = 4, **changes: object) -> JobReport:
+    form = StoredForm(data_type="uint16", chunk_shape=(64, 64), shard_shape=None, codecs="bytes > zstd:3")
+    rows = tuple(
+        ArrayReport(
+            path=f"images/{number}", state="done", route="recode", reason="bytes codecs", shape=(512, 512),
+            before=form, after=form, objects_before=64, objects_after=64, bytes_before=9000, bytes_after=8000,
+            bytes_read=9000, bytes_written=8000, digest="0123456789abcdef0123456789abcdef",
+        )
+        for number in range(arrays)
+    )  # fmt: skip
+    report = JobReport(
+        job="/data/a.zarrlift.db", source="/data/old/a.zarr", destination="/data/new/a.zarr", in_place=False,
+        format="zarr2", state="done", activity=None, created=1.8e9, updated=1.8e9, seconds=3.0,
+        checked="sample", verified=None, arrays=rows, groups_done=1, groups_total=1, problems=(),
+    )  # fmt: skip
+    return replace(report, **changes)
+
+
+def many(number: int) -> list[ReportedArchive]:
+    """Archives of a batch, one of twenty refused."""
+    problem = Problem(kind="metadata", message="not JSON", key=".zarray", advice="Restore the document.")
+    good = report_of()
+    return [
+        replace(ReportedArchive.of(good), name=f"plate-{place // 96}/well-{place % 96}.zarr")
+        if place % 20
+        else ReportedArchive(
+            name=f"broken-{place}.zarr", source=f"/data/{place}", destination=None, format=None,
+            state="refused", problems=(problem,),
+        )
+        for place in range(number)
+    ]  # fmt: skip
+
+
+def test_a_page_of_a_job_links_each_picture_to_its_array(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_images(tmp_path / "a")
+    zarrlift.migrate("a", "b", digest=True)
+    assert main(["report", "b", "--html", "b.html"]) == 0
+    page = Page((tmp_path / "b.html").read_text())
+    pictures = [found["src"] for tag, found in page.found if tag == "img"]
+    assert len(pictures) == 2 * 3  # the multiscale, its labels, and the photo; before and after
+    assert all(src.startswith("data:image/png;base64,") for src in pictures)
+    assert all(before == after for before, after in zip(pictures[::2], pictures[1::2], strict=True))
+    targets = {found.get("id") for _, found in page.found}
+    links = [found["href"] for tag, found in page.found if tag == "a"]
+    assert len(links) == 3
+    assert {link.removeprefix("#") for link in links} <= targets
+    for array in zarrlift.job_report("b").arrays:
+        assert f"/{array.path}" in page.text
+        assert array.digest in page.text
+
+
+def test_nothing_of_a_hostile_archive_is_markup(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_hostile(tmp_path / "a")
+    zarrlift.migrate("a", "b")
+    main(["report", "b", "--html", "b.html"])
+    main(["inspect", "a", "--html", "a.html"])
+    for name in ("a.html", "b.html"):
+        text = (tmp_path / name).read_text()
+        page = Page(text)
+        assert sum(tag == "script" for tag, _ in page.found) == 1
+        assert not [found for _, found in page.found if any(key.startswith("on") for key in found)]
+        assert {found["src"][:15] for tag, found in page.found if tag == "img"} == {"data:image/png;"}
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u200f\u202a-\u202e\u2066-\u2069]", text)
+        assert "49" not in re.findall(r"\{\{.*?\}\}|49\{%", page.text)
+        for hostile in HOSTILE:
+            shown = safe(hostile.replace("/", "_"))[:60]
+            assert shown in page.text, (name, shown)
+
+
+def test_a_thousand_archives_are_grouped_and_fit_in_a_page():
+    text = report_page(many(1000))
+    assert len(text) < 5_000_000
+    page = Page(text)
+    assert "1,000 archives" in page.text
+    assert re.search("50 . metadata", page.text)
+    assert page.text.count("Restore the document.") == 51  # once for all, and once for each archive
+    assert sum(found.get("class") == "page" for _, found in page.found) == 10
+
+
+def test_what_is_too_much_for_a_page_is_counted():
+    page = Page(report_page([ReportedArchive.of(report_of(2500))]))
+    assert "500 more arrays" in page.text
+
+
+def test_a_time_line_is_told_in_words_too():
+    points = tuple(Reached(float(second), second * 1_000_000, 0) for second in range(10))
+    page = Page(report_page([ReportedArchive.of(report_of(throughput=points))]))
+    (label,) = [
+        found["aria-label"] for tag, found in page.found if tag == "svg" and found.get("role") == "img"
+    ]
+    assert label == "9.00 MB read in 9.00 s: 1.00 MB/s on average, 1.00 MB/s at most."
+    assert label in page.text
+
+
+@pytest.mark.parametrize("state", ["incomplete", "done", "finished", "undone"])
+def test_a_job_in_any_state_has_a_page(state):
+    for in_place in (False, True):
+        archive = ReportedArchive.of(
+            report_of(state=state, in_place=in_place, destination="/data/old/a.zarr")
+        )
+        assert state in Page(report_page([archive])).text
+
+
+def test_a_page_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_archive(tmp_path / "a")
+    assert main(["inspect", "a", "--html", str(Path("missing") / "page.html")]) == 1
+    assert "cannot write the page" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]
