@@ -43,6 +43,8 @@ class Assessing(Group):
             raise usage("--from is for one archive, the options of a census are for many")
         if asked or reading.from_ is not None:
             return asked
+        from zarrstack.core.errors import ZarrstackError
+
         from ..formats.globs import divided
         from ..formats.search import is_tree
         from ..storage.open_storage import open_storage
@@ -50,7 +52,10 @@ class Assessing(Group):
         if divided(source)[1] is not None:
             return True
         options = storage_options(reading.storage_options)
-        return is_tree(source, open_storage(source, storage_options=options), storage_options=options)
+        try:
+            return is_tree(source, open_storage(source, storage_options=options), storage_options=options)
+        except ZarrstackError:
+            return False  # `inspect` raises it again
 
     def arguments(self) -> dict[str, Any]:
         """Arguments of `census`."""

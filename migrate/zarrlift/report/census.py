@@ -187,11 +187,15 @@ def _cost(cost: Cost) -> Iterator[tuple[str, str]]:
 
 def _money(money: Money) -> str:
     unit = f" {safe(money.currency)}" if money.currency else ""
-    parts = [f"{money.requests:,.2f} for requests"]
-    parts += [f"{money.transfer:,.2f} for transfer"] if money.transfer else []
-    parts += [f"{money.machine:,.2f} for the machine"] if money.machine else []
-    text = f"{money.once:,.2f}{unit} once ({', '.join(parts)})"
-    return text + (f", {money.storage:,.2f}{unit} for each month" if money.storage else "")
+    parts = {"requests": money.requests, "transfer": money.transfer, "the machine": money.machine}
+    shares = ", ".join(f"{_amount(amount)} for {what}" for what, amount in parts.items() if amount)
+    text = f"{_amount(money.once)}{unit} once" + (f" ({shares})" if shares else "")
+    return text + (f", {_amount(money.storage)}{unit} for each month" if money.storage else "")
+
+
+def _amount(value: float) -> str:
+    """Two decimals; of less than 0.1, two digits."""
+    return f"{value:,.2f}" if value >= 0.095 or not value else f"{value:.2g}"
 
 
 def _summary(census: Census) -> str:

@@ -102,7 +102,7 @@ class RouteTotals:
         return {**data, "codecs": self.codecs.to_json()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Census:
     """What the archives in a place contain, and what a migration of all would do and cost."""
 
@@ -149,6 +149,10 @@ class Census:
     nested: tuple[str, ...]
     """Archives inside others that are not part of their trees; they are not counted."""
     cost: Cost | None
+
+    def __repr__(self) -> str:
+        counts = f"{self.archives} archives, {self.arrays} arrays, {len(self.broken)} broken"
+        return f"<Census {self.place!r}: {counts}>"
 
     @property
     def complete(self) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import log
+from time import perf_counter
 from typing import Any, Final
 
 from zarrstack.core.errors import UsageError
@@ -56,12 +56,12 @@ class Sample:
         with tempfile.TemporaryDirectory(prefix="zarrlift-") as folder:
             # The first one loads modules, which a migration of many archives does once.
             for number, (_, url, _) in enumerate([self.chosen[0], *self.chosen]):
-                began = time.perf_counter()
+                began = perf_counter()
                 migrate(
                     url,
                     f"{folder}/{number}.zarr",
                     storage_options=dict(storage_options or {}) or None,
                     **options,
                 )
-                seconds += time.perf_counter() - began if number else 0.0
+                seconds += perf_counter() - began if number else 0.0
         return sum(size for _, _, size in self.chosen) / seconds
