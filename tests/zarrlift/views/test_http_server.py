@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -224,6 +225,48 @@ def test_what_is_no_origin_is_refused(origin: str) -> None:
     )
     assert done.returncode == 2
     assert "not an origin" in done.stderr
+
+
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+
+
+def test_a_browser_gets_a_page_at_the_root_and_only_there(ocean: str, migrated: Path) -> None:
+    status, headers, page = fetch(ocean, Accept=BROWSER)
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert b"sst" in page
+    for accept in ("*/*", "text/html;q=0, */*", "application/json"):
+        status, headers, plain = fetch(ocean, Accept=accept)
+        assert (status, headers["Content-Type"]) == (200, "text/plain; charset=utf-8")
+        assert plain.endswith(b"by zarrlift: see zarr.json\n")
+    for key in ("zarr.json", "sst/zarr.json", "sst/c/0/0/0"):
+        assert fetch(ocean + key, Accept=BROWSER)[2] == (migrated / key).read_bytes()
+    assert fetch(ocean + "sst", Accept=BROWSER)[0] == 404
+
+
+def test_fsspec_sees_what_it_saw_before_there_was_a_page(ocean: str, migrated: Path) -> None:
+    import fsspec
+
+    chunk = (migrated / "sst/c/0/0/0").read_bytes()
+    files = fsspec.filesystem("http", skip_instance_cache=True, use_listings_cache=False)
+    assert files.ls(ocean) == []
+    assert files.cat(ocean + "zarr.json") == (migrated / "zarr.json").read_bytes()
+    assert files.cat_file(ocean + "sst/c/0/0/0", start=3, end=9) == chunk[3:9]
+    assert files.isfile(ocean + "sst/c/0/0/0")
+    assert not files.exists(ocean + "nothing")
+
+
+def test_the_page_has_lines_for_readers_with_the_origins_that_they_need(ocean: str) -> None:
+    page = html.unescape(fetch(ocean, Accept=BROWSER)[2].decode())
+    found: dict[str, zarr.Group] = {}
+    exec(re.search(r"import zarr .*\ndata = zarr\.open\(.*\)", page)[0], found)
+    assert same(found["data"]["lat"][...], zarrlift.open(OCEAN)["lat"][...])
+    with serving(OCEAN, "--allow-origin", "https://hms-dbmi.github.io") as allowed:
+        other = fetch(allowed, Accept=BROWSER)[2].decode()
+    for origin, needed in (("https://neuroglancer-demo.appspot.com", 2), ("https://hms-dbmi.github.io", 1)):
+        assert page.count(f"--allow-origin {origin}") == 1
+        assert other.count(f"--allow-origin {origin}") == needed - 1
+        assert f"{origin}/" in page
 
 
 @pytest.mark.parametrize(

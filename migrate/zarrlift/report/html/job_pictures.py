@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 from zarrstack.core.errors import ZarrstackError
@@ -42,12 +42,13 @@ def pictures_of_job(
         result = open_storage(plan.destination, storage_options=dest_storage_options)
         return with_layers(result, job.fact("dest_through")).zarr_store()
 
-    sides = {"before": before, "after": after}
+    there = frozenset(row.path for row in job.nodes("array") if row.state == "done")
+    sides = {"before": _opener(before), "after": _opener(after, there)}
     if plan.in_place and finished:  # the legacy documents are gone
         del sides["before"]
     if job.state == "undone":
         del sides["after"]
-    return maker.pictures(plan, {name: _opener(side) for name, side in sides.items()})
+    return maker.pictures(plan, sides)
 
 
 def pictures_of_view(plan: Plan, view: Store, maker: PictureMaker) -> Pictures:
@@ -55,13 +56,15 @@ def pictures_of_view(plan: Plan, view: Store, maker: PictureMaker) -> Pictures:
     return maker.pictures(plan, {"middle plane": _opener(lambda: view)})
 
 
-def _opener(opened: Callable[[], Store]) -> Callable[[str], Any]:
-    """Opens arrays of a store, which is opened for the first of them."""
+def _opener(opened: Callable[[], Store], there: Container[str] | None = None) -> Callable[[str], Any]:
+    """Opens arrays of a store, which is opened for the first of them; None for one that is not `there`."""
     store: list[Store | ZarrstackError] = []
 
     def array(path: str) -> Any:
         import zarr
 
+        if there is not None and path not in there:
+            return None
         if not store:
             try:
                 store.append(opened())

@@ -107,7 +107,7 @@ class PictureMaker:
         self._images = images
 
     def pictures(self, plan: Plan, sides: Mapping[str, Callable[[str], OpenArray]]) -> Pictures:
-        """Pictures of the images of a plan; each side opens the array at a path, as zarr-python has it."""
+        """Pictures of the images of a plan; a side opens the array at a path, or gives None."""
         made = NO_PICTURES
         for image in images_of(plan):
             if self._room <= 0 or self._images <= 0:
@@ -122,7 +122,8 @@ class PictureMaker:
         unread: list[str] = []
         for side, opened in sides.items():
             try:
-                arrays[side] = opened(image.path)
+                if (array := opened(image.path)) is not None:
+                    arrays[side] = array
             except Exception as error:  # noqa: BLE001 - a page is made whatever an archive holds
                 unread.append(_why(error))
         selection = _selection(image, list(arrays.values()), self._side)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from zarrstack.core.errors import Problem
 
-_MAX_PLACES: Final = 50
+_MAX_PLACES: Final = 20
 """Maximum number of places of a group; the rest is counted."""
 _ORDER: Final = {"refusal": 0, "warning": 1, "note": 2}
 _TONES: Final = {"refusal": "bad", "warning": "warn", "note": ""}

@@ -282,7 +282,7 @@ def _archives(archives: Sequence[ReportedArchive]) -> Iterator[dict[str, Any]]:
             "name": archive.name,
             "state": archive.state,
             "tone": _TONES.get(archive.state, ""),
-            "format": archive.format,
+            "format": FORMATS.get(archive.format or "", ""),
             "arrays_text": count_text(archive.arrays, "array"),
             "time_text": duration_text(archive.seconds) if archive.seconds else "",
             "size_text": ""

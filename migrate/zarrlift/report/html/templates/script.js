@@ -1,7 +1,7 @@
 "use strict";
 for (const filter of document.querySelectorAll(".filter")) {
   const list = document.getElementById(filter.dataset.of);
-  const rows = [...list.querySelectorAll("[data-row]")];
+  const rows = [...list.querySelectorAll("[data-row]")].filter((row) => !row.parentElement.closest("[data-row]"));
   const pages = [...list.querySelectorAll(".page")];
   const [input, select, output] = ["input", "select", "output"].map((name) => filter.querySelector(name));
   let texts = null;
