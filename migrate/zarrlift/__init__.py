@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .errors import Interrupted
     from .jobs.digests import digest
     from .jobs.finish import finish
+    from .jobs.job_report import ArrayReport, JobReport, job_report
     from .jobs.outcome import Outcome
     from .jobs.parts.gather import gather
     from .jobs.parts.migrate_part import migrate_part
@@ -35,8 +36,10 @@ _HOMES = {
     "ArchiveDigest": "verification.digest_report",
     "ArrayNode": "archive.nodes",
     "ArrayRecipe": "recipe.recipe",
+    "ArrayReport": "jobs.job_report",
     "GroupNode": "archive.nodes",
     "Interrupted": "errors",
+    "JobReport": "jobs.job_report",
     "Layout": "archive.nodes",
     "LegacyView": "views.legacy",
     "NodeStatus": "jobs.status",
@@ -51,6 +54,7 @@ _HOMES = {
     "finish": "jobs.finish",
     "gather": "jobs.parts.gather",
     "inspect": "api",
+    "job_report": "jobs.job_report",
     "migrate": "api",
     "migrate_part": "jobs.parts.migrate_part",
     "open": "views.legacy",
@@ -68,8 +72,10 @@ __all__ = [
     "ArchiveDigest",
     "ArrayNode",
     "ArrayRecipe",
+    "ArrayReport",
     "GroupNode",
     "Interrupted",
+    "JobReport",
     "Layout",
     "LegacyView",
     "NodeStatus",
@@ -84,6 +90,7 @@ __all__ = [
     "finish",
     "gather",
     "inspect",
+    "job_report",
     "migrate",
     "migrate_part",
     "open",

@@ -20,8 +20,8 @@ import zarrstack
 import zarrstack.errors
 
 FUNCTIONS = (
-    "digest", "finish", "gather", "inspect", "migrate", "migrate_part", "open", "plan", "plan_parts",
-    "present", "resume", "status", "undo", "verify",
+    "digest", "finish", "gather", "inspect", "job_report", "migrate", "migrate_part", "open", "plan",
+    "plan_parts", "present", "resume", "status", "undo", "verify",
 )  # fmt: skip
 """The verbs of the command line, with the same words in Python."""
 
@@ -33,7 +33,7 @@ LAYERS = (
 DATA = (
     "Archive", "ArchiveDigest", "ArrayNode", "GroupNode", "Layout",
     "ArrayRecipe", "Recipe",
-    "Plan", "Outcome", "NodeStatus", "PartStatus", "Status", "VerificationReport",
+    "Plan", "Outcome", "ArrayReport", "JobReport", "NodeStatus", "PartStatus", "Status", "VerificationReport",
     "Interrupted", "LegacyView", "ReverseView",
 )  # fmt: skip
 """What the functions take and give."""

@@ -36,12 +36,14 @@ from .disk_sync import DiskSync
 from .ledger.last_run import note_moving
 from .ledger.ledger import Job
 from .ledger.rows import NodeRow
+from .ledger.throughput import Throughput
 from .option_words import option_words
 from .outcome import Outcome
 from .processes import process_tuning
 from .processes.executors import RunOptions
 from .progress import NullProgress, Progress, Ticker
 from .publisher import Publisher
+from .route_rates import RouteRates
 from .run_arrays import PendingChecks, RunArray, RunTasks, Share
 from .run_engine import RunEngine
 from .run_outcome import outcome_of
@@ -87,6 +89,7 @@ class Run:
             job, plan, source, destination, self.writer, self._source_check.group, self._engine.elsewhere
         )
         self._moved = MoveResult()
+        self._throughput = Throughput(job)
         self._lost: set[int] = set()
         self._verified: deque[PendingChecks] = deque()
         self.checks = checks
@@ -130,6 +133,7 @@ class Run:
         try:
             if self.job.nodes(done=False):
                 self._syncs.sometimes()
+            self._throughput.note(last=True)
             self.job.commit()
         except JobError as error:  # unrecorded work is repeated
             return error.problem
@@ -143,13 +147,9 @@ class Run:
             (rows[array.path], array) for array in self.plan.arrays if rows[array.path].state != "done"
         ]
         totals = self.job.totals()
-        note_moving(self.job, totals)
-        self._work = WorkTotal(
-            self.progress,
-            [(array, totals.get(row.id)) for row, array in pending],
-            remote=not self._engine.local,
-            known_rates=self.job.fact("route_rates"),
-        )
+        note_moving(self.job, totals, self.options.verify)
+        rates = RouteRates(remote=not self._engine.local, known=self.job.fact("route_rates"))
+        self._work = WorkTotal(self.progress, [(plan, totals.get(row.id)) for row, plan in pending], rates)
         none = np.empty(0, dtype=np.int64)
         still = [RunArray(*pair, none, all_submitted=True) for pair in pending if not pair[1].tasks]
         for start in range(0, len(still), _BATCH):
@@ -253,12 +253,14 @@ class Run:
             array.fail(moved.problems)
             return
         self.job.record_task(array.row.id, task.number, moved)
+        self._throughput.moved(moved)
         self._commit_sometimes()
 
     def _commit_sometimes(self) -> None:
         now = time.monotonic()
         if now - self._committed > _COMMIT_SECONDS:
             self._syncs.sometimes()
+            self._throughput.note()
             self._work.note(self.job)
             self.job.commit()
             self._committed = now

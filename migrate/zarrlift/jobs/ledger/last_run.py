@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
+import platform
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from zarrstack.core.errors import JobError
 
+from ...recipe.options import VerifyLevel
 from ...storage.local.owner_process import OwnerProcess
 from .ledger import Job
 from .rows import TaskTotals
+
+_PACKAGES: Final = ("zarr", "numcodecs", "numpy", "fsspec", "obstore")
+"""Packages whose versions matter for what a job writes."""
+
+_LEVELS: Final = ("none", "sample", "full")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +49,12 @@ class LastRun:
 @contextmanager
 def noted_run(job: Job) -> Iterator[None]:
     """Record the beginning and the end of a run in the ledger of a job open for writing."""
+    spent, began = seconds_spent(job), time.time()
     job.note(
+        seconds=repr(spent),
+        versions=json.dumps(_versions()),
         run_owner=json.dumps(OwnerProcess.of_this_process().to_json()),
-        run_began=repr(time.time()),
+        run_began=repr(began),
         run_ended=None,
         run_moving=None,
     )
@@ -51,8 +63,27 @@ def noted_run(job: Job) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(JobError):  # the disk is full: the run appears killed, the safe reading
-            job.note(run_ended=repr(time.time()))
+            now = time.time()
+            spent += max(now - began, 0.0)
+            job.note(run_ended=repr(now), seconds=repr(spent), versions=json.dumps(_versions()))
             job.commit()
+
+
+def seconds_spent(job: Job) -> float:
+    """Duration of all runs of a job; a run that was killed, or is not over, counts up to its last record."""
+    spent, run = float(job.fact("seconds") or 0), last_run(job)
+    if run is not None and run.ended is None:
+        spent += max(float(job.fact("updated") or 0) - run.began, 0.0)
+    return spent
+
+
+def _versions() -> dict[str, str]:
+    """Versions of Python and of the packages, so far as they are loaded."""
+    from ... import __version__
+
+    loaded = {name: getattr(sys.modules.get(name), "__version__", None) for name in _PACKAGES}
+    found = {name: version for name, version in loaded.items() if isinstance(version, str)}
+    return {"zarrlift": __version__, "python": platform.python_version(), **found}
 
 
 def refuse_running(job: Job) -> None:
@@ -68,9 +99,16 @@ def refuse_running(job: Job) -> None:
     )
 
 
-def note_moving(job: Job, totals: Mapping[int, TaskTotals]) -> None:
-    """Record that chunks start to move; `totals` sum up what is recorded. Durable at the next commit."""
-    job.note(run_moving=repr(time.time()), run_bytes=str(sum(done.bytes_in for done in totals.values())))
+def note_moving(job: Job, totals: Mapping[int, TaskTotals], level: VerifyLevel) -> None:
+    """Record that chunks start to move; `totals` sum up what is recorded. Durable at the next commit.
+
+    Of the levels at which runs verify arrays before they publish them, the job keeps the lowest.
+    """
+    job.note(
+        run_moving=repr(time.time()),
+        run_bytes=str(sum(done.bytes_in for done in totals.values())),
+        checked=min(level, job.fact("checked") or level, key=_LEVELS.index),
+    )
 
 
 def last_run(job: Job) -> LastRun | None:

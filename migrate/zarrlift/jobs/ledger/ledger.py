@@ -17,7 +17,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from zarrstack.core.errors import JobError, Problem
 from zarrstack.core.json_text import JSONObject
@@ -246,11 +246,12 @@ class Job:
             found.setdefault(node, set()).add(number)
         return found
 
-    def totals(self) -> dict[int, TaskTotals]:
-        """Sums over the recorded tasks, by node."""
+    def totals(self, *, passes: Literal["both", "last"] = "both") -> dict[int, TaskTotals]:
+        """Sums over the recorded tasks, by node; of two passes, over both or the last one."""
         rows = self._rows(
             "SELECT node, count(*), sum(chunks), sum(bytes_in), sum(bytes_out), sum(dropped)"
-            " FROM task GROUP BY node"
+            " FROM task WHERE ? OR number >= 0 GROUP BY node",
+            (passes == "both",),
         )
         return {node: TaskTotals(*sums) for node, *sums in rows}
 

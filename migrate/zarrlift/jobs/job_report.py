@@ -1,0 +1,322 @@
+"""`job_report`: what a job did, as frozen data, read from its ledger alone.
+
+Neither the source nor the result is opened, so that a report can be made wherever the job file is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from zarrstack.core.errors import Problem, short
+from zarrstack.core.grid.frames import Shards
+from zarrstack.core.json_text import JSONObject
+
+from ..archive.nodes import Layout
+from ..planning.plans import ArrayPlan, Refusal
+from ..recipe.options import Format, VerifyLevel
+from ..storage.redact import redact
+from .current_status import activity
+from .ledger.database import damage_told
+from .ledger.find_job import find_job
+from .ledger.last_run import last_run, seconds_spent
+from .ledger.ledger import Job
+from .ledger.progress_rows import NodeProgress
+from .ledger.rows import NodeState, State, TaskTotals
+from .ledger.throughput import Reached, throughput
+from .option_words import option_words
+from .status import Activity
+
+if TYPE_CHECKING:
+    from ..planning.plans import Planned
+
+_CHAIN = 200
+"""Maximum number of characters of a codec chain or data type."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredForm:
+    """How an array is stored, in Zarr v3 terms."""
+
+    data_type: str
+    chunk_shape: tuple[int, ...]
+    """Shape of a chunk; of one inside a shard, if there are shards."""
+    shard_shape: tuple[int, ...] | None
+    codecs: str
+
+    @classmethod
+    def of(cls, layout: Layout) -> Self:
+        """The form of a layout."""
+        return cls(
+            data_type=short(str(layout.data_type), _CHAIN),
+            chunk_shape=layout.chunk_shape,
+            shard_shape=layout.object_shape if isinstance(layout.frame, Shards) else None,
+            codecs=short(str(layout.chain), _CHAIN),
+        )
+
+    def to_json(self) -> JSONObject:
+        """JSON for machines."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayReport:
+    """What became of one array."""
+
+    path: str
+    state: NodeState
+    route: str | None = None
+    """None if it is refused."""
+    reason: str = ""
+    """What the route changes."""
+    shape: tuple[int, ...] | None = None
+    before: StoredForm | None = None
+    after: StoredForm | None = None
+    objects_before: int = 0
+    objects_after: int | None = None
+    """Objects of chunks; None unless the array is done and the number is known."""
+    bytes_before: int | None = None
+    """Stored bytes; None if they are not known."""
+    bytes_after: int | None = None
+    """None unless the array is done."""
+    bytes_read: int = 0
+    """Stored bytes read so far; those that are read twice count twice."""
+    bytes_written: int = 0
+    dropped: int = 0
+    """Chunks omitted because they contained only the fill value."""
+    digest: str | None = None
+
+    def to_json(self) -> JSONObject:
+        """JSON for machines."""
+        forms = {
+            name: form and form.to_json() for name, form in (("before", self.before), ("after", self.after))
+        }
+        return {**{item.name: getattr(self, item.name) for item in fields(self)}, **forms}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """What a job did, what it refused, what failed and why."""
+
+    job: str
+    source: str
+    destination: str
+    in_place: bool
+    format: Format
+    state: State
+    activity: Activity | None
+    """What an incomplete job is doing; None for a job in another state."""
+    created: float
+    """Unix time in seconds."""
+    updated: float
+    seconds: float
+    """Duration of all runs."""
+    checked: VerifyLevel | None
+    """How much was compared before arrays were published; None if a version did not record it."""
+    verified: Literal["sample", "full"] | None
+    """What `verify` has compared since the last change, if it found no difference."""
+    arrays: tuple[ArrayReport, ...] = field(repr=False)
+    """Sorted by path, refused ones included."""
+    groups_done: int
+    groups_total: int
+    problems: tuple[Problem, ...] = field(repr=False)
+    """Refusals and failures first, then warnings and notes."""
+    conventions: tuple[tuple[str, str], ...] = ()
+    """(name, what was recognized)"""
+    throughput: tuple[Reached, ...] = field(default=(), repr=False)
+    """The time line; empty for a job that moved nothing, or that has no time line."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What was requested of the job, without secrets."""
+    recipe: JSONObject = field(default_factory=dict, repr=False)
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of the last run; empty for a job of a version that did not record them."""
+    host: str | None = None
+    excluded: int = 0
+    """Nodes that the recipe excluded."""
+
+    @property
+    def arrays_done(self) -> int:
+        """Number of arrays that are published."""
+        return sum(array.state == "done" for array in self.arrays)
+
+    @property
+    def refusals(self) -> tuple[Problem, ...]:
+        """Why nodes are refused or have failed."""
+        return tuple(problem for problem in self.problems if problem.severity == "refusal")
+
+    def total(self, name: str) -> int | None:
+        """The sum of a figure over the arrays that are done; None if one of them is not known."""
+        values = [getattr(array, name) for array in self.arrays if array.state == "done"]
+        return None if None in values else sum(values)
+
+    def routes(self) -> Mapping[str, TaskTotals]:
+        """Arrays, objects and bytes by route, of the arrays that are done."""
+        found: dict[str, TaskTotals] = {}
+        for array in self.arrays:
+            if array.state == "done" and array.route is not None:
+                sums = found.get(array.route, TaskTotals())
+                read = array.bytes_read or array.bytes_before or 0
+                more = (1, array.objects_before, read, array.bytes_after or 0, array.dropped)
+                found[array.route] = TaskTotals(*map(sum, zip(sums, more, strict=True)))
+        return found
+
+    def to_json(self) -> JSONObject:
+        """JSON for machines; member names are stable."""
+        rows = ("arrays", "problems", "conventions", "throughput")
+        routes = self.routes()
+        return {
+            **{item.name: getattr(self, item.name) for item in fields(self) if item.name not in rows},
+            "totals": {
+                "arrays": len(self.arrays),
+                "arrays_done": self.arrays_done,
+                **{name: self.total(name) for name in _SUMMED},
+            },
+            "routes": {
+                name: {
+                    "arrays": sums.tasks,
+                    "objects": sums.chunks,
+                    "bytes_in": sums.bytes_in,
+                    "bytes_out": sums.bytes_out,
+                }
+                for name, sums in routes.items()
+            },
+            "conventions": [{"name": name, "summary": summary} for name, summary in self.conventions],
+            "throughput": [point._asdict() for point in self.throughput],
+            "problems": [problem.to_json() for problem in self.problems],
+            "arrays": [array.to_json() for array in self.arrays],
+        }
+
+
+_SUMMED = (
+    "objects_before",
+    "objects_after",
+    "bytes_before",
+    "bytes_after",
+    "bytes_read",
+    "bytes_written",
+    "dropped",
+)
+_FACTS = {
+    "link": "--link",
+    "overwrite": "--overwrite",
+    "digest": "--digest",
+    "parts": "--parts",
+    "source_through": "--source-through",
+    "dest_through": "--dest-through",
+}
+"""Notes of a job that say what was requested."""
+_ORDER = {"refusal": 0, "warning": 1, "note": 2}
+
+
+def job_report(
+    target: str | os.PathLike[str],
+    *,
+    job: str | os.PathLike[str] | None = None,
+    job_storage_options: Mapping[str, Any] | None = None,
+) -> JobReport:
+    """Report what a job did: each array with its route, sizes and digest, and all problems.
+
+    A running job is not affected. The arguments are those of `status`. Only the job file is read. Raises
+    JobError if there is no such job.
+    """
+    with Job.open(find_job(target, job, job_storage_options), write=False) as opened:
+        return report_of(opened)
+
+
+def report_of(job: Job) -> JobReport:
+    """The report of an open job."""
+    plan, run = job.plan(), last_run(job)
+    rows = {row.path: row for row in job.progress()}
+    written = job.totals(passes="last")
+    numbers = {row.path: row.id for row in job.nodes()}
+    digests = {path: _digest(data) for path, data in job.digests.documents()}
+    arrays = [
+        _array(node, rows[node.path], written.get(numbers[node.path], TaskTotals()), digests.get(node.path))
+        for node in plan.nodes
+        if isinstance(node, ArrayPlan) or (isinstance(node, Refusal) and node.kind == "array")
+    ]
+    failures = (problem for row in rows.values() if row.state != "refused" for problem in row.problems)
+    problems = dict.fromkeys((*plan.all_problems(), *failures))
+    with damage_told(job.path):
+        versions: dict[str, str] = json.loads(job.fact("versions") or "{}")
+    return JobReport(
+        job=redact(str(job.path)),
+        source=redact(plan.source),
+        destination=redact(plan.destination),
+        in_place=plan.in_place,
+        format=plan.format,
+        state=job.state,
+        activity=activity(job, run) if job.state == "incomplete" else None,
+        created=float(job.fact("created") or 0),
+        updated=float(job.fact("updated") or 0),
+        seconds=seconds_spent(job),
+        checked=job.fact("checked"),  # type: ignore[arg-type]
+        verified=job.fact("verified"),  # type: ignore[arg-type]
+        arrays=tuple(arrays),
+        groups_done=job.done("group"),
+        groups_total=len(plan.groups),
+        problems=tuple(sorted(problems, key=lambda problem: _ORDER[problem.severity])),
+        conventions=tuple((seen.name, seen.summary) for seen in plan.conventions),
+        throughput=throughput(job),
+        options=_options(job),
+        recipe=_changes(plan.recipe.to_json()),
+        versions=versions,
+        host=run.owner.host if run else None,
+        excluded=len(plan.excluded),
+    )
+
+
+def _array(plan: Planned, row: NodeProgress, written: TaskTotals, digest: str | None) -> ArrayReport:
+    if not isinstance(plan, ArrayPlan):
+        return ArrayReport(path=plan.path, state=row.state)
+    done, stays = row.state == "done", plan.route.name == "stay"
+    after: int | None = None
+    if done:
+        # An omitted chunk is an object less only if each object is made of one chunk.
+        after = (
+            plan.objects_out - row.done.dropped
+            if not row.done.dropped or plan.move.block_shape is None
+            else None
+        )
+        after = plan.chunks if stays else after
+    return ArrayReport(
+        path=plan.path,
+        state=row.state,
+        route=plan.route.name,
+        reason=plan.route.reason,
+        shape=plan.source.shape,
+        before=StoredForm.of(plan.source),
+        after=StoredForm.of(plan.destination),
+        objects_before=plan.chunks,
+        objects_after=after,
+        bytes_before=plan.bytes_in if plan.bytes_in_known else None,
+        bytes_after=None if not done else plan.bytes_in if stays else written.bytes_out,
+        bytes_read=row.done.bytes_in,
+        bytes_written=row.done.bytes_out,
+        dropped=row.done.dropped,
+        digest=digest,
+    )
+
+
+def _digest(document: Any) -> str:
+    from zarrstack.core.digest.value_digest import ArrayDigest
+
+    return ArrayDigest.from_json(document).text
+
+
+def _options(job: Job) -> dict[str, str]:
+    given = {name: job.fact(fact) for fact, name in _FACTS.items()}
+    asked = {name: redact(value) for name, value in given.items() if value not in (None, "auto")}
+    if words := option_words(job):
+        asked["storage"] = " ".join(words)
+    return asked
+
+
+def _changes(recipe: JSONObject) -> JSONObject:
+    """The members of a recipe that request something."""
+    base = {name: value for name, value in recipe.pop("base").items() if value not in (None, [], {}, False)}
+    rest = {name: value for name, value in recipe.items() if value not in (None, [], {}, False)}
+    return {**base, **rest}
