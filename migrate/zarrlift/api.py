@@ -81,6 +81,8 @@ def plan(
     allow_fallback: bool = False,
     max_document_size: int | None = None,
     inventory: PathText | None = None,
+    provenance: bool = False,
+    ro_crate: bool = False,
 ) -> Plan:
     """Return the complete plan of `migrate` without writing anything.
 
@@ -103,7 +105,9 @@ def plan(
         source_through=source_through,
         destination_through=dest_through,
     )
-    return ends.plan(recipe or Recipe(), format, inventory=None if inventory is None else Path(inventory))[0]
+    recipe = recipe or Recipe()
+    ends = ends.described(recipe, provenance=provenance, ro_crate=ro_crate)
+    return ends.plan(recipe, format, inventory=None if inventory is None else Path(inventory))[0]
 
 
 def migrate(
@@ -130,6 +134,8 @@ def migrate(
     allow_fallback: bool = False,
     max_document_size: int | None = None,
     inventory: PathText | None = None,
+    provenance: bool = False,
+    ro_crate: bool = False,
     storage_options: Options = None,
     dest_storage_options: Options = None,
     source_through: str | None = None,
@@ -165,6 +171,9 @@ def migrate(
     - `allow_fallback`: read arrays of the 2022 draft by their `fallback` data type.
     - `max_document_size`: the maximum size of a metadata document in bytes, 64 MiB by default.
     - `inventory`: an S3 Inventory (CSV, or its `manifest.json`), which replaces the listing of the source.
+    - `provenance`: write an attribute `zarrlift` at the root: the source, its format, version, time and
+      options.
+    - `ro_crate`: write `ro-crate-metadata.json` at the root.
     - `log`: append what happens to this file, as JSON lines.
     - `metrics`: write figures to this file at intervals, in Prometheus' text format.
 
@@ -212,11 +221,13 @@ def migrate(
                 continues_earlier,  # not loaded by a first run
             )
 
-            if continues_earlier(path, ends, recipe, overwrite=overwrite):
+            origin = {"provenance": provenance, "ro_crate": ro_crate}
+            if continues_earlier(path, ends, recipe, overwrite=overwrite, **origin):
                 outcome = resume_job(path, options, ends, run.progress, take_over=take_over)
                 return run.end(claim.end(outcome))
         if not in_place:
             refuse_existing(ends.destination, overwrite=overwrite)
+        ends = ends.described(recipe, provenance=provenance, ro_crate=ro_crate)
         new_id = claim.new_id or os.urandom(4).hex()
         facts = {"link": link, "source_place": ends.lasting_place}
         if overwrite and not in_place:

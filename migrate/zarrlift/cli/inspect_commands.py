@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import sys
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -12,6 +13,11 @@ from .job_options import First, JobFile, Parts, PlannedJob
 from .option_groups import option
 from .recipe_options import RecipeOptions, VerifyRecipe, load_recipe
 from .session import DONE, PARTLY, Answer, refused_briefly
+
+Watch: TypeAlias = Annotated[
+    bool,
+    option("--watch", help="Refresh it until the job ends; if not on a terminal, one line per minute."),
+]
 
 
 def inspect(
@@ -120,18 +126,34 @@ def plan(
     return output.session("plan").run(work)
 
 
-def status(target: o.Target, *, job: JobFile, output: o.Output) -> int:
-    """Show the progress of a job."""
+def status(target: o.Target, *, watch: Watch = False, job: JobFile, output: o.Output) -> int:
+    """Show the progress of a job.
+
+    With --watch until it ends: exit code 0 if everything is done, 1 if not, 130 after Ctrl-C.
+    """
 
     def work() -> Answer:
         import zarrlift
 
         from ..report import status as report_status
 
-        found = zarrlift.status(target, **job.arguments())
-        return Answer(code=DONE, text=lambda page: report_status.lines(found, page), data=found.to_json)
+        def ask() -> Any:
+            return zarrlift.status(target, **job.arguments())
 
-    return output.session("status").run(work)
+        code = DONE
+        if watch:
+            from .watching import watch as watched
+
+            stream = sys.stderr if output.as_json else sys.stdout
+            found = watched(ask, stream, everything=output.show_all)
+            code = DONE if found.state in ("done", "finished") else PARTLY
+        else:
+            found = ask()
+        return Answer(code=code, text=lambda page: report_status.lines(found, page), data=found.to_json)
+
+    session = output.session("status")
+    session.how_to_continue = lambda _: "The job is not affected."
+    return session.run(work)
 
 
 def verify(

@@ -186,11 +186,21 @@ class Writing(DestinationStorage):
         option("--dest-through", help="Storage transformers over the destination.", metavar="LAYERS"),
     ] = None
 
+    provenance: Annotated[
+        bool,
+        option("--provenance", help="Write where the result comes from into an attribute of its root."),
+    ] = False
+    ro_crate: Annotated[
+        bool, option("--ro-crate", help="Write ro-crate-metadata.json beside the root's zarr.json.")
+    ] = False
+
     def arguments(self) -> dict[str, Any]:
         """Arguments of `plan` and `migrate`."""
         return {
             "in_place": self.in_place,
             "inventory": self.inventory,
+            "provenance": self.provenance,
+            "ro_crate": self.ro_crate,
             "source_through": self.source_through,
             "dest_through": self.dest_through,
             **super().arguments(),

@@ -33,6 +33,7 @@ from .observed import FileName, Observed, observed
 from .option_words import remembered
 from .processes.executors import RunOptions, out_of_reach
 from .progress import Progress
+from .provenance import Provenance
 
 Options: TypeAlias = dict[str, Any] | None
 
@@ -61,6 +62,8 @@ class Endpoints:
     source_through: str | None = None
     destination_through: str | None = None
     """Layers of either side, as text."""
+    provenance: Provenance | None = None
+    """What the job writes of itself."""
 
     @classmethod
     def open(
@@ -121,7 +124,7 @@ class Endpoints:
         """Open the source and destination of a job, or those given because they have moved."""
         header = job.header
         lasting = job.fact("source_place") or header["source"]
-        return cls.open(
+        opened = cls.open(
             lasting if source is None else source,
             header["destination"] if destination is None and not header["in_place"] else destination,
             in_place=header["in_place"],
@@ -131,6 +134,19 @@ class Endpoints:
             source_through=job.fact("source_through"),
             destination_through=job.fact("dest_through"),
         )
+        return replace(opened, provenance=Provenance.from_text(job.fact("provenance")))
+
+    def described(self, recipe: Recipe, *, provenance: bool, ro_crate: bool) -> Endpoints:
+        """The same for a new job, whose result tells where it comes from; UsageError if it cannot."""
+        given = Provenance.of_new_job(
+            self.source,
+            self.destination.url,
+            recipe,
+            attribute=provenance,
+            crate=ro_crate,
+            in_place=self.in_place,
+        )
+        return replace(self, provenance=given)
 
     def plan(
         self,
@@ -200,12 +216,14 @@ class Endpoints:
             made = replace(made, problems=(*made.problems, *unmet(recipe.model, made)))
         if self.named and not is_exclusive(self.place):
             made = replace(made, problems=(*made.problems, not_exclusive(self.place.url)))
-        return made
+        return made if self.provenance is None else self.provenance.described(made)
 
     @property
     def layers(self) -> dict[str, str]:
-        """The layers of both sides, as stored in the job."""
+        """The layers of both sides and the provenance, as stored in the job."""
+        said = None if self.provenance is None else self.provenance.to_text()
         texts = {"source_through": self.source_through, "dest_through": self.destination_through}
+        texts["provenance"] = said
         return {name: text for name, text in texts.items() if text is not None}
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Self
@@ -44,8 +45,9 @@ class RouteRates:
     `reach` may be called from several threads.
     """
 
-    def __init__(self, now: float, *, remote: bool = False, known: str | None = None) -> None:
+    def __init__(self, now: float | None = None, *, remote: bool = False, known: str | None = None) -> None:
         """`known` is the text of the rates of an earlier run, which are expected again."""
+        now = time.monotonic() if now is None else now
         self._last = self._pending_at = now
         self._expected = {name: cost + _REMOTE * remote for name, cost in _TYPICAL.items()}
         self._measured: dict[RouteName, tuple[float, float]] = {}

@@ -43,6 +43,7 @@ from .processes import process_tuning
 from .processes.executors import RunOptions
 from .progress import NullProgress, Progress, Ticker
 from .publisher import Publisher
+from .route_rates import RouteRates
 from .run_arrays import PendingChecks, RunArray, RunTasks, Share
 from .run_engine import RunEngine
 from .run_outcome import outcome_of
@@ -147,12 +148,8 @@ class Run:
         ]
         totals = self.job.totals()
         note_moving(self.job, totals, self.options.verify)
-        self._work = WorkTotal(
-            self.progress,
-            [(array, totals.get(row.id)) for row, array in pending],
-            remote=not self._engine.local,
-            known_rates=self.job.fact("route_rates"),
-        )
+        rates = RouteRates(remote=not self._engine.local, known=self.job.fact("route_rates"))
+        self._work = WorkTotal(self.progress, [(plan, totals.get(row.id)) for row, plan in pending], rates)
         none = np.empty(0, dtype=np.int64)
         still = [RunArray(*pair, none, all_submitted=True) for pair in pending if not pair[1].tasks]
         for start in range(0, len(still), _BATCH):

@@ -7,7 +7,7 @@ corrected by what has been read, so progress never exceeds 100 percent.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from zarrstack.core.errors import Problem
@@ -57,20 +57,13 @@ class WorkTotal:
         self,
         progress: Progress,
         arrays: Sequence[tuple[ArrayPlan, TaskTotals | None]],
-        *,
-        remote: bool = False,
-        known_rates: str | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        rates: RouteRates | None = None,
     ) -> None:
-        """`arrays`: plans of the arrays that are not done, each with its recorded totals.
-
-        `remote` and `known_rates` are for `RouteRates`.
-        """
+        """`arrays`: plans of the arrays that are not done, each with its recorded totals."""
         moving = [(plan, done or _NOTHING) for plan, done in arrays if plan.tasks]
         self._progress = progress
         self._details = progress if isinstance(progress, DetailedProgress) else None
-        self._clock = clock
-        self.rates = RouteRates(clock(), remote=remote, known=known_rates)
+        self.rates = rates or RouteRates()
         self._retries = self._others = 0
         self._route = {plan.path: plan.route.name for plan, _ in moving}
         self._work = {plan.path: planned_work(plan) for plan, _ in moving}
@@ -106,7 +99,7 @@ class WorkTotal:
         self._reached[route] = self._reached.get(route, 0.0) + added
         # On average, half of the others is done.
         unseen = {} if self._reports else {route: running * added / 2}
-        self.rates.reach(self._clock(), self._reached, unseen)
+        self.rates.reach(time.monotonic(), self._reached, unseen)
         self._expect(plan, total_bytes(work, done))
         self._progress.advance(moved.chunks, moved.bytes_in)
         self._retries += moved.retries
@@ -155,7 +148,7 @@ class WorkTotal:
                 left[self._route[path]] += work_left(work, now) - work_left(work, done)
             route = self._route[path]
             reached[route] = reached.get(route, 0.0) + work_of(nbytes, chunks)
-        self.rates.reach(self._clock(), reached)
+        self.rates.reach(time.monotonic(), reached)
         return RunningProgress(
             chunks=sum(chunks for chunks, _ in under_way.values()),
             bytes=sum(nbytes for _, nbytes in under_way.values()),
