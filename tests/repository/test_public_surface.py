@@ -20,8 +20,8 @@ import zarrstack
 import zarrstack.errors
 
 FUNCTIONS = (
-    "census", "digest", "finish", "gather", "inspect", "job_report", "migrate", "migrate_part", "open", "plan",
-    "plan_parts", "present", "resume", "status", "undo", "verify",
+    "census", "digest", "finish", "gather", "inspect", "job_report", "migrate", "migrate_part", "open",
+    "plan", "plan_parts", "present", "resume", "status", "undo", "verify",
 )  # fmt: skip
 """The verbs of the command line, with the same words in Python; `inspect` takes a census of many archives."""
 
