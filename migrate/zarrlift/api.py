@@ -237,7 +237,7 @@ def migrate(
         facts.update(ends.layers | ends.options)
         with (
             checks_for(ends.source, ends.destination, verify) as checks,
-            closing(new_inventories(path, new_id, ends.source)) as inventories,
+            closing(new_inventories(path, new_id)) as inventories,
         ):
             with listing_shown(run.progress, lambda: inventories.listed):
                 made, _ = ends.plan(

@@ -27,7 +27,7 @@ from ..storage.base import Storage
 from ..storage.writer import DestinationError, Writer
 from ..storage.writer_for import writer_for
 from ..transfer.counts import MoveResult
-from ..transfer.tasks import Task, sweep_known
+from ..transfer.tasks import Task, sources_moved, sweep_known
 from ..transfer.unexpected_errors import unexpected_error
 from ..transfer.worker import Worker, WorkerSpec
 from . import log_messages
@@ -252,6 +252,8 @@ class Run:
         if moved.problems:
             array.fail(moved.problems)
             return
+        if array.plan.changes is not None:
+            moved = replace(moved, sums=None)  # those of the other objects are not known
         self.job.record_task(array.row.id, task.number, moved)
         self._throughput.moved(moved)
         self._commit_sometimes()
@@ -275,8 +277,19 @@ class Run:
                 here.append(array)
         if here:
             whole = [array for array in here if not array.failures]
+            for array in whole:
+                if array.plan.changes is not None:
+                    self._retire(array)
             still = self._source_check.begin([array.plan for array in whole])
             self._verified.append(PendingChecks(here, whole, self._verifying(whole), still))
+
+    def _retire(self, array: RunArray) -> None:
+        """Delete the objects of an earlier result that the source does not have any more."""
+        from .update.retire import retire_vanished  # not needed by a first run
+
+        if not array.plan.tasks:
+            array.present = self._tasks.inventory(array.plan, keep=True).indexes
+        retire_vanished(array.plan, array.present, self.destination)
 
     def _conclude(self, *, all_but: int = 0) -> None:
         """Publish verified arrays or record their failures, except for the last `all_but` started."""
@@ -303,6 +316,10 @@ class Run:
                 if not array.failures:
                     try:
                         written = self._publisher.publish_array(array.row, array.plan, array.sums)
+                        if array.plan.changes is not None:
+                            from .update.retire import retire_outside
+
+                            retire_outside(array.plan, self.destination)
                     except JobError as error:
                         array.fail((error.at(node=array.plan.path).problem,))
                     else:
@@ -331,7 +348,8 @@ class Run:
             # Nothing was moved and therefore nothing was listed.
             if level == "sample" and array.plan.chunks and not array.plan.tasks:
                 array.present = self._tasks.inventory(array.plan).indexes
-            items.append((array.plan, array.present))
+            # Of an update, what was moved, and one object of the rest.
+            items.append((array.plan, sources_moved(array.plan, array.present)))
         checks = self._engine.checks(level, self.checks)
         return checks.submit(self.job.id, level, items, self._engine.budget, digest=self.options.digest)
 

@@ -102,6 +102,10 @@ def resume_job(
         checks_for(ends.source, ends.destination, options.verify) as checks,
         Job.open(path, fsync=options.fsync) as job,
     ):
+        if job.fact("update") is not None:
+            from .update.update_job import update_job  # not needed by a first run
+
+            return update_job(job, options, ends, checks, progress)
         refuse_undone(job)
         follow(job, ends)
         ends = replace(ends, provenance=Provenance.from_text(job.fact("provenance")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -58,24 +59,47 @@ def keep_inventory(job: JobPath, inventories: Inventories) -> None:
             log.warning("%s: cannot store the listing of the source: %s", job, error)
 
 
+def _lists_slowly(source: Storage) -> bool:
+    return source.requests is not None and source.can_list and not source.in_process
+
+
 def remove_inventory(job: JobPath) -> None:
     """Delete the stored listings of a job; a failure is only logged."""
     path = inventory_path(job)
     try:
         path.unlink(missing_ok=True)
+        _later(job).unlink(missing_ok=True)
         if not isinstance(job, Path):
             job.delete_beside(path)
     except (StorageError, OSError) as error:
         log.warning("%s: cannot delete the stored listing of the source: %s", job, error)
 
 
-def new_inventories(job: JobPath, id: str, source: Storage, *, stored: bool = False) -> Inventories:
-    """Where the listings of a new job are put: in a file if the source is a store, where they take long.
+def new_inventories(job: JobPath, id: str) -> Inventories:
+    """Where the listings of a new job are put: in a file, which a resume and an update need."""
+    return Inventories(InventoryFile.create(inventory_path(job), id))
 
-    With `stored`, also for other sources.
-    """
-    lists_slowly = source.requests is not None and source.can_list and not source.in_process
-    return Inventories(InventoryFile.create(inventory_path(job), id) if lists_slowly or stored else None)
+
+def later_inventories(job: Job) -> Inventories:
+    """Where the listings of an update are put: in a file of their own, until `replace_inventory`."""
+    return Inventories(InventoryFile.create(_later(job.path), job.id))
+
+
+def _later(job: JobPath) -> Path:
+    path = inventory_path(job)
+    return path.with_name(path.name + ".new")
+
+
+def replace_inventory(job: JobPath, inventories: Inventories) -> None:
+    """Let the listings of an update take the place of earlier ones; a failure is only logged."""
+    if not inventories.complete():
+        return
+    try:
+        os.replace(_later(job), inventory_path(job))
+        if not isinstance(job, Path):
+            job.send_beside(inventory_path(job))
+    except (StorageError, OSError) as error:
+        log.warning("%s: cannot store the listing of the source: %s", job, error)
 
 
 def planned_inventories(job: JobPath, id: str) -> Inventories:
@@ -91,13 +115,13 @@ def earlier_inventories(job: Job, plan: Plan, source: Storage) -> Inventories:
     """
     file = InventoryFile.open(_fetched(job.path), job.id, write=True)
     if file is None:
-        return new_inventories(job.path, job.id, source)
+        return new_inventories(job.path, job.id)
     changed = {
         row.path
         for row in job.nodes("array")
         if any(problem.kind == "source-changed" for problem in row.problems)
     }
-    usable = plan.arrays if source.tells_versions else ()
+    usable = plan.arrays if source.tells_versions and _lists_slowly(source) else ()
     return Inventories(file, {array.path: array for array in usable if array.path not in changed})
 
 

@@ -187,13 +187,17 @@ class Job:
             rows = self._rows("SELECT kind, plan FROM node ORDER BY path")
             return Plan.from_header(self.header, itertools.starmap(reader.node, rows))
 
-    def swap_node(self, path: str, node: Planned) -> None:
-        """Replace the plan of a node and forget its recorded work. Durable at the next commit."""
+    def drop_node(self, path: str) -> None:
+        """Forget a node and its recorded work. Durable at the next commit."""
         self._begin()
         self._taken_back = True
         for (number,) in self._rows("SELECT id FROM node WHERE path = ?", (as_stored(path),)):
             self.forget_tasks(number)
             self._do("DELETE FROM node WHERE id = ?", (number,))
+
+    def swap_node(self, path: str, node: Planned) -> None:
+        """Replace the plan of a node and forget its recorded work. Durable at the next commit."""
+        self.drop_node(path)
         try:
             insert_nodes(self._db, [node])
         except sqlite3.Error as error:

@@ -103,7 +103,7 @@ def plan_parts(
         if digest:
             facts["digest"] = "yes"
         facts |= ends.layers | ends.options
-        with closing(new_inventories(path, claim.new_id, ends.source, stored=True)) as inventories:
+        with closing(new_inventories(path, claim.new_id)) as inventories:
             given = None if inventory is None else Path(inventory)
             made, _ = ends.plan(recipe, format, inventories=inventories, inventory=given)
             refuse_unsuitable(made)
