@@ -1,0 +1,139 @@
+"""An update gives what a fresh migration would give, and moves no more than what differs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.bucket import Bucket, serving
+from tests.support.changing_archives import ChangingArchive
+from tests.support.job_archives import other_archive, tree, write_archive
+from tests.support.unpacking import unpacked
+
+import zarrlift
+from zarrlift.planning.plans import ArrayPlan
+
+
+def n5(path: Path) -> Path:
+    return Path(shutil.copytree(unpacked("n5/java-1.5.0/old.n5") / "group", path))
+
+
+def v3(path: Path) -> Path:
+    return migrated(write_archive(path.with_name("old")), path, recipe=zarrlift.Recipe(consolidate=False))
+
+
+SOURCES: dict[str, Callable[[Path], Path]] = {
+    "zarr_v2": write_archive,
+    "zarr_v1": lambda path: other_archive("zarr_v1", path),
+    "n5": n5,
+    "zarr_v3_draft": lambda path: other_archive("zarr_v3_draft", path),
+    "zarr_v3": v3,
+}
+WISHES: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "recoded": {"codecs": "gzip:1"},
+    "sharded": {"shards": "2x"},
+    "empty ones left out": {"drop_empty": True},
+    "other chunks": {"chunks": 5},
+    "other chunks in shards": {"chunks": 3, "shards": "2x"},
+}
+
+
+def migrated(source: Path | str, destination: Path | str, **options: Any) -> Any:
+    outcome = zarrlift.migrate(source, destination, **options)
+    assert outcome.ok, outcome.problems
+    return destination
+
+
+def recipe(source: Path, wish: dict[str, Any]) -> zarrlift.Recipe:
+    """The wish for every array that is there; a length of chunks is for each axis."""
+    if "chunks" not in wish:
+        return zarrlift.Recipe(base=zarrlift.ArrayRecipe(**wish))
+    rest = {name: value for name, value in wish.items() if name != "chunks"}
+    shapes = {
+        node.path: node.layout.shape
+        for node in zarrlift.inspect(source).nodes
+        if isinstance(node, zarrlift.ArrayNode) and node.layout is not None
+    }
+    sections = tuple(
+        (path, (("chunks", ",".join(str(wish["chunks"]) for _ in shape)), *rest.items()))
+        for path, shape in shapes.items()
+        if shape and all(shape)
+    )
+    return zarrlift.Recipe(sections=sections)
+
+
+def times(source: Path) -> dict[str, int]:
+    """When each file was written."""
+    return {str(file.relative_to(source)): file.stat().st_mtime_ns for file in source.rglob("*")}
+
+
+def keys_of(plan: ArrayPlan) -> dict[tuple[int, ...], str]:
+    grid = plan.source.objects
+    places = (grid.coordinates(number) for number in range(grid.total))
+    return {place: plan.source.key(plan.path, place) for place in places}
+
+
+def allowed(
+    before: dict[str, int], after: dict[str, int], old: dict[str, ArrayPlan], plan: ArrayPlan, whole: bool
+) -> int:
+    """How many objects of the source may be read for an array: those of each unit that something concerns."""
+    keys, source = keys_of(plan), plan.source.objects
+    shape = plan.move.block_shape or source.chunk_shape
+    earlier = old.get(plan.path)
+    units: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    concerned = set()
+    for place, key in keys.items():
+        region = source.region(place)
+        ranges = [range(part.start // n, -(-part.stop // n)) for part, n in zip(region, shape, strict=True)]
+        for unit in product(*ranges):
+            if key in after:
+                units.setdefault(unit, []).append(place)
+            if whole or earlier is None or before.get(key) != after.get(key):
+                concerned.add(unit)
+    if earlier is not None:
+        for unit in units:
+            ends = [(at + 1) * n for at, n in zip(unit, shape, strict=True)]
+            lengths = zip(ends, earlier.source.shape, plan.source.shape, strict=True)
+            if any(one != other and end > min(one, other) for end, one, other in lengths):
+                concerned.add(unit)
+    return sum(len(units.get(unit, ())) for unit in concerned)
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Bucket]:
+    with serving() as made:
+        yield made
+
+
+@pytest.mark.parametrize("wish", WISHES)
+@pytest.mark.parametrize("format", SOURCES)
+def test_random_changes_give_what_a_fresh_migration_gives(format: str, wish: str, tmp_path: Path) -> None:
+    source, result = SOURCES[format](tmp_path / "source"), tmp_path / "result"
+    wanted = recipe(source, WISHES[wish])
+    migrated(source, result, recipe=wanted)
+    changing = ChangingArchive(source, f"{format} {wish}")
+    for number in range(8):
+        old = {array.path: array for array in zarrlift.plan(source, tmp_path / "x", recipe=wanted).arrays}
+        before = times(source)
+        done = [changing.change() for _ in range(changing.chance.randrange(1, 4))]
+        after = times(source)
+        fresh = tmp_path / f"fresh {number}"
+        migrated(source, fresh, recipe=wanted, verify="none")
+        shown = {node.path: node for node in zarrlift.plan_update(result, delete=True).nodes}
+        outcome = zarrlift.update(result, delete=True)
+        assert outcome.state in ("done", "nothing to do"), (done, outcome.problems)
+        assert tree(result) == tree(fresh), done
+        plans = zarrlift.plan(source, tmp_path / "x", recipe=wanted).arrays
+        replaced = {path for path, node in shown.items() if node.action == "replaced"}
+        most = sum(allowed(before, after, old, plan, plan.path in replaced) for plan in plans)
+        assert outcome.chunks <= most, done
+        assert zarrlift.update(result).state == "nothing to do"
+        shutil.rmtree(fresh)
+        Path(f"{fresh}.zarrlift.db").unlink()
+        Path(f"{fresh}.zarrlift.db.inventory").unlink()
+    assert zarrlift.verify(result, full=True).ok
