@@ -15,7 +15,11 @@ from tests.support.job_archives import other_archive, tree, write_archive
 from tests.support.unpacking import unpacked
 
 import zarrlift
+from zarrlift.jobs import stored_inventories
+from zarrlift.jobs.ledger.ledger import Job
 from zarrlift.planning.plans import ArrayPlan
+from zarrlift.storage.local.storage import LocalStorage
+from zarrlift.storage.local.writer import LocalWriter
 
 
 def n5(path: Path) -> Path:
@@ -117,7 +121,7 @@ def test_random_changes_give_what_a_fresh_migration_gives(format: str, wish: str
     wanted = recipe(source, WISHES[wish])
     migrated(source, result, recipe=wanted)
     changing = ChangingArchive(source, f"{format} {wish}")
-    for number in range(8):
+    for number in range(3):
         old = {array.path: array for array in zarrlift.plan(source, tmp_path / "x", recipe=wanted).arrays}
         before = times(source)
         done = [changing.change() for _ in range(changing.chance.randrange(1, 4))]
@@ -137,3 +141,57 @@ def test_random_changes_give_what_a_fresh_migration_gives(format: str, wish: str
         Path(f"{fresh}.zarrlift.db").unlink()
         Path(f"{fresh}.zarrlift.db.inventory").unlink()
     assert zarrlift.verify(result, full=True).ok
+
+
+class Killed(BaseException):
+    """Ends a run as a kill does, without any of its code."""
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    """From now on, the destination and the job take so many changes, and no more."""
+    left = [after]
+
+    def dies(owner: type, name: str) -> None:
+        whole = getattr(owner, name)
+
+        def wrapped(*given: Any, **named: Any) -> Any:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return whole(*given, **named)
+
+        monkeypatch.setattr(owner, name, wrapped)
+
+    for name in ("write", "copy", "link"):
+        dies(LocalWriter, name)
+    dies(LocalStorage, "delete")
+    dies(Job, "commit")
+    dies(stored_inventories.os, "replace")
+
+
+@pytest.mark.parametrize("ways", [("update",), ("resume",), ("update", "resume")], ids="+".join)
+@pytest.mark.parametrize("wish", ["as it is", "sharded", "other chunks", "empty ones left out"])
+def test_a_killed_update_goes_on(
+    wish: str, ways: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, result = write_archive(tmp_path / "source"), tmp_path / "result"
+    wanted = recipe(source, WISHES[wish])
+    migrated(source, result, recipe=wanted)
+    changing = ChangingArchive(source, f"kills {wish}")
+    kills = 0
+    for number in range(6):
+        for _ in range(4):
+            changing.change()
+        for attempt, way in enumerate((*ways, *ways, "update")):
+            with monkeypatch.context() as patched:
+                dying(patched, changing.chance.randrange(1, 60))
+                try:
+                    zarrlift.update(result, delete=True) if way == "update" else zarrlift.resume(result)
+                except Killed:
+                    kills += 1
+            if attempt == 0:
+                changing.change()  # the source does not wait
+        assert zarrlift.update(result, delete=True).ok
+        fresh = migrated(source, tmp_path / f"fresh {number}", recipe=wanted, verify="none")
+        assert tree(result) == tree(fresh)
+    assert kills > 3

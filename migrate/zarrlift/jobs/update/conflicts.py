@@ -14,7 +14,7 @@ from typing import Final
 
 from zarrstack.core.errors import Problem
 from zarrstack.core.json_text import document
-from zarrstack.core.paths import join
+from zarrstack.core.paths import join, prefix_of
 
 from ...archive.chunk_inventory import Indexes, take_inventory
 from ...planning.plans import ArrayPlan, GroupPlan, Plan, Planned, Published
@@ -46,8 +46,7 @@ class Conflicts:
             keys = [join(new.path, "zarr.json")]
             there = [key for key, content in zip(keys, self._destination.find_many(keys), strict=True) if content]
         else:
-            there = [entry.name for entry in islice(self._destination.list_dir(new.path), 1)]
-            there = [join(new.path, name) for name in there]
+            there = list(islice(self._destination.list_prefix(prefix_of(new.path)), 1))
         for key in there:
             yield _conflict(new.path, "others have put something where a new node comes", key)
 

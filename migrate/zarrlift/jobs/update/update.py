@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from zarrstack.core.errors import any_refusal
 from zarrstack.core.json_text import JSONObject
 
 from ...executors.choice import ExecutorChoice, asked_executor
@@ -51,6 +52,11 @@ class UpdatePlan:
     def bytes(self) -> int:
         """Their stored size."""
         return sum(node.bytes for node in self.nodes)
+
+    @property
+    def kept(self) -> bool:
+        """Whether nodes are left as they are that should be changed."""
+        return any_refusal(problem for node in self.nodes for problem in node.problems)
 
     def to_json(self) -> JSONObject:
         """JSON for machines."""

@@ -145,8 +145,8 @@ def _intend(job: Job, plan: Plan, steps: Steps, *, delete: bool, force: bool) ->
     )
     for node in steps.swapped:
         job.swap_node(node.path, node)
-    for _, new in steps.hidden:
-        row = rows.get(new.path)
+    for node in (*steps.removed, *(new for _, new in steps.hidden)):
+        row = rows.get(node.path)
         if row is not None:
             job.forget_tasks(row.id)
             job.record_node(row.id, "pending")
